@@ -1,4 +1,4 @@
-//! Field selectors: `metadata.name=a,status.phase!=Running`, with the API's own escapes.
+//! Field selectors: `metadata.name=a,status.phase!=Running`, with the API's escapes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,8 @@ use std::str::FromStr;
 use compact_str::CompactString;
 use smallvec::SmallVec;
 
-/// Which objects, by fields the server has indexed: all terms must hold. The default selects everything.
+/// A selector of objects by fields that the server supports. All terms must hold. Selects
+/// everything by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FieldSelector {
     terms: SmallVec<[Term; 1]>,
@@ -20,7 +21,7 @@ struct Term {
     equal: bool,
 }
 
-/// A text that is no field selector.
+/// The error of parsing text that is not a field selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("field selector {text:?}: {problem}")]
 pub struct FieldSelectorError {
@@ -51,22 +52,23 @@ impl FieldSelector {
         self.with(field, value, false)
     }
 
-    /// True when it selects every object.
+    /// Returns true if it selects every object.
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// The value a field must have, where the selector asks for exactly one.
+    /// Returns the value that a field must have, if the selector requires exactly one.
     pub fn required(&self, field: &str) -> Option<&str> {
         self.terms.iter().find(|it| it.equal && it.field == field).map(|it| it.value.as_str())
     }
 
-    /// The terms in order: field, value, and whether they must be equal.
+    /// Returns the terms in order: field, value, and whether they must be equal.
     pub fn terms(&self) -> impl ExactSizeIterator<Item = (&str, &str, bool)> {
         self.terms.iter().map(|it| (it.field.as_str(), it.value.as_str(), it.equal))
     }
 
-    /// Whether an object is selected, given a way to read its fields; an absent field is the empty text.
+    /// Returns true if an object is selected. `read` returns the fields of the object; a missing
+    /// field counts as empty.
     pub fn matches<'v>(&self, read: impl Fn(&str) -> Option<&'v str>) -> bool {
         self.terms.iter().all(|it| (read(&it.field).unwrap_or_default() == it.value) == it.equal)
     }
@@ -105,7 +107,7 @@ impl fmt::Display for FieldSelector {
     }
 }
 
-/// Splits at commas that no backslash escapes.
+/// Splits at commas that are not escaped by a backslash.
 fn split_terms(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |it| {
@@ -151,9 +153,9 @@ fn unescape(value: &str) -> Result<Cow<'_, str>, String> {
             '\\' => match chars.next() {
                 Some(escaped @ ('\\' | ',' | '=')) => plain.push(escaped),
                 Some(other) => {
-                    return Err(format!("`\\{other}` is no escape: only `\\\\`, `\\,` and `\\=` are"));
+                    return Err(format!("`\\{other}` is not an escape: expected `\\\\`, `\\,` or `\\=`"));
                 }
-                None => return Err(format!("{value:?} ends in the middle of an escape")),
+                None => return Err(format!("{value:?} ends inside an escape")),
             },
             ',' | '=' => return Err(format!("`{it}` inside the value {value:?} must be written `\\{it}`")),
             other => plain.push(other),
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_selectors_are_rejected() {
         for text in ["a", "a!b", r"a=\b", r"a=\", "a=b=c", "a===b"] {
             let error = text.parse::<FieldSelector>().expect_err(text);
             assert!(error.to_string().starts_with(&format!("field selector {text:?}: ")), "{error}");
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absent_field_is_the_empty_text() {
+    fn a_missing_field_counts_as_empty() {
         let read = |field: &str| (field == "spec.nodeName").then_some("n1");
         for (text, expected) in [
             ("spec.nodeName=n1", true),

@@ -1,4 +1,4 @@
-//! The key of every map and queue: a namespace and a name in one shared string.
+//! Object keys: a namespace and a name in one shared string.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Names one object inside its collection: `namespace/name`, or `name` for cluster-scoped objects.
+/// The key of one object inside its collection: `namespace/name`, or `name` for cluster-scoped
+/// objects.
 ///
-/// Two words wide and cheap to clone (one reference count). Keys order as the server orders its
-/// lists, which is by the bytes of `namespace/name`; note that this puts `a-b/x` before `a/x`.
+/// Two words wide and cheap to clone (one reference count). Keys sort as the server sorts its
+/// lists, by the bytes of `namespace/name`; note that this puts `a-b/x` before `a/x`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ObjectKey {
@@ -17,7 +18,7 @@ pub struct ObjectKey {
     text: Arc<str>,
 }
 
-/// A text that is no object key.
+/// The error of parsing text that is not an object key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an object key: expected `name` or `namespace/name`")]
 pub struct ObjectKeyError {
@@ -25,28 +26,28 @@ pub struct ObjectKeyError {
 }
 
 impl ObjectKey {
-    /// The key of a namespaced object.
+    /// Creates the key of a namespaced object.
     ///
     /// # Panics
-    /// When a part is empty or contains a slash. Use [`FromStr`] for text from outside.
+    /// Panics if a part is empty or contains a slash. Use [`FromStr`] for untrusted text.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
         assert!(is_part(namespace) && is_part(name), "not an object key: {namespace:?}/{name:?}");
         Self { text: format!("{namespace}/{name}").into() }
     }
 
-    /// The key of a cluster-scoped object.
+    /// Creates the key of a cluster-scoped object.
     ///
     /// # Panics
-    /// When the name is empty or contains a slash. Use [`FromStr`] for text from outside.
+    /// Panics if the name is empty or contains a slash. Use [`FromStr`] for untrusted text.
     pub fn cluster(name: &str) -> Self {
         assert!(is_part(name), "not an object key: {name:?}");
         Self { text: name.into() }
     }
 
-    /// Joins what an object's metadata says; no namespace and an empty one are the same.
+    /// Creates a key from the metadata of an object. An empty namespace is the same as none.
     ///
     /// # Errors
-    /// When the name is empty or a part contains a slash.
+    /// Returns an error if the name is empty or a part contains a slash.
     pub fn from_parts(namespace: Option<&str>, name: &str) -> Result<Self, ObjectKeyError> {
         let namespace = namespace.filter(|it| !it.is_empty());
         let text = match namespace {
@@ -60,17 +61,17 @@ impl ObjectKey {
         }
     }
 
-    /// The namespace, or `None` for a cluster-scoped object.
+    /// Returns the namespace, or `None` for a cluster-scoped object.
     pub fn namespace(&self) -> Option<&str> {
         self.text.split_once('/').map(|(namespace, _)| namespace)
     }
 
-    /// The name inside the namespace or the cluster.
+    /// Returns the name inside the namespace or the cluster.
     pub fn name(&self) -> &str {
         self.text.split_once('/').map_or(&*self.text, |(_, name)| name)
     }
 
-    /// The whole key as text.
+    /// Returns the whole key as text.
     pub fn as_str(&self) -> &str {
         &self.text
     }

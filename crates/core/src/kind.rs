@@ -1,4 +1,4 @@
-//! Group, version, kind and plural: how the API server names a collection.
+//! Group, version, kind and plural: the names of a collection.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 use compact_str::CompactString;
 use kube_core::discovery::ApiResource;
 
-/// A group, a version and a kind: what `apiVersion` and `kind` of an object say.
+/// A group, a version and a kind, as in `apiVersion` and `kind` of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gvk {
     /// The API group; empty for the core group.
@@ -17,7 +17,7 @@ pub struct Gvk {
     pub kind: CompactString,
 }
 
-/// A group, a version and a plural resource name: what a URL path says.
+/// A group, a version and a plural resource name, as in a URL path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gvr {
     /// The API group; empty for the core group.
@@ -28,7 +28,7 @@ pub struct Gvr {
     pub resource: CompactString,
 }
 
-/// Whether objects of a resource live in namespaces.
+/// The scope of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Scope {
@@ -38,61 +38,61 @@ pub enum Scope {
     Cluster,
 }
 
-/// One collection an API server serves: everything needed to address it and to name its objects.
+/// A collection of an API server, with everything needed to address it and to name its objects.
 ///
-/// Typed handles take it from their type, dynamic ones from discovery or from a literal.
+/// Typed handles derive it from their type, dynamic ones take it from discovery or from a literal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ResourceType {
-    /// Group, version and kind of its objects.
+    /// The group, version and kind of its objects.
     pub gvk: Gvk,
     /// The plural name used in paths, for example `pods`.
     pub plural: CompactString,
-    /// Whether its objects live in namespaces.
+    /// The scope of its objects.
     pub scope: Scope,
 }
 
 impl Gvk {
-    /// Names a kind; `group` is empty for the core group.
+    /// Creates a kind; `group` is empty for the core group.
     pub fn new(group: &str, version: &str, kind: &str) -> Self {
         Self { group: group.into(), version: version.into(), kind: kind.into() }
     }
 
-    /// Splits `apiVersion` (`v1`, `apps/v1`) into group and version.
+    /// Creates a kind from an `apiVersion` (`v1`, `apps/v1`).
     pub fn from_api_version(api_version: &str, kind: &str) -> Self {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         Self::new(group, version, kind)
     }
 
-    /// The form found in manifests: `v1` or `apps/v1`.
+    /// Returns the `apiVersion`: `v1` or `apps/v1`.
     pub fn api_version(&self) -> Cow<'_, str> {
         api_version(&self.group, &self.version)
     }
 }
 
 impl Gvr {
-    /// Names a resource; `group` is empty for the core group.
+    /// Creates a resource name; `group` is empty for the core group.
     pub fn new(group: &str, version: &str, resource: &str) -> Self {
         Self { group: group.into(), version: version.into(), resource: resource.into() }
     }
 
-    /// The form found in manifests: `v1` or `apps/v1`.
+    /// Returns the `apiVersion`: `v1` or `apps/v1`.
     pub fn api_version(&self) -> Cow<'_, str> {
         api_version(&self.group, &self.version)
     }
 }
 
 impl ResourceType {
-    /// A resource whose objects live in namespaces.
+    /// Creates a namespaced resource type.
     pub fn namespaced(gvk: Gvk, plural: &str) -> Self {
         Self { gvk, plural: plural.into(), scope: Scope::Namespaced }
     }
 
-    /// A resource whose objects belong to the cluster.
+    /// Creates a cluster-scoped resource type.
     pub fn cluster(gvk: Gvk, plural: &str) -> Self {
         Self { gvk, plural: plural.into(), scope: Scope::Cluster }
     }
 
-    /// Reads the names a kube-core type carries, dynamic or not.
+    /// Returns the resource type of a kube-core type, dynamic or not.
     pub fn of<K: kube_core::Resource>(dynamic: &K::DynamicType, scope: Scope) -> Self {
         Self {
             gvk: Gvk::new(&K::group(dynamic), &K::version(dynamic), &K::kind(dynamic)),
@@ -101,7 +101,7 @@ impl ResourceType {
         }
     }
 
-    /// The name of the resource as a path says it.
+    /// Returns the group, version and plural.
     pub fn gvr(&self) -> Gvr {
         Gvr {
             group: self.gvk.group.clone(),
@@ -110,7 +110,7 @@ impl ResourceType {
         }
     }
 
-    /// The same resource in kube-core's words, for types that want an `ApiResource`.
+    /// Converts this into kube-core's `ApiResource`.
     pub fn api_resource(&self) -> ApiResource {
         ApiResource {
             group: self.gvk.group.to_string(),
@@ -123,14 +123,14 @@ impl ResourceType {
 }
 
 impl fmt::Display for Gvk {
-    /// `Pod.v1`, `Deployment.v1.apps`.
+    /// Writes `Pod.v1`, `Deployment.v1.apps`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         dotted(f, &self.kind, &self.version, &self.group)
     }
 }
 
 impl fmt::Display for Gvr {
-    /// `pods.v1`, `deployments.v1.apps`: the fully qualified form kubectl accepts.
+    /// Writes `pods.v1`, `deployments.v1.apps`: the fully qualified form that kubectl accepts.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         dotted(f, &self.resource, &self.version, &self.group)
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn names_print_as_kubectl_accepts_them() {
+    fn resource_names_print_in_the_form_kubectl_accepts() {
         assert_eq!(Gvr::new("", "v1", "pods").to_string(), "pods.v1");
         assert_eq!(Gvr::new("apps", "v1", "deployments").to_string(), "deployments.v1.apps");
     }

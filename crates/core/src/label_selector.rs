@@ -1,7 +1,7 @@
-//! Label selectors: built, parsed, printed and matched.
+//! Label selectors: building, parsing, printing and matching.
 //!
-//! The grammar is the API's own: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a>1`, `a<1`, `a in (b,c)`, `a notin (b,c)`,
-//! joined by commas. Parsing what was printed gives the same selector.
+//! The grammar is the API's: `a`, `!a`, `a=b`, `a==b`, `a!=b`, `a>1`, `a<1`, `a in (b,c)`,
+//! `a notin (b,c)`, joined by commas. Parsing a printed selector gives the same selector.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,13 +15,14 @@ use crate::requirement::{InvalidRequirement, Operator, Requirement};
 /// A label that no object carries; see [`LabelSelector::nothing`].
 const IMPOSSIBLE: &str = "dogwatch.invalid/impossible";
 
-/// Which objects, by their labels: all requirements must hold. The default selects everything.
+/// A selector of objects by their labels. All requirements must hold. Selects everything by
+/// default.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LabelSelector {
     requirements: SmallVec<[Requirement; 2]>,
 }
 
-/// A text that is no label selector, with the place where it stops making sense.
+/// The error of parsing text that is not a label selector, with the position of the problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("label selector {text:?}: {problem}")]
 pub struct LabelSelectorError {
@@ -31,7 +32,7 @@ pub struct LabelSelectorError {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Problem {
-    #[error("found {found} where {expected} belongs")]
+    #[error("expected {expected}, found {found}")]
     Unexpected { found: String, expected: &'static str },
     #[error(transparent)]
     Requirement(#[from] InvalidRequirement),
@@ -47,7 +48,7 @@ impl LabelSelector {
 
     /// Selects no object, here and on the server.
     ///
-    /// It is a pair of requirements that contradict each other, so that printing it never widens it.
+    /// It consists of two contradictory requirements, so that printing it never widens it.
     pub fn nothing() -> Self {
         let pair = [Operator::Exists, Operator::DoesNotExist];
         let requirements =
@@ -55,12 +56,12 @@ impl LabelSelector {
         Self { requirements: requirements.into_iter().collect() }
     }
 
-    /// True when it selects every object.
+    /// Returns true if it selects every object.
     pub fn is_everything(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// True when it was made by [`Self::nothing`].
+    /// Returns true if it was created by [`Self::nothing`].
     pub fn is_nothing(&self) -> bool {
         let of_impossible =
             |operator| self.requirements.iter().any(|it| it.key() == IMPOSSIBLE && it.operator() == operator);
@@ -70,7 +71,7 @@ impl LabelSelector {
     /// Requires a label to have this value.
     ///
     /// # Errors
-    /// When the key or the value is not valid for a label.
+    /// Returns an error if the key or the value is not valid for a label.
     pub fn equals(self, key: &str, value: &str) -> Result<Self, LabelSelectorError> {
         self.and(key, Operator::Equals, [value])
     }
@@ -78,7 +79,8 @@ impl LabelSelector {
     /// Adds a requirement of any kind.
     ///
     /// # Errors
-    /// When the key or a value is not valid for a label, or the operator takes another number of values.
+    /// Returns an error if the key or a value is not valid for a label, or if the operator takes
+    /// another number of values.
     pub fn and<'v>(
         mut self,
         key: &str,
@@ -94,17 +96,18 @@ impl LabelSelector {
         }
     }
 
-    /// The requirements, ordered by key.
+    /// Returns the requirements, ordered by key.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    /// Whether an object with these labels is selected.
+    /// Returns true if an object with these labels is selected.
     pub fn matches(&self, labels: Labels<'_>) -> bool {
         self.requirements.iter().all(|it| it.matches(labels))
     }
 
-    /// Keeps requirements ordered by key, as the server prints them; those of one key keep their order.
+    /// Keeps requirements ordered by key, as the server prints them; those of the same key keep
+    /// their order.
     fn push(&mut self, requirement: Requirement) {
         let at = self.requirements.partition_point(|it| it.key() <= requirement.key());
         self.requirements.insert(at, requirement);
@@ -137,7 +140,8 @@ impl fmt::Display for LabelSelector {
 impl TryFrom<&meta_v1::LabelSelector> for LabelSelector {
     type Error = LabelSelectorError;
 
-    /// Reads the selector of a Deployment, Service and the like. An empty one selects everything.
+    /// Converts the selector of a Deployment, a ReplicaSet and the like. An empty one selects
+    /// everything.
     fn try_from(source: &meta_v1::LabelSelector) -> Result<Self, Self::Error> {
         let mut selector = Self::everything();
         for (key, value) in source.match_labels.iter().flatten() {
@@ -161,14 +165,15 @@ impl TryFrom<&meta_v1::LabelSelector> for LabelSelector {
     }
 }
 
-/// A recursive-descent parser over what is left of the text.
+/// A recursive-descent parser over the rest of the text.
 struct Parser<'t> {
     rest: &'t str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'t> {
-    /// A run of anything that is neither space nor punctuation; `in` and `notin` are words too.
+    /// A sequence of characters that are neither space nor punctuation; `in` and `notin` are words
+    /// too.
     Word(&'t str),
     Punctuation(&'static str),
     End,
@@ -219,7 +224,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    /// A single value; a missing one is the empty value.
+    /// Parses a single value; a missing one is the empty value.
     fn value(&mut self) -> &'t str {
         match self.peek() {
             Token::Word(word) => {
@@ -230,7 +235,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// `(a,b)`. A place left empty is the empty value, so `()` holds one.
+    /// Parses `(a,b)`. A missing value is the empty value, so `()` contains one.
     fn value_list(&mut self) -> Result<SmallVec<[&'t str; 4]>, Problem> {
         match self.next() {
             Token::Punctuation("(") => {}
@@ -329,16 +334,16 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_place() {
+    fn invalid_selectors_are_rejected_with_the_position() {
         for (text, problem) in [
-            (",", "found `,` where a label key belongs"),
-            ("a,", "found the end where a label key belongs"),
-            ("!", "found the end where a label key belongs"),
-            ("!a=b", "found `=` where `,` or the end belongs"),
-            ("a b", "found \"b\" where an operator (=, ==, !=, >, <, in, notin) belongs"),
-            ("a in b", "found \"b\" where `(` belongs"),
-            ("a in (b", "found the end where `,` or `)` belongs"),
-            ("a=b c", "found \"c\" where `,` or the end belongs"),
+            (",", "expected a label key, found `,`"),
+            ("a,", "expected a label key, found the end"),
+            ("!", "expected a label key, found the end"),
+            ("!a=b", "expected `,` or the end, found `=`"),
+            ("a b", "expected an operator (=, ==, !=, >, <, in, notin), found \"b\""),
+            ("a in b", "expected `(`, found \"b\""),
+            ("a in (b", "expected `,` or `)`, found the end"),
+            ("a=b c", "expected `,` or the end, found \"c\""),
             ("a>x", "\"x\" is not an integer, which `>` and `<` compare with"),
         ] {
             let error = text.parse::<LabelSelector>().expect_err(text);
@@ -358,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selector_of_a_workload_becomes_one() {
+    fn the_selector_of_a_workload_is_converted() {
         let source = meta_v1::LabelSelector {
             match_labels: Some(BTreeMap::from([("app".to_owned(), "web".to_owned())])),
             match_expressions: Some(vec![meta_v1::LabelSelectorRequirement {

@@ -1,14 +1,14 @@
-//! The words every part of dogwatch speaks.
+//! The vocabulary of dogwatch: keys, versions, selectors, parameters, paths and `Status`.
 //!
 //! ```text
 //! name ─► key ─► version ─► meta ─► object ─► selector ─► params ─► path ─► status
 //! ```
 //!
-//! This crate holds no task, no socket and no clock. It knows how Kubernetes names things
-//! ([`ObjectKey`], [`Gvk`], [`ResourceType`]), how it orders them ([`ResourceVersion`]), what a cache
-//! needs of an object ([`Object`], [`View`], [`Meta`]), how one asks for some of them
-//! ([`LabelSelector`], [`FieldSelector`], [`ListParams`] and its siblings, [`ResourcePath`]), and how a server
-//! says no ([`Status`]).
+//! This crate has no tasks, sockets or clocks. It defines how Kubernetes names things
+//! ([`ObjectKey`], [`Gvk`], [`ResourceType`]) and orders them ([`ResourceVersion`]), what a cache
+//! needs of an object ([`Object`], [`View`], [`Meta`]), how requests select objects
+//! ([`LabelSelector`], [`FieldSelector`], [`ListParams`] and the other parameters,
+//! [`ResourcePath`]), and how a server reports an error ([`Status`]).
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

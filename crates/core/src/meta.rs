@@ -1,4 +1,4 @@
-//! Metadata in two forms: borrowed from any object ([`Header`]) and kept slim ([`Meta`]).
+//! Metadata in two forms: borrowed from any object ([`Header`]) and compact ([`Meta`]).
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,11 @@ use crate::key::ObjectKey;
 use crate::null::null_as_default;
 use crate::version::ResourceVersion;
 
-/// The metadata a view keeps: enough for a cache, a queue and a selector, and nothing else.
+/// The metadata that a view keeps: enough for a cache, a queue and a selector.
 ///
-/// Decodes from `metadata` of any object; annotations, owners, finalizers and managed fields are skipped
-/// before they are allocated. A view that needs one of those declares its own struct beside it.
+/// Decodes from the `metadata` of any object; annotations, owners, finalizers and managed fields
+/// are skipped before they are allocated. A view that needs one of those declares a metadata struct
+/// of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
@@ -23,10 +24,10 @@ pub struct Meta {
     /// The namespace; empty for cluster-scoped objects.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "CompactString::is_empty")]
     pub namespace: CompactString,
-    /// Tells an object from an earlier one of the same name.
+    /// The uid, which distinguishes an object from an earlier one of the same name.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "CompactString::is_empty")]
     pub uid: CompactString,
-    /// The version of the object when it was read.
+    /// The version of the object.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "ResourceVersion::is_unset")]
     pub resource_version: ResourceVersion,
     /// The labels, ordered by key.
@@ -34,7 +35,7 @@ pub struct Meta {
     labels: LabelMap,
 }
 
-/// What a cache reads of an object: borrowed, whatever the object's own layout is.
+/// The metadata of an object that a cache reads, borrowed from any layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Header<'a> {
     /// The name; empty on an object that was never stored.
@@ -60,12 +61,12 @@ enum Layout<'a> {
     Slim(&'a [(CompactString, CompactString)]),
 }
 
-/// Invariant: sorted by key, no key twice.
+/// Sorted by key, without duplicate keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct LabelMap(Box<[(CompactString, CompactString)]>);
 
 impl Meta {
-    /// Replaces the labels; of a key given twice the last value stays.
+    /// Replaces the labels. If a key is given twice, the last value is used.
     #[must_use]
     pub fn with_labels<K: Into<CompactString>, V: Into<CompactString>>(
         mut self,
@@ -77,12 +78,12 @@ impl Meta {
         self
     }
 
-    /// The labels, ordered by key.
+    /// Returns the labels, ordered by key.
     pub fn labels(&self) -> Labels<'_> {
         Labels(Layout::Slim(&self.labels.0))
     }
 
-    /// What a cache reads of it.
+    /// Returns the metadata that a cache reads.
     pub fn header(&self) -> Header<'_> {
         Header {
             name: &self.name,
@@ -95,7 +96,7 @@ impl Meta {
 }
 
 impl Header<'_> {
-    /// The key of the object, or `None` when it has no usable name yet.
+    /// Returns the key of the object, or `None` if it has no usable name yet.
     pub fn key(&self) -> Option<ObjectKey> {
         ObjectKey::from_parts(self.namespace, self.name).ok()
     }
@@ -105,7 +106,7 @@ impl<'a> Labels<'a> {
     /// No labels.
     pub const EMPTY: Self = Self(Layout::Empty);
 
-    /// The value of one label.
+    /// Returns the value of a label.
     pub fn get(&self, key: &str) -> Option<&'a str> {
         match self.0 {
             Layout::Empty => None,
@@ -117,7 +118,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// All labels, ordered by key.
+    /// Returns all labels, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let (tree, slim) = match self.0 {
             Layout::Empty => (None, None),
@@ -168,8 +169,9 @@ impl<'de> Deserialize<'de> for LabelMap {
                 while let Some(entry) = map.next_entry::<CompactString, CompactString>()? {
                     labels.push(entry);
                 }
-                // The server sends them sorted; a stable sort of sorted input is one comparison each. Of a key
-                // that comes twice the last value counts, as in any JSON object.
+                // The server sends labels sorted, and a stable sort of sorted input takes one
+                // comparison per label. If a key occurs twice the last value is used, as in any
+                // JSON object.
                 labels.reverse();
                 labels.sort_by(|(left, _), (right, _)| left.cmp(right));
                 labels.dedup_by(|(later, _), (earlier, _)| later == earlier);
@@ -186,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn meta_keeps_what_a_cache_needs_and_skips_the_rest() {
+    fn meta_keeps_the_fields_of_a_cache_and_skips_the_rest() {
         let meta: Meta = serde_json::from_str(
             r#"{"name":"a","namespace":"b","uid":"u","resourceVersion":"7","labels":{"z":"1","a":"2"},
                 "annotations":{"x":"y"},"managedFields":[{"manager":"m"}]}"#,
@@ -217,14 +219,14 @@ mod tests {
     }
 
     #[test]
-    fn of_a_label_given_twice_the_last_value_stays() {
+    fn the_last_value_of_a_duplicate_label_is_used() {
         let meta: Meta =
             serde_json::from_str(r#"{"labels":{"a":"1","b":"2","a":"3"}}"#).expect("valid metadata");
         assert_eq!(meta.labels().iter().collect::<Vec<_>>(), [("a", "3"), ("b", "2")]);
     }
 
     #[test]
-    fn both_layouts_of_labels_answer_alike() {
+    fn both_layouts_of_labels_are_equivalent() {
         let tree = BTreeMap::from([("a".to_owned(), "1".to_owned()), ("b".to_owned(), "2".to_owned())]);
         let meta = Meta::default().with_labels([("b", "2"), ("a", "1")]);
         assert!(Labels::from(&tree).iter().eq(meta.labels().iter()));

@@ -1,11 +1,12 @@
-//! Reading `null` as the default value, which is what Go does with it.
+//! Decoding `null` as the default value, as Go does.
 //!
-//! Servers and plugins that are not written in Go send `null` where Go would leave a field out. A struct whose fields
-//! refuse it loses the whole document over one empty field.
+//! Servers and plugins that are not written in Go send `null` where Go would omit a field. Without
+//! this, one such field makes the whole document undecodable.
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads `null` as the type's default value: for `#[serde(default, deserialize_with = "null_as_default")]`.
+/// Decodes `null` as the type's default value, for
+/// `#[serde(default, deserialize_with = "null_as_default")]`.
 ///
 /// ```
 /// use dogwatch_core::null_as_default;
@@ -22,7 +23,7 @@ use serde::{Deserialize, Deserializer};
 /// ```
 ///
 /// # Errors
-/// When the value is neither `null` nor a `T`.
+/// Returns an error if the value is neither `null` nor a `T`.
 pub fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

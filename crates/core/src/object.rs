@@ -1,4 +1,4 @@
-//! What a cache needs of an object, and which resource a type is read from.
+//! The traits of objects: what a cache needs of them, and which resource a type is read from.
 
 use kube_core::Resource;
 use serde::de::DeserializeOwned;
@@ -7,10 +7,11 @@ use crate::key::ObjectKey;
 use crate::meta::{Header, Labels};
 use crate::version::ResourceVersion;
 
-/// An object that can be kept in a cache: it knows its key, version, uid and labels.
+/// An object that can be kept in a cache: it has a key, a version, a uid and labels.
 ///
-/// Every kube-core `Resource` is one: all of k8s-openapi, every `#[derive(CustomResource)]`, `DynamicObject`
-/// and `PartialObjectMeta`. A view implements it by handing out its [`crate::Meta`]:
+/// Implemented for every kube-core `Resource`: all of k8s-openapi, every
+/// `#[derive(CustomResource)]`, `DynamicObject` and `PartialObjectMeta`. A view implements it by
+/// returning the header of its [`crate::Meta`]:
 ///
 /// ```
 /// use dogwatch_core::{Header, Meta, Object, View};
@@ -27,15 +28,15 @@ use crate::version::ResourceVersion;
 /// impl View for PodNode { type Of = Pod; }
 /// ```
 pub trait Object: Send + Sync + 'static {
-    /// Name, namespace, uid, version and labels, borrowed.
+    /// Returns name, namespace, uid, version and labels, borrowed.
     fn header(&self) -> Header<'_>;
 
-    /// The key of the object, or `None` when it has no usable name yet.
+    /// Returns the key of the object, or `None` if it has no usable name yet.
     fn key(&self) -> Option<ObjectKey> {
         self.header().key()
     }
 
-    /// The version of the object when it was read.
+    /// Returns the version of the object.
     fn version(&self) -> ResourceVersion {
         ResourceVersion::new(self.header().version)
     }
@@ -43,8 +44,8 @@ pub trait Object: Send + Sync + 'static {
 
 /// A payload that knows the resource it is read from: the whole object, or some of its fields.
 ///
-/// A kube-core type is the widest view of itself. A narrow one is a serde struct with only the fields named;
-/// everything else is skipped on the wire, before it is allocated.
+/// A kube-core type is a view of itself. A narrower view is a serde struct that names only some
+/// fields; everything else is skipped while decoding, before it is allocated.
 pub trait View: Object + DeserializeOwned {
     /// The resource whose objects it shows.
     type Of: Resource<DynamicType = ()>;

@@ -1,4 +1,4 @@
-//! URL paths: from names to a path that can mean only one thing (rules RQ-1 and RQ-2).
+//! URL paths: from names to a path that is unambiguous (rules RQ-1 and RQ-2).
 
 use std::fmt;
 
@@ -8,8 +8,9 @@ use crate::kind::ResourceType;
 
 /// Builds the path of a collection, an object or a subresource.
 ///
-/// Chained: the first error sticks, later calls change nothing, and [`ResourcePath::build`] reports it. No segment
-/// that is empty, `.` or `..`, or that contains `/` or `%`, can come out of it.
+/// Calls can be chained: after the first error, later calls have no effect and
+/// [`ResourcePath::build`] returns the error. The result contains no segment that is empty, `.` or
+/// `..`, or that contains `/` or `%`.
 ///
 /// ```
 /// # use dogwatch_core::{Gvk, ResourcePath, ResourceType};
@@ -22,42 +23,42 @@ pub struct ResourcePath {
     group: String,
     version: String,
     resource: String,
-    /// `Some("")` was asked for explicitly: all namespaces, and an error where an object is named.
+    /// `Some("")` was set explicitly: all namespaces, and an error if an object is named.
     namespace: Option<String>,
     name: Option<String>,
     subresource: Option<String>,
-    /// The first thing that went wrong.
+    /// The first error.
     error: Option<InvalidPath>,
 }
 
-/// Why a path cannot be built.
+/// An error of building a path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidPath {
-    /// A segment that would change the meaning of the path.
+    /// A segment would change the meaning of the path.
     #[error("invalid {segment} {value:?}: {problem}")]
     Segment {
-        /// Which segment.
+        /// The segment.
         segment: Segment,
-        /// What was given.
+        /// The given value.
         value: String,
-        /// What is wrong with it.
+        /// A description of the problem.
         problem: &'static str,
     },
     /// A segment was set a second time.
     #[error("{segment} is already set to {present:?}, cannot change it to {value:?}")]
     SetTwice {
-        /// Which segment.
+        /// The segment.
         segment: Segment,
-        /// What it is.
+        /// The current value.
         present: String,
-        /// What was given.
+        /// The given value.
         value: String,
     },
-    /// The namespace was set to the empty text where an object is created or named.
+    /// The namespace was set to the empty string where an object is created or named.
     #[error("an empty namespace may not be set {0}")]
     EmptyNamespace(&'static str),
-    /// A subresource without the object it belongs to.
+    /// A subresource was set without the object it belongs to.
     #[error("subresource {0:?} needs the name of its object")]
     SubresourceWithoutName(String),
 }
@@ -76,12 +77,12 @@ pub enum Segment {
     Namespace,
     /// The name of the object.
     Name,
-    /// The subresource; may have several parts, each checked.
+    /// The subresource. It may have several parts, each of which is checked.
     Subresource,
 }
 
 impl ResourcePath {
-    /// Starts at a collection, over all namespaces.
+    /// Starts at a collection, across all namespaces.
     pub fn of(resource: &ResourceType) -> Self {
         Self::new(&resource.gvk.group, &resource.gvk.version, &resource.plural)
     }
@@ -105,7 +106,8 @@ impl ResourcePath {
         path
     }
 
-    /// Enters a namespace. The empty text means all of them, and is refused where an object is named or created.
+    /// Sets the namespace. The empty string means all namespaces, and is rejected if an object is
+    /// named or created.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         if !namespace.is_empty() {
@@ -115,7 +117,7 @@ impl ResourcePath {
         self
     }
 
-    /// Names one object.
+    /// Sets the name of an object.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.check(Segment::Name, name);
@@ -123,7 +125,8 @@ impl ResourcePath {
         self
     }
 
-    /// Goes to a part of the object, for example `status`; several parts are joined by `/`, as in `proxy/metrics`.
+    /// Sets a subresource, for example `status`; several parts are separated by `/`, as in
+    /// `proxy/metrics`.
     #[must_use]
     pub fn subresource(mut self, subresource: &str) -> Self {
         subresource.split('/').for_each(|it| self.check(Segment::Subresource, it));
@@ -131,10 +134,10 @@ impl ResourcePath {
         self
     }
 
-    /// The path, starting with `/api` or `/apis`.
+    /// Returns the path, starting with `/api` or `/apis`.
     ///
     /// # Errors
-    /// The first thing that went wrong while it was put together.
+    /// Returns the first error that occurred while the path was put together.
     pub fn build(&self) -> Result<String, InvalidPath> {
         if let Some(error) = &self.error {
             return Err(error.clone());
@@ -163,10 +166,11 @@ impl ResourcePath {
         Ok(path)
     }
 
-    /// The path to create an object at: as [`Self::build`], and an empty namespace is refused.
+    /// Returns the path for creating an object. Unlike [`Self::build`], it rejects an empty
+    /// namespace.
     ///
     /// # Errors
-    /// The first thing that went wrong while it was put together.
+    /// Returns the first error that occurred while the path was put together.
     pub fn build_for_create(&self) -> Result<String, InvalidPath> {
         if self.error.is_none() && self.namespace.as_deref() == Some("") {
             return Err(InvalidPath::EmptyNamespace("during creation"));
@@ -222,7 +226,8 @@ fn encode(segment: &str) -> impl fmt::Display {
     utf8_percent_encode(segment, ENCODED)
 }
 
-/// What a path segment may not hold as it is (RFC 3986: everything but unreserved, sub-delims, `:` and `@`).
+/// The characters that must be encoded in a path segment (RFC 3986: everything but unreserved,
+/// sub-delims, `:` and `@`).
 const ENCODED: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -309,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn rq_2_preflight_refuses_an_empty_namespace_where_one_object_is_meant() {
+    fn rq_2_an_empty_namespace_is_rejected_for_a_single_object() {
         assert!(pods().namespace("").build().is_ok());
         assert!(pods().namespace("").name("a").build().is_err());
         assert!(pods().namespace("").build_for_create().is_err());
@@ -320,7 +325,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rq_2_whatever_is_given_the_path_keeps_its_shape(namespace in ".{0,12}", name in ".{0,12}") {
+        fn rq_2_no_input_changes_the_shape_of_the_path(namespace in ".{0,12}", name in ".{0,12}") {
             if let Ok(path) = pods().namespace(&namespace).name(&name).build() {
                 let segments: Vec<_> = path.split('/').collect();
                 prop_assert_eq!(segments.len(), 7);

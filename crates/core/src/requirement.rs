@@ -7,19 +7,19 @@ use smallvec::SmallVec;
 
 use crate::meta::Labels;
 
-/// How a [`Requirement`] looks at the value of its key.
+/// The operator of a [`Requirement`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operator {
-    /// The value is this one.
+    /// The value equals this one.
     Equals,
-    /// The value is another one, or the key is absent.
+    /// The value differs from this one, or the key is absent.
     NotEquals,
     /// The value is one of these.
     In,
     /// The value is none of these, or the key is absent.
     NotIn,
-    /// The key is there.
+    /// The key is present.
     Exists,
     /// The key is absent.
     DoesNotExist,
@@ -29,7 +29,8 @@ pub enum Operator {
     LessThan,
 }
 
-/// One term of a label selector. Invariant: key and values passed the server's own validation.
+/// One term of a label selector. Invariant: key and values have passed the server's validation
+/// rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
     key: CompactString,
@@ -38,7 +39,7 @@ pub struct Requirement {
     values: SmallVec<[CompactString; 1]>,
 }
 
-/// Why a requirement cannot be.
+/// An error of creating a requirement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum InvalidRequirement {
@@ -88,22 +89,22 @@ impl Requirement {
         Ok(Self { key: key.into(), operator, values })
     }
 
-    /// The label it looks at.
+    /// Returns the key of the label.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// How it looks at the value.
+    /// Returns the operator.
     pub fn operator(&self) -> Operator {
         self.operator
     }
 
-    /// The values, sorted and without duplicates.
+    /// Returns the values, sorted and without duplicates.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &str> {
         self.values.iter().map(CompactString::as_str)
     }
 
-    /// Whether these labels meet it.
+    /// Returns true if these labels satisfy the requirement.
     pub fn matches(&self, labels: Labels<'_>) -> bool {
         let value = labels.get(&self.key);
         match self.operator {
@@ -128,7 +129,7 @@ impl Requirement {
 }
 
 impl fmt::Display for Requirement {
-    /// The form a server parses: `a=b`, `a in (b,c)`, `!a`.
+    /// Writes the form that a server parses: `a=b`, `a in (b,c)`, `!a`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = &self.key;
         let value = self.values.first().map_or("", CompactString::as_str);
@@ -145,7 +146,7 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// A qualified name: `[prefix/]name`.
+/// Returns true for a qualified name: `[prefix/]name`.
 fn is_label_key(key: &str) -> bool {
     match key.split_once('/') {
         Some((prefix, name)) => is_dns_subdomain(prefix) && is_qualified_part(name),
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_operator_answers_for_present_other_and_absent() {
+    fn every_operator_is_evaluated_for_equal_different_and_absent_values() {
         let with = |value: &str| Meta::default().with_labels([("n", value)]);
         let (five, nine, none) = (with("5"), with("9"), Meta::default());
         for (operator, values, expected) in [

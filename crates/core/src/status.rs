@@ -1,4 +1,4 @@
-//! How a server says no: the `Status` object, its reasons, and what a caller may conclude from them.
+//! The `Status` object with which a server reports an error, its reasons, and predicates over them.
 //!
 //! Rules RQ-12 and RQ-13.
 
@@ -9,28 +9,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::null::null_as_default;
 
-/// The answer of a server that refused a request, or that confirmed one without an object to show.
+/// The answer of a server that rejected a request, or that confirmed one without returning an
+/// object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
     /// `Success` or `Failure`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// What happened, for people.
+    /// A description for people.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Why, for programs.
+    /// The reason, for programs.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Reason::is_unknown")]
     pub reason: Reason,
-    /// Which object, which fields, and how long to wait.
+    /// The object, the fields and the suggested delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<Details>,
-    /// The HTTP status code; 0 when the server did not say.
+    /// The HTTP status code; 0 if the server did not set it.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "is_zero")]
     pub code: u16,
 }
 
-/// What a [`Status`] is about.
+/// The details of a [`Status`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Details {
@@ -46,32 +47,32 @@ pub struct Details {
     /// The uid of the object.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// One entry for each thing that was wrong.
+    /// One entry for each problem.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// How long to wait before the next try; 0 when the server did not say.
+    /// The suggested delay before a retry; 0 if the server did not set it.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "is_zero_seconds")]
     pub retry_after_seconds: u32,
 }
 
-/// One thing that was wrong.
+/// One problem of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Cause {
     /// The kind of cause, for example `FieldValueInvalid`.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What is wrong, for people.
+    /// A description for people.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The field, as a path inside the object that was sent.
+    /// The field, as a path inside the object of the request.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
 
 macro_rules! reasons {
     ($($(#[$doc:meta])* $name:ident = $code:literal,)*) => {
-        /// Why a server refused, in the words of the API.
+        /// The reason for which a server rejected a request, as defined by the API.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Reason {
@@ -79,12 +80,12 @@ macro_rules! reasons {
             #[default]
             Unknown,
             $($(#[$doc])* $name,)*
-            /// A reason this version of dogwatch does not know.
+            /// A reason that this version of dogwatch does not know.
             Other(Box<str>),
         }
 
         impl Reason {
-            /// The word the API uses; empty for [`Reason::Unknown`].
+            /// Returns the API's name of the reason; empty for [`Reason::Unknown`].
             pub fn as_str(&self) -> &str {
                 match self {
                     Self::Unknown => "",
@@ -93,7 +94,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The HTTP status code that goes with the reason; 0 when it goes with none.
+            /// Returns the HTTP status code of the reason; 0 if it has none.
             pub fn code(&self) -> u16 {
                 match self {
                     Self::Unknown | Self::Other(_) => 0,
@@ -115,53 +116,53 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The request had no usable credentials.
+    /// The request had no valid credentials.
     Unauthorized = 401,
-    /// The credentials do not allow this.
+    /// The user is not authorized for the request.
     Forbidden = 403,
-    /// There is no such object, or no such resource.
+    /// The object or the resource does not exist.
     NotFound = 404,
-    /// An object of that name is there already.
+    /// An object of that name already exists.
     AlreadyExists = 409,
-    /// The object changed since it was read, or its state forbids the request.
+    /// The object changed since it was read, or its state does not allow the request.
     Conflict = 409,
-    /// The object is gone and its old address does not forward.
+    /// The object is gone, and no forwarding address is known.
     Gone = 410,
-    /// The object was refused by validation; the causes name the fields.
+    /// The object failed validation; the causes name the fields.
     Invalid = 422,
-    /// The server cannot answer in time; try again after the delay.
+    /// The server cannot answer in time; retry after the delay.
     ServerTimeout = 500,
     /// The server could not read the object from its storage.
     StorageReadError = 500,
-    /// The request could not be completed within the time given.
+    /// The request could not be completed within the given time.
     Timeout = 504,
-    /// Too many requests; try again after the delay.
+    /// Too many requests; retry after the delay.
     TooManyRequests = 429,
-    /// The request made no sense to the server.
+    /// The request was malformed.
     BadRequest = 400,
     /// The resource does not support the verb.
     MethodNotAllowed = 405,
-    /// None of the content types asked for can be served.
+    /// The server cannot produce any of the accepted content types.
     NotAcceptable = 406,
-    /// The body was larger than the server takes.
+    /// The body was larger than the server accepts.
     RequestEntityTooLarge = 413,
-    /// The content type of the body is not understood.
+    /// The server does not support the content type of the body.
     UnsupportedMediaType = 415,
-    /// Something broke inside the server.
+    /// An internal error of the server.
     InternalError = 500,
-    /// The version or the continue token asked for is no longer kept; list again.
+    /// The requested version or continue token has expired; list again.
     Expired = 410,
-    /// The server is not up.
+    /// The server is unavailable.
     ServiceUnavailable = 503,
 }
 
-/// The cause a server attaches when a watch or list asks for a version it has not reached yet.
+/// The cause that a server adds if a watch or list requests a version that it has not reached yet.
 const TOO_LARGE_RESOURCE_VERSION: &str = "ResourceVersionTooLarge";
-/// The cause of an answer that was no `Status` at all.
+/// The cause of a response that was not a `Status`.
 const UNEXPECTED_SERVER_RESPONSE: &str = "UnexpectedServerResponse";
 
 impl Status {
-    /// A refusal with the code that goes with its reason.
+    /// Creates a failure with the code of its reason.
     pub fn failure(reason: Reason, message: impl Into<String>) -> Self {
         Self {
             status: Some("Failure".to_owned()),
@@ -172,104 +173,106 @@ impl Status {
         }
     }
 
-    /// True when the server says it refused.
+    /// Returns true if the status is a failure.
     pub fn is_failure(&self) -> bool {
         self.status.as_deref() == Some("Failure")
     }
 
-    /// No such object or resource.
+    /// Returns true if the object or the resource does not exist.
     pub fn is_not_found(&self) -> bool {
         self.is(&Reason::NotFound)
     }
 
-    /// An object of that name is there already.
+    /// Returns true if an object of that name already exists.
     pub fn is_already_exists(&self) -> bool {
         self.reason == Reason::AlreadyExists
     }
 
-    /// The object changed since it was read, or another manager owns the field.
+    /// Returns true if the object changed since it was read, or another manager owns the field.
     pub fn is_conflict(&self) -> bool {
         self.is(&Reason::Conflict)
     }
 
-    /// No usable credentials.
+    /// Returns true if the request had no valid credentials.
     pub fn is_unauthorized(&self) -> bool {
         self.is(&Reason::Unauthorized)
     }
 
-    /// Not allowed.
+    /// Returns true if the user is not authorized.
     pub fn is_forbidden(&self) -> bool {
         self.is(&Reason::Forbidden)
     }
 
-    /// Refused by validation.
+    /// Returns true if the object failed validation.
     pub fn is_invalid(&self) -> bool {
         self.is(&Reason::Invalid)
     }
 
-    /// The request made no sense to the server.
+    /// Returns true if the request was malformed.
     pub fn is_bad_request(&self) -> bool {
         self.is(&Reason::BadRequest)
     }
 
-    /// The verb is not supported by the resource.
+    /// Returns true if the resource does not support the verb.
     pub fn is_method_not_allowed(&self) -> bool {
         self.is(&Reason::MethodNotAllowed)
     }
 
-    /// No acceptable content type.
+    /// Returns true if the server cannot produce an accepted content type.
     pub fn is_not_acceptable(&self) -> bool {
         self.is(&Reason::NotAcceptable)
     }
 
-    /// The content type of the body is not understood.
+    /// Returns true if the server does not support the content type of the body.
     pub fn is_unsupported_media_type(&self) -> bool {
         self.is(&Reason::UnsupportedMediaType)
     }
 
-    /// The body was too large.
+    /// Returns true if the body was too large.
     pub fn is_request_entity_too_large(&self) -> bool {
         self.is(&Reason::RequestEntityTooLarge)
     }
 
-    /// The version or the continue token is no longer kept. Distinct from [`Self::is_gone`].
+    /// Returns true if the version or the continue token has expired. Distinct from
+    /// [`Self::is_gone`].
     pub fn is_expired(&self) -> bool {
         self.reason == Reason::Expired
     }
 
-    /// The object is gone for good. Distinct from [`Self::is_expired`].
+    /// Returns true if the object is gone for good. Distinct from [`Self::is_expired`].
     pub fn is_gone(&self) -> bool {
         self.is(&Reason::Gone)
     }
 
-    /// The request could not be completed within the time given.
+    /// Returns true if the request could not be completed within the given time.
     pub fn is_timeout(&self) -> bool {
         self.is(&Reason::Timeout)
     }
 
-    /// The server asks to try again later.
+    /// Returns true if the server asks to retry later.
     pub fn is_server_timeout(&self) -> bool {
         self.reason == Reason::ServerTimeout
     }
 
-    /// Something broke inside the server.
+    /// Returns true for an internal error of the server.
     pub fn is_internal_error(&self) -> bool {
         self.is(&Reason::InternalError)
     }
 
-    /// The server is not up.
+    /// Returns true if the server is unavailable.
     pub fn is_service_unavailable(&self) -> bool {
         self.is(&Reason::ServiceUnavailable)
     }
 
-    /// Too many requests; a 429 counts whatever its reason says.
+    /// Returns true if there were too many requests. Any 429 counts, whatever its reason is.
     pub fn is_too_many_requests(&self) -> bool {
         self.reason == Reason::TooManyRequests || self.code == 429
     }
 
-    /// The server has not reached the version asked for yet.
+    /// Returns true if the server has not reached the requested version yet.
     ///
-    /// Servers say so by a cause; older ones by a timeout with one of two messages (rule REF-3).
+    /// Servers report this with a cause; older ones with a timeout and one of two messages (rule
+    /// REF-3).
     pub fn is_too_large_resource_version(&self) -> bool {
         self.has_cause(TOO_LARGE_RESOURCE_VERSION)
             || (self.is_timeout()
@@ -279,28 +282,28 @@ impl Status {
             || self.causes().iter().any(|it| it.message.contains("Too large resource version"))
     }
 
-    /// The answer was no `Status` at all; the message holds what there was of text.
+    /// Returns true if the response was not a `Status`; the message contains its text.
     pub fn is_unexpected_server_response(&self) -> bool {
         self.has_cause(UNEXPECTED_SERVER_RESPONSE)
     }
 
-    /// True when one of the causes is of this kind.
+    /// Returns true if one of the causes has this reason.
     pub fn has_cause(&self, reason: &str) -> bool {
         self.causes().iter().any(|it| it.reason == reason)
     }
 
-    /// Everything that was wrong, field by field.
+    /// Returns all causes, field by field.
     pub fn causes(&self) -> &[Cause] {
         self.details.as_ref().map_or(&[], |it| &it.causes)
     }
 
-    /// How long the server asks to wait, where it asks at all.
+    /// Returns the delay that the server asks for, if any.
     pub fn suggested_delay(&self) -> Option<Duration> {
         let seconds = self.details.as_ref().map_or(0, |it| it.retry_after_seconds);
         (seconds > 0 || self.is_server_timeout()).then(|| Duration::from_secs(seconds.into()))
     }
 
-    /// The reason counts; only a missing or unknown one lets the code speak (RQ-13).
+    /// Compares the reason. The code is used only if the reason is missing or unknown (RQ-13).
     fn is(&self, reason: &Reason) -> bool {
         match &self.reason {
             Reason::Unknown | Reason::Other(_) => self.code == reason.code(),
@@ -323,7 +326,7 @@ impl fmt::Display for Status {
 impl std::error::Error for Status {}
 
 impl Reason {
-    /// True when the server gave no reason.
+    /// Returns true if the server gave no reason.
     pub fn is_unknown(&self) -> bool {
         *self == Self::Unknown
     }
@@ -379,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn rq_13_gone_and_expired_are_two_things() {
+    fn rq_13_gone_and_expired_are_distinct() {
         assert!(status("Expired", 410).is_expired() && !status("Expired", 410).is_gone());
         assert!(status("Gone", 410).is_gone() && !status("Gone", 410).is_expired());
         assert!(status("", 410).is_gone() && !status("", 410).is_expired());

@@ -1,4 +1,4 @@
-//! Resource versions: opaque to everyone but this file.
+//! Resource versions. Only this file interprets them.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,42 +6,42 @@ use std::fmt;
 use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
 
-/// The version the server gave to an object or a list.
+/// The version that the server gave to an object or a list.
 ///
-/// Treat it as a name: keep it, hand it back, compare it for equality. Order is defined only between
-/// versions of one resource type, and only where both are well-formed; [`ResourceVersion::compare`] is the one place
-/// that knows how (rule ST-6, Kubernetes 1.35 and later promise it).
+/// Treat it as opaque: store it, send it back, compare it for equality. An order is defined only
+/// between versions of the same resource type, and only if both are well-formed; see
+/// [`ResourceVersion::compare`] (rule ST-6, guaranteed since Kubernetes 1.35).
 #[derive(Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ResourceVersion(CompactString);
 
 impl ResourceVersion {
-    /// No version: "the newest there is" when reading.
+    /// No version. In a read it requests the newest state.
     pub const UNSET: Self = Self(CompactString::const_new(""));
-    /// "Any version, the cache's will do" when reading.
+    /// In a read it accepts any version, including one from the server's cache.
     pub const ANY: Self = Self(CompactString::const_new("0"));
 
-    /// Wraps what the server said.
+    /// Wraps a version from the server.
     pub fn new(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The version as the server wrote it.
+    /// Returns the version as the server wrote it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// True when there is no version at all.
+    /// Returns true if there is no version.
     pub fn is_unset(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// True when this names one point in history: neither unset nor [`Self::ANY`].
+    /// Returns true if this names one point in history: neither unset nor [`Self::ANY`].
     pub fn is_exact(&self) -> bool {
         !self.is_unset() && *self != Self::ANY
     }
 
-    /// Which of two versions of one resource type is older, or `None` where that cannot be told.
+    /// Compares two versions of the same resource type. Returns `None` if they cannot be ordered.
     ///
     /// Both must be decimal numbers without a leading zero, of any length.
     pub fn compare(&self, other: &Self) -> Option<Ordering> {
@@ -49,7 +49,7 @@ impl ResourceVersion {
         comparable.then(|| self.0.len().cmp(&other.0.len()).then_with(|| self.0.cmp(&other.0)))
     }
 
-    /// True when both can be compared and this one is older.
+    /// Returns true if both can be compared and this one is older.
     pub fn is_older_than(&self, other: &Self) -> bool {
         self.compare(other) == Some(Ordering::Less)
     }

@@ -1,7 +1,9 @@
-//! The changes that wait for one handler: batches that all handlers share or, where the handler is behind, merged changes.
+//! The pending changes of one handler: batches shared with all handlers or, if the handler is
+//! behind, merged changes.
 //!
-//! A handler that keeps up never pays for merging, and receives every change: a batch is handed out as it is unless a second one
-//! comes before the first was taken. Nothing here locks, waits or calls a handler.
+//! A handler that keeps up receives every change and never pays for merging: a batch is handed out
+//! unchanged unless a second one arrives before the first was taken. Nothing here locks, waits or
+//! calls a handler.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -12,20 +14,21 @@ use dogwatch_core::Object;
 use tokio::time::Instant;
 
 use crate::change::Change;
-use crate::coalesce::Folded;
+use crate::coalesce::MergedChanges;
 
-/// How many changes may wait unmerged before the informer's task merges them, when the reader does not come to do it. Twice that
-/// is the most that is kept beyond what merging leaves.
+/// The number of changes that may wait unmerged before the informer's task merges them, if the
+/// reader does not do it. At most twice as many are kept in addition to the merged ones.
 const UNMERGED: usize = 4096;
 
-/// How objects are told apart; one for all mailboxes of an informer, so that what it computes can be shared.
+/// The hasher of object keys. All mailboxes of an informer use the same one, so that they can share
+/// hashes.
 pub(crate) type KeyHasher = hashbrown::DefaultHashBuilder;
 
-/// Changes that were made at once, shared by the mailboxes they were put into.
+/// Changes that were applied together, shared by the mailboxes that contain them.
 #[derive(Debug)]
 pub(crate) struct Batch<T> {
     changes: Vec<Change<T>>,
-    /// When the store showed them.
+    /// The time at which the store published them.
     since: Instant,
     hasher: KeyHasher,
     /// The hash of each object's key, computed by the first mailbox that merges the batch.
@@ -37,7 +40,7 @@ impl<T: Object> Batch<T> {
         Self { changes, since, hasher, hashes: OnceLock::new() }
     }
 
-    /// How many changes there are.
+    /// Returns the number of changes.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }
@@ -53,16 +56,16 @@ impl<T: Object> Batch<T> {
     }
 }
 
-/// What a reader took, to be worked on without a lock.
+/// The changes that a reader took, to be processed without a lock.
 #[derive(Debug)]
-pub(crate) struct Hand<T> {
+pub(crate) struct TakenChanges<T> {
     shared: Option<(Arc<Batch<T>>, Range<usize>)>,
     own: Vec<Change<T>>,
-    /// How many changes the reader had not been told of when it took these, including them.
+    /// The number of changes that the reader had not processed when it took these, including these.
     pub(crate) waiting: usize,
 }
 
-impl<T> Hand<T> {
+impl<T> TakenChanges<T> {
     pub(crate) fn changes(&self) -> &[Change<T>] {
         match &self.shared {
             Some((batch, range)) => &batch.changes[range.clone()],
@@ -76,19 +79,19 @@ impl<T> Hand<T> {
     }
 }
 
-impl<T> Default for Hand<T> {
+impl<T> Default for TakenChanges<T> {
     fn default() -> Self {
         Self { shared: None, own: Vec::new(), waiting: 0 }
     }
 }
 
-/// The rest of a batch, from the first change that was not taken.
+/// The rest of a batch, starting with the first change that was not taken.
 #[derive(Debug)]
 struct Rest<T> {
     batch: Arc<Batch<T>>,
     from: usize,
-    /// The place of the first change of the batch in the line.
-    place: u64,
+    /// The sequence number of the first change of the batch.
+    sequence: u64,
 }
 
 impl<T: Object> Rest<T> {
@@ -96,157 +99,163 @@ impl<T: Object> Rest<T> {
         self.batch.changes.len() - self.from
     }
 
-    fn fold_into(self, folded: &mut Folded<T>) {
+    fn merge_into(self, merged: &mut MergedChanges<T>) {
         let hashes = self.batch.hashes();
         for (index, change) in self.batch.changes.iter().enumerate().skip(self.from) {
-            let place = self.place + index as u64;
-            folded.add(place, hashes[index], change, self.batch.since);
+            let sequence = self.sequence + index as u64;
+            merged.add(sequence, hashes[index], change, self.batch.since);
         }
     }
 }
 
-/// The changes that wait, oldest first.
+/// The pending changes, oldest first.
 ///
-/// Everything in `folded` is older than everything in `arrived`.
+/// Everything in `merged` is older than everything in `arrived`.
 #[derive(Debug)]
 pub(crate) struct Backlog<T> {
-    /// Whether changes of one object are merged while they wait.
-    merges: bool,
-    folded: Folded<T>,
+    /// True if updates of one object are merged while they wait.
+    coalesces: bool,
+    merged: MergedChanges<T>,
     arrived: VecDeque<Rest<T>>,
-    /// How many changes are in `arrived`.
+    /// The number of changes in `arrived`.
     unmerged: usize,
-    /// What a reader carries away to merge it: how much, and since when the oldest waits.
-    lifted: Option<(usize, Instant)>,
-    /// The place in the line of the next change that comes.
-    next_place: u64,
+    /// Set while a reader merges the changes without the lock: their number, and the time of the
+    /// oldest.
+    detached: Option<(usize, Instant)>,
+    /// The sequence number of the next change.
+    next_sequence: u64,
 }
 
-/// What a reader finds.
+/// The result of asking for the next changes.
 #[derive(Debug)]
 pub(crate) enum Next<T> {
     Nothing,
-    /// The hand was filled.
+    /// The changes were taken.
     Taken,
-    /// Merge this, and give it back.
-    Fold(Lifted<T>),
+    /// The caller must merge this and give it back with [`Backlog::reattach`].
+    Merge(DetachedChanges<T>),
 }
 
-/// What was lifted out to be merged without a lock.
+/// Changes that were taken out to be merged without the lock.
 #[derive(Debug)]
-pub(crate) struct Lifted<T> {
-    folded: Folded<T>,
+pub(crate) struct DetachedChanges<T> {
+    merged: MergedChanges<T>,
     arrived: VecDeque<Rest<T>>,
 }
 
-impl<T: Object> Lifted<T> {
-    pub(crate) fn fold(self) -> Folded<T> {
-        let mut folded = self.folded;
-        self.arrived.into_iter().for_each(|rest| rest.fold_into(&mut folded));
-        folded
+impl<T: Object> DetachedChanges<T> {
+    pub(crate) fn merge(self) -> MergedChanges<T> {
+        let mut merged = self.merged;
+        self.arrived.into_iter().for_each(|rest| rest.merge_into(&mut merged));
+        merged
     }
 }
 
 impl<T: Object> Backlog<T> {
-    /// An empty one. `before` is how many changes will be put before all others later.
-    pub(crate) fn new(merges: bool, before: usize) -> Self {
+    /// Creates an empty backlog. `before` is the number of changes that [`Self::prepend`] will put
+    /// before all others later.
+    pub(crate) fn new(coalesces: bool, before: usize) -> Self {
         Self {
-            merges,
-            folded: Folded::default(),
+            coalesces,
+            merged: MergedChanges::default(),
             arrived: VecDeque::new(),
             unmerged: 0,
-            lifted: None,
-            next_place: before as u64,
+            detached: None,
+            next_sequence: before as u64,
         }
     }
 
     pub(crate) fn push(&mut self, batch: &Arc<Batch<T>>) {
-        let rest = Rest { batch: Arc::clone(batch), from: 0, place: self.next_place };
-        self.next_place += rest.len() as u64;
+        let rest = Rest { batch: Arc::clone(batch), from: 0, sequence: self.next_sequence };
+        self.next_sequence += rest.len() as u64;
         self.unmerged += rest.len();
         self.arrived.push_back(rest);
         let first = self.arrived.front().map_or(0, Rest::len);
-        let behind = self.unmerged - first > UNMERGED.max(self.folded.len()).max(first);
-        if self.merges && behind && self.lifted.is_none() {
-            let lifted = self.lift();
-            self.lower(lifted.fold());
+        let behind = self.unmerged - first > UNMERGED.max(self.merged.len()).max(first);
+        if self.coalesces && behind && self.detached.is_none() {
+            let detached = self.detach();
+            self.reattach(detached.merge());
         }
     }
 
-    /// Puts a batch before everything else; its places are those that were left free for it.
+    /// Puts a batch before everything else; its sequence numbers were reserved for it.
     pub(crate) fn prepend(&mut self, batch: Batch<T>) {
-        let rest = Rest { batch: Arc::new(batch), from: 0, place: 0 };
-        if self.folded.len() > 0 {
-            let later = std::mem::take(&mut self.folded);
-            rest.fold_into(&mut self.folded);
-            self.folded.append(later);
+        let rest = Rest { batch: Arc::new(batch), from: 0, sequence: 0 };
+        if self.merged.len() > 0 {
+            let later = std::mem::take(&mut self.merged);
+            rest.merge_into(&mut self.merged);
+            self.merged.append(later);
         } else {
             self.unmerged += rest.len();
             self.arrived.push_front(rest);
         }
     }
 
-    /// Fills an empty hand with up to `limit` of the oldest changes, or says what has to be done first.
-    pub(crate) fn next(&mut self, limit: usize, hand: &mut Hand<T>) -> Next<T> {
-        hand.clear();
-        if self.folded.len() > 0 && self.arrived.is_empty() {
-            self.folded.take(limit, &mut hand.own);
+    /// Takes up to `limit` of the oldest changes into `current`, or returns what has to be done
+    /// first.
+    pub(crate) fn next(&mut self, limit: usize, current: &mut TakenChanges<T>) -> Next<T> {
+        current.clear();
+        if self.merged.len() > 0 && self.arrived.is_empty() {
+            self.merged.take(limit, &mut current.own);
             return Next::Taken;
         }
         if self.arrived.is_empty() {
             return Next::Nothing;
         }
-        if self.merges && (self.folded.len() > 0 || self.arrived.len() > 1) {
-            return Next::Fold(self.lift());
+        if self.coalesces && (self.merged.len() > 0 || self.arrived.len() > 1) {
+            return Next::Merge(self.detach());
         }
-        self.share(limit, hand);
+        self.share(limit, current);
         Next::Taken
     }
 
-    fn share(&mut self, limit: usize, hand: &mut Hand<T>) {
+    fn share(&mut self, limit: usize, current: &mut TakenChanges<T>) {
         let Some(first) = self.arrived.front_mut() else { return };
         let taken = first.from..first.batch.changes.len().min(first.from + limit);
         self.unmerged -= taken.len();
         first.from = taken.end;
-        hand.shared = Some((Arc::clone(&first.batch), taken));
+        current.shared = Some((Arc::clone(&first.batch), taken));
         if first.len() == 0 {
             self.arrived.pop_front();
         }
     }
 
-    fn lift(&mut self) -> Lifted<T> {
-        self.lifted = self.oldest().map(|since| (self.len(), since));
+    fn detach(&mut self) -> DetachedChanges<T> {
+        self.detached = self.oldest().map(|since| (self.len(), since));
         self.unmerged = 0;
-        Lifted { folded: std::mem::take(&mut self.folded), arrived: std::mem::take(&mut self.arrived) }
+        DetachedChanges {
+            merged: std::mem::take(&mut self.merged),
+            arrived: std::mem::take(&mut self.arrived),
+        }
     }
 
-    /// Gives back what was lifted, merged.
-    pub(crate) fn lower(&mut self, folded: Folded<T>) {
-        self.lifted = None;
-        self.folded = folded;
+    /// Gives back the changes that were taken out, merged.
+    pub(crate) fn reattach(&mut self, merged: MergedChanges<T>) {
+        self.detached = None;
+        self.merged = merged;
     }
 
-    /// How many changes wait.
+    /// Returns the number of pending changes.
     pub(crate) fn len(&self) -> usize {
-        self.folded.len() + self.unmerged + self.lifted.map_or(0, |(count, _)| count)
+        self.merged.len() + self.unmerged + self.detached.map_or(0, |(count, _)| count)
     }
 
-    /// Since when the oldest waits.
+    /// Returns the time of the oldest pending change.
     pub(crate) fn oldest(&self) -> Option<Instant> {
-        let lifted = self.lifted.map(|(_, since)| since);
-        let folded = || self.folded.front().map(|(_, since)| since);
-        lifted.or_else(folded).or_else(|| self.arrived.front().map(|it| it.batch.since))
+        let detached = self.detached.map(|(_, since)| since);
+        let merged = || self.merged.front().map(|(_, since)| since);
+        detached.or_else(merged).or_else(|| self.arrived.front().map(|it| it.batch.since))
     }
 
-    /// The place of the oldest change, or of the next to come.
-    pub(crate) fn front_place(&self) -> u64 {
-        let folded = self.folded.front().map(|(place, _)| place);
-        let arrived = || self.arrived.front().map(|it| it.place + it.from as u64);
-        folded.or_else(arrived).unwrap_or(self.next_place)
+    /// Returns the sequence number of the oldest pending change, or of the next one to come.
+    pub(crate) fn front_sequence(&self) -> u64 {
+        let merged = self.merged.front().map(|(sequence, _)| sequence);
+        let arrived = || self.arrived.front().map(|it| it.sequence + it.from as u64);
+        merged.or_else(arrived).unwrap_or(self.next_sequence)
     }
 
-    /// The place of the next change that comes.
-    pub(crate) fn next_place(&self) -> u64 {
-        self.next_place
+    /// Returns the sequence number of the next change to come.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.next_sequence
     }
 }

@@ -1,33 +1,38 @@
-//! How long to wait before the next try: longer each time, never the same for all, forgotten after a quiet while (rule REF-9).
+//! Exponential backoff with jitter, which resets after a quiet period (rule REF-9).
 //!
-//! Pure: the time and the chance are passed in. Each reflector has its own, so that one that fails slows down no other.
+//! Pure: the time and the random number are passed in. Each reflector has its own backoff, so that
+//! a failing one does not slow down the others.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Longer than anything lasts. Whatever somebody asked for is cut to it before it is added to a time, which has an end.
-pub(crate) const AGES: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+/// The longest wait. Durations that callers choose are capped at it before they are added to an
+/// `Instant`, which could overflow.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// Returns the moment so much later; a wait that is longer than anything lasts is cut to [`AGES`].
-pub(crate) fn later(now: Instant, wait: Duration) -> Instant {
-    now.checked_add(wait.min(AGES)).expect("monotonic clocks count for longer than a century")
+/// Returns the instant after `wait`, which is capped at [`MAX_WAIT`].
+pub(crate) fn instant_after(now: Instant, wait: Duration) -> Instant {
+    now.checked_add(wait.min(MAX_WAIT)).expect("monotonic clocks count for longer than a century")
 }
 
-/// How waits grow. The default is client-go's: 0.8 s, doubled up to 30 s, each up to twice as long by chance.
+/// The parameters of an exponential backoff.
+///
+/// The defaults are those of client-go v0.36.4 (`tools/cache/reflector.go`): 0.8 s, doubled up to
+/// 30 s, with a jitter of up to 100 %, reset after 2 minutes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BackoffOptions {
     /// The first wait.
     pub base: Duration,
-    /// What each wait is multiplied by for the next one.
+    /// The factor between one wait and the next.
     pub factor: f64,
-    /// No wait is longer than this, before chance is added.
+    /// The longest wait, before jitter is added.
     pub cap: Duration,
-    /// How much longer a wait may be by chance: 1.0 is up to twice as long.
+    /// The maximal jitter, as a fraction of the wait: 1.0 makes a wait up to twice as long.
     pub jitter: f64,
-    /// Waits begin at `base` again when none was needed for this long. Success alone does not reset them: a server that
-    /// accepts a watch and drops it at once is a server in trouble.
+    /// The quiet period after which waits start at `base` again. Success alone does not reset them:
+    /// a server that accepts a watch and drops it at once is not healthy.
     pub reset_after: Duration,
 }
 
@@ -44,28 +49,28 @@ impl Default for BackoffOptions {
 }
 
 impl BackoffOptions {
-    /// The first wait and the longest one.
+    /// Sets the first wait and the longest one.
     #[must_use]
     pub fn between(mut self, base: Duration, cap: Duration) -> Self {
         (self.base, self.cap) = (base, cap);
         self
     }
 
-    /// What each wait is multiplied by for the next one; less than 1 counts as 1.
+    /// Sets the factor between one wait and the next. A factor below 1 counts as 1.
     #[must_use]
     pub fn factor(mut self, factor: f64) -> Self {
         self.factor = factor;
         self
     }
 
-    /// How much longer a wait may be by chance, as a share of it.
+    /// Sets the maximal jitter, as a fraction of the wait.
     #[must_use]
     pub fn jitter(mut self, jitter: f64) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// After how long without a wait they begin anew.
+    /// Sets the quiet period after which waits start at the base again.
     #[must_use]
     pub fn reset_after(mut self, quiet: Duration) -> Self {
         self.reset_after = quiet;
@@ -73,13 +78,13 @@ impl BackoffOptions {
     }
 }
 
-/// Where the waits of one reflector stand.
+/// The backoff state of one reflector.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     options: BackoffOptions,
-    /// The next wait, without chance.
+    /// The next wait, before jitter.
     next: Duration,
-    /// When the last wait was asked for.
+    /// The time of the last call of [`Self::delay`].
     asked: Option<Instant>,
 }
 
@@ -88,7 +93,7 @@ impl Backoff {
         Self { next: options.base.min(options.cap), options, asked: None }
     }
 
-    /// The wait from `now` on; `chance` is in [0, 1).
+    /// Returns the wait that starts at `now`. `chance` is a random number in [0, 1).
     pub(crate) fn delay(&mut self, now: Instant, chance: f64) -> Duration {
         let quiet = self.asked.replace(now).map(|asked| now.saturating_duration_since(asked));
         if quiet.is_some_and(|it| it > self.options.reset_after) {
@@ -96,11 +101,12 @@ impl Backoff {
         }
         let wait = self.next;
         self.next = scaled(wait, self.options.factor.max(1.0)).min(self.options.cap);
-        scaled(wait, 1.0 + self.options.jitter.max(0.0) * chance).min(AGES)
+        scaled(wait, 1.0 + self.options.jitter.max(0.0) * chance).min(MAX_WAIT)
     }
 }
 
-/// A multiple of a duration that stays a duration, whatever the factor is.
+/// Multiplies a duration, saturating at `Duration::MAX`; a factor that is not a number gives the
+/// maximum too.
 fn scaled(duration: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(duration.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
@@ -113,7 +119,7 @@ mod tests {
 
     const MILLISECOND: Duration = Duration::from_millis(1);
 
-    /// The upstream test NewReflectorWithCustomBackoff.
+    /// Ported from client-go's TestNewReflectorWithCustomBackoff.
     #[test]
     fn ref_9_waits_grow_to_the_cap() {
         let options = BackoffOptions::default().between(10 * MILLISECOND, 100 * MILLISECOND).jitter(0.0);
@@ -124,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn ref_9_waits_begin_anew_after_a_quiet_while_and_not_before() {
+    fn ref_9_the_backoff_resets_after_a_quiet_period_and_not_before() {
         let mut backoff = Backoff::new(BackoffOptions::default().jitter(0.0));
         let start = Instant::now();
         let mut at = |seconds| backoff.delay(start + Duration::from_secs(seconds), 0.0).as_millis();
@@ -132,13 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn ref_9_chance_adds_up_to_the_share_asked_for() {
+    fn ref_9_jitter_adds_up_to_the_configured_fraction() {
         let now = Instant::now();
         let first = |chance| Backoff::new(BackoffOptions::default()).delay(now, chance).as_millis();
         assert_eq!([first(0.0), first(0.5)], [800, 1200]);
     }
 
-    /// The upstream test ListAndWatchInitConnBackoff: 40 refusals flatten at the cap.
+    /// Ported from client-go's TestReflectorListAndWatchInitConnBackoff: 40 failures flatten at the
+    /// cap.
     #[test]
     fn ref_9_many_failures_stay_at_the_cap() {
         let options = BackoffOptions::default().between(MILLISECOND, 50 * MILLISECOND);
@@ -150,7 +157,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ref_9_a_wait_is_never_more_than_the_cap_and_its_share_of_chance(
+        fn ref_9_a_wait_is_never_more_than_the_cap_and_its_jitter(
             chances in proptest::collection::vec(0.0..1.0f64, 1..50),
             factor in prop_oneof![Just(f64::INFINITY), Just(f64::NAN), 0.0..10.0f64],
         ) {

@@ -1,4 +1,5 @@
-//! What a handler is told: the states before and after, shared with the store, never copied.
+//! The changes that handlers receive: the states before and after, shared with the store and never
+//! copied.
 
 use std::sync::Arc;
 
@@ -10,36 +11,38 @@ pub enum Change<T> {
     Added {
         /// The object as the store shows it.
         object: Arc<T>,
-        /// Whether it belongs to the first list, or to what is replayed to a handler that came late.
+        /// True for objects of the initial list, and for existing objects that are replayed to a
+        /// handler that was added later.
         initial: bool,
     },
-    /// An object changed; after a resync, both are the same.
+    /// An object changed. After a resync, `old` and `new` are the same.
     ///
-    /// For a handler that is behind, several updates may be merged into one: see [`Overflow`](crate::Overflow).
+    /// For a handler that falls behind, several updates may be merged into one: see
+    /// [`Overflow`](crate::Overflow).
     Updated {
-        /// The state that the handler received last of this object.
+        /// The state of this object that the handler received last.
         old: Arc<T>,
-        /// What it shows now.
+        /// The new state.
         new: Arc<T>,
     },
-    /// An object is gone. Never merged with anything: a handler receives it even for an object that came and went while the
-    /// handler was behind, after its `Added`.
+    /// An object was deleted. Deletions are never merged: a handler that falls behind receives one
+    /// even for an object that was created and deleted in the meantime, after its `Added`.
     Deleted(Deleted<T>),
 }
 
-/// An object that is gone, and how that is known.
+/// A deleted object, and how its deletion became known.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Deleted<T> {
-    /// The server told of it; this is the last state of the object.
+    /// The server reported the deletion; this is the last state of the object.
     Seen(Arc<T>),
-    /// A later list did not contain it: it went while no watch was open. This is the last state that was known, and there may
-    /// have been later ones.
+    /// A later list did not contain the object: it was deleted while no watch was open. This is the
+    /// last known state; there may have been later ones.
     Missed(Arc<T>),
 }
 
 impl<T> Change<T> {
-    /// The newest state of the object there is.
+    /// Returns the newest state of the object.
     pub fn object(&self) -> &Arc<T> {
         match self {
             Self::Added { object, .. } => object,
@@ -50,14 +53,14 @@ impl<T> Change<T> {
 }
 
 impl<T> Deleted<T> {
-    /// The last state that is known.
+    /// Returns the last known state.
     pub fn last(&self) -> &Arc<T> {
         match self {
             Self::Seen(last) | Self::Missed(last) => last,
         }
     }
 
-    /// Whether the deletion was only inferred from a later list.
+    /// Returns true if the deletion was only inferred from a later list.
     pub fn is_missed(&self) -> bool {
         matches!(self, Self::Missed(_))
     }

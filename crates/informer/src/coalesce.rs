@@ -1,12 +1,15 @@
-//! The merged backlog of a handler that is behind: consecutive updates of one object become one update, and nothing else is merged.
+//! The merged backlog of a handler that is behind: consecutive updates of one object become one
+//! update, and nothing else is merged.
 //!
-//! A handler that reads a merged backlog receives a shorter history that could have happened: every addition with the state in which
-//! the object was added, one update from the oldest state it did not see to the newest, and every deletion. So it always learns that
-//! an object came, changed or went, and under which labels and owners the object was known first and last; only the states in
-//! between are dropped. An addition and a deletion do not cancel out: whoever wrote the object, or owns it, waits for its deletion
-//! even if the addition was never delivered.
+//! A handler that reads a merged backlog receives a shorter history that could have happened: every
+//! addition with the state in which the object was added, one update from the oldest state that it
+//! did not see to the newest, and every deletion. So it always learns that an object was created,
+//! changed or deleted, with the first and last known labels and owners of the object; only the
+//! states in between are dropped. An addition and a deletion do not cancel out: the writer or owner
+//! of the object waits for its deletion even if the addition was never delivered.
 //!
-//! [`Life`] holds the rule, [`Folded`] is the queue that applies it. Neither knows of locks, tasks or handlers.
+//! [`PendingChanges`] implements the rule, [`MergedChanges`] is the queue that applies it. Neither knows of locks,
+//! tasks or handlers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,38 +20,39 @@ use tokio::time::Instant;
 
 use crate::change::{Change, Deleted};
 
-/// The pending changes of one object, from one addition to its deletion at most: an object of the same name that is created later
-/// has a life of its own.
+/// The pending changes of one object, at most from one addition to its deletion: a later object of
+/// the same name has changes of its own.
 #[derive(Debug)]
-struct Life<T> {
+struct PendingChanges<T> {
     /// The state in which it was added, and whether the addition is an initial one.
     added: Option<(Arc<T>, bool)>,
-    /// The oldest state that the handler would otherwise not learn of, and the newest.
+    /// The oldest state that the handler would otherwise not see, and the newest.
     updated: Option<(Arc<T>, Arc<T>)>,
     deleted: Option<Deleted<T>>,
 }
 
-impl<T: Object> Life<T> {
+impl<T: Object> PendingChanges<T> {
     fn new(change: &Change<T>) -> Self {
-        let mut life = Self { added: None, updated: None, deleted: None };
+        let mut pending = Self { added: None, updated: None, deleted: None };
         match change {
-            Change::Added { object, initial } => life.added = Some((Arc::clone(object), *initial)),
-            Change::Updated { old, new } => life.updated = Some((Arc::clone(old), Arc::clone(new))),
-            Change::Deleted(last) => life.deleted = Some(last.clone()),
+            Change::Added { object, initial } => pending.added = Some((Arc::clone(object), *initial)),
+            Change::Updated { old, new } => pending.updated = Some((Arc::clone(old), Arc::clone(new))),
+            Change::Deleted(last) => pending.deleted = Some(last.clone()),
         }
-        life
+        pending
     }
 
-    /// Adds a later change of the same object. Never called after a deletion.
+    /// Merges a later change of the same object. Never called after a deletion.
     fn merge(&mut self, change: &Change<T>) {
         match change {
             Change::Deleted(last) => self.deleted = Some(last.clone()),
-            // The store reports no addition of an object that it shows. If it did, this would still be a correct history.
+            // The store reports no addition of an object that it already shows. If it did, this
+            // would still be a correct history.
             Change::Added { object: new, .. } | Change::Updated { new, .. } => match &mut self.updated {
                 Some((_, newest)) => *newest = Arc::clone(new),
                 None => {
                     let known = Arc::clone(self.newest());
-                    // A resync of a state that waits already says nothing new.
+                    // A resync of a state that is already pending adds nothing.
                     if !Arc::ptr_eq(&known, new) {
                         self.updated = Some((known, Arc::clone(new)));
                     }
@@ -61,16 +65,16 @@ impl<T: Object> Life<T> {
         let deleted = self.deleted.as_ref().map(Deleted::last);
         let updated = || self.updated.as_ref().map(|(_, new)| new);
         let added = || self.added.as_ref().map(|(object, _)| object);
-        deleted.or_else(updated).or_else(added).expect("a life begins with a change")
+        deleted.or_else(updated).or_else(added).expect("it is created with a change")
     }
 
-    /// Whether a change is of the same name.
+    /// Returns true if a change is of an object with the same name.
     fn concerns(&self, change: &Change<T>) -> bool {
         let known = match change {
             Change::Updated { old, .. } => old,
             other => other.object(),
         };
-        // Nearly always the very state that is pending, which saves a look at the object itself.
+        // Nearly always the pending state itself, which saves a comparison of names.
         Arc::ptr_eq(known, self.newest()) || {
             let (one, other) = (self.newest().header(), known.header());
             one.name == other.name && one.namespace == other.namespace
@@ -83,7 +87,7 @@ impl<T: Object> Life<T> {
             + usize::from(self.deleted.is_some())
     }
 
-    /// Hands out the changes, in order.
+    /// Appends the changes to `to`, in order.
     fn report(self, to: &mut Vec<Change<T>>) {
         to.extend(self.added.map(|(object, initial)| Change::Added { object, initial }));
         to.extend(self.updated.map(|(old, new)| Change::Updated { old, new }));
@@ -91,31 +95,32 @@ impl<T: Object> Life<T> {
     }
 }
 
-/// Pending changes by object, in the order in which each object first had one.
+/// The pending changes by object, in the order in which each object first had one.
 ///
-/// It holds at most three changes for each object that existed since the handler last took something.
+/// It holds at most three changes for each object that existed since the handler last took changes.
 ///
-/// Invariants: every slot whose object is not deleted has exactly one entry in `entries`, found by the key of its object, and no other
-/// slot has one. So a name has at most one entry, and the slots of its earlier objects are before that.
+/// Invariants: every slot whose object is not deleted has exactly one entry in `entries`, found by
+/// the key of its object, and no other slot has one. So a name has at most one entry, and the slots
+/// of earlier objects of that name are before it.
 #[derive(Debug)]
-pub(crate) struct Folded<T> {
+pub(crate) struct MergedChanges<T> {
     slots: VecDeque<Slot<T>>,
-    /// The number of the first slot; the others follow.
+    /// The number of the first slot; the others follow consecutively.
     first: u64,
     /// The slots that can still be merged into, by the hash of the object's key.
     entries: HashTable<Entry>,
-    /// How many changes are in the slots.
+    /// The number of changes in the slots.
     changes: usize,
 }
 
 #[derive(Debug)]
 struct Slot<T> {
-    life: Life<T>,
-    /// The position of the object's first pending change in the line of changes.
-    place: u64,
+    pending: PendingChanges<T>,
+    /// The sequence number of the object's first pending change.
+    sequence: u64,
     /// The hash of the object's key.
     hash: u64,
-    /// When the oldest of what was merged here came.
+    /// The time of the oldest change that was merged here.
     since: Instant,
 }
 
@@ -126,27 +131,28 @@ struct Entry {
     slot: u64,
 }
 
-impl<T> Default for Folded<T> {
+impl<T> Default for MergedChanges<T> {
     fn default() -> Self {
         Self { slots: VecDeque::new(), first: 0, entries: HashTable::new(), changes: 0 }
     }
 }
 
-impl<T: Object> Folded<T> {
-    /// Adds a change. `place` is not smaller than that of any change before it, `hash` that of its object's key.
-    pub(crate) fn add(&mut self, place: u64, hash: u64, change: &Change<T>, since: Instant) {
+impl<T: Object> MergedChanges<T> {
+    /// Adds a change. `sequence` is its sequence number, which must not decrease, and `hash` is that
+    /// of its object's key.
+    pub(crate) fn add(&mut self, sequence: u64, hash: u64, change: &Change<T>, since: Instant) {
         let Self { slots, first, entries, changes } = self;
         let concerned = |it: &Entry| {
             let slot = slots.get((it.slot - *first) as usize).filter(|_| it.hash == hash);
-            slot.is_some_and(|slot| slot.life.concerns(change))
+            slot.is_some_and(|slot| slot.pending.concerns(change))
         };
         let deleted = matches!(change, Change::Deleted(_));
         match entries.find_entry(hash, concerned) {
             Ok(entry) => {
                 let slot = &mut slots[(entry.get().slot - *first) as usize];
-                let before = slot.life.len();
-                slot.life.merge(change);
-                *changes += slot.life.len() - before;
+                let before = slot.pending.len();
+                slot.pending.merge(change);
+                *changes += slot.pending.len() - before;
                 if deleted {
                     entry.remove();
                 }
@@ -156,45 +162,45 @@ impl<T: Object> Folded<T> {
                     let slot = *first + slots.len() as u64;
                     entries.insert_unique(hash, Entry { hash, slot }, |it| it.hash);
                 }
-                slots.push_back(Slot { life: Life::new(change), place, hash, since });
+                slots.push_back(Slot { pending: PendingChanges::new(change), sequence, hash, since });
                 *changes += 1;
             }
         }
     }
 
-    /// Takes the changes of the objects that wait longest, of at most `limit` of them.
+    /// Takes all changes of the objects that wait longest, at most `limit` objects.
     pub(crate) fn take(&mut self, limit: usize, to: &mut Vec<Change<T>>) {
         for _ in 0..limit {
             let Some(slot) = self.slots.pop_front() else { return };
             let number = self.first;
             self.first += 1;
-            self.changes -= slot.life.len();
+            self.changes -= slot.pending.len();
             if let Ok(entry) = self.entries.find_entry(slot.hash, |it| it.slot == number) {
                 entry.remove();
             }
-            slot.life.report(to);
+            slot.pending.report(to);
         }
     }
 
-    /// Puts what is pending there behind what is pending here, merged. Everything there came later.
+    /// Appends a backlog of later changes, merging the two.
     pub(crate) fn append(&mut self, later: Self) {
         let mut changes = Vec::with_capacity(3);
-        for Slot { life, place, hash, since } in later.slots {
-            life.report(&mut changes);
+        for Slot { pending, sequence, hash, since } in later.slots {
+            pending.report(&mut changes);
             for change in changes.drain(..) {
-                self.add(place, hash, &change, since);
+                self.add(sequence, hash, &change, since);
             }
         }
     }
 
-    /// How many changes wait.
+    /// Returns the number of pending changes.
     pub(crate) fn len(&self) -> usize {
         self.changes
     }
 
-    /// The place of the object that waits longest, and since when it does.
+    /// Returns the sequence number and the time of the object that waits longest.
     pub(crate) fn front(&self) -> Option<(u64, Instant)> {
-        self.slots.front().map(|slot| (slot.place, slot.since))
+        self.slots.front().map(|slot| (slot.sequence, slot.since))
     }
 }
 
@@ -216,7 +222,8 @@ mod tests {
         Arc::new(map)
     }
 
-    /// `+1` adds version 1, `!1` adds it as one of the first list, `1>2` updates, `-2` deletes, `~2` deletes unseen.
+    /// Parses a change: `+1` adds version 1, `!1` adds it as part of the initial list, `1>2`
+    /// updates, `-2` deletes, `~2` deletes unseen.
     fn change(name: &str, text: &str) -> Change<ConfigMap> {
         let at = |text: &str| map(name, text.parse().expect("a version"));
         match text.split_at(1) {
@@ -242,15 +249,15 @@ mod tests {
         }
     }
 
-    fn folded(changes: &[Change<ConfigMap>]) -> Folded<ConfigMap> {
+    fn merged_changes(changes: &[Change<ConfigMap>]) -> MergedChanges<ConfigMap> {
         let hasher = hashbrown::DefaultHashBuilder::default();
-        let mut folded = Folded::default();
-        for (place, change) in changes.iter().enumerate() {
-            // Few hashes, so that different objects share some.
+        let mut merged_changes = MergedChanges::default();
+        for (sequence, change) in changes.iter().enumerate() {
+            // Few distinct hashes, so that different objects collide.
             let hash = hasher.hash_one(change.object().header().name) % 3;
-            folded.add(place as u64, hash, change, Instant::now());
+            merged_changes.add(sequence as u64, hash, change, Instant::now());
         }
-        folded
+        merged_changes
     }
 
     #[test]
@@ -274,7 +281,7 @@ mod tests {
         ] {
             let changes: Vec<_> = changes.split_whitespace().map(|it| change("a", it)).collect();
             let mut left = Vec::new();
-            let mut waiting = folded(&changes);
+            let mut waiting = merged_changes(&changes);
             let len = waiting.len();
             waiting.take(usize::MAX, &mut left);
             assert_eq!(left.iter().map(text).collect::<Vec<_>>().join(" "), reported);
@@ -282,9 +289,9 @@ mod tests {
         }
     }
 
-    /// An owner that wrote a child, or one that lost it, has to learn that the child went.
+    /// An owner that wrote a child, or that lost it, has to learn that the child was deleted.
     #[test]
-    fn the_owner_before_and_the_owner_after_are_both_in_what_is_reported_of_an_object_that_went() {
+    fn the_changes_of_a_deleted_object_show_its_owners_before_and_after_the_update() {
         let owned = |version, owner: &str| {
             let mut it = ConfigMap::clone(&map("child", version));
             it.metadata.labels = Some([("owner".to_owned(), owner.to_owned())].into());
@@ -292,7 +299,7 @@ mod tests {
         };
         let (first, last) = (owned(1, "one"), owned(2, "other"));
         let mut left = Vec::new();
-        let mut waiting = folded(&[
+        let mut waiting = merged_changes(&[
             Change::Updated { old: first, new: Arc::clone(&last) },
             Change::Deleted(Deleted::Seen(last)),
         ]);
@@ -310,10 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn a_resync_of_a_state_that_waits_adds_nothing() {
+    fn a_resync_of_a_pending_state_adds_nothing() {
         let (object, newer) = (map("a", 1), map("a", 2));
         let again = |it: &Arc<ConfigMap>| Change::Updated { old: it.clone(), new: it.clone() };
-        let mut waiting = folded(&[
+        let mut waiting = merged_changes(&[
             Change::Added { object: object.clone(), initial: true },
             again(&object),
             Change::Updated { old: object, new: newer.clone() },
@@ -326,7 +333,7 @@ mod tests {
 
     #[test]
     fn objects_are_reported_in_the_order_in_which_each_first_had_a_change() {
-        let mut waiting = folded(&[
+        let mut waiting = merged_changes(&[
             change("a", "1>2"),
             change("b", "+3"),
             change("c", "-4"),
@@ -335,16 +342,16 @@ mod tests {
             change("b", "+7"),
         ]);
         assert_eq!(waiting.len(), 5);
-        let mut told = Vec::new();
-        waiting.take(2, &mut told);
-        waiting.take(2, &mut told);
-        let told: Vec<_> = told.iter().map(|it| (it.object().header().name.to_owned(), text(it))).collect();
-        let told: Vec<_> = told.iter().map(|(name, change)| (name.as_str(), change.as_str())).collect();
-        assert_eq!(told, [("a", "1>6"), ("b", "+3"), ("b", "-5"), ("c", "-4"), ("b", "+7")]);
+        let mut taken = Vec::new();
+        waiting.take(2, &mut taken);
+        waiting.take(2, &mut taken);
+        let taken: Vec<_> = taken.iter().map(|it| (it.object().header().name.to_owned(), text(it))).collect();
+        let taken: Vec<_> = taken.iter().map(|(name, change)| (name.as_str(), change.as_str())).collect();
+        assert_eq!(taken, [("a", "1>6"), ("b", "+3"), ("b", "-5"), ("c", "-4"), ("b", "+7")]);
         assert_eq!((waiting.len(), waiting.entries.len()), (0, 0));
     }
 
-    /// What a handler that keeps a copy has after it was told.
+    /// Applies changes to a copy, as a handler that keeps one would.
     fn fold<'a>(copy: &mut Map<String, u64>, changes: impl IntoIterator<Item = &'a Change<ConfigMap>>) {
         for change in changes {
             let header = change.object().header();
@@ -365,7 +372,7 @@ mod tests {
         }
     }
 
-    /// A history of some objects that a server could have made.
+    /// Generates a history of some objects that a server could have produced.
     fn history(steps: &[(u8, u8)]) -> Vec<Change<ConfigMap>> {
         let mut live = Map::new();
         let step = |(version, (name, what)): (usize, &(u8, u8))| {
@@ -387,12 +394,12 @@ mod tests {
         steps.iter().enumerate().map(step).collect()
     }
 
-    /// What a reader that derives work from changes must not miss.
+    /// The facts that a reader which derives work from changes must not miss.
     #[derive(Debug, Default, PartialEq)]
     struct Facts {
-        /// The newest state in which each name was reported, and whether that was a deletion.
+        /// The newest reported state of each name, and whether it was a deletion.
         last: Map<String, (u64, bool)>,
-        /// Each addition and each deletion, in order, with its state.
+        /// Each addition and each deletion with its state, sorted.
         ends: Vec<(String, String)>,
     }
 
@@ -412,8 +419,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whenever the handler reads: it ends with the state of the store, never takes a step back, receives every addition and every
-        /// deletion once, and each name that changed is reported in its newest state.
+        /// Whenever the handler reads, it ends with the state of the store, its versions never go
+        /// back, it receives every addition and every deletion once, and each changed name is
+        /// reported in its newest state.
         #[test]
         fn merged_changes_lose_no_object_no_deletion_and_no_newest_state(
             steps in prop::collection::vec((0u8..4, 0u8..5), 1..60),
@@ -423,48 +431,48 @@ mod tests {
             let (mut every, mut merged, mut reported) = (Map::new(), Map::new(), Vec::new());
             fold(&mut every, &history);
 
-            let mut waiting = Folded::default();
+            let mut waiting = MergedChanges::default();
             let hasher = hashbrown::DefaultHashBuilder::default();
-            for (place, change) in history.iter().enumerate() {
+            for (sequence, change) in history.iter().enumerate() {
                 let hash = hasher.hash_one(change.object().header().name) % 3;
-                waiting.add(place as u64, hash, change, Instant::now());
+                waiting.add(sequence as u64, hash, change, Instant::now());
                 prop_assert!(waiting.entries.len() <= 4);
-                prop_assert_eq!(waiting.len(), waiting.slots.iter().map(|it| it.life.len()).sum::<usize>());
-                for (_, limit) in looks.iter().filter(|(at, _)| *at == place) {
-                    let mut told = Vec::new();
-                    waiting.take(*limit, &mut told);
-                    fold(&mut merged, &told);
-                    reported.extend(told);
+                prop_assert_eq!(waiting.len(), waiting.slots.iter().map(|it| it.pending.len()).sum::<usize>());
+                for (_, limit) in looks.iter().filter(|(at, _)| *at == sequence) {
+                    let mut taken = Vec::new();
+                    waiting.take(*limit, &mut taken);
+                    fold(&mut merged, &taken);
+                    reported.extend(taken);
                 }
             }
-            let mut told = Vec::new();
-            waiting.take(usize::MAX, &mut told);
-            fold(&mut merged, &told);
-            reported.extend(told);
+            let mut taken = Vec::new();
+            waiting.take(usize::MAX, &mut taken);
+            fold(&mut merged, &taken);
+            reported.extend(taken);
             prop_assert_eq!(merged, every);
             prop_assert_eq!(facts(&reported), facts(&history));
         }
 
-        /// Two lines, put together, are as one.
+        /// Appending a second backlog gives the same as adding its changes one by one.
         #[test]
         fn appending_is_adding(steps in prop::collection::vec((0u8..4, 0u8..5), 1..40), cut in 0usize..40) {
             let history = history(&steps);
             let cut = cut.min(history.len());
-            let mut first = folded(&history[..cut]);
-            let mut second = Folded::default();
+            let mut first = merged_changes(&history[..cut]);
+            let mut second = MergedChanges::default();
             let hasher = hashbrown::DefaultHashBuilder::default();
-            for (place, change) in history.iter().enumerate().skip(cut) {
+            for (sequence, change) in history.iter().enumerate().skip(cut) {
                 let hash = hasher.hash_one(change.object().header().name) % 3;
-                second.add(place as u64, hash, change, Instant::now());
+                second.add(sequence as u64, hash, change, Instant::now());
             }
             first.append(second);
             let (mut every, mut merged) = (Map::new(), Map::new());
             fold(&mut every, &history);
-            let mut told = Vec::new();
-            first.take(usize::MAX, &mut told);
-            fold(&mut merged, &told);
+            let mut taken = Vec::new();
+            first.take(usize::MAX, &mut taken);
+            fold(&mut merged, &taken);
             prop_assert_eq!(merged, every);
-            prop_assert_eq!(facts(&told), facts(&history));
+            prop_assert_eq!(facts(&taken), facts(&history));
         }
     }
 }

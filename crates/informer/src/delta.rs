@@ -1,59 +1,68 @@
-//! What the reflector learned, in the order in which it learned it: what travels through the queue to the store.
+//! The deltas that a reflector produces, in the order in which it learned of them. They travel
+//! through the queue to the store.
 
 use dogwatch_core::{ObjectKey, ResourceVersion};
 
-/// One thing that a reflector learned of a collection.
+/// One piece of information about a collection, from a reflector to a store.
 ///
-/// A list travels as `Begin`, its objects as `Item` and `Dropped`, and `End` or `Abort`; nothing else comes between. Who applies
-/// it shows its readers the state before `Begin` until `End`, and the state of the list from then on.
+/// A list consists of `Begin`, its objects as `Item`, `Dropped` and `Nameless`, and `End` or
+/// `Abort`; nothing else comes in between. The store shows its readers the state before `Begin`
+/// until `End`, and the state of the list from then on.
 ///
-/// A list may be a stream of events (WatchList): an object can change or go while it is told. So an `Item` replaces an earlier
-/// one of the same key, and `Dropped` takes it out again.
+/// A list may be a stream of events (WatchList): an object can change or be deleted while the list
+/// is being received. So an `Item` replaces an earlier one of the same key, and `Dropped` takes it
+/// out again.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Delta<T> {
-    /// A list begins. A second `Begin` forgets what the first one brought.
+    /// A list begins. A second `Begin` discards everything since the first one.
     Begin,
-    /// An object of the list. Replaces what the list told of the same key before.
+    /// An object of the list. Replaces an earlier item of the same key.
     Item(T),
-    /// The object of this key is not there, and its last state is not known.
+    /// The object of this key does not exist any more, and its last state is not known.
     ///
-    /// Inside a list: forget what the list told of it. Outside: the server told that it was deleted, but not in a way that
-    /// could be decoded; what was known of it is gone, and unknown keys are nothing to tell. A `Bookmark` with the version follows.
+    /// Inside a list, the earlier item of this key is discarded. Outside a list, the server
+    /// reported a deletion that could not be decoded: the known object is removed, and an unknown
+    /// key is ignored. A `Bookmark` with the version follows.
     Dropped(ObjectKey),
-    /// The object of this key exists, and its newest state, of this version, could not be decoded.
+    /// The object of this key exists, but its newest state, of this version, could not be decoded.
     ///
-    /// Never inside a list, whose `End` says so. What was known of the object stays, and is marked as out of date until the object
-    /// is read again or goes. A `Bookmark` with the version follows.
+    /// Never occurs inside a list, where `End` carries this information. The known state of the
+    /// object stays, marked as out of date until the object is decoded again or deleted. A
+    /// `Bookmark` with the version follows.
     Unreadable {
-        /// Which object.
+        /// The key of the object.
         key: ObjectKey,
         /// The version that could not be decoded.
         version: ResourceVersion,
     },
-    /// The list has an object that could not be decoded, and of which not even the name is known: nothing that the list lacks may be
-    /// taken for deleted. Only inside a list.
+    /// The list contains an object that could not be decoded and whose name is not known either. No
+    /// object may be inferred to be deleted from this list. Occurs only inside a list.
     Nameless,
-    /// The list is whole: what it did not name is not there.
+    /// The list is complete: an object that it did not contain does not exist.
     End {
         /// The version of the list.
         version: ResourceVersion,
-        /// Objects that are there and could not be decoded, each with the version that could not, unset where that is not known:
-        /// they are not gone, and what was known of them stays, marked as out of date.
+        /// The objects that exist but could not be decoded, each with the version of the
+        /// undecodable state, which is unset if it is not known. They are not deleted: their known
+        /// states stay, marked as out of date.
         unreadable: Vec<(ObjectKey, ResourceVersion)>,
     },
-    /// The list cannot be read to its end: forget what it brought, and keep what was known.
+    /// The list cannot be read to its end. Its items are discarded, and the known state stays.
     Abort,
-    /// The server told that an object was created or changed.
+    /// The server reported that an object was created or changed.
     Applied(T),
-    /// The server told that an object was deleted, with its last state.
+    /// The server reported that an object was deleted, with its last state.
     Deleted(T),
-    /// Everything up to this version has been told.
+    /// All changes up to this version have been sent.
     Bookmark(ResourceVersion),
-    /// The server's history was taken back, as by a restored backup: a version that was seen before may now name another state.
+    /// The server's history was reset to an earlier point, for example by restoring a backup: a
+    /// version that was seen before may now belong to a different state.
     ///
-    /// Never inside a list. What is known stays until the next list ends; but in that list, equal versions prove nothing.
+    /// Never occurs inside a list. The known state stays until the next list ends; in that list,
+    /// equal versions do not prove that two states are equal.
     Rewound,
-    /// Tell the handlers that are due of every object again. Nothing changed.
+    /// A resync: every object is delivered again to the handlers whose resync is due. Nothing
+    /// changed.
     Resync,
 }

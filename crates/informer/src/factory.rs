@@ -1,7 +1,8 @@
-//! One informer per collection for a whole program, whoever asks for it, and all of them started, awaited and stopped together.
+//! A factory that shares one informer per collection across a program, and starts, awaits and stops
+//! all of them.
 //!
-//! It holds no informer itself: the callers hold them, by an informer, a store or a lister. When the last of these is dropped, the
-//! informer stops.
+//! It does not own the informers: callers keep them alive by an informer, a store or a lister. When
+//! the last of these is dropped, the informer stops.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeSet, HashMap};
@@ -17,20 +18,20 @@ use futures_util::future::join_all;
 use kube_core::{DynamicObject, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::informer::{Contents, InformerBuilder, Life, NotSynced, SharedInformer, WeakInformer};
+use crate::informer::{Contents, InformerBuilder, Lifecycle, NotSynced, SharedInformer, WeakInformer};
 
-/// Hands out informers: one for each client, resource, selection and payload, shared by all who ask for it.
+/// A factory of shared informers: one for each client, resource, selection and payload type.
 ///
-/// Informers that are not [named](InformerBuilder::name) are called as the plural of their resource is, and from the second one on with a
-/// number behind it, so that their metrics are told apart.
+/// An informer without a [name](InformerBuilder::name) is named after the plural of its resource;
+/// from the second one on, a number is appended, so that their metrics are distinct.
 ///
-/// A clone is the same factory. It keeps no informer alive: hold on to what it gives you, be it the informer, its store or a lister.
-/// When the last of them is dropped the informer stops, and the next caller gets a new one.
+/// A clone is the same factory. It does not keep informers alive: hold the informer, its store or a
+/// lister. When the last of them is dropped the informer stops, and the next caller gets a new one.
 #[derive(Clone)]
 pub struct InformerFactory {
     client: Client,
     resync_every: Option<Duration>,
-    /// Where a selection does not say.
+    /// The default namespaces of a selection.
     namespaces: Vec<String>,
     members: Arc<Mutex<Members>>,
 }
@@ -38,21 +39,22 @@ pub struct InformerFactory {
 #[derive(Default)]
 struct Members {
     informers: HashMap<Key, Box<dyn Member>>,
-    /// Of every informer that was handed out and has not ended, also where nobody has it any more.
-    lives: Vec<Life>,
+    /// The lifecycle of every informer that was created and has not ended, including those that
+    /// were dropped.
+    lifecycles: Vec<Lifecycle>,
     shut_down: bool,
 }
 
-/// What makes two requests ask for one informer.
+/// The key of an informer: requests with equal keys share one.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     payload: TypeId,
-    /// Another server, or another user whom the client acts as, has other objects.
+    /// Clients of different servers or users see different objects.
     client: ClientIdentity,
     contents: Contents,
 }
 
-/// Which objects of a collection an informer holds: all, unless it says otherwise.
+/// The objects of a collection that an informer holds. Defaults to all.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     namespaces: Vec<String>,
@@ -62,28 +64,29 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Only those of this namespace; called several times, of all those. Ignored where the resource has none.
+    /// Selects a namespace. Several calls select several namespaces. Ignored for cluster-scoped
+    /// resources.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespaces.push(namespace.into());
         self
     }
 
-    /// Only objects with these labels.
+    /// Selects objects by their labels.
     #[must_use]
     pub fn labels(mut self, labels: LabelSelector) -> Self {
         self.labels = Some(labels);
         self
     }
 
-    /// Only objects with these fields.
+    /// Selects objects by their fields.
     #[must_use]
     pub fn fields(mut self, fields: FieldSelector) -> Self {
         self.fields = Some(fields);
         self
     }
 
-    /// Only the objects of one shard, in the server's own words.
+    /// Selects the objects of one shard, with a shard selector in the server's syntax.
     #[must_use]
     pub fn shard(mut self, selector: impl Into<String>) -> Self {
         self.shard = Some(selector.into());
@@ -92,7 +95,7 @@ impl Selection {
 }
 
 impl Members {
-    /// The names of all informers that run or may be started.
+    /// Returns the names of all informers that run or may be started.
     fn names(&self) -> BTreeSet<String> {
         let informers = self.informers.values().filter_map(|it| it.informer());
         informers.filter(|it| !it.is_stopping()).map(|it| it.name()).collect()
@@ -100,26 +103,29 @@ impl Members {
 }
 
 impl InformerFactory {
-    /// A factory without informers.
+    /// Creates a factory without informers.
     pub fn new(client: Client) -> Self {
         Self { client, resync_every: None, namespaces: Vec::new(), members: Arc::default() }
     }
 
-    /// Informers hold only objects of this namespace, unless a selection names others; called several times, of all those.
+    /// Restricts informers to this namespace, unless a selection names others. Several calls add
+    /// several namespaces.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespaces.push(namespace.into());
         self
     }
 
-    /// Handlers are told of every object again this often. Off unless called.
+    /// Sets the resync interval: every object is delivered to handlers again this often. Off by
+    /// default.
     #[must_use]
     pub fn resync_every(mut self, period: Duration) -> Self {
         self.resync_every = Some(period);
         self
     }
 
-    /// The informer of a type: whole objects, a view of some of their fields, or their metadata.
+    /// Returns the informer of a type: of whole objects, of a view of some of their fields, or of
+    /// their metadata.
     pub fn get<T: View>(&self) -> SharedInformer<T>
     where
         <T::Of as Resource>::Scope: StaticScope,
@@ -127,11 +133,12 @@ impl InformerFactory {
         self.get_with(Selection::default(), |it| it)
     }
 
-    /// The informer of a type with a selection, which may be adjusted.
+    /// Returns the informer of a type with a selection and adjusted options.
     ///
-    /// Requests share an informer when its store has the same contents: the same selection, freshness ([`Start`](crate::Start)) and
-    /// transform. A transform without captured state is the same as another of its type; one with state is only the same as itself. An
-    /// informer that exists gets the indexes that it lacks, and is otherwise not adjusted again.
+    /// Requests share an informer if its store has the same contents: the same selection, freshness
+    /// ([`Start`](crate::Start)) and transform. Two transforms without captured state are the same
+    /// if they have the same type; one with state is only the same as itself. An existing informer
+    /// gets the indexes that it lacks, and is otherwise not adjusted again.
     pub fn get_with<T: View>(
         &self,
         selection: Selection,
@@ -143,12 +150,13 @@ impl InformerFactory {
         self.informer(&Api::all(self.client.clone()), selection, adjust)
     }
 
-    /// The informer of a resource that is known only at run time.
+    /// Returns the informer of a resource that is known only at run time.
     pub fn dynamic(&self, resource: ResourceType) -> SharedInformer<DynamicObject> {
         self.informer(&Api::dynamic(self.client.clone(), resource), Selection::default(), |it| it)
     }
 
-    /// The informer of what this handle reads, in the namespaces of the selection.
+    /// Returns the informer of the objects that this handle reads, in the namespaces of the
+    /// selection.
     pub fn informer<T: Object + DeserializeOwned>(
         &self,
         api: &Api<T>,
@@ -167,8 +175,8 @@ impl InformerFactory {
         if let Some(period) = self.resync_every {
             builder = builder.resync_every(period);
         }
-        // Before the look for one that exists: only the settings tell whether that is the same. Never under the lock, as it is the
-        // caller's code.
+        // Adjusted before the look-up, because the settings are part of the key, and outside the
+        // lock, because it is the caller's code.
         let builder = adjust(builder);
         let client = api.client().identity();
         let key = Key { payload: TypeId::of::<T>(), client, contents: builder.contents() };
@@ -177,20 +185,20 @@ impl InformerFactory {
         if let Some(informer) = known.and_then(WeakInformer::upgrade).filter(|it| !it.is_stopping()) {
             drop(members);
             for index in builder.into_indexes() {
-                // One of this name is there already.
+                // It fails only if an index of this name exists, which is kept.
                 let _ = informer.add_index(index);
             }
             return informer;
         }
         let informer = builder.named_apart_from(&members.names()).build();
         members.informers.retain(|_, it| it.informer().is_some());
-        members.lives.retain(|it| !it.is_over());
-        members.lives.push(informer.life());
+        members.lifecycles.retain(|it| !it.is_stopped());
+        members.lifecycles.push(informer.lifecycle());
         members.informers.insert(key, Box::new(informer.downgrade()));
         informer
     }
 
-    /// The namespaces to read, in order; none where all of them are.
+    /// Returns the namespaces to read, sorted; empty for all.
     fn namespaces_of<T>(&self, api: &Api<T>, selection: &Selection) -> Vec<String> {
         let mut namespaces = match (api.namespace(), &*selection.namespaces) {
             (Some(namespace), []) => vec![namespace.to_owned()],
@@ -205,21 +213,22 @@ impl InformerFactory {
         namespaces
     }
 
-    /// Starts every informer that was not started yet, on the runtime this is called on. What is asked for later needs another
-    /// call. After [`Self::shut_down`] it does nothing.
+    /// Starts every informer that was not started yet, on the current runtime. Informers that are
+    /// requested later need another call. Does nothing after [`Self::shut_down`].
     ///
     /// # Panics
-    /// When it is called outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn start(&self) {
         if !self.members().shut_down {
             self.informers().iter().for_each(|it| it.start());
         }
     }
 
-    /// Waits until every informer that was started is synced, but no longer than this, and says which are not, and why (rule FA-1).
-    pub async fn wait_for_sync(&self, patience: Duration) -> SyncResult {
+    /// Waits until every started informer is synced, at most for `timeout`, and returns which are
+    /// not and why (rule FA-1).
+    pub async fn wait_for_sync(&self, timeout: Duration) -> SyncResult {
         let informers: Vec<_> = self.informers().into_iter().filter(|it| it.is_started()).collect();
-        let outcomes = join_all(informers.iter().map(|it| it.synced_within(patience))).await;
+        let outcomes = join_all(informers.iter().map(|it| it.synced_within(timeout))).await;
         let mut result = SyncResult::default();
         for (informer, outcome) in informers.iter().zip(outcomes) {
             match outcome {
@@ -230,20 +239,20 @@ impl InformerFactory {
         result
     }
 
-    /// Stops every informer and waits until all their tasks have ended, those of informers that were dropped before too. To do it
-    /// twice does nothing.
+    /// Stops every informer and waits until all their tasks have ended, including those of
+    /// informers that were already dropped. A second call does nothing.
     pub async fn shut_down(&self) {
-        let lives = {
+        let lifecycles = {
             let mut members = self.members();
             members.shut_down = true;
-            members.lives.clone()
+            members.lifecycles.clone()
         };
         let informers = self.informers();
         join_all(informers.iter().map(|it| it.stop())).await;
-        join_all(lives.into_iter().map(Life::over)).await;
+        join_all(lifecycles.into_iter().map(Lifecycle::stopped)).await;
     }
 
-    /// Those that are in somebody's hands.
+    /// Returns the informers that callers still hold.
     fn informers(&self) -> Vec<Box<dyn AnyInformer>> {
         self.members().informers.values().filter_map(|it| it.informer()).collect()
     }
@@ -253,21 +262,21 @@ impl InformerFactory {
     }
 }
 
-/// What became of waiting for several informers.
+/// The result of waiting for several informers.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SyncResult {
-    /// The names of those that are synced.
+    /// The names of the informers that are synced.
     pub synced: Vec<String>,
-    /// Why the others are not.
+    /// The others, each with the reason.
     pub unsynced: Vec<NotSynced>,
 }
 
-/// Some informers are not synced.
+/// The error that some informers are not synced.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}", texts(.unsynced))]
 pub struct SyncError {
-    /// Why each of them is not. Never empty.
+    /// The informers that are not synced, each with the reason. Never empty.
     pub unsynced: Vec<NotSynced>,
 }
 
@@ -276,34 +285,34 @@ fn texts(unsynced: &[NotSynced]) -> String {
 }
 
 impl SyncResult {
-    /// Whether all are synced.
+    /// Returns true if all informers are synced.
     pub fn is_ok(&self) -> bool {
         self.unsynced.is_empty()
     }
 
-    /// The same as a result.
+    /// Converts this into a `Result`.
     ///
     /// # Errors
-    /// When one is not synced.
+    /// Returns an error if an informer is not synced.
     pub fn into_result(self) -> Result<(), SyncError> {
         if self.is_ok() { Ok(()) } else { Err(SyncError { unsynced: self.unsynced }) }
     }
 }
 
-/// An informer of any payload that the factory knows of.
+/// A weak reference to an informer of any payload type.
 trait Member: Send + Sync {
     fn any(&self) -> &dyn Any;
-    /// The informer, if somebody still has it.
+    /// Returns the informer, if a caller still holds it.
     fn informer(&self) -> Option<Box<dyn AnyInformer>>;
 }
 
-/// What can be done with an informer whatever its payload is.
+/// The operations of an informer that do not depend on its payload type.
 trait AnyInformer: Send + Sync {
     fn name(&self) -> String;
     fn start(&self);
     fn is_started(&self) -> bool;
     fn is_stopping(&self) -> bool;
-    fn synced_within(&self, patience: Duration) -> BoxFuture<'_, Result<(), NotSynced>>;
+    fn synced_within(&self, timeout: Duration) -> BoxFuture<'_, Result<(), NotSynced>>;
     fn stop(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -334,8 +343,8 @@ impl<T: Object> AnyInformer for SharedInformer<T> {
         Self::is_stopping(self)
     }
 
-    fn synced_within(&self, patience: Duration) -> BoxFuture<'_, Result<(), NotSynced>> {
-        Box::pin(Self::synced_within(self, patience))
+    fn synced_within(&self, timeout: Duration) -> BoxFuture<'_, Result<(), NotSynced>> {
+        Box::pin(Self::synced_within(self, timeout))
     }
 
     fn stop(&self) -> BoxFuture<'_, ()> {

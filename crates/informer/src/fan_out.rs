@@ -1,7 +1,8 @@
-//! From one store to many handlers: a mailbox each, filled from one place.
+//! Delivery of a store's changes to many handlers, through one mailbox each.
 //!
-//! The informer's task owns it and is the only one who puts anything in, between two batches of the store; so whoever joins is
-//! told exactly of what the store showed then, and of every change after it. It knows neither the store nor where changes come from.
+//! The informer's task owns it and is the only one that fills mailboxes, between two batches of the
+//! store; so a handler that is added receives exactly the objects that the store shows at that
+//! moment, and every change after it. It knows neither the store nor the source of changes.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -14,15 +15,16 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::backlog::{Batch, KeyHasher};
-use crate::backoff::later;
+use crate::backoff::instant_after;
 use crate::change::Change;
 use crate::handler::EventHandler;
 use crate::mailbox::{Mailbox, Replay, Subscription};
 use crate::metrics::InformerMetrics;
-use crate::numbers::Numbers;
+use crate::number_allocator::NumberAllocator;
 use crate::registration::{Changes, HandlerOptions, Reader, Registration, serve};
 
-/// The end of a mailbox that is written to. Dropping it closes the mailbox: what is in it is still told.
+/// The writing end of a mailbox. Dropping it closes the mailbox: the changes in it are still
+/// delivered.
 #[derive(Debug)]
 struct Slot<T>(Arc<Mailbox<T>>);
 
@@ -32,37 +34,37 @@ impl<T> Drop for Slot<T> {
     }
 }
 
-/// A handler that is to be told of changes.
-pub(crate) struct Joining<T> {
+/// A new subscription, before the informer's task has added it.
+pub(crate) struct NewSubscription<T> {
     slot: Slot<T>,
     resync_every: Option<Duration>,
     again_after_relist: bool,
-    /// What calls it; a stream has no such task.
+    /// The task that calls the handler; a stream has none.
     task: Option<BoxFuture<'static, ()>>,
 }
 
-impl<T: Object> Joining<T> {
-    /// A handler, and the handle on its place.
+impl<T: Object> NewSubscription<T> {
+    /// Creates the subscription of a handler, and its registration.
     pub(crate) fn handler(
         handler: impl EventHandler<T>,
         options: HandlerOptions,
-        shared: &Shared,
+        shared: &HandlerContext,
     ) -> (Self, Registration) {
-        let mut joining = Self::new(options, shared);
-        let reader = Reader::new(Arc::clone(&joining.slot.0));
-        let registration = Registration::new(Arc::clone(&joining.slot.0) as _);
-        joining.task = Some(Box::pin(serve(handler, reader)));
-        (joining, registration)
+        let mut subscription = Self::new(options, shared);
+        let reader = Reader::new(Arc::clone(&subscription.slot.0));
+        let registration = Registration::new(Arc::clone(&subscription.slot.0) as _);
+        subscription.task = Some(Box::pin(serve(handler, reader)));
+        (subscription, registration)
     }
 
-    /// A stream.
-    pub(crate) fn stream(options: HandlerOptions, shared: &Shared) -> (Self, Changes<T>) {
-        let joining = Self::new(options, shared);
-        let changes = Changes::new(Reader::new(Arc::clone(&joining.slot.0)));
-        (joining, changes)
+    /// Creates the subscription of a stream.
+    pub(crate) fn stream(options: HandlerOptions, shared: &HandlerContext) -> (Self, Changes<T>) {
+        let subscription = Self::new(options, shared);
+        let changes = Changes::new(Reader::new(Arc::clone(&subscription.slot.0)));
+        (subscription, changes)
     }
 
-    fn new(options: HandlerOptions, shared: &Shared) -> Self {
+    fn new(options: HandlerOptions, shared: &HandlerContext) -> Self {
         let number = options.name.is_none().then(|| shared.numbers.take());
         let numbered = || number.as_ref().map(|it| it.get().to_string());
         let name: Arc<str> = options.name.or_else(numbered).unwrap_or_default().into();
@@ -77,20 +79,20 @@ impl<T: Object> Joining<T> {
     }
 }
 
-/// What the handlers of one informer have in common.
+/// The settings that the handlers of one informer have in common.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct HandlerContext {
     pub(crate) hasher: KeyHasher,
     pub(crate) metrics: InformerMetrics,
-    /// How often handlers that do not say are told of everything again.
+    /// The default resync interval of handlers.
     pub(crate) resync_every: Option<Duration>,
-    /// Names handlers that have no name.
-    numbers: Numbers,
+    /// Names for handlers that have none.
+    numbers: NumberAllocator,
 }
 
-impl Shared {
+impl HandlerContext {
     pub(crate) fn new(metrics: InformerMetrics, resync_every: Option<Duration>) -> Self {
-        Self { hasher: KeyHasher::default(), metrics, resync_every, numbers: Numbers::default() }
+        Self { hasher: KeyHasher::default(), metrics, resync_every, numbers: NumberAllocator::default() }
     }
 }
 
@@ -100,7 +102,7 @@ pub(crate) struct FanOut<T> {
     members: Vec<Member<T>>,
     tasks: JoinSet<()>,
     hasher: KeyHasher,
-    /// Whether the first list was told.
+    /// Set once the initial list was delivered.
     synced: bool,
 }
 
@@ -109,7 +111,7 @@ struct Member<T> {
     slot: Slot<T>,
     again_after_relist: bool,
     resync: Option<Resync>,
-    /// Whether a task of ours calls it; a stream is read by its owner.
+    /// True if a task of ours calls the handler; a stream is read by its owner.
     called: bool,
 }
 
@@ -120,16 +122,18 @@ struct Resync {
 }
 
 impl<T: Object> FanOut<T> {
-    /// Without handlers. The hasher is that of all mailboxes that will join.
+    /// Creates a fan-out without handlers. The hasher must be that of all mailboxes that will be
+    /// added.
     pub(crate) fn new(hasher: KeyHasher) -> Self {
         Self { members: Vec::new(), tasks: JoinSet::new(), hasher, synced: false }
     }
 
-    /// Takes a handler in, and starts its task on the runtime this runs on. It is told first of what is there already.
-    pub(crate) fn join(&mut self, joining: Joining<T>, there: Replay<T>) {
+    /// Adds a handler, and starts its task on the current runtime. The handler first receives the
+    /// existing objects.
+    pub(crate) fn join(&mut self, subscription: NewSubscription<T>, there: Replay<T>) {
         while self.tasks.try_join_next().is_some() {}
         self.forget_removed();
-        let Joining { slot, resync_every, again_after_relist, task } = joining;
+        let NewSubscription { slot, resync_every, again_after_relist, task } = subscription;
         let mailbox = &slot.0;
         if mailbox.is_removed() {
             return;
@@ -139,9 +143,9 @@ impl<T: Object> FanOut<T> {
             mailbox.replay(there, now);
         }
         if self.synced {
-            mailbox.first_list_is_in();
+            mailbox.initial_list_delivered();
         }
-        let resync = resync_every.map(|every| Resync { every, next: later(now, every) });
+        let resync = resync_every.map(|every| Resync { every, next: instant_after(now, every) });
         self.members.push(Member { slot, again_after_relist, resync, called: task.is_some() });
         if let Some(task) = task {
             self.tasks.spawn(task);
@@ -154,44 +158,45 @@ impl<T: Object> FanOut<T> {
         self.deliver(changes, |member, batch| member.mailbox().push(batch));
     }
 
-    /// Says that what was published until now is the first list. It counts once.
-    pub(crate) fn first_list_is_in(&mut self) {
+    /// Marks everything that was published so far as the initial list. Later calls have no effect.
+    pub(crate) fn initial_list_delivered(&mut self) {
         if !std::mem::replace(&mut self.synced, true) {
-            self.members.iter().for_each(|it| it.mailbox().first_list_is_in());
+            self.members.iter().for_each(|it| it.mailbox().initial_list_delivered());
         }
     }
 
-    /// When the next handler wants to be told of everything again.
+    /// Returns the time of the next handler's resync.
     pub(crate) fn next_resync(&self) -> Option<Instant> {
         self.members.iter().filter_map(|it| it.resync.as_ref()).map(|it| it.next).min()
     }
 
-    /// Delivers everything again to those whose time has come. A handler that still has the last resync before it, or that is
-    /// full, is passed over.
+    /// Delivers everything again to the handlers whose resync is due. A handler that has not
+    /// finished its last resync, or that is full, is skipped.
     pub(crate) fn resync(&mut self, now: Instant, everything: impl FnOnce() -> Vec<Change<T>>) {
         self.forget_removed();
         if self.next_resync().is_some_and(|next| next <= now) {
             self.deliver(everything(), |member, batch| {
                 if let Some(resync) = member.resync.as_mut().filter(|it| it.next <= now) {
-                    resync.next = later(now, resync.every);
+                    resync.next = instant_after(now, resync.every);
                     member.mailbox().push_resync(batch);
                 }
             });
-            // Also where there was nothing to deliver.
+            // Also if there was nothing to deliver.
             for resync in self.members.iter_mut().filter_map(|it| it.resync.as_mut()) {
                 if resync.next <= now {
-                    resync.next = later(now, resync.every);
+                    resync.next = instant_after(now, resync.every);
                 }
             }
         }
     }
 
-    /// Whether somebody wants to be told of everything again after a list.
+    /// Returns true if a handler wants every object again after a list.
     pub(crate) fn asks_after_relists(&self) -> bool {
         self.members.iter().any(|it| it.again_after_relist)
     }
 
-    /// Tells those who want it of everything again, after a list that was not the first.
+    /// Delivers everything again to the handlers that want it, after a list that was not the
+    /// initial one.
     pub(crate) fn relisted(&mut self, everything: impl FnOnce() -> Vec<Change<T>>) {
         self.forget_removed();
         if self.asks_after_relists() {
@@ -210,25 +215,26 @@ impl<T: Object> FanOut<T> {
         }
     }
 
-    /// Lets go of handlers that were removed, and of streams that were dropped.
+    /// Drops handlers that were removed, and streams that were dropped.
     fn forget_removed(&mut self) {
         self.members.retain(|it| !it.mailbox().is_removed());
     }
 
-    /// Whether a handler that may make the informer wait does so.
+    /// Returns true if a handler with a blocking mailbox is full.
     pub(crate) fn is_full(&self) -> bool {
         self.members.iter().any(|it| it.mailbox().is_full())
     }
 
-    /// Waits until every handler that may make the informer wait has room.
+    /// Waits until every handler with a blocking mailbox has room.
     pub(crate) async fn room(&self) {
         for member in self.members.iter().filter(|it| it.mailbox().is_blocking()) {
             poll_fn(|cx| member.mailbox().poll_room(cx)).await;
         }
     }
 
-    /// Nothing more will come: waits until every handler has worked off what waits for it, for as long as the grace lasts. What is
-    /// left then is dropped; a call that is under way is waited for. Streams keep what they have not given out.
+    /// Closes all mailboxes and waits until every handler has processed its pending changes, at
+    /// most for `grace`. The rest is then dropped; a running call is waited for. Streams keep the
+    /// changes that they have not yielded yet.
     pub(crate) async fn close(mut self, grace: Duration) {
         let called: Vec<_> =
             self.members.iter().filter(|it| it.called).map(|it| Arc::clone(&it.slot.0)).collect();
@@ -242,7 +248,7 @@ impl<T: Object> FanOut<T> {
                     handler,
                     left,
                     ?grace,
-                    "the informer stops; a slow handler loses what waits for it"
+                    "the informer stops; dropping the pending changes of a slow handler"
                 );
                 mailbox.remove();
             }
@@ -257,9 +263,9 @@ impl<T> Member<T> {
     }
 }
 
-impl<T> fmt::Debug for Joining<T> {
+impl<T> fmt::Debug for NewSubscription<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Joining").field("resync_every", &self.resync_every).finish_non_exhaustive()
+        f.debug_struct("NewSubscription").field("resync_every", &self.resync_every).finish_non_exhaustive()
     }
 }
 
@@ -277,9 +283,9 @@ mod tests {
     use crate::handler::OnChange;
     use crate::mailbox::{Lag, Overflow};
 
-    fn shared() -> Shared {
+    fn shared() -> HandlerContext {
         let resource = ResourceType::namespaced(dogwatch_core::Gvk::new("", "v1", "ConfigMap"), "configmaps");
-        Shared::new(InformerMetrics::new("test", &resource), None)
+        HandlerContext::new(InformerMetrics::new("test", &resource), None)
     }
 
     fn map(name: &str, version: u64) -> Arc<ConfigMap> {
@@ -305,11 +311,11 @@ mod tests {
         Replay { len: changes.len(), build: Box::new(move || changes) }
     }
 
-    /// A handler that writes down what it is told, and what it wrote.
+    /// Returns a handler that records the changes it receives, and the record.
     fn recorder() -> (impl EventHandler<ConfigMap>, Arc<Mutex<Vec<Change<ConfigMap>>>>) {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let to = Arc::clone(&told);
-        (OnChange(move |change: &Change<ConfigMap>| to.lock().unwrap().push(change.clone())), told)
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let to = Arc::clone(&received);
+        (OnChange(move |change: &Change<ConfigMap>| to.lock().unwrap().push(change.clone())), received)
     }
 
     fn with(overflow: Overflow) -> HandlerOptions {
@@ -317,37 +323,37 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn in_4_every_handler_is_told_of_everything_in_order() {
+    async fn in_4_every_handler_receives_every_change_in_order() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
         let mut all = Vec::new();
         for overflow in [Overflow::Coalesce, Overflow::Grow, Overflow::Block(1)] {
-            let (handler, told) = recorder();
-            let (joining, registration) = Joining::handler(handler, with(overflow), &shared);
-            fan_out.join(joining, nothing());
-            all.push((told, registration));
+            let (handler, received) = recorder();
+            let (subscription, registration) = NewSubscription::handler(handler, with(overflow), &shared);
+            fan_out.join(subscription, nothing());
+            all.push((received, registration));
         }
         let changes: Vec<_> = (0..200).map(|it| added(&it.to_string(), it + 1)).collect();
         fan_out.publish(changes.clone());
-        fan_out.first_list_is_in();
+        fan_out.initial_list_delivered();
         for (_, registration) in &all {
-            registration.synced().await.expect("nothing ends");
+            registration.synced().await.expect("the handler is running");
             assert_eq!(registration.lag(), Lag::default());
         }
         fan_out.publish(vec![updated("7", 8, 300)]);
         fan_out.close(Duration::MAX).await;
-        for (told, _) in all {
-            let told = told.lock().unwrap();
-            assert_eq!((&told[..200], &told[200..]), (&changes[..], &[updated("7", 8, 300)][..]));
+        for (received, _) in all {
+            let received = received.lock().unwrap();
+            assert_eq!((&received[..200], &received[200..]), (&changes[..], &[updated("7", 8, 300)][..]));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_waits_is_merged_where_the_policy_says_so_and_kept_where_it_does_not() {
+    async fn pending_changes_are_merged_under_coalesce_and_kept_under_grow() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (merged, mut merging) = Joining::stream(with(Overflow::Coalesce), &shared);
-        let (grown, mut growing) = Joining::stream(with(Overflow::Grow), &shared);
+        let (merged, mut merging) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        let (grown, mut growing) = NewSubscription::stream(with(Overflow::Grow), &shared);
         fan_out.join(merged, nothing());
         fan_out.join(grown, nothing());
         let history = [added("a", 1), added("b", 2), updated("a", 1, 3), updated("a", 3, 4)];
@@ -357,7 +363,7 @@ mod tests {
         assert_eq!(growing.registration().lag().pending, 4);
 
         assert_eq!(merging.next().await, Some(added("a", 1)));
-        assert_eq!(merging.registration().lag().pending, 3, "both of the object in hand, and one waits");
+        assert_eq!(merging.registration().lag().pending, 3, "two of the taken object, and one pending");
         assert_eq!(merging.next().await, Some(updated("a", 1, 4)));
         assert_eq!(merging.next().await, Some(added("b", 2)));
         for change in history {
@@ -367,13 +373,13 @@ mod tests {
         assert_eq!((merging.next().await, growing.next().await), (None, None));
     }
 
-    /// A batch may carry several changes of one object, when the informer was behind itself.
+    /// A batch may contain several changes of one object, if the informer itself was behind.
     #[tokio::test(start_paused = true)]
     async fn a_handler_that_keeps_up_receives_every_change_of_a_batch() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        fan_out.join(subscription, nothing());
         let gone = Change::Deleted(Deleted::Seen(map("a", 4)));
         let batch = vec![added("a", 1), updated("a", 1, 2), updated("a", 2, 3), gone];
         fan_out.publish(batch.clone());
@@ -382,13 +388,14 @@ mod tests {
         }
     }
 
-    /// The handler may own the object, or have written it: that it saw no addition does not make the deletion meaningless.
+    /// The handler may own the object, or have written it: the deletion matters even if the
+    /// addition was never delivered.
     #[tokio::test(start_paused = true)]
-    async fn a_slow_handler_learns_of_an_object_that_came_and_went() {
+    async fn a_slow_handler_receives_an_object_that_was_created_and_deleted() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        fan_out.join(subscription, nothing());
         let gone = Change::Deleted(Deleted::Seen(map("a", 2)));
         fan_out.publish(vec![added("a", 1)]);
         fan_out.publish(vec![gone.clone()]);
@@ -397,13 +404,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_handler_that_never_comes_back_keeps_three_changes_of_each_object_at_most() {
+    async fn a_handler_that_never_reads_keeps_at_most_three_changes_of_each_object() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        fan_out.join(subscription, nothing());
         fan_out.publish(vec![added("a", 1)]);
-        // Some objects come and go, and one changes all the time.
+        // Some objects are created and deleted, and one changes all the time.
         let gone = |name: &str, version| Change::Deleted(Deleted::Seen(map(name, version)));
         let mut objects = 1;
         for version in 1..20_000 {
@@ -417,7 +424,7 @@ mod tests {
             assert!(changes.registration().lag().pending < 15_000);
         }
         assert_eq!(changes.next().await, Some(added("a", 1)));
-        assert_eq!(changes.registration().lag().pending, 3 * objects - 1, "nothing went of the first");
+        assert_eq!(changes.registration().lag().pending, 3 * objects - 1, "the first object was not deleted");
         assert_eq!(changes.next().await, Some(updated("a", 1, 20_000)));
         for version in (1000..20_000).step_by(1000) {
             assert_eq!(changes.next().await, Some(added("passing", version)));
@@ -427,13 +434,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn in_6_who_comes_late_is_told_first_of_what_is_there_and_then_of_what_came_since() {
+    async fn in_6_a_late_handler_receives_existing_objects_first_and_then_later_changes() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        fan_out.first_list_is_in();
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
+        fan_out.initial_list_delivered();
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
         let initial = |name, version| Change::Added { object: map(name, version), initial: true };
-        fan_out.join(joining, there(vec![initial("a", 1), initial("b", 2)]));
+        fan_out.join(subscription, there(vec![initial("a", 1), initial("b", 2)]));
         fan_out.publish(vec![updated("b", 2, 3)]);
         fan_out.publish(vec![added("c", 4)]);
         let registration = changes.registration();
@@ -441,18 +448,19 @@ mod tests {
         assert_eq!(changes.next().await, Some(initial("a", 1)));
         assert_eq!(changes.next().await, Some(initial("b", 2)));
         assert_eq!(changes.next().await, Some(updated("b", 2, 3)));
-        assert!(!registration.is_synced(), "the last is still in hand");
+        assert!(!registration.is_synced(), "the last change is not finished");
         assert_eq!(changes.next().await, Some(added("c", 4)));
         assert!(registration.is_synced());
     }
 
-    /// Whoever had to merge what waits before the late handler's task came to be told the past must not turn the two around.
+    /// Merging the backlog before the late handler's task has built its replay must not reorder the
+    /// two.
     #[tokio::test(start_paused = true)]
-    async fn in_6_what_was_there_comes_first_even_when_much_came_since() {
+    async fn in_6_existing_objects_come_first_even_after_many_later_changes() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
-        fan_out.join(joining, there(vec![added("a", 1), added("b", 2)]));
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        fan_out.join(subscription, there(vec![added("a", 1), added("b", 2)]));
         for version in 2..20_000 {
             fan_out.publish(vec![updated("b", version, version + 1)]);
         }
@@ -465,63 +473,66 @@ mod tests {
     async fn in_5_a_handler_that_panics_is_counted_and_goes_on_and_is_synced() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (mut inner, told) = recorder();
+        let (mut inner, received) = recorder();
         let handler = OnChange(move |change: &Change<ConfigMap>| {
-            assert_ne!(change.object().header().name, "bad", "this one is too much");
+            assert_ne!(change.object().header().name, "bad", "the handler panics on this object");
             inner.on_change(change);
         });
-        let (joining, registration) = Joining::handler(handler, HandlerOptions::default(), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, registration) =
+            NewSubscription::handler(handler, HandlerOptions::default(), &shared);
+        fan_out.join(subscription, nothing());
         fan_out.publish(vec![added("a", 1), added("bad", 2), added("c", 3)]);
         fan_out.publish(vec![added("d", 4)]);
-        fan_out.first_list_is_in();
-        registration.synced().await.expect("it goes on");
+        fan_out.initial_list_delivered();
+        registration.synced().await.expect("the handler goes on");
         assert_eq!(registration.lag().panics, 1);
-        assert_eq!(*told.lock().unwrap(), [added("a", 1), added("c", 3), added("d", 4)]);
+        assert_eq!(*received.lock().unwrap(), [added("a", 1), added("c", 3), added("d", 4)]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn in_8_a_removed_handler_is_told_nothing_more() {
+    async fn in_8_a_removed_handler_receives_nothing_more() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
         let slot = Arc::new(Mutex::new(None::<Registration>));
-        let (mut inner, told) = recorder();
+        let (mut inner, received) = recorder();
         let handler = OnChange({
             let slot = Arc::clone(&slot);
             move |change: &Change<ConfigMap>| {
                 inner.on_change(change);
-                // From inside a call, so that it is sure to be under way.
+                // From inside a call, so that one is certainly running.
                 slot.lock().unwrap().as_ref().expect("set before the first change").remove();
             }
         });
-        let (joining, registration) = Joining::handler(handler, HandlerOptions::default(), &shared);
+        let (subscription, registration) =
+            NewSubscription::handler(handler, HandlerOptions::default(), &shared);
         *slot.lock().unwrap() = Some(registration.clone());
-        fan_out.join(joining, nothing());
+        fan_out.join(subscription, nothing());
         fan_out.publish(vec![added("a", 1), added("b", 2)]);
-        assert!(registration.synced().await.is_err(), "it ends before it could be synced");
-        assert_eq!(*told.lock().unwrap(), [added("a", 1)]);
+        assert!(registration.synced().await.is_err(), "the handler ends before it is synced");
+        assert_eq!(*received.lock().unwrap(), [added("a", 1)]);
         registration.remove();
         registration.shut_down().await;
         fan_out.publish(vec![added("c", 3)]);
         assert!(fan_out.members.is_empty());
-        assert_eq!(told.lock().unwrap().len(), 1);
+        assert_eq!(received.lock().unwrap().len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn in_8_a_handler_whose_informer_never_ran_can_be_shut_down() {
         let shared = shared();
         let (handler, _) = recorder();
-        let (joining, registration) = Joining::handler(handler, HandlerOptions::default(), &shared);
+        let (subscription, registration) =
+            NewSubscription::handler(handler, HandlerOptions::default(), &shared);
         registration.shut_down().await;
-        drop(joining);
+        drop(subscription);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_blocking_handler_makes_the_informer_wait_and_a_removed_one_does_not() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Block(2)), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Block(2)), &shared);
+        fan_out.join(subscription, nothing());
         fan_out.publish(vec![added("a", 1), added("b", 2)]);
         fan_out.room().await;
         fan_out.publish(vec![added("c", 3)]);
@@ -529,7 +540,10 @@ mod tests {
             let mut room = std::pin::pin!(fan_out.room());
             assert!(futures_util::poll!(room.as_mut()).is_pending());
             changes.next().await;
-            assert!(futures_util::poll!(room.as_mut()).is_pending(), "the first is in hand, not done");
+            assert!(
+                futures_util::poll!(room.as_mut()).is_pending(),
+                "the first change is taken, not finished"
+            );
             changes.next().await;
             room.await;
         }
@@ -543,7 +557,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn in_9_each_handler_is_told_of_everything_again_at_its_own_pace() {
+    async fn in_9_each_handler_is_resynced_at_its_own_interval() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
         let mut handlers = Vec::new();
@@ -552,14 +566,14 @@ mod tests {
             if let Some(period) = period {
                 options = options.resync_every(Duration::from_secs(period));
             }
-            let (joining, changes) = Joining::stream(options, &shared);
-            fan_out.join(joining, nothing());
+            let (subscription, changes) = NewSubscription::stream(options, &shared);
+            fan_out.join(subscription, nothing());
             handlers.push(changes);
         }
         let start = Instant::now();
-        let (mut told, mut counts) = (Vec::new(), [0; 3]);
+        let (mut received, mut counts) = (Vec::new(), [0; 3]);
         while start.elapsed() < Duration::from_secs(6) {
-            let next = fan_out.next_resync().expect("two have a period");
+            let next = fan_out.next_resync().expect("two handlers have an interval");
             tokio::time::sleep_until(next).await;
             fan_out.resync(Instant::now(), || vec![updated("a", 1, 1)]);
             for (count, changes) in counts.iter_mut().zip(&mut handlers) {
@@ -567,28 +581,29 @@ mod tests {
                     *count += 1;
                 }
             }
-            told.push((start.elapsed().as_secs(), counts));
+            received.push((start.elapsed().as_secs(), counts));
         }
-        assert_eq!(told, [(2, [1, 0, 0]), (3, [1, 1, 0]), (4, [2, 1, 0]), (6, [3, 2, 0])]);
+        assert_eq!(received, [(2, [1, 0, 0]), (3, [1, 1, 0]), (4, [2, 1, 0]), (6, [3, 2, 0])]);
     }
 
-    /// client-go drops what waits at once; a handler that is only a little behind deserves better, and one that is far behind must not
-    /// hold up the end of a program.
+    /// client-go drops pending changes at once. Here, a handler that is only a little behind may
+    /// finish, and one that is far behind must not delay the end of a program.
     #[tokio::test(start_paused = true)]
-    async fn in_10_the_end_waits_for_slow_handlers_no_longer_than_the_grace() {
+    async fn in_10_the_end_waits_for_slow_handlers_at_most_for_the_grace_period() {
         for (grace, calls) in [(Duration::MAX, 1000), (Duration::from_secs(5), 1000), (Duration::ZERO, 0)] {
             let shared = shared();
             let mut fan_out = FanOut::new(shared.hasher.clone());
-            let (handler, told) = recorder();
-            let (joining, registration) = Joining::handler(handler, HandlerOptions::default(), &shared);
-            fan_out.join(joining, nothing());
-            let (joining, mut changes) = Joining::stream(HandlerOptions::default(), &shared);
-            fan_out.join(joining, nothing());
+            let (handler, received) = recorder();
+            let (subscription, registration) =
+                NewSubscription::handler(handler, HandlerOptions::default(), &shared);
+            fan_out.join(subscription, nothing());
+            let (subscription, mut changes) = NewSubscription::stream(HandlerOptions::default(), &shared);
+            fan_out.join(subscription, nothing());
             fan_out.publish((0..1000).map(|it| added(&it.to_string(), it + 1)).collect());
             fan_out.close(grace).await;
-            assert_eq!(told.lock().unwrap().len(), calls, "with a grace of {grace:?}");
+            assert_eq!(received.lock().unwrap().len(), calls, "with a grace of {grace:?}");
             registration.shut_down().await;
-            assert!(changes.next().await.is_some(), "a stream keeps what it has not given out");
+            assert!(changes.next().await.is_some(), "a stream keeps the changes that it has not yielded");
         }
     }
 
@@ -599,11 +614,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lag_says_how_long_the_oldest_waits() {
+    async fn lag_reports_how_long_the_oldest_change_has_waited() {
         let shared = shared();
         let mut fan_out = FanOut::new(shared.hasher.clone());
-        let (joining, mut changes) = Joining::stream(with(Overflow::Coalesce), &shared);
-        fan_out.join(joining, nothing());
+        let (subscription, mut changes) = NewSubscription::stream(with(Overflow::Coalesce), &shared);
+        fan_out.join(subscription, nothing());
         fan_out.publish(vec![added("a", 1)]);
         tokio::time::advance(Duration::from_secs(5)).await;
         fan_out.publish(vec![updated("a", 1, 2), added("b", 3)]);

@@ -1,6 +1,6 @@
-//! Who is told of changes: a trait, closures, and a handler that lets only some objects through.
+//! Event handlers: the trait, closures, and a handler that filters objects.
 //!
-//! Nothing here knows how a change gets to a handler; that is the mailbox's.
+//! Delivering changes to a handler is the mailbox's task.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,31 +12,34 @@ use crate::change::{Change, Deleted};
 
 /// Reacts to changes of one collection.
 ///
-/// Calls to one handler never overlap, and calls about one object come in the order in which the server made the
-/// changes. The store already shows the change, or a later one of the object, when a call is made: an object that was added may be
-/// gone again. A call runs on a task of its own
-/// for this handler, so a slow one delays no other handler; it does hold a thread of the runtime, so put real work on a
-/// queue. A call that panics is reported and counted, and the handler goes on with the next change.
+/// Calls to one handler never overlap, and calls about one object come in the order in which the
+/// server made the changes. When a call is made, the store already shows the change or a later one
+/// of the object: an object that was added may already be deleted again. Each handler is called
+/// from a task of its own, so a slow handler does not delay the others. A call occupies a thread of
+/// the runtime, so put expensive work on a queue. A call that panics is logged and counted, and the
+/// handler continues with the next change.
 ///
-/// All methods do nothing unless they are written.
+/// All methods do nothing by default.
 pub trait EventHandler<T>: Send + 'static {
-    /// An object is there that was not there before. `initial` is true for those of the first list, and for those that were
-    /// there before the handler was.
+    /// Called when an object appears. `initial` is true for objects of the initial list, and for
+    /// those that existed before the handler was added.
     fn on_add(&mut self, object: &Arc<T>, initial: bool) {
         let _ = (object, initial);
     }
 
-    /// An object changed. Both are the same when the handler asked to be told again of what did not change.
+    /// Called when an object changed. On a resync, `old` and `new` are the same.
     fn on_update(&mut self, old: &Arc<T>, new: &Arc<T>) {
         let _ = (old, new);
     }
 
-    /// An object is gone; the variant says whether that was seen, or only inferred from a later list.
+    /// Called when an object was deleted. The variant says whether the deletion was observed or
+    /// only inferred from a later list.
     fn on_delete(&mut self, last: Deleted<T>) {
         let _ = last;
     }
 
-    /// Any of the three. It calls the method that fits; write it instead of them to have everything in one place.
+    /// Called for every change. By default it calls the method for the kind of the change;
+    /// implement it instead of them to handle all changes in one place.
     fn on_change(&mut self, change: &Change<T>) {
         match change {
             Change::Added { object, initial } => self.on_add(object, *initial),
@@ -55,16 +58,16 @@ where
     }
 }
 
-/// A closure that hears of additions only.
+/// A closure that receives additions only.
 pub(crate) struct OnAdd<F>(pub(crate) F);
 
-/// A closure that hears of updates only.
+/// A closure that receives updates only.
 pub(crate) struct OnUpdate<F>(pub(crate) F);
 
-/// A closure that hears of deletions only.
+/// A closure that receives deletions only.
 pub(crate) struct OnDelete<F>(pub(crate) F);
 
-/// A closure that hears of everything.
+/// A closure that receives all changes.
 pub(crate) struct OnChange<F>(pub(crate) F);
 
 impl<T, F: FnMut(&Arc<T>) + Send + 'static> EventHandler<T> for OnAdd<F> {
@@ -91,22 +94,23 @@ impl<T, F: FnMut(&Change<T>) + Send + 'static> EventHandler<T> for OnChange<F> {
     }
 }
 
-/// A handler that sees only the objects which a filter lets through (rule IN-12).
+/// A handler that receives only the objects that pass a filter (rule IN-12).
 ///
-/// To the handler inside, an object that changes into the filter is new, and one that changes out of it is gone, with the
-/// state it had before. It remembers the keys of those it has told of, so that every object it told of is told to be gone in the
-/// end, whatever the object looks like then.
+/// If an update makes an object pass the filter, the inner handler receives an addition; if an
+/// update makes it fail the filter, the inner handler receives a deletion with the previous state.
+/// The keys of the delivered objects are remembered, so that the inner handler receives a deletion
+/// for each of them in the end, whatever their last state is.
 pub struct Filtered<H, F> {
     handler: H,
     filter: F,
-    /// The objects that the handler inside takes to be there.
-    told: HashSet<ObjectKey>,
+    /// The objects that exist from the inner handler's point of view.
+    delivered: HashSet<ObjectKey>,
 }
 
 impl<H, F> Filtered<H, F> {
-    /// Lets through what the filter is true for.
+    /// Creates a handler that passes on the objects for which the filter returns true.
     pub fn new(filter: F, handler: H) -> Self {
-        Self { handler, filter, told: HashSet::new() }
+        Self { handler, filter, delivered: HashSet::new() }
     }
 }
 
@@ -118,7 +122,7 @@ where
 {
     fn on_add(&mut self, object: &Arc<T>, initial: bool) {
         if let (true, Some(key)) = ((self.filter)(object), object.key()) {
-            self.told.insert(key);
+            self.delivered.insert(key);
             self.handler.on_add(object, initial);
         }
     }
@@ -126,18 +130,18 @@ where
     fn on_update(&mut self, old: &Arc<T>, new: &Arc<T>) {
         let Some(key) = new.key() else { return };
         let passes = (self.filter)(new);
-        if passes && self.told.contains(&key) {
+        if passes && self.delivered.contains(&key) {
             self.handler.on_update(old, new);
         } else if passes {
-            self.told.insert(key);
+            self.delivered.insert(key);
             self.handler.on_add(new, false);
-        } else if self.told.remove(&key) {
+        } else if self.delivered.remove(&key) {
             self.handler.on_delete(Deleted::Seen(Arc::clone(old)));
         }
     }
 
     fn on_delete(&mut self, last: Deleted<T>) {
-        if last.last().key().is_some_and(|key| self.told.remove(&key)) {
+        if last.last().key().is_some_and(|key| self.delivered.remove(&key)) {
             self.handler.on_delete(last);
         }
     }
@@ -145,7 +149,7 @@ where
 
 impl<H, F> fmt::Debug for Filtered<H, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Filtered").field("told", &self.told.len()).finish_non_exhaustive()
+        f.debug_struct("Filtered").field("delivered", &self.delivered.len()).finish_non_exhaustive()
     }
 }
 
@@ -157,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// A map `a` whose label `in` says whether it passes.
+    /// Returns a config map `a` that passes the filter if it has the label `in`.
     fn map(version: &str, passes: bool) -> Arc<ConfigMap> {
         let mut map = ConfigMap::default();
         map.metadata.name = Some("a".to_owned());
@@ -166,13 +170,13 @@ mod tests {
         Arc::new(map)
     }
 
-    fn told(changes: &[Change<ConfigMap>]) -> Vec<Change<ConfigMap>> {
-        let told = Arc::new(Mutex::new(Vec::new()));
+    fn delivered(changes: &[Change<ConfigMap>]) -> Vec<Change<ConfigMap>> {
+        let delivered = Arc::new(Mutex::new(Vec::new()));
         let inner = OnChange({
-            let told = Arc::clone(&told);
-            move |change: &Change<ConfigMap>| told.lock().unwrap().push(change.clone())
+            let delivered = Arc::clone(&delivered);
+            move |change: &Change<ConfigMap>| delivered.lock().unwrap().push(change.clone())
         });
-        // What is inside is told by its three methods, so that they are tried too.
+        // The inner handler is called through its three methods, so that they are covered too.
         struct Split<H>(H);
         impl<H: EventHandler<ConfigMap>> EventHandler<ConfigMap> for Split<H> {
             fn on_add(&mut self, object: &Arc<ConfigMap>, initial: bool) {
@@ -191,7 +195,7 @@ mod tests {
         );
         changes.iter().for_each(|it| filtered.on_change(it));
         drop(filtered);
-        Arc::try_unwrap(told).expect("the handler is gone").into_inner().unwrap()
+        Arc::try_unwrap(delivered).expect("the handler is gone").into_inner().unwrap()
     }
 
     #[test]
@@ -202,7 +206,7 @@ mod tests {
             old: old.clone(),
             new: new.clone(),
         };
-        let seen = told(&[
+        let seen = delivered(&[
             Change::Added { object: out.clone(), initial: true },
             update(&out, &inside),
             update(&inside, &newer),
@@ -221,9 +225,9 @@ mod tests {
 
     /// The server may report a deletion with a last state that the handler never saw, and that does not pass.
     #[test]
-    fn in_12_what_was_told_is_told_to_be_gone_whatever_its_last_state_is() {
+    fn in_12_a_delivered_object_is_reported_deleted_whatever_its_last_state_is() {
         let (inside, out) = (map("1", true), map("2", false));
-        let seen = told(&[
+        let seen = delivered(&[
             Change::Added { object: inside.clone(), initial: true },
             Change::Deleted(Deleted::Missed(out.clone())),
         ]);

@@ -1,7 +1,9 @@
-//! How a reflector is doing: what it is at, what troubles it, in words a person can act on. Readable at any time, and watchable.
+//! The health of a reflector: its state, and the problem that keeps it from being synced, in words
+//! an operator can act on.
 //!
-//! Written by the reflector, read by informers, by waiting for a sync, and by people. A reflector that cannot reach its server, or is
-//! not allowed to, says so here; it is never just silent. How to follow it is in `health_watch.rs`.
+//! Written by the reflector; read by informers, by callers that wait for a sync, and by people. A
+//! reflector that cannot reach its server, or is not authorized, reports that here. Waiting for
+//! changes is in `health_watch.rs`.
 
 use std::fmt;
 
@@ -9,21 +11,22 @@ use dogwatch_core::ResourceVersion;
 use dogwatch_wire::BadItem;
 use tokio::time::Instant;
 
-/// How a reflector is doing.
+/// The health of a reflector or an informer.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Health {
-    /// What it is at.
+    /// The current activity.
     pub state: HealthState,
-    /// What keeps it from being in step with the server, while something does.
+    /// The problem that keeps it from being synced with the server, if there is one.
     pub problem: Option<Problem>,
-    /// Whether a whole list has ever been told. Once true it stays true: what was learned is kept through every failure.
+    /// Set once a complete list was delivered. It stays true: what was learned is kept through
+    /// every failure.
     pub synced: bool,
-    /// Everything up to this version has been told; unset before the first list.
+    /// The version up to which all changes have been delivered; unset before the initial list.
     pub last_version: ResourceVersion,
-    /// When the server last sent anything of this collection.
+    /// The time at which the server last sent anything of this collection.
     pub last_event_at: Option<Instant>,
-    /// How many times the collection was read again in whole, after the first time.
+    /// The number of times the collection was listed again after the initial list.
     pub relists: u64,
     /// The number of times the server turned out to have an older history than the informer, for example because its storage was
     /// restored from a backup.
@@ -33,69 +36,72 @@ pub struct Health {
     /// distinguished and the informer resumes. Restore etcd with a raised revision (`etcdutl snapshot restore --bump-revision
     /// --mark-compacted`) to make every client list again, or restart the clients.
     pub rewinds: u64,
-    /// How many objects could not be decoded, each time one came.
+    /// The number of times an object could not be decoded.
     pub poison: u64,
     /// The last object that could not be decoded: its key, the path in it, the reason.
     pub last_poison: Option<BadItem>,
-    /// How many objects exist whose newest state could not be decoded: each is shown in an older state, or not at all.
+    /// The number of existing objects whose newest state could not be decoded. The store shows an
+    /// older state of each, or none.
     pub unreadable: u64,
 }
 
-/// What a reflector is at.
+/// The current activity of a reflector.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum HealthState {
-    /// Nothing has come yet, and nothing has failed.
+    /// Nothing has been received yet, and nothing has failed.
     #[default]
     Starting,
-    /// The collection is being read in whole.
+    /// The collection is being listed.
     Listing {
-        /// How many objects have come so far.
+        /// The number of objects received so far.
         items: u64,
     },
-    /// In step with the server, as far as it tells.
+    /// Synced with the server, as far as the server has reported.
     Synced,
-    /// The last request failed, and the next one comes later.
+    /// The last request failed; the next one is scheduled.
     Retrying {
-        /// When the first failure of this row was.
+        /// The time of the first of these consecutive failures.
         since: Instant,
-        /// How many failures in a row there were.
+        /// The number of consecutive failures.
         attempts: u32,
-        /// When the next request is made.
+        /// The time of the next request.
         next: Instant,
     },
-    /// The server does not serve the collection, and the reflector has ended. An informer asks again from time to time.
+    /// The server does not serve the collection, and the reflector has ended. An informer asks
+    /// again from time to time.
     Gone,
-    /// The informer was stopped, and its copy is not kept in step any more.
+    /// The informer was stopped, and its cache is not updated any more.
     Stopped,
 }
 
-/// What keeps a reflector from being in step.
+/// A problem that keeps a reflector from being synced.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Problem {
-    /// What is wrong, and what to look at.
+    /// A description of the problem, and of what to check.
     pub message: String,
-    /// When it was first met.
+    /// The time at which it first occurred.
     pub since: Instant,
-    /// How many times in a row it, or another one before it, was met.
+    /// The number of consecutive failures, whether of this problem or of another one before it.
     pub count: u32,
 }
 
 impl Health {
-    /// Whether it is synced with the server, nothing troubles it, and every object is shown in its newest state.
+    /// Returns true if it is synced with the server, has no problem, and every object is shown in
+    /// its newest state.
     pub fn is_ok(&self) -> bool {
         self.state == HealthState::Synced && self.problem.is_none() && self.unreadable == 0
     }
 }
 
 impl fmt::Display for Health {
-    /// In one line: the state, and the problem where there is one.
+    /// Writes one line: the state, and the problem if there is one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
             HealthState::Starting => f.write_str("starting")?,
             HealthState::Listing { items } => write!(f, "listing, {items} objects so far")?,
-            HealthState::Synced => f.write_str("in step")?,
+            HealthState::Synced => f.write_str("synced")?,
             HealthState::Retrying { attempts: 1, .. } => f.write_str("retrying after a failure")?,
             HealthState::Retrying { attempts, .. } => write!(f, "retrying after {attempts} failures")?,
             HealthState::Gone => f.write_str("gone")?,

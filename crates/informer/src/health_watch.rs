@@ -1,7 +1,8 @@
-//! Following how a reflector is doing, or all reflectors of an informer as one, while some end and others take their places.
+//! Watching the health of a reflector, or of all reflectors of an informer as one, across restarts
+//! of reflectors.
 //!
-//! A reflector publishes; whoever wants to know looks or waits. What is told of several as one is put together by who looks, so
-//! that following costs nothing where nobody does.
+//! A reflector publishes; readers poll or wait. The health of several reflectors is combined by the
+//! reader, so that publishing costs nothing extra if no one reads.
 
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,66 +12,71 @@ use tokio::sync::watch;
 
 use crate::health::{Health, HealthState};
 
-/// Reads the [`Health`] of a reflector, or of an informer, and waits for it to change.
+/// Reads the [`Health`] of a reflector or an informer, and waits for it to change.
 ///
-/// Clones watch independently. It keeps nothing running, and stays readable after the end.
+/// Clones watch independently. A watch does not keep the informer running, and stays readable after
+/// the end.
 #[derive(Clone, Debug)]
-pub struct HealthWatch(Of);
+pub struct HealthWatch(Source);
 
 #[derive(Clone, Debug)]
-enum Of {
+enum Source {
     Reflector(ReflectorHealth),
-    Informer(Following),
+    Informer(CombinedWatch),
 }
 
-/// What one reflector publishes.
+/// The health that one reflector publishes.
 pub(crate) type ReflectorHealth = watch::Receiver<Health>;
 
 /// Publishes the health of one reflector.
 #[derive(Debug)]
 pub(crate) struct HealthSender(watch::Sender<Health>);
 
-/// The reflectors whose health is told as one.
+/// The reflectors whose health is reported as one.
 #[derive(Debug)]
-pub(crate) struct Healths {
-    /// One for each place; another takes it when a reflector has ended. Never empty.
+pub(crate) struct CombinedHealth {
+    /// One for each feed; it is replaced when a reflector has ended and another one starts. Never
+    /// empty.
     each: Mutex<Vec<ReflectorHealth>>,
-    /// Whether all have ended for good. Rung also when one took the place of another.
-    over: watch::Sender<bool>,
+    /// True when all have ended for good. Also notified when one is replaced.
+    ended: watch::Sender<bool>,
 }
 
-/// Somebody who waits for a change of any.
+/// A watcher of the combined health.
 #[derive(Clone, Debug)]
-struct Following {
-    all: Arc<Healths>,
-    /// Those that were there at the last look, each with how much was seen of it.
+struct CombinedWatch {
+    all: Arc<CombinedHealth>,
+    /// The reflectors at the last look, each with the part that was seen.
     each: Vec<ReflectorHealth>,
-    over: watch::Receiver<bool>,
+    ended: watch::Receiver<bool>,
 }
 
 impl HealthWatch {
-    /// How it is doing now.
+    /// Returns the current health.
     pub fn get(&self) -> Health {
         match &self.0 {
-            Of::Reflector(health) => health.borrow().clone(),
-            Of::Informer(following) => following.all.get(),
+            Source::Reflector(health) => health.borrow().clone(),
+            Source::Informer(combined) => combined.all.get(),
         }
     }
 
-    /// Waits for the next change that is worth waking for: of state, problem or poison, and of progress every few hundred
-    /// objects. Versions and times of events are only readable. Changes that come before anybody waits are one. False when it has
-    /// ended, and there will be no more.
+    /// Waits for the next significant change: of the state, the problem or the number of
+    /// undecodable objects, and of the progress every few hundred objects.
+    ///
+    /// Versions and times of events do not wake the caller. Changes before the call count as one.
+    /// Returns false when the reflector or informer has ended and there will be no more changes.
     pub async fn changed(&mut self) -> bool {
         match &mut self.0 {
-            Of::Reflector(health) => health.changed().await.is_ok(),
-            Of::Informer(following) => following.changed().await,
+            Source::Reflector(health) => health.changed().await.is_ok(),
+            Source::Informer(combined) => combined.changed().await,
         }
     }
 
-    /// Waits until the health is as asked for, and gives it; `None` when it ended before.
+    /// Waits until the health meets the condition, and returns it. Returns `None` if the reflector
+    /// or informer ends before.
     pub async fn wait_for(&mut self, mut condition: impl FnMut(&Health) -> bool) -> Option<Health> {
         loop {
-            let health = self.look();
+            let health = self.mark_seen();
             if condition(&health) {
                 return Some(health);
             }
@@ -80,13 +86,13 @@ impl HealthWatch {
         }
     }
 
-    /// How it is doing now, which is no change any more.
-    fn look(&mut self) -> Health {
+    /// Returns the current health, and marks it as seen.
+    fn mark_seen(&mut self) -> Health {
         match &mut self.0 {
-            Of::Reflector(health) => health.borrow_and_update().clone(),
-            Of::Informer(following) => {
-                following.look();
-                following.all.get()
+            Source::Reflector(health) => health.borrow_and_update().clone(),
+            Source::Informer(combined) => {
+                combined.mark_seen();
+                combined.all.get()
             }
         }
     }
@@ -98,19 +104,19 @@ impl HealthSender {
     }
 
     pub(crate) fn watch(&self) -> HealthWatch {
-        HealthWatch(Of::Reflector(self.subscribe()))
+        HealthWatch(Source::Reflector(self.subscribe()))
     }
 
     pub(crate) fn subscribe(&self) -> ReflectorHealth {
         self.0.subscribe()
     }
 
-    /// Publishes everything, and wakes who waits.
+    /// Publishes everything, and wakes watchers.
     pub(crate) fn publish(&self, health: &Health) {
         self.0.send_replace(health.clone());
     }
 
-    /// Publishes what changes with every event, and wakes nobody.
+    /// Publishes the fields that change with every event, without waking watchers.
     pub(crate) fn publish_progress(&self, health: &Health) {
         self.0.send_if_modified(|shown| {
             shown.state = health.state;
@@ -121,67 +127,69 @@ impl HealthSender {
     }
 }
 
-/// The health of a reflector that is no more, which is this for ever.
-pub(crate) fn last_word(health: Health) -> ReflectorHealth {
+/// Returns the health of a reflector that has ended, which does not change any more.
+pub(crate) fn final_health(health: Health) -> ReflectorHealth {
     watch::channel(health).1
 }
 
-impl Healths {
+impl CombinedHealth {
     pub(crate) fn new(each: Vec<ReflectorHealth>) -> Self {
-        Self { each: Mutex::new(each), over: watch::Sender::new(false) }
+        Self { each: Mutex::new(each), ended: watch::Sender::new(false) }
     }
 
     fn each(&self) -> MutexGuard<'_, Vec<ReflectorHealth>> {
         self.each.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How all are doing, as one; when they have ended for good, how they were.
+    /// Returns the combined health of all; when they have ended for good, their last health.
     pub(crate) fn get(&self) -> Health {
         let all: Vec<Health> = self.each().iter().map(|it| it.borrow().clone()).collect();
-        let mut health = all.into_iter().reduce(both).unwrap_or_default();
-        if *self.over.borrow() && health.state != HealthState::Gone {
+        let mut health = all.into_iter().reduce(combine).unwrap_or_default();
+        if *self.ended.borrow() && health.state != HealthState::Gone {
             health.state = HealthState::Stopped;
         }
         health
     }
 
-    /// Another reflector has this place now.
-    pub(crate) fn replace(&self, place: usize, health: ReflectorHealth) {
-        if let Some(slot) = self.each().get_mut(place) {
+    /// Replaces the reflector at this index.
+    pub(crate) fn replace(&self, index: usize, health: ReflectorHealth) {
+        if let Some(slot) = self.each().get_mut(index) {
             *slot = health;
         }
-        self.over.send_modify(|_| ());
+        self.ended.send_modify(|_| ());
     }
 
-    /// All have ended for good.
+    /// Records that all have ended for good.
     pub(crate) fn end(&self) {
-        self.over.send_if_modified(|it| !std::mem::replace(it, true));
+        self.ended.send_if_modified(|it| !std::mem::replace(it, true));
     }
 
     pub(crate) fn watch(self: &Arc<Self>) -> HealthWatch {
-        let over = self.over.subscribe();
-        let mut following = Following { all: Arc::clone(self), each: Vec::new(), over };
-        following.look();
-        HealthWatch(Of::Informer(following))
+        let ended = self.ended.subscribe();
+        let mut combined = CombinedWatch { all: Arc::clone(self), each: Vec::new(), ended };
+        combined.mark_seen();
+        HealthWatch(Source::Informer(combined))
     }
 }
 
-impl Following {
-    /// Takes everything that is there for seen.
-    fn look(&mut self) {
-        // Marked before they are read: what comes in between is a change, be it seen already.
-        drop(self.over.borrow_and_update());
+impl CombinedWatch {
+    /// Marks everything as seen.
+    fn mark_seen(&mut self) {
+        // Marked before they are read: an update in between counts as a change, even if it was
+        // already read.
+        drop(self.ended.borrow_and_update());
         self.each.clone_from(&self.all.each());
         self.each.iter_mut().for_each(|it| drop(it.borrow_and_update()));
     }
 
     async fn changed(&mut self) -> bool {
-        if *self.over.borrow() && !self.over.has_changed().unwrap_or(false) {
+        if *self.ended.borrow() && !self.ended.has_changed().unwrap_or(false) {
             return false;
         }
         let spoken = self.each.iter_mut().map(|it| {
             Box::pin(async move {
-                // One that is no more says nothing: another takes its place, or all have ended.
+                // A reflector that has ended does not change: another one replaces it, or all have
+                // ended.
                 if it.changed().await.is_err() {
                     pending().await
                 }
@@ -189,18 +197,19 @@ impl Following {
         });
         let others = tokio::select! {
             biased;
-            _ = self.over.changed() => true,
+            _ = self.ended.changed() => true,
             () = async { drop(select_all(spoken).await) } => false,
         };
         if others {
-            self.look();
+            self.mark_seen();
         }
         true
     }
 }
 
-/// Two reflectors as one: what troubles either troubles both, and both have come as far as the one that is behind.
-fn both(one: Health, other: Health) -> Health {
+/// Combines the health of two reflectors: a problem of either is a problem of both, and the older
+/// version counts.
+fn combine(one: Health, other: Health) -> Health {
     let state = if urgency(&one.state) >= urgency(&other.state) { one.state } else { other.state };
     let older = one.last_version.is_older_than(&other.last_version) || one.last_version.is_unset();
     Health {
@@ -217,7 +226,7 @@ fn both(one: Health, other: Health) -> Health {
     }
 }
 
-/// Which of two states says more about the whole.
+/// Returns the rank of a state: the higher one represents both.
 fn urgency(state: &HealthState) -> u8 {
     match state {
         HealthState::Synced => 0,
@@ -240,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn progress_is_readable_and_wakes_nobody() {
+    async fn progress_is_readable_and_wakes_no_watcher() {
         let sender = HealthSender::new();
         let mut watch = sender.watch();
         let mut health = at(HealthState::Synced);
@@ -252,23 +261,26 @@ mod tests {
         let mut waiting = std::pin::pin!(watch.changed());
         assert!(poll!(waiting.as_mut()).is_pending());
         drop(sender);
-        assert!(!waiting.await, "the end of the reflector wakes");
+        assert!(!waiting.await, "the end of the reflector wakes the watcher");
     }
 
     #[tokio::test]
-    async fn who_follows_several_is_woken_by_each_of_them_and_by_who_takes_a_place() {
+    async fn a_watcher_of_several_is_woken_by_each_of_them_and_by_a_replacement() {
         let (one, two) = (HealthSender::new(), HealthSender::new());
-        let all = Arc::new(Healths::new(vec![one.subscribe(), two.subscribe()]));
+        let all = Arc::new(CombinedHealth::new(vec![one.subscribe(), two.subscribe()]));
         one.publish(&at(HealthState::Synced));
         let mut watch = all.watch();
-        assert!(poll!(std::pin::pin!(watch.changed())).is_pending(), "what was there is no change");
+        assert!(poll!(std::pin::pin!(watch.changed())).is_pending(), "the existing health is not a change");
         two.publish(&at(HealthState::Synced));
         assert!(watch.changed().await);
         assert_eq!(watch.get().state, HealthState::Synced);
 
         let three = HealthSender::new();
         drop(one);
-        assert!(poll!(std::pin::pin!(watch.changed())).is_pending(), "the end of one is not the end");
+        assert!(
+            poll!(std::pin::pin!(watch.changed())).is_pending(),
+            "the end of one reflector is not the end of the informer"
+        );
         all.replace(0, three.subscribe());
         assert!(watch.changed().await);
         assert_eq!(watch.get().state, HealthState::Starting);
@@ -281,6 +293,6 @@ mod tests {
         assert!(watch.changed().await);
         assert_eq!(watch.get().state, HealthState::Stopped);
         assert!(!watch.changed().await);
-        assert!(!all.watch().changed().await, "who comes later hears that there is no more, too");
+        assert!(!all.watch().changed().await, "a later watcher learns of the end too");
     }
 }

@@ -1,6 +1,6 @@
-//! What an index is: a name, and a function that says under which values an object is found.
+//! Indexes: a name, and a function that returns the values under which an object is found.
 //!
-//! The store calls the function and keeps what it said; nothing here knows how.
+//! The store calls the function and keeps the entries.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -9,18 +9,19 @@ use compact_str::CompactString;
 use dogwatch_core::Object;
 use smallvec::SmallVec;
 
-/// The name of the index by namespace, which every store has. Cluster-scoped objects are under the empty value.
+/// The name of the index by namespace, which every store has. Cluster-scoped objects are under the
+/// empty value.
 pub const NAMESPACE_INDEX: &str = "namespace";
 
-/// The values of one object in one index: sorted, none twice.
+/// The values of one object in one index, sorted and without duplicates.
 pub(crate) type Values = SmallVec<[CompactString; 2]>;
 
-/// Says under which values an object is found: none, one or several.
+/// A named function from an object to the values under which it is found: none, one or several.
 ///
-/// The function must be pure, because it is asked for the old state of an object again when the object changes: what it
-/// answers may depend on the object alone. It runs where the store is written, so it should be quick, and must not add or
-/// remove indexes of that store. When it panics, the object is not found by this index; that is logged and counted, and
-/// harms nothing else.
+/// The function must be pure: its result may depend on the object alone, because it is called again
+/// with the old state of an object when the object changes. It runs in the task that writes the
+/// store, so it should be quick, and it must not add or remove indexes of that store. If it panics,
+/// the object is not found by this index; the panic is logged and counted and has no other effect.
 ///
 /// ```
 /// use dogwatch_informer::Index;
@@ -32,18 +33,19 @@ pub(crate) type Values = SmallVec<[CompactString; 2]>;
 /// ```
 pub struct Index<T> {
     name: CompactString,
-    by: By<T>,
+    extractor: Extractor<T>,
 }
 
 type Visit<T> = dyn Fn(&T, &mut dyn FnMut(&str)) + Send + Sync;
 
-enum By<T> {
+enum Extractor<T> {
     Function(Box<Visit<T>>),
-    /// The value of this label. Selectors that ask for the label use the index on their own.
+    /// The value of this label. Selectors with a requirement on the label use the index
+    /// automatically.
     Label(CompactString),
 }
 
-/// Why an index cannot be added or read.
+/// An error from adding or reading an index.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {
@@ -56,7 +58,8 @@ pub enum IndexError {
 }
 
 impl<T: Object> Index<T> {
-    /// An index by whatever the function returns: an `Option`, a `Vec`, any number of values.
+    /// Creates an index by the values that the function returns: an `Option`, a `Vec` or any other
+    /// iterable.
     pub fn new<V>(name: &str, values: impl Fn(&T) -> V + Send + Sync + 'static) -> Self
     where
         V: IntoIterator<Item: AsRef<str>>,
@@ -66,36 +69,39 @@ impl<T: Object> Index<T> {
         })
     }
 
-    /// An index by every value that the function hands on. It need not copy them, which [`Self::new`] must.
+    /// Creates an index by the values that the function passes to its second argument. Unlike
+    /// [`Self::new`], it does not need to copy them.
     pub fn visiting(name: &str, visit: impl Fn(&T, &mut dyn FnMut(&str)) + Send + Sync + 'static) -> Self {
-        Self { name: name.into(), by: By::Function(Box::new(visit)) }
+        Self { name: name.into(), extractor: Extractor::Function(Box::new(visit)) }
     }
 
-    /// An index by the value of one label, with the name of the label.
+    /// Creates an index by the value of one label. The index is named after the label.
     ///
-    /// [`Lister::list`](crate::Lister::list) uses it for every selector that asks for certain values of the label.
+    /// [`Lister::list`](crate::Lister::list) uses it for every selector that requires certain
+    /// values of the label.
     pub fn label(key: &str) -> Self {
-        Self { name: key.into(), by: By::Label(key.into()) }
+        Self { name: key.into(), extractor: Extractor::Label(key.into()) }
     }
 
-    /// The name by which it is read.
+    /// Returns the name of the index.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it holds every object that has this label, by the label's value.
+    /// Returns true if this is the index by the value of this label.
     pub(crate) fn is_of_label(&self, key: &str) -> bool {
-        matches!(&self.by, By::Label(it) if it == key)
+        matches!(&self.extractor, Extractor::Label(it) if it == key)
     }
 
-    /// The values of an object, or `None` when the function panicked.
+    /// Returns the values of an object, or `None` if the function panicked.
     pub(crate) fn values(&self, object: &T) -> Option<Values> {
         let mut values = Values::new();
-        match &self.by {
-            By::Label(key) => values.extend(object.header().labels.get(key).map(CompactString::from)),
-            By::Function(visit) => {
+        match &self.extractor {
+            Extractor::Label(key) => values.extend(object.header().labels.get(key).map(CompactString::from)),
+            Extractor::Function(visit) => {
                 let mut found = |value: &str| values.push(value.into());
-                // What the function leaves half-done when it panics is `values`, and that is thrown away.
+                // Unwind safe: the only thing that a panicking function leaves half done is
+                // `values`, which is discarded.
                 catch_unwind(AssertUnwindSafe(|| visit(object, &mut found))).ok()?;
                 values.sort_unstable();
                 values.dedup();

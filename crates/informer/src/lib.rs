@@ -1,4 +1,4 @@
-//! A local copy of a collection that is never wrong for long.
+//! Informers: a local cache of a Kubernetes collection, kept synced by LIST and WATCH.
 //!
 //! ```text
 //! ListWatch ─► Reflector ─► DeltaQueue ─► StoreWriter ─► FanOut ─► your handlers
@@ -6,8 +6,8 @@
 //!                                          Lister │ reads, from anywhere
 //! ```
 //!
-//! Everything flows to the right, and nothing looks back: the queue does not know the store, the store does not know the
-//! handlers. Objects are behind `Arc`s from the store on, and are never copied.
+//! Data flows to the right only: the queue does not know the store, and the store does not know the
+//! handlers. From the store on, objects are behind `Arc`s and are never copied.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
@@ -25,7 +25,7 @@ mod lister;
 mod handler;
 mod metrics;
 mod slow;
-mod numbers;
+mod number_allocator;
 mod coalesce;
 mod backlog;
 mod mailbox;

@@ -1,6 +1,7 @@
-//! Where objects come from: a list and a watch of one collection. [`Api`] is one; tests script their own.
+//! The source of an informer: a list and a watch of one collection. [`Api`] implements it; tests
+//! use scripted sources.
 //!
-//! It knows nothing of retries, versions to resume from or fallbacks: that is the reflector's.
+//! A source does not retry, resume or fall back: the reflector does.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,38 +14,43 @@ use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
-/// A list as it arrives. An error ends it; a whole one ends with [`ListEvent::End`]. Dropping it ends the request.
+/// A list as it arrives. It ends with [`ListEvent::End`] or with an error. Dropping it cancels the
+/// request.
 pub type Lists<T> = BoxStream<'static, Result<ListEvent<T>, Error>>;
 
-/// The events of one watch, as [`WatchStream`](dogwatch_client::WatchStream) tells them. Dropping it closes the watch.
+/// The events of one watch, as [`WatchStream`](dogwatch_client::WatchStream) yields them. Dropping
+/// it closes the watch.
 pub type Watches<T> = BoxStream<'static, Result<WatchEvent<T>, Error>>;
 
-/// One collection, to be listed and watched.
+/// A collection that can be listed and watched.
 pub trait ListWatch<T>: Send + Sync + 'static {
-    /// What the collection is called, for messages and metrics.
+    /// Returns the resource type of the collection, for messages and metrics.
     fn resource(&self) -> &ResourceType;
 
-    /// The namespace, where it is one only.
+    /// Returns the namespace, if the source reads a single one.
     fn namespace(&self) -> Option<&str> {
         None
     }
 
-    /// Reads the collection. Where the parameters have a limit, pages are followed to the last one (rule PG-1).
+    /// Lists the collection. If the parameters have a limit, all pages are read (rule PG-1).
     fn list(&self, params: ListParams) -> Lists<T>;
 
     /// Opens a watch.
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<T>, Error>>;
 
-    /// Whether the other side is known not to send initial events on a watch, as fakes are. A server need not say:
-    /// it refuses, and is listed instead.
+    /// Returns true if the source is known not to send initial events on a watch, as for test
+    /// doubles. A server need not be known in advance: if it rejects the request, the reflector
+    /// lists instead.
     fn lacks_initial_events(&self) -> bool {
         false
     }
 
-    /// Asks for the version of the server's newest state by one small request. `None`, the default, when the source cannot tell.
+    /// Returns the version of the server's newest state, read with one small request. Returns
+    /// `None`, the default, if the source does not support this.
     ///
-    /// A reflector asks before it resumes a watch on a new connection: a server that was restarted with an older state would
-    /// accept the watch and stay silent. The answer must not come from a cache that may be behind.
+    /// A reflector calls it before it resumes a watch on a new connection: a server that was
+    /// restarted with an older state would accept the watch and stay silent. The answer must not
+    /// come from a cache that may be stale.
     fn newest_version(
         &self,
         fields: FieldSelector,
@@ -53,30 +59,31 @@ pub trait ListWatch<T>: Send + Sync + 'static {
         Box::pin(std::future::ready(Ok(None)))
     }
 
-    /// Asks the server's discovery whether it serves the collection. `None`, the default, when the source cannot tell.
+    /// Asks the server's discovery whether it serves the collection. Returns `None`, the default,
+    /// if the source cannot know.
     ///
-    /// A reflector asks after the collection was not found for a while. Only an answer of the server's own counts: a proxy, or a
-    /// server that has just started, answers 404 too.
+    /// A reflector calls it after the collection was not found for a while. Only an answer from the
+    /// server itself counts: a proxy, or a server that has just started, answers 404 too.
     fn is_served(&self) -> BoxFuture<'static, Result<Option<bool>, Error>> {
         Box::pin(std::future::ready(Ok(None)))
     }
 }
 
-/// What comes of a list.
+/// An event of a list.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ListEvent<T> {
     /// The next object.
     Item(T),
-    /// The next object could not be decoded. It is there: do not take it for deleted.
+    /// The next object could not be decoded. It exists and must not be taken for deleted.
     Bad(BadItem),
-    /// The list is read again from the start: forget what came before.
+    /// The list is read again from the start: discard the earlier items.
     Restarted,
-    /// The list is whole.
+    /// The list is complete.
     End {
-        /// Its version.
+        /// The version of the list.
         version: ResourceVersion,
-        /// Whether it came in more than one page.
+        /// True if the list came in more than one page.
         paginated: bool,
     },
 }
@@ -91,7 +98,7 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
     }
 
     fn list(&self, params: ListParams) -> Lists<T> {
-        Box::pin(ToItsEnd(Some(self.list_stream(&params))))
+        Box::pin(WithEnd(Some(self.list_stream(&params))))
     }
 
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<T>, Error>> {
@@ -103,7 +110,8 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
         &self,
         fields: FieldSelector,
     ) -> BoxFuture<'static, Result<Option<ResourceVersion>, Error>> {
-        // Whatever the first object is, it need not be decoded. Without a version the server may not answer from a stale cache.
+        // The first object is not decoded, whatever its type is. Without a resourceVersion
+        // parameter the server must answer with its newest state, not from a stale cache.
         let api = self.reading::<IgnoredAny>();
         let params = ListParams::default().fields(fields).limit(1);
         Box::pin(async move {
@@ -117,7 +125,8 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
         Box::pin(async move {
             let discovery = client.discover().await?;
             let served = discovery.by_resource(&resource).is_some();
-            // A group whose resources could not be read may have it; and no server is without any group.
+            // A group whose resources could not be read may contain it. An answer without any group
+            // is not that of a complete server.
             let unknown = discovery.groups.is_empty()
                 || discovery.failures.iter().any(|it| it.group.as_str() == resource.group.as_str());
             Ok(if served || !unknown { Some(served) } else { None })
@@ -125,10 +134,10 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {
     }
 }
 
-/// A list that tells its end as an event.
-struct ToItsEnd<T>(Option<ListStream<T>>);
+/// A list stream that yields its end as an event.
+struct WithEnd<T>(Option<ListStream<T>>);
 
-impl<T: DeserializeOwned> Stream for ToItsEnd<T> {
+impl<T: DeserializeOwned> Stream for WithEnd<T> {
     type Item = Result<ListEvent<T>, Error>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

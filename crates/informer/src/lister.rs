@@ -1,4 +1,4 @@
-//! Reading the store as code that reconciles reads it: by key, by namespace, by labels, by index.
+//! Read access to a store for reconcilers: by key, namespace, labels and index.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use crate::store::Store;
 
 /// Reads the objects of a store. A clone reads the same store.
 ///
-/// Every call is of the newest state; none waits. Lists are ordered by key. A lister that an informer gave out keeps that informer
-/// running; before the first list is whole it finds nothing: see [`Self::synced`].
+/// Every call reads the newest state, and none waits. Lists are ordered by key. A lister that an
+/// informer returned keeps that informer running. Until the initial list is complete it finds
+/// nothing: see [`Self::synced`].
 pub struct Lister<T> {
     store: Store<T>,
 }
@@ -22,7 +23,7 @@ pub struct NamespaceLister<T> {
     namespace: String,
 }
 
-/// The store has no object with this key; the server may have one by now.
+/// The error of looking up a key that is not in the store. The server may already have the object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no object {key} in the store")]
 pub struct NotInStore {
@@ -30,70 +31,72 @@ pub struct NotInStore {
 }
 
 impl NotInStore {
-    /// The key that was asked for.
+    /// Returns the key that was looked up.
     pub fn key(&self) -> &str {
         &self.key
     }
 }
 
 impl<T: Object> Lister<T> {
-    /// Reads this store.
+    /// Creates a lister of this store.
     pub fn new(store: Store<T>) -> Self {
         Self { store }
     }
 
-    /// Whether the first list is whole. Before that, an object that is not found may well exist.
+    /// Returns true once the initial list is complete. Before that, an object that is not found may
+    /// still exist.
     pub fn synced(&self) -> bool {
         self.store.synced()
     }
 
-    /// Whether the informer has stopped: what is found may be out of date.
+    /// Returns true if the informer has stopped; the objects may then be out of date.
     pub fn is_closed(&self) -> bool {
         self.store.is_closed()
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     ///
     /// # Errors
-    /// When the store has none.
+    /// Returns an error if the store has no such object.
     pub fn get(&self, key: &ObjectKey) -> Result<Arc<T>, NotInStore> {
         self.store.get(key).ok_or_else(|| NotInStore { key: key.to_string() })
     }
 
-    /// The objects whose labels match, ordered by key.
+    /// Returns the objects whose labels match, ordered by key.
     ///
-    /// Everything and nothing are answered without a look at a label. Where a requirement asks for certain values of a label that
-    /// has an index ([`Index::label`](crate::Index::label)), only the objects with those values are looked at, if they are few;
-    /// else all are.
+    /// Selectors that match everything or nothing do not look at any label. If a requirement asks
+    /// for certain values of a label that has an index ([`Index::label`](crate::Index::label)) and
+    /// few objects have these values, only those objects are examined; otherwise all are.
     pub fn list(&self, selector: &LabelSelector) -> Vec<Arc<T>> {
         self.store.snapshot().select(None, selector)
     }
 
-    /// The objects under a value of an index, ordered by key.
+    /// Returns the objects under a value of an index, ordered by key.
     ///
     /// # Errors
-    /// When there is no such index.
+    /// Returns an error if there is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
         self.store.by_index(index, value)
     }
 
-    /// Reads one namespace only.
+    /// Returns a lister of a single namespace.
     pub fn namespaced(&self, namespace: &str) -> NamespaceLister<T> {
         NamespaceLister { store: self.store.clone(), namespace: namespace.to_owned() }
     }
 }
 
 impl<T: Object> NamespaceLister<T> {
-    /// The object with this name.
+    /// Returns the object with this name.
     ///
     /// # Errors
-    /// When the store has none in this namespace.
+    /// Returns an error if the store has no such object in this namespace.
     pub fn get(&self, name: &str) -> Result<Arc<T>, NotInStore> {
         let found = self.store.get_named(Some(&self.namespace), name);
         found.ok_or_else(|| NotInStore { key: format!("{}/{name}", self.namespace) })
     }
 
-    /// The objects of the namespace whose labels match, ordered by name. It is as cheap as [`Lister::list`].
+    /// Returns the objects of the namespace whose labels match, ordered by name. It uses label
+    /// indexes as [`Lister::list`] does.
     pub fn list(&self, selector: &LabelSelector) -> Vec<Arc<T>> {
         self.store.snapshot().select(Some(&self.namespace), selector)
     }

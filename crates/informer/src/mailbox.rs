@@ -1,7 +1,8 @@
-//! Between an informer and one handler: a mailbox with a policy for what happens when the handler is slower than the changes.
+//! The mailbox between an informer and one handler, with a policy for a handler that is slower than
+//! the changes.
 //!
-//! The informer's task puts batches in, the handler's task takes them out. It is the only thing the two share. The lock is held
-//! to move pointers, never to merge, to wait or to call.
+//! The informer's task puts batches in, the handler's task takes them out, and they share nothing
+//! else. The lock is held only to move pointers, never to merge, to wait or to call a handler.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,74 +14,81 @@ use dogwatch_core::Object;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::backlog::{Backlog, Batch, Hand, KeyHasher, Next};
+use crate::backlog::{Backlog, Batch, KeyHasher, Next, TakenChanges};
 use crate::change::Change;
 use crate::metrics::HandlerMetrics;
-use crate::numbers::Number;
+use crate::number_allocator::AllocatedNumber;
 
-/// What happens to changes that a handler has no time for yet.
+/// The policy for the changes that a handler has not processed yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
-    /// Consecutive updates of one object become one, from the oldest state to the newest. Nothing else is merged: a slow handler
-    /// still receives every addition and every deletion, in order, so what it reads is a shorter history that could have happened.
+    /// Consecutive updates of one object become one update from the oldest state to the newest.
+    /// Nothing else is merged: a slow handler still receives every addition and every deletion, in
+    /// order, so it reads a shorter history that could have happened.
     ///
-    /// Only states between two updates are dropped. The state in which an object was added, the one that the handler knew before
-    /// an update, and the last one before a deletion are all delivered, with the owners and labels that they had. A handler
-    /// that must see the states in between too, because it derives keys from them (an owner that had a child only for a moment),
-    /// uses [`Grow`](Self::Grow) and is quick: it puts keys into a queue that drops duplicates.
+    /// Only intermediate states of consecutive updates are dropped. The state in which an object
+    /// was added, the one that the handler knew before an update, and the last one before a
+    /// deletion are all delivered, with their owners and labels. A handler that must see the
+    /// intermediate states too, because it derives keys from them (an owner that had a child only
+    /// for a moment), uses [`Grow`](Self::Grow) and returns quickly, for example by adding keys to
+    /// a deduplicating queue.
     ///
-    /// At most three changes wait for each object that existed since the handler last read, and a few thousand beyond that. The
-    /// backlog is merged when a second batch of changes arrives before the handler took the first; a handler that takes each
-    /// batch before the next one arrives receives every change. Objects come in the order in which each first had a change.
+    /// At most three changes wait for each object that existed since the handler last read, plus a
+    /// few thousand. The backlog is merged when a second batch of changes arrives before the
+    /// handler took the first; a handler that takes each batch before the next one arrives receives
+    /// every change. Objects come in the order in which each first had a change.
     #[default]
     Coalesce,
-    /// Every change is kept until the handler receives it, in the order of the server. Memory has no bound.
+    /// Every change is kept until the handler receives it, in the server's order. Memory is not
+    /// bounded.
     Grow,
-    /// Every change is delivered, and the informer waits when more than this many of them wait: its store then stands still, and so does
-    /// every handler once it was told what the store shows. What the store applies at once is put in at once, so as
-    /// many changes as one batch has may wait beyond the number.
+    /// Every change is delivered, and the informer waits while more than this many changes are
+    /// pending: its store then does not change, and no other handler receives changes beyond the
+    /// store's state. Batches are put in whole, so the number may be exceeded by one batch.
     Block(usize),
 }
 
-/// How far behind a handler is.
+/// A handler's backlog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lag {
-    /// How many changes it still has to be told of, with those it is being told of. Some of them may yet be merged.
+    /// The number of changes that the handler has not processed yet, including those it has taken. Some
+    /// of them may still be merged.
     pub pending: usize,
-    /// For how long the oldest of those that wait has waited.
+    /// The age of the oldest pending change.
     pub oldest: Option<Duration>,
-    /// How many calls of the handler have panicked.
+    /// The number of handler calls that have panicked.
     pub panics: u64,
 }
 
-/// How far a handler has come.
+/// The progress of a handler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// It was told of everything of the first list.
+    /// The handler has received the whole initial list.
     pub(crate) synced: bool,
-    /// It will not be called any more.
+    /// The handler is not called any more.
     pub(crate) ended: bool,
 }
 
-/// What a handler that comes late is told first: built by its own task, since there may be much of it.
+/// The existing objects, which a handler that is added late receives first. Built by the handler's
+/// own task, since there may be many.
 pub(crate) struct Replay<T> {
-    /// How many changes it will be.
+    /// The number of changes that `build` returns.
     pub(crate) len: usize,
     pub(crate) build: Box<dyn FnOnce() -> Vec<Change<T>> + Send>,
 }
 
-/// One handler's mailbox.
+/// The mailbox of one handler.
 #[derive(Debug)]
 pub(crate) struct Mailbox<T> {
     name: Arc<str>,
-    /// The number that is its name, where it was given none.
-    _number: Option<Number>,
+    /// The number that serves as its name, if the handler was not named.
+    _number: Option<AllocatedNumber>,
     overflow: Overflow,
     hasher: KeyHasher,
     metrics: HandlerMetrics,
-    /// Looked at before each call, so that nothing is told any more once `remove` has returned.
+    /// Checked before each call, so that no call begins once `remove` has returned.
     removed: AtomicBool,
     panics: AtomicU64,
     progress: watch::Sender<Progress>,
@@ -89,27 +97,27 @@ pub(crate) struct Mailbox<T> {
 
 struct State<T> {
     backlog: Backlog<T>,
-    /// What comes before the backlog, and since when it waits.
+    /// The changes to deliver before the backlog, and since when they wait.
     replay: Option<(Replay<T>, Instant)>,
-    /// How many changes the reader has in hand.
-    in_hand: usize,
-    /// The place in the line after everything of the first list, once that is known.
+    /// The number of changes that the reader has taken and not finished.
+    in_progress: usize,
+    /// The sequence number after the initial list, once it is known.
     synced_at: Option<u64>,
-    /// The place in the line after the last resync.
+    /// The sequence number after the last resync.
     resynced_to: u64,
-    /// Nothing more will come.
+    /// Set when no more changes will come.
     closed: bool,
-    /// Whether the reader has begun.
+    /// Set once the reader has started.
     reading: bool,
     reader: Option<Waker>,
-    /// The informer's task, when it waits for room.
+    /// The waker of the informer's task, while it waits for room.
     writer: Option<Waker>,
 }
 
 impl<T: Object> Mailbox<T> {
     pub(crate) fn new(
         name: Arc<str>,
-        number: Option<Number>,
+        number: Option<AllocatedNumber>,
         overflow: Overflow,
         hasher: KeyHasher,
         metrics: HandlerMetrics,
@@ -126,7 +134,7 @@ impl<T: Object> Mailbox<T> {
             state: Mutex::new(State {
                 backlog: Backlog::new(overflow == Overflow::Coalesce, 0),
                 replay: None,
-                in_hand: 0,
+                in_progress: 0,
                 synced_at: None,
                 resynced_to: 0,
                 closed: false,
@@ -137,7 +145,8 @@ impl<T: Object> Mailbox<T> {
         }
     }
 
-    /// Has a handler told first of what is there already. To be called before anything is put in.
+    /// Delivers the existing objects before all changes. Must be called before the first change is
+    /// put in.
     pub(crate) fn replay(&self, replay: Replay<T>, since: Instant) {
         let mut state = self.state();
         state.backlog = Backlog::new(self.overflow == Overflow::Coalesce, replay.len);
@@ -145,7 +154,7 @@ impl<T: Object> Mailbox<T> {
         wake(state, |it| &mut it.reader);
     }
 
-    /// Puts a batch in; wakes the reader. What comes after the end is dropped.
+    /// Puts a batch in and wakes the reader. A closed mailbox drops it.
     pub(crate) fn push(&self, batch: &Arc<Batch<T>>) {
         let mut state = self.state();
         if state.closed {
@@ -157,56 +166,63 @@ impl<T: Object> Mailbox<T> {
         self.metrics.pending(pending);
     }
 
-    /// Puts every object in again, unless the informer waits for room, or what was put in so the last time still waits: a handler
-    /// that is slower than its resyncs would be further behind after each of them.
+    /// Puts every object in again, unless the mailbox is full or the last resync is still pending:
+    /// a handler that is slower than its resyncs would fall further behind with each of them.
     pub(crate) fn push_resync(&self, batch: &Arc<Batch<T>>) {
         if self.is_full() {
             return;
         }
         let mut state = self.state();
-        if state.replay.is_some() || state.backlog.front_place() < state.resynced_to {
+        if state.replay.is_some() || state.backlog.front_sequence() < state.resynced_to {
             return;
         }
-        state.resynced_to = state.backlog.next_place() + batch.len() as u64;
+        state.resynced_to = state.backlog.next_sequence() + batch.len() as u64;
         drop(state);
         self.push(batch);
     }
 
-    /// Says, once, that the first list is whole: the handler is synced when it was told of what is in now.
-    pub(crate) fn first_list_is_in(&self) {
+    /// Marks the initial list as complete: the handler is synced once it has processed everything
+    /// that is in now. Must be called only once.
+    pub(crate) fn initial_list_delivered(&self) {
         let mut state = self.state();
-        state.synced_at = Some(state.backlog.next_place());
+        state.synced_at = Some(state.backlog.next_sequence());
         wake(state, |it| &mut it.reader);
     }
 
-    /// Takes up to `limit` changes, and tells by it that those taken before are done. `false`: there will be no more.
-    pub(crate) fn poll_take(&self, limit: usize, hand: &mut Hand<T>, cx: &mut Context<'_>) -> Poll<bool> {
+    /// Takes up to `limit` changes, and marks those that were taken before as processed. Returns
+    /// `false` if there will be no more.
+    pub(crate) fn poll_take(
+        &self,
+        limit: usize,
+        current: &mut TakenChanges<T>,
+        cx: &mut Context<'_>,
+    ) -> Poll<bool> {
         loop {
             let mut state = self.state();
             state.reading = true;
-            state.in_hand = 0;
+            state.in_progress = 0;
             if self.is_removed() {
                 return Poll::Ready(false);
             }
             if let Some((replay, since)) = state.replay.take() {
-                state.in_hand = replay.len;
+                state.in_progress = replay.len;
                 drop(state);
                 let batch = Batch::new((replay.build)(), since, self.hasher.clone());
                 self.state().backlog.prepend(batch);
                 continue;
             }
-            if state.synced_at.is_some_and(|place| place <= state.backlog.front_place()) {
+            if state.synced_at.is_some_and(|sequence| sequence <= state.backlog.front_sequence()) {
                 state.synced_at = None;
                 drop(state);
                 self.progress.send_modify(|it| it.synced = true);
                 continue;
             }
             let oldest = state.backlog.oldest();
-            match state.backlog.next(limit, hand) {
+            match state.backlog.next(limit, current) {
                 Next::Taken => {
-                    state.in_hand = hand.changes().len();
+                    state.in_progress = current.changes().len();
                     let pending = state.pending();
-                    hand.waiting = pending;
+                    current.waiting = pending;
                     if self.has_room(pending) {
                         wake(state, |it| &mut it.writer);
                     } else {
@@ -222,16 +238,16 @@ impl<T: Object> Mailbox<T> {
                     self.metrics.pending(0);
                     return Poll::Pending;
                 }
-                Next::Fold(lifted) => {
+                Next::Merge(detached) => {
                     drop(state);
-                    let folded = lifted.fold();
-                    self.state().backlog.lower(folded);
+                    let merged = detached.merge();
+                    self.state().backlog.reattach(merged);
                 }
             }
         }
     }
 
-    /// Waits, under [`Overflow::Block`], until there is room for more. Only one may wait.
+    /// Waits, under [`Overflow::Block`], until there is room for more. Only one task may wait.
     pub(crate) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
         if state.closed || self.is_removed() || self.has_room(state.pending()) {
@@ -249,7 +265,7 @@ impl<T: Object> Mailbox<T> {
         matches!(self.overflow, Overflow::Block(_))
     }
 
-    /// Whether the informer has to wait for room.
+    /// Returns true if the informer has to wait for room.
     pub(crate) fn is_full(&self) -> bool {
         self.is_blocking() && !self.is_removed() && {
             let state = self.state();
@@ -261,19 +277,19 @@ impl<T: Object> Mailbox<T> {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Says that the handler will not be called any more. The informer forgets it when it next has something to deliver.
+    /// Records that the handler is not called any more. The informer drops it at its next delivery.
     pub(crate) fn ended(&self) {
         self.removed.store(true, Ordering::Release);
         let state = {
             let mut state = self.state();
             state.closed = true;
-            state.in_hand = 0;
+            state.in_progress = 0;
             if let Some(writer) = state.writer.take() {
                 writer.wake();
             }
             (std::mem::replace(&mut state.backlog, Backlog::new(false, 0)), state.replay.take())
         };
-        // What was dropped may be much: not under the lock.
+        // Dropping the backlog may take long, so it happens outside the lock.
         drop(state);
         self.metrics.pending(0);
         self.progress.send_if_modified(|it| !std::mem::replace(&mut it.ended, true));
@@ -287,7 +303,7 @@ impl<T: Object> Mailbox<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Nothing more will come; what is in is still told.
+    /// Closes the mailbox: no more changes will come, and the pending ones are still delivered.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -301,25 +317,25 @@ impl<T> Mailbox<T> {
 
 impl<T: Object> State<T> {
     fn pending(&self) -> usize {
-        self.backlog.len() + self.in_hand + self.replay.as_ref().map_or(0, |(replay, _)| replay.len)
+        self.backlog.len() + self.in_progress + self.replay.as_ref().map_or(0, |(replay, _)| replay.len)
     }
 }
 
-/// Lets go of the lock, then wakes whom it names.
-fn wake<T>(mut state: MutexGuard<'_, State<T>>, whom: impl FnOnce(&mut State<T>) -> &mut Option<Waker>) {
-    let waker = whom(&mut state).take();
+/// Releases the lock, then wakes the selected task.
+fn wake<T>(mut state: MutexGuard<'_, State<T>>, select: impl FnOnce(&mut State<T>) -> &mut Option<Waker>) {
+    let waker = select(&mut state).take();
     drop(state);
     if let Some(waker) = waker {
         waker.wake();
     }
 }
 
-/// What can be asked of a mailbox without knowing what is in it.
+/// The operations of a mailbox that do not depend on the type of its objects.
 pub(crate) trait Subscription: Send + Sync {
     fn name(&self) -> &str;
     fn progress(&self) -> watch::Receiver<Progress>;
     fn lag(&self) -> Lag;
-    /// Drops what waits and ends the handler after the call that is under way.
+    /// Drops the pending changes and ends the handler after a running call.
     fn remove(&self);
 }
 
@@ -359,7 +375,7 @@ impl<T: Object> Subscription for Mailbox<T> {
 
 impl<T> fmt::Debug for State<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("in_hand", &self.in_hand).finish_non_exhaustive()
+        f.debug_struct("State").field("in_progress", &self.in_progress).finish_non_exhaustive()
     }
 }
 
@@ -374,7 +390,7 @@ mod tests {
     use super::*;
     use crate::metrics::InformerMetrics;
 
-    /// Somebody who waits, and whether they were woken.
+    /// A waiting task, and whether it was woken.
     #[derive(Debug, Default)]
     struct Sleeper(AtomicBool);
 
@@ -385,7 +401,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug)]
-    enum Deed {
+    enum Operation {
         Push(u8),
         FirstList,
         Take(usize),
@@ -394,14 +410,14 @@ mod tests {
         Close,
     }
 
-    fn deed() -> impl Strategy<Value = Deed> {
+    fn operation() -> impl Strategy<Value = Operation> {
         prop_oneof![
-            6 => (1u8..4).prop_map(Deed::Push),
-            1 => Just(Deed::FirstList),
-            8 => (1usize..4).prop_map(Deed::Take),
-            4 => Just(Deed::Room),
-            1 => Just(Deed::Remove),
-            1 => Just(Deed::Close),
+            6 => (1u8..4).prop_map(Operation::Push),
+            1 => Just(Operation::FirstList),
+            8 => (1usize..4).prop_map(Operation::Take),
+            4 => Just(Operation::Room),
+            1 => Just(Operation::Remove),
+            1 => Just(Operation::Close),
         ]
     }
 
@@ -412,7 +428,7 @@ mod tests {
         Mailbox::new(name, None, overflow, KeyHasher::default(), metrics)
     }
 
-    /// Additions of objects that nobody has heard of.
+    /// Creates additions of new objects.
     fn additions(count: u8, made: &mut u32) -> Vec<Change<ConfigMap>> {
         let mut one = || {
             *made += 1;
@@ -423,80 +439,82 @@ mod tests {
         (0..count).map(|_| one()).collect()
     }
 
-    /// A mailbox with who reads it and who waits for room in it.
-    struct Scene {
+    /// A mailbox with a reader and a writer that waits for room.
+    struct Fixture {
         mailbox: Mailbox<ConfigMap>,
-        hand: Hand<ConfigMap>,
+        current: TakenChanges<ConfigMap>,
         reader: Option<Arc<Sleeper>>,
         writer: Option<Arc<Sleeper>>,
         made: u32,
-        told: u32,
+        delivered: u32,
         over: bool,
     }
 
-    impl Scene {
-        fn perform(&mut self, deed: &Deed) {
-            match deed {
-                Deed::Push(count) => {
+    impl Fixture {
+        fn perform(&mut self, operation: &Operation) {
+            match operation {
+                Operation::Push(count) => {
                     let changes = additions(*count, &mut self.made);
                     let batch = Batch::new(changes, Instant::now(), self.mailbox.hasher.clone());
                     self.mailbox.push(&Arc::new(batch));
                 }
-                Deed::FirstList => self.mailbox.first_list_is_in(),
-                Deed::Take(limit) if !self.over => {
+                Operation::FirstList => self.mailbox.initial_list_delivered(),
+                Operation::Take(limit) if !self.over => {
                     let sleeper = Arc::new(Sleeper::default());
                     let waker = Arc::clone(&sleeper).into();
                     let taken =
-                        self.mailbox.poll_take(*limit, &mut self.hand, &mut Context::from_waker(&waker));
+                        self.mailbox.poll_take(*limit, &mut self.current, &mut Context::from_waker(&waker));
                     self.reader = taken.is_pending().then_some(sleeper);
                     self.over = taken == Poll::Ready(false);
                     if taken == Poll::Ready(true) {
-                        self.told += self.hand.changes().len() as u32;
+                        self.delivered += self.current.changes().len() as u32;
                     }
                 }
-                Deed::Take(_) => {}
-                Deed::Room => {
+                Operation::Take(_) => {}
+                Operation::Room => {
                     let sleeper = Arc::new(Sleeper::default());
                     let waker = Arc::clone(&sleeper).into();
                     let room = self.mailbox.poll_room(&mut Context::from_waker(&waker));
                     self.writer = room.is_pending().then_some(sleeper);
                 }
-                Deed::Remove => self.mailbox.remove(),
-                Deed::Close => {
-                    // Who closes it is who would wait for room.
+                Operation::Remove => self.mailbox.remove(),
+                Operation::Close => {
+                    // The writer closes the mailbox, so it does not wait for room any more.
                     self.writer = None;
                     self.mailbox.close();
                 }
             }
         }
 
-        /// Who sleeps and was not woken has missed nothing: asked again, there is still nothing for them.
+        /// Checks that no wake-up was lost: a task that waits and was not woken is polled again and
+        /// must still be pending.
         fn check(&mut self) -> Result<(), TestCaseError> {
             let asleep = |it: &Arc<Sleeper>| !it.0.load(Ordering::Relaxed);
             if let Some(sleeper) = self.reader.clone().filter(asleep) {
                 let (waker, before) = (sleeper.into(), *self.mailbox.progress().borrow());
-                let again = self.mailbox.poll_take(1, &mut self.hand, &mut Context::from_waker(&waker));
-                prop_assert!(again.is_pending(), "the reader sleeps, and there is {again:?}");
+                let again = self.mailbox.poll_take(1, &mut self.current, &mut Context::from_waker(&waker));
+                prop_assert!(again.is_pending(), "the reader was not woken for {again:?}");
                 prop_assert_eq!(
                     *self.mailbox.progress().borrow(),
                     before,
-                    "the reader slept through the sync"
+                    "the reader was not woken for the sync"
                 );
             }
             if let Some(sleeper) = self.writer.clone().filter(asleep) {
                 let waker = sleeper.into();
                 let again = self.mailbox.poll_room(&mut Context::from_waker(&waker));
-                prop_assert!(again.is_pending(), "the informer sleeps, and there is room");
+                prop_assert!(again.is_pending(), "the writer was not woken although there is room");
             }
             Ok(())
         }
     }
 
     proptest! {
-        /// Everything about a mailbox happens under its lock, so that what several threads do is one of these orders.
+        /// All operations of a mailbox happen under its lock, so any interleaving of threads is one
+        /// of these sequences.
         #[test]
-        fn nobody_sleeps_while_there_is_something_for_them(
-            deeds in prop::collection::vec(deed(), 1..60),
+        fn no_wake_up_is_lost_in_any_sequence_of_operations(
+            operations in prop::collection::vec(operation(), 1..60),
             overflow in prop_oneof![
                 Just(Overflow::Coalesce), Just(Overflow::Grow), Just(Overflow::Block(0)), Just(Overflow::Block(2))
             ],
@@ -507,25 +525,25 @@ mod tests {
                 let there = additions(before, &mut made);
                 mailbox.replay(Replay { len: there.len(), build: Box::new(|| there) }, Instant::now());
             }
-            let mut scene =
-                Scene { mailbox, hand: Hand::default(), reader: None, writer: None, made, told: 0, over: false };
-            let ends = |it: &Deed| matches!(it, Deed::Remove | Deed::Close);
-            let first_end = deeds.iter().position(ends);
-            for (number, deed) in deeds.iter().enumerate() {
-                // The first list is in once.
-                let again = deeds[..number].iter().any(|it| matches!(it, Deed::FirstList));
-                if !(again && matches!(deed, Deed::FirstList)) {
-                    scene.perform(deed);
-                    scene.check()?;
+            let mut fixture =
+                Fixture { mailbox, current: TakenChanges::default(), reader: None, writer: None, made, delivered: 0, over: false };
+            let ends = |it: &Operation| matches!(it, Operation::Remove | Operation::Close);
+            let first_end = operations.iter().position(ends);
+            for (number, operation) in operations.iter().enumerate() {
+                // The initial list is marked only once.
+                let again = operations[..number].iter().any(|it| matches!(it, Operation::FirstList));
+                if !(again && matches!(operation, Operation::FirstList)) {
+                    fixture.perform(operation);
+                    fixture.check()?;
                 }
             }
-            // Unless it was removed or closed, all is told, once.
+            // Unless it was removed or closed, every change is delivered exactly once.
             if first_end.is_none() {
-                for _ in 0..=scene.made {
-                    scene.perform(&Deed::Take(9));
+                for _ in 0..=fixture.made {
+                    fixture.perform(&Operation::Take(9));
                 }
-                prop_assert_eq!(scene.told, scene.made);
-                prop_assert!(scene.reader.is_some(), "it waits for more");
+                prop_assert_eq!(fixture.delivered, fixture.made);
+                prop_assert!(fixture.reader.is_some(), "the reader waits for more");
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The numbers of an informer and of its handlers, under client-go's names where it has one (rule IN-14).
+//! The metrics of an informer and of its handlers, with client-go's names where it has one (rule
+//! IN-14).
 
 use dogwatch_core::{ResourceType, ResourceVersion};
 use metrics::{Counter, Gauge, Histogram, Label, counter, gauge, histogram};
@@ -6,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many digits of a version are told: as many as a floating-point number holds exactly.
+/// The number of trailing digits of a version that are exported: as many as an `f64` holds exactly.
 const VERSION_DIGITS: usize = 15;
 
-/// The numbers of one informer.
+/// The metrics of one informer.
 #[derive(Debug)]
 pub(crate) struct InformerMetrics {
     labels: Vec<Label>,
@@ -18,7 +19,7 @@ pub(crate) struct InformerMetrics {
     version: Gauge,
 }
 
-/// The numbers of one handler.
+/// The metrics of one handler.
 pub(crate) struct HandlerMetrics {
     pending: Gauge,
     latency: Histogram,
@@ -41,20 +42,20 @@ impl InformerMetrics {
         }
     }
 
-    /// How many deltas wait for the store.
+    /// Records the number of deltas that wait for the store.
     pub(crate) fn queued(&self, count: usize) {
         self.queued.set(count as f64);
     }
 
-    /// A batch was applied and handed out, and the store now is of this version.
+    /// Records that a batch was applied and delivered, and the version of the store after it.
     pub(crate) fn processed(&self, taken: Duration, version: &ResourceVersion) {
         self.processing.record(taken);
-        if let Some(version) = told(version) {
+        if let Some(version) = version_number(version) {
             self.version.set(version);
         }
     }
 
-    /// The numbers of a handler of this informer.
+    /// Creates the metrics of a handler of this informer.
     pub(crate) fn handler(&self, name: &Arc<str>) -> HandlerMetrics {
         let mut labels = self.labels.clone();
         labels.push(Label::new("handler", name.to_string()));
@@ -67,12 +68,12 @@ impl InformerMetrics {
 }
 
 impl HandlerMetrics {
-    /// How many changes the handler still has to be told of.
+    /// Records the number of changes that the handler has not processed yet.
     pub(crate) fn pending(&self, count: usize) {
         self.pending.set(count as f64);
     }
 
-    /// It takes some, of which the oldest has waited since then.
+    /// Records that the handler takes changes, of which the oldest has waited since `oldest`.
     pub(crate) fn taken(&self, left: usize, oldest: Option<Instant>) {
         self.pending(left);
         if let Some(oldest) = oldest {
@@ -85,8 +86,8 @@ impl HandlerMetrics {
     }
 }
 
-/// The last digits of a version, as a number; nothing where it is none.
-fn told(version: &ResourceVersion) -> Option<f64> {
+/// Returns the last digits of a version as a number; `None` if it is not one.
+fn version_number(version: &ResourceVersion) -> Option<f64> {
     let text = version.as_str();
     let digits = text.len().saturating_sub(VERSION_DIGITS);
     text.get(digits..)?.parse::<u64>().ok().map(|it| it as f64)
@@ -103,14 +104,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_14_a_version_is_told_by_its_last_fifteen_digits() {
+    fn in_14_the_metric_of_a_version_is_its_last_fifteen_digits() {
         for (version, number) in [
             ("42", Some(42.0)),
             ("123456789012345678", Some(456789012345678.0)),
             ("", None),
             ("not-a-number", None),
         ] {
-            assert_eq!(told(&ResourceVersion::new(version)), number, "{version}");
+            assert_eq!(version_number(&ResourceVersion::new(version)), number, "{version}");
         }
     }
 }

@@ -1,7 +1,9 @@
-//! What stands between the reflector and the store: deltas in order, a bounded number of them, taken in batches.
+//! The queue between a reflector and a store: a bounded number of deltas in order, taken in
+//! batches.
 //!
-//! It looks at no delta and knows no store: nothing is merged, dropped or reordered, so a list stays between its `Begin` and its
-//! `End`. When it is full the reflector waits, stops reading, and TCP lets the server wait too.
+//! It does not look at deltas: nothing is merged, dropped or reordered, so a list stays between its
+//! `Begin` and its `End`. When the queue is full, the reflector waits and stops reading, and TCP
+//! flow control makes the server wait too.
 
 use std::fmt;
 
@@ -9,27 +11,28 @@ use tokio::sync::mpsc;
 
 use crate::delta::Delta;
 
-/// Makes queues of deltas: see [`DeltaQueue::channel`].
+/// A constructor for queues of deltas: see [`DeltaQueue::channel`].
 #[derive(Clone, Copy, Debug)]
 pub struct DeltaQueue;
 
-/// The end that a reflector writes to. Dropping it closes the queue behind what is in it.
+/// The sending half, for a reflector. Dropping it closes the queue after the deltas in it.
 pub struct DeltaSender<T>(mpsc::Sender<Delta<T>>);
 
-/// The end that feeds a store. Dropping it wakes whoever waits to send, and throws away what is in the queue.
+/// The receiving half, for a store. Dropping it wakes a waiting sender and discards the deltas in
+/// the queue.
 pub struct DeltaReceiver<T>(mpsc::Receiver<Delta<T>>);
 
-/// The receiver is gone: nobody will ever read what was to be sent.
+/// The error of sending to a queue whose receiver was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("nobody reads the delta queue any more")]
+#[error("the receiver of the delta queue was dropped")]
 pub struct QueueClosed;
 
 impl DeltaQueue {
-    /// How many deltas are enough to keep both sides busy: batches are up to this long, and so many objects more than the store
-    /// holds are in memory at worst.
+    /// The default capacity, which keeps both sides busy: batches have up to this many deltas, and
+    /// at most this many objects are in memory in addition to the store's.
     pub const CAPACITY: usize = 1024;
 
-    /// A queue that holds at most `capacity` deltas; 0 counts as 1.
+    /// Creates a queue that holds at most `capacity` deltas; 0 counts as 1.
     pub fn channel<T>(capacity: usize) -> (DeltaSender<T>, DeltaReceiver<T>) {
         let (sender, receiver) = mpsc::channel(capacity.max(1));
         (DeltaSender(sender), DeltaReceiver(receiver))
@@ -37,50 +40,53 @@ impl DeltaQueue {
 }
 
 impl<T> DeltaSender<T> {
-    /// Adds a delta behind all others; waits while the queue is full.
+    /// Appends a delta; waits while the queue is full.
     ///
     /// # Errors
-    /// When the receiver is gone, also while it waits.
+    /// Returns an error if the receiver is dropped, also while waiting.
     pub async fn send(&self, delta: Delta<T>) -> Result<(), QueueClosed> {
         self.0.send(delta).await.map_err(|_| QueueClosed)
     }
 
-    /// Whether the receiver is gone.
+    /// Returns true if the receiver was dropped.
     pub fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// Waits until the receiver is gone.
+    /// Waits until the receiver is dropped.
     pub async fn closed(&self) {
         self.0.closed().await;
     }
 
-    /// How many deltas wait to be taken.
+    /// Returns the number of deltas in the queue.
     pub fn depth(&self) -> usize {
         self.0.max_capacity() - self.0.capacity()
     }
 
-    /// How many deltas may wait.
+    /// Returns the maximal number of deltas in the queue.
     pub fn capacity(&self) -> usize {
         self.0.max_capacity()
     }
 }
 
 impl<T> DeltaReceiver<T> {
-    /// Appends what waits to the batch, oldest first and at most `max`; waits until there is something.
+    /// Appends waiting deltas to the batch, oldest first and at most `max`; waits until there is
+    /// one. A `max` of 0 counts as 1.
     ///
-    /// False when there is nothing, and nothing will come: the sender is gone. Dropping the future loses nothing. A `max` of 0
-    /// counts as 1.
+    /// Returns false if the queue is empty and the sender was dropped.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
     pub async fn recv_batch(&mut self, batch: &mut Vec<Delta<T>>, max: usize) -> bool {
         self.0.recv_many(batch, max.max(1)).await > 0
     }
 
-    /// How many deltas wait to be taken.
+    /// Returns the number of deltas in the queue.
     pub fn depth(&self) -> usize {
         self.0.len()
     }
 
-    /// How many deltas may wait.
+    /// Returns the maximal number of deltas in the queue.
     pub fn capacity(&self) -> usize {
         self.0.max_capacity()
     }

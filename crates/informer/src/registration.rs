@@ -1,4 +1,5 @@
-//! One handler of an informer, from both ends: the task that calls it, or the stream that is read, and the handle its owner keeps.
+//! One handler of an informer: the task that calls it, or the stream that is read, and the
+//! registration that its owner keeps.
 
 use std::any::Any;
 use std::fmt;
@@ -13,20 +14,20 @@ use dogwatch_core::Object;
 use futures_core::Stream;
 use tokio::time::Instant;
 
-use crate::backlog::Hand;
+use crate::backlog::TakenChanges;
 use crate::change::Change;
 use crate::handler::EventHandler;
 use crate::mailbox::{Lag, Mailbox, Overflow, Progress, Subscription};
 use crate::slow::{is_behind, is_slow_handler};
 
-/// Of how many objects a handler's task takes the changes at once. What it took is not merged any more, and other tasks wait for
-/// as many calls.
+/// The number of objects whose changes a handler's task takes at once. Changes that were taken are
+/// not merged any more, and other tasks of the thread wait for as many calls.
 const AT_ONCE: usize = 64;
 
-/// The shortest period of a resync (rule IN-9).
+/// The shortest interval of a resync (rule IN-9).
 const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 
-/// How a handler is to be served.
+/// The options of a handler.
 #[derive(Clone, Debug, Default)]
 pub struct HandlerOptions {
     pub(crate) name: Option<String>,
@@ -36,30 +37,33 @@ pub struct HandlerOptions {
 }
 
 impl HandlerOptions {
-    /// Names the handler in metrics and logs. Defaults to the smallest number that no other handler of the informer has.
+    /// Sets the name of the handler in metrics and logs. Defaults to the smallest number that no
+    /// other handler of the informer has.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// What happens while the handler is slower than the changes. [`Overflow::Coalesce`] unless called.
+    /// Sets the policy for a handler that is slower than the changes. Defaults to
+    /// [`Overflow::Coalesce`].
     #[must_use]
     pub fn overflow(mut self, overflow: Overflow) -> Self {
         self.overflow = overflow;
         self
     }
 
-    /// Delivers every object again this often, as an update in which nothing changed; at most once a second. One is left out while
-    /// the one before still waits for the handler. Defaults to the informer's period.
+    /// Delivers every object again at this interval, as an update in which nothing changed. The
+    /// shortest interval is one second. A resync is skipped while the handler has not finished the
+    /// one before. Defaults to the informer's interval.
     #[must_use]
     pub fn resync_every(mut self, period: Duration) -> Self {
         self.resync_every = Some(period.max(SHORTEST_RESYNC));
         self
     }
 
-    /// Tells the handler of every object again after each new list, as an update in which nothing changed. Off unless called: an
-    /// object that a new list shows in the version that is known is told to nobody.
+    /// Delivers every object again after each relist, as an update in which nothing changed. Off by
+    /// default: an object that a relist shows in its known version is then not delivered.
     #[must_use]
     pub fn again_after_relist(mut self) -> Self {
         self.again_after_relist = true;
@@ -67,15 +71,16 @@ impl HandlerOptions {
     }
 }
 
-/// A handler's place in an informer.
+/// The registration of a handler with an informer.
 ///
-/// The handler stays until it is removed or the informer ends; dropping this changes nothing.
+/// The handler stays until it is removed or the informer ends; dropping the registration has no
+/// effect.
 #[derive(Clone)]
 pub struct Registration {
     mailbox: Arc<dyn Subscription>,
 }
 
-/// A handler ended before it was told of everything of the first list.
+/// The error of a handler that ended before it received the whole initial list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("handler {handler} ended before it was synced")]
 pub struct HandlerEnded {
@@ -87,13 +92,13 @@ impl Registration {
         Self { mailbox }
     }
 
-    /// The handler's name, in metrics and logs.
+    /// Returns the handler's name in metrics and logs.
     pub fn name(&self) -> &str {
         self.mailbox.name()
     }
 
-    /// Whether the first list is in the store and the handler has been told of all of it (rule IN-7). A call that panicked counts
-    /// as made.
+    /// Returns true once the initial list is in the store and the handler has received all of it
+    /// (rule IN-7). A call that panicked counts as made.
     pub fn is_synced(&self) -> bool {
         self.mailbox.progress().borrow().synced
     }
@@ -101,7 +106,7 @@ impl Registration {
     /// Waits until the handler is synced.
     ///
     /// # Errors
-    /// When it was removed, or the informer ended, before that.
+    /// Returns an error if the handler is removed, or the informer ends, before that.
     pub async fn synced(&self) -> Result<(), HandlerEnded> {
         match self.reached(|it| it.synced || it.ended).await {
             Progress { synced: true, .. } => Ok(()),
@@ -109,19 +114,20 @@ impl Registration {
         }
     }
 
-    /// How far behind the handler is.
+    /// Returns how far the handler is behind.
     pub fn lag(&self) -> Lag {
         self.mailbox.lag()
     }
 
-    /// Removes the handler and drops what it has not been told of. It does not wait: a call that is under way goes on to its end,
-    /// and none begins after it. To remove what is removed does nothing (rule IN-8).
+    /// Removes the handler and drops its pending changes. It does not wait: a running call
+    /// continues to its end, and no further one begins. Removing a handler twice has no effect
+    /// (rule IN-8).
     pub fn remove(&self) {
         self.mailbox.remove();
     }
 
-    /// Removes the handler and waits until a call that is under way is done. Never call it from inside the handler: it would
-    /// wait for itself.
+    /// Removes the handler and waits until a running call has returned. Must not be called from
+    /// inside the handler, as it would wait for itself.
     pub async fn shut_down(&self) {
         self.remove();
         self.reached(|it| it.ended).await;
@@ -141,13 +147,14 @@ impl fmt::Debug for Registration {
     }
 }
 
-/// Tells a handler of what is in its mailbox, until there will be no more. One task runs this per handler.
+/// Delivers the changes in a mailbox to its handler, until the mailbox is closed and empty. One
+/// task per handler runs this.
 pub(crate) async fn serve<T: Object>(mut handler: impl EventHandler<T>, reader: Reader<T>) {
     let mailbox = &reader.0;
-    let mut hand = Hand::default();
-    while poll_fn(|cx| mailbox.poll_take(AT_ONCE, &mut hand, cx)).await {
-        let began = is_behind(hand.waiting).then(Instant::now);
-        for change in hand.changes() {
+    let mut current = TakenChanges::default();
+    while poll_fn(|cx| mailbox.poll_take(AT_ONCE, &mut current, cx)).await {
+        let began = is_behind(current.waiting).then(Instant::now);
+        for change in current.changes() {
             if mailbox.is_removed() {
                 break;
             }
@@ -157,8 +164,8 @@ pub(crate) async fn serve<T: Object>(mut handler: impl EventHandler<T>, reader: 
             }
         }
         if let Some(took) = began.map(|it| it.elapsed()).filter(|it| is_slow_handler(*it)) {
-            let (handler, waiting, calls) = (mailbox.name(), hand.waiting, hand.changes().len());
-            tracing::info!(handler, waiting, calls, ?took, "a slow handler is behind the changes");
+            let (handler, waiting, calls) = (mailbox.name(), current.waiting, current.changes().len());
+            tracing::info!(handler, waiting, calls, ?took, "a slow handler is falling behind");
         }
         tokio::task::yield_now().await;
     }
@@ -168,10 +175,10 @@ fn report<T: Object>(handler: &str, change: &Change<T>, panic: &(dyn Any + Send)
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
     let key = change.object().key().map(String::from).unwrap_or_default();
-    tracing::error!(handler, key, panic = text, "a handler panicked; it goes on with the next change");
+    tracing::error!(handler, key, panic = text, "a handler panicked; continuing with the next change");
 }
 
-/// The reading end of a mailbox. Dropping it says that the handler will not be called any more.
+/// The reading end of a mailbox. Dropping it records that the handler is not called any more.
 #[derive(Debug)]
 pub(crate) struct Reader<T: Object>(Arc<Mailbox<T>>);
 
@@ -187,23 +194,24 @@ impl<T: Object> Drop for Reader<T> {
     }
 }
 
-/// The changes of a collection, one after another, as a handler would be told of them.
+/// A stream of the changes of a collection, in the order in which a handler would receive them.
 ///
-/// It ends when the informer does, after what was left to deliver. Dropping it removes it from the informer. While it is not read, changes
-/// wait by the [`Overflow`] policy it was made with.
+/// It ends when the informer does, after the pending changes. Dropping it removes it from the
+/// informer. While it is not read, changes wait according to its [`Overflow`] policy.
 pub struct Changes<T: Object> {
     reader: Reader<T>,
-    hand: Hand<T>,
-    /// How many of those in hand were given out.
+    current: TakenChanges<T>,
+    /// The number of taken changes that were yielded.
     given: usize,
 }
 
 impl<T: Object> Changes<T> {
     pub(crate) fn new(reader: Reader<T>) -> Self {
-        Self { reader, hand: Hand::default(), given: 0 }
+        Self { reader, current: TakenChanges::default(), given: 0 }
     }
 
-    /// Its place in the informer: whether it is synced, how far behind it is, and removing it.
+    /// Returns the registration of this stream, with which it can be waited for, measured and
+    /// removed.
     pub fn registration(&self) -> Registration {
         Registration::new(Arc::clone(&self.reader.0) as Arc<dyn Subscription>)
     }
@@ -216,19 +224,19 @@ impl<T: Object> Stream for Changes<T> {
         let this = self.get_mut();
         let mailbox = &this.reader.0;
         loop {
-            match this.hand.changes().get(this.given) {
+            match this.current.changes().get(this.given) {
                 Some(change) if !mailbox.is_removed() => {
                     this.given += 1;
                     return Poll::Ready(Some(change.clone()));
                 }
                 _ => this.given = 0,
             }
-            // One object at a time, so that what is not read yet can still be merged.
-            match mailbox.poll_take(1, &mut this.hand, cx) {
+            // One object at a time, so that changes which are not read yet can still be merged.
+            match mailbox.poll_take(1, &mut this.current, cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(true) => {}
                 Poll::Ready(false) => {
-                    this.hand = Hand::default();
+                    this.current = TakenChanges::default();
                     mailbox.ended();
                     return Poll::Ready(None);
                 }

@@ -1,26 +1,27 @@
-//! What is said of an object that could not be decoded, so that the next one still can.
+//! The report of an object that could not be decoded.
 
 use dogwatch_core::{ObjectKey, ResourceVersion};
 
 use crate::event::EventKind;
 
-/// An object that could not be decoded: which one, where in it, and why.
+/// An object that could not be decoded: its identity, the position in it, and the reason.
 ///
-/// It is one item of a list or one event of a watch; those before and after it are not touched by it.
+/// It is one item of a list or one event of a watch, and does not affect those before and after it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} cannot be decoded{}{path}: {reason}", name(key.as_ref()), if path.is_empty() { "" } else { " at " })]
 pub struct BadItem {
-    /// The key of the object, where that much could be read.
+    /// The key of the object, if it could be read.
     pub key: Option<ObjectKey>,
-    /// The version of the object, unset where it could not be read.
+    /// The version of the object; unset if it could not be read.
     pub version: ResourceVersion,
-    /// What a watch said of the object. `None` in a list, and for a kind of event this version does not know.
+    /// The type of the watch event. `None` in a list, and for an unknown type of event.
     ///
-    /// A deletion is worth obeying even if the object that was deleted cannot be decoded.
+    /// A deletion applies even if the deleted object cannot be decoded.
     pub event: Option<EventKind>,
-    /// The path to the field, such as `spec.containers[0].ports`; empty where the object as a whole is wrong.
+    /// The path to the field, such as `spec.containers[0].ports`; empty if the object as a whole is
+    /// wrong.
     pub path: String,
-    /// What is wrong.
+    /// A description of the problem.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! What a watch tells, whatever the encoding.
+//! The events of a watch, independent of the encoding.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum WatchEvent<T> {
-    /// An object came into being, or into what the watch selects.
+    /// An object was created, or now matches the watch's selector.
     Added(T),
     /// An object changed.
     Modified(T),
-    /// An object is gone, or no longer selected; this is its last state.
+    /// An object was deleted, or no longer matches the selector; this is its last state.
     Deleted(T),
-    /// Nothing changed, but time went on.
+    /// No change, but a newer version.
     Bookmark(Bookmark),
-    /// The server ends the watch and says why.
+    /// The server ends the watch for this reason.
     Error(Status),
 }
 
@@ -40,17 +40,17 @@ pub enum EventKind {
     Error,
 }
 
-/// How far a watch has come although nothing happened.
+/// The progress of a watch without a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bookmark {
-    /// Everything up to this version has been told.
+    /// The version up to which all events have been sent.
     pub version: ResourceVersion,
     /// The annotations of the bookmark.
     pub annotations: BTreeMap<String, String>,
 }
 
 impl<T> WatchEvent<T> {
-    /// Which kind of event it is.
+    /// Returns the kind of the event.
     pub fn kind(&self) -> EventKind {
         match self {
             Self::Added(_) => EventKind::Added,
@@ -63,7 +63,7 @@ impl<T> WatchEvent<T> {
 }
 
 impl EventKind {
-    /// The word of the API; `None` for one this version does not know.
+    /// Parses the API's name of an event type; `None` if it is unknown.
     pub fn from_word(word: &str) -> Option<Self> {
         Some(match word {
             "ADDED" => Self::Added,
@@ -75,7 +75,7 @@ impl EventKind {
         })
     }
 
-    /// The word the API uses.
+    /// Returns the API's name of the event type.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -88,7 +88,7 @@ impl EventKind {
 }
 
 impl Bookmark {
-    /// True for the bookmark that ends the initial events of a streamed list.
+    /// Returns true for the bookmark that ends the initial events of a streamed list.
     pub fn initial_events_end(&self) -> bool {
         self.annotations.get(INITIAL_EVENTS_END).is_some_and(|it| it == "true")
     }

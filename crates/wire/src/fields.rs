@@ -1,10 +1,10 @@
-//! Which parts of an object are worth decoding.
+//! The parts of an object that are skipped while decoding.
 
-/// Says what to leave out while decoding, before anything is allocated for it.
+/// The parts of an object to skip while decoding, before they are allocated.
 ///
-/// The default leaves out `metadata.managedFields` of the object itself: half the bytes of a pod, and of use to
-/// those who apply, not to those who watch. Nested templates keep theirs. To leave out
-/// more, decode into a type that names less.
+/// The default skips the `metadata.managedFields` of the object itself: half the bytes of a pod,
+/// and useful for server-side apply, but not for watching. Those of nested templates are kept. To
+/// skip more, decode into a type that names fewer fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
     managed: bool,

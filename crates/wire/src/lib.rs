@@ -1,16 +1,18 @@
 //! Bytes in, Kubernetes objects out.
 //!
-//! Nothing here reads a socket or waits: whoever has bytes pushes them in, in chunks of any size, and objects
-//! come out one by one as soon as their last byte is there. A list of a gigabyte needs the memory of its largest item.
+//! Nothing here reads a socket or waits: the caller feeds bytes in chunks of any size, and objects
+//! come out one by one as soon as their last byte has arrived. A list of a gigabyte needs only the
+//! memory of its largest item.
 //!
 //! ```text
 //! body chunk ─► ListDecoder<T>  ─► Ok(T) or BadItem, …, finish() ─► ListMeta
 //!            └► WatchDecoder<T> ─► Ok(WatchEvent<T>) or BadItem, …
 //! ```
 //!
-//! `T` is any type that serde can read: a k8s-openapi type, a `DynamicObject`, or a struct with the three fields one
-//! needs. What `T` does not name is jumped over, and costs next to nothing; `metadata.managedFields` are cut out
-//! even if `T` names them, unless [`Fields`] says to keep them.
+//! `T` is any type that serde can read: a k8s-openapi type, a `DynamicObject`, or a struct with a
+//! few fields. Fields that `T` does not name are skipped at almost no cost;
+//! `metadata.managedFields` are skipped even if `T` names them, unless [`Fields`] says to keep
+//! them.
 //!
 //! ```
 //! use dogwatch_wire::ListDecoder;
@@ -40,10 +42,10 @@
 //! # Ok::<(), dogwatch_wire::ListError>(())
 //! ```
 //!
-//! Why a reader of our own, where serde_json is at hand: serde_json looks at each byte of what is skipped, and
-//! has to be given the end of an item before it can read it. Here one pass over 64 bytes at a time finds the end of the
-//! item and leaves a map of its quotes and brackets, by which the reader jumps. `cargo xtask bench wire`
-//! shows what that is worth.
+//! The crate has a JSON reader of its own because serde_json examines each byte of skipped values,
+//! and needs the end of an item before it can read it. Here one pass over 64 bytes at a time finds
+//! the end of the item and records the positions of its quotes and brackets, which the reader uses
+//! to skip. `cargo xtask bench wire` measures the difference.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

@@ -10,20 +10,21 @@ use crate::fields::Fields;
 use crate::json::ListSplitter;
 use crate::list_meta::ListMeta;
 
-/// How large one item may be unless said otherwise: more than etcd lets anyone store.
+/// The default limit of the size of an item: more than etcd can store.
 const ITEM_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Turns the chunks of a response body into the items of a list, one by one.
+/// Decodes the chunks of a response body into the items of a list, one by one.
 ///
-/// Items come out in the order of the list, each as soon as its last byte is in. At any time the decoder holds at
-/// most one item that is not complete yet, never the body. An item that cannot be decoded is
-/// reported in its turn, and the next one still comes.
+/// Items come out in the order of the list, each as soon as its last byte has arrived. The decoder
+/// holds at most one incomplete item at a time, never the body. An item that cannot be decoded is
+/// reported in its place, and decoding continues with the next one.
 ///
-/// What `T` does not ask for is passed over unread: of those parts only the brackets and quotes are
-/// checked. Everything `T` reads is checked in full.
+/// Fields that `T` does not ask for are skipped: only their brackets and quotes are checked.
+/// Everything that `T` reads is checked in full.
 ///
-/// After an error every further call repeats it; the items before it stand. Only [`Self::finish`] tells whether the list
-/// was whole: a caller must not act on what is missing from a list before that.
+/// After an error every further call returns it again; the items before it are valid. Only
+/// [`Self::finish`] reports whether the list was complete: a caller must not conclude anything from
+/// missing items before that.
 #[derive(Debug)]
 pub struct ListDecoder<T> {
     splitter: ListSplitter,
@@ -33,36 +34,41 @@ pub struct ListDecoder<T> {
 }
 
 impl<T: DeserializeOwned> ListDecoder<T> {
-    /// Decodes a JSON list.
+    /// Creates a decoder of a JSON list.
     pub fn json() -> Self {
         let (limit, fields) = (ITEM_LIMIT, Fields::default());
         Self { splitter: ListSplitter::new(limit, fields), limit, fields, item: PhantomData }
     }
 
-    /// Says what to leave out of the items. Unless called, their managed fields. To be called before the first chunk.
+    /// Sets which fields of the items are skipped. Defaults to managed fields. Must be called
+    /// before the first chunk.
     #[must_use]
     pub fn fields(self, fields: Fields) -> Self {
         Self { splitter: ListSplitter::new(self.limit, fields), fields, ..self }
     }
 
-    /// Refuses items larger than this. Unless called, 16 MiB. To be called before the first chunk.
+    /// Sets the maximal size of an item in bytes. Defaults to 16 MiB. Must be called before the
+    /// first chunk.
     #[must_use]
     pub fn item_limit(self, bytes: usize) -> Self {
         Self { splitter: ListSplitter::new(bytes, self.fields), limit: bytes, ..self }
     }
 
-    /// Takes the next chunk of the body, of any size, and hands every item it completes to `sink`.
+    /// Processes the next chunk of the body, of any size, and passes every completed item to
+    /// `sink`.
     ///
     /// # Errors
-    /// When the body is found to be no list. Items that were completed before that have been handed over.
+    /// Returns an error if the body is not a list. Items that were completed before have been
+    /// passed on.
     pub fn feed(&mut self, chunk: &[u8], mut sink: impl FnMut(Result<T, BadItem>)) -> Result<(), ListError> {
         self.splitter.feed(chunk, &mut sink)
     }
 
-    /// Ends the list: the body has no more chunks.
+    /// Ends the list, after the last chunk of the body.
     ///
     /// # Errors
-    /// When the body was torn, or is a `Status` or something else that is no list, or [`Self::feed`] failed before.
+    /// Returns an error if the body was truncated, or is a `Status` or anything else than a list,
+    /// or if [`Self::feed`] failed before.
     pub fn finish(self) -> Result<ListMeta, ListError> {
         self.splitter.finish()
     }

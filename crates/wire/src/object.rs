@@ -1,4 +1,4 @@
-//! Single objects: a body that is one object, and the way back to bytes.
+//! Single objects: decoding a body that is one object, and encoding.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,11 +9,12 @@ use crate::json;
 
 /// Decodes a JSON body that is one object.
 ///
-/// As in lists and watches, what `T` does not ask for is passed over unread, and managed fields are cut out unless
-/// `fields` says to keep them.
+/// As in lists and watches, fields that `T` does not ask for are skipped, and managed fields are
+/// skipped unless `fields` says to keep them.
 ///
 /// # Errors
-/// When the body is empty, torn, no JSON or more than one value, or does not fit the type.
+/// Returns an error if the body is empty, truncated, not JSON or more than one value, or does not
+/// match the type.
 pub fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, BadItem> {
     json::from_slice(body, fields)
 }
@@ -21,7 +22,7 @@ pub fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T,
 /// Encodes an object as JSON.
 ///
 /// # Errors
-/// When the type refuses to be serialized, or has a map whose keys are no strings.
+/// Returns an error if serializing the type fails, or if it has a map whose keys are not strings.
 pub fn to_vec<T: Serialize + ?Sized>(object: &T) -> Result<Vec<u8>, serde_json::Error> {
     serde_json::to_vec(object)
 }

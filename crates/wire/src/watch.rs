@@ -10,16 +10,18 @@ use crate::event::WatchEvent;
 use crate::fields::Fields;
 use crate::json::WatchSplitter;
 
-/// How large one event may be unless said otherwise, as in client-go (rule RQ-4).
+/// The default limit of the size of an event, as in client-go (rule RQ-4; k8s.io/apimachinery
+/// v0.36.4 `pkg/runtime/serializer/streaming/streaming.go`).
 const FRAME_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Turns the chunks of a watch response into events, one by one.
+/// Decodes the chunks of a watch response into events, one by one.
 ///
-/// Events come out in the order of the stream, each as soon as its last byte is in: no event waits for a line end
-/// or for the next event. The decoder holds at most one event that is not complete yet.
+/// Events come out in the order of the stream, each as soon as its last byte has arrived: no event
+/// waits for a line end or for the next event. The decoder holds at most one incomplete event.
 ///
-/// An event whose object cannot be decoded, or whose type is not known, is reported in its turn and the stream goes
-/// on. After an error every further call repeats it: where the next event begins cannot be known any more.
+/// An event whose object cannot be decoded, or whose type is unknown, is reported in its place, and
+/// decoding continues. After an error every further call returns it again, because the start of the
+/// next event is unknown.
 #[derive(Debug)]
 pub struct WatchDecoder<T> {
     splitter: WatchSplitter,
@@ -29,28 +31,32 @@ pub struct WatchDecoder<T> {
 }
 
 impl<T: DeserializeOwned> WatchDecoder<T> {
-    /// Decodes a JSON watch.
+    /// Creates a decoder of a JSON watch.
     pub fn json() -> Self {
         let (limit, fields) = (FRAME_LIMIT, Fields::default());
         Self { splitter: WatchSplitter::new(limit, fields), limit, fields, object: PhantomData }
     }
 
-    /// Says what to leave out of the objects. Unless called, their managed fields. To be called before the first chunk.
+    /// Sets which fields of the objects are skipped. Defaults to managed fields. Must be called
+    /// before the first chunk.
     #[must_use]
     pub fn fields(self, fields: Fields) -> Self {
         Self { splitter: WatchSplitter::new(self.limit, fields), fields, ..self }
     }
 
-    /// Refuses events larger than this. Unless called, 16 MiB. To be called before the first chunk.
+    /// Sets the maximal size of an event in bytes. Defaults to 16 MiB. Must be called before the
+    /// first chunk.
     #[must_use]
     pub fn frame_limit(self, bytes: usize) -> Self {
         Self { splitter: WatchSplitter::new(bytes, self.fields), limit: bytes, ..self }
     }
 
-    /// Takes the next chunk of the stream, of any size, and hands every event it completes to `sink`.
+    /// Processes the next chunk of the stream, of any size, and passes every completed event to
+    /// `sink`.
     ///
     /// # Errors
-    /// When something that is no event stands where one should begin, or an event is too large.
+    /// Returns an error if an event should start and something else does, or if an event is too
+    /// large.
     pub fn feed(
         &mut self,
         chunk: &[u8],
@@ -59,10 +65,10 @@ impl<T: DeserializeOwned> WatchDecoder<T> {
         self.splitter.feed(chunk, &mut sink)
     }
 
-    /// Ends the watch: the stream has no more chunks. Ending between events is how a watch usually ends.
+    /// Ends the watch, after the last chunk of the stream. A watch usually ends between two events.
     ///
     /// # Errors
-    /// When the stream was torn inside an event, or [`Self::feed`] failed before.
+    /// Returns an error if the stream ended inside an event, or if [`Self::feed`] failed before.
     pub fn finish(self) -> Result<(), WatchError> {
         self.splitter.finish()
     }

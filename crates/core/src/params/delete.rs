@@ -1,4 +1,4 @@
-//! How to delete.
+//! The parameters of a delete.
 
 use std::time::Duration;
 
@@ -6,84 +6,85 @@ use serde::Serialize;
 
 use crate::version::ResourceVersion;
 
-/// How to delete. Travels as a `DeleteOptions` body.
+/// The parameters of a delete. They are sent as a `DeleteOptions` body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeleteParams {
-    /// Go through everything but deleting.
+    /// Validates the request without deleting anything.
     pub dry_run: bool,
-    /// How long the object may take to end; `None` leaves it to its kind.
+    /// The time that the object has to shut down; `None` uses the default of its kind.
     pub grace_period: Option<Duration>,
-    /// What becomes of its dependents; `None` leaves it to its kind.
+    /// The policy for its dependents; `None` uses the default of its kind.
     pub propagation: Option<Propagation>,
-    /// Delete only this very object.
+    /// Conditions under which the object is deleted.
     pub preconditions: Option<Preconditions>,
-    /// Delete an object the server cannot read from its storage. Breaks what relied on it.
+    /// Deletes an object that the server cannot read from its storage. This may break whatever
+    /// relies on the object.
     pub ignore_store_read_error: bool,
 }
 
-/// What becomes of the dependents of a deleted object.
+/// The policy for the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub enum Propagation {
-    /// They stay, without an owner.
+    /// The dependents stay, without an owner.
     Orphan,
-    /// They are collected afterwards.
+    /// The dependents are garbage-collected afterwards.
     Background,
-    /// They go first.
+    /// The dependents are deleted first.
     Foreground,
 }
 
-/// What must still be true of an object for it to be deleted.
+/// The conditions that an object must meet to be deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Preconditions {
-    /// It is still this object, not another of the same name.
+    /// The required uid, which distinguishes the object from another one of the same name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
-    /// It did not change since.
+    /// The required version, which excludes any change since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
 }
 
 impl DeleteParams {
-    /// Dependents are collected afterwards.
+    /// Creates parameters that garbage-collect the dependents afterwards.
     pub fn background() -> Self {
         Self { propagation: Some(Propagation::Background), ..Self::default() }
     }
 
-    /// Dependents go first.
+    /// Creates parameters that delete the dependents first.
     pub fn foreground() -> Self {
         Self { propagation: Some(Propagation::Foreground), ..Self::default() }
     }
 
-    /// Dependents stay, without an owner.
+    /// Creates parameters that keep the dependents, without an owner.
     pub fn orphan() -> Self {
         Self { propagation: Some(Propagation::Orphan), ..Self::default() }
     }
 
-    /// Goes through everything but deleting.
+    /// Validates the request without deleting anything.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self
     }
 
-    /// How long the object may take to end.
+    /// Sets the time that the object has to shut down.
     #[must_use]
     pub fn grace_period(mut self, period: Duration) -> Self {
         self.grace_period = Some(period);
         self
     }
 
-    /// Deletes only this very object.
+    /// Sets conditions under which the object is deleted.
     #[must_use]
     pub fn preconditions(mut self, preconditions: Preconditions) -> Self {
         self.preconditions = Some(preconditions);
         self
     }
 
-    /// The `DeleteOptions` object that is the body of the request.
+    /// Returns the `DeleteOptions` object, which is the body of the request.
     pub fn body(&self) -> impl Serialize + '_ {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
@@ -113,18 +114,18 @@ impl DeleteParams {
     }
 }
 
-/// Rounds up: half a second of grace must not become 0, which kills at once.
+/// Rounds up: half a second of grace must not become 0, which deletes at once.
 fn whole_seconds(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
 impl Preconditions {
-    /// It is still this object, not another of the same name.
+    /// Requires this uid, which distinguishes the object from another one of the same name.
     pub fn uid(uid: impl Into<String>) -> Self {
         Self { uid: Some(uid.into()), resource_version: None }
     }
 
-    /// It did not change since this version.
+    /// Requires that the object has not changed since this version.
     pub fn version(version: &ResourceVersion) -> Self {
         Self { uid: None, resource_version: Some(version.to_string()) }
     }
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delete_options_carry_only_what_was_asked() {
+    fn delete_options_contain_only_set_fields() {
         let json = |params: DeleteParams| serde_json::to_string(&params.body()).expect("serializes");
         assert_eq!(json(DeleteParams::default()), r#"{"kind":"DeleteOptions","apiVersion":"v1"}"#);
         for (period, seconds) in [(0, 0), (1, 1), (500, 1), (1000, 1), (1001, 2)] {

@@ -1,13 +1,13 @@
-//! How fresh a single object must be.
+//! The parameters of a get.
 
 use super::query::{Query, versions};
 use crate::version::ResourceVersion;
 
-/// How fresh a single object must be.
+/// The required freshness of a single object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GetParams {
-    /// Unset reads the newest; `0` takes the server's cache.
+    /// The minimal version. Unset reads the newest state; `0` accepts the server's cache.
     pub version: ResourceVersion,
 }
 
@@ -17,7 +17,7 @@ impl GetParams {
         Self { version: version.into() }
     }
 
-    /// The query of the request.
+    /// Returns the query of the request.
     pub fn query(&self) -> Query {
         let mut query = Query::new();
         versions(&mut query, &self.version, None);
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rq_3_only_a_version_is_asked_for() {
+    fn rq_3_the_query_of_a_get_has_only_a_version() {
         assert_eq!(text(GetParams::default().query()), "");
         assert_eq!(text(GetParams::at("0").query()), "resourceVersion=0");
     }

@@ -1,4 +1,4 @@
-//! Which objects to list.
+//! The parameters of a list.
 
 use std::time::Duration;
 
@@ -7,89 +7,89 @@ use crate::field_selector::FieldSelector;
 use crate::label_selector::LabelSelector;
 use crate::version::ResourceVersion;
 
-/// Which objects to list, and from which point in history.
+/// The parameters of a list: which objects, and at which point in history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListParams {
-    /// Only objects with these labels.
+    /// Selects objects by their labels.
     pub labels: LabelSelector,
-    /// Only objects with these fields.
+    /// Selects objects by their fields.
     pub fields: FieldSelector,
-    /// At most this many objects a page; `None` is one page with everything.
+    /// The maximal number of objects per page; `None` requests everything in one page.
     pub limit: Option<u32>,
-    /// Where the page before ended.
+    /// The continue token of the previous page.
     pub continue_token: Option<String>,
-    /// How fresh the answer must be.
+    /// The required version; see `version_match`.
     pub version: ResourceVersion,
-    /// How `version` is meant.
+    /// The interpretation of `version`.
     pub version_match: Option<VersionMatch>,
-    /// How long the server may take.
+    /// The server-side timeout.
     pub timeout: Option<Duration>,
-    /// Only the objects of one shard, in the server's own words (alpha in Kubernetes 1.36).
+    /// Selects the objects of one shard, in the server's syntax (alpha in Kubernetes 1.36).
     pub shard_selector: Option<String>,
 }
 
 impl ListParams {
-    /// Only objects with these labels.
+    /// Selects objects by their labels.
     #[must_use]
     pub fn labels(mut self, labels: LabelSelector) -> Self {
         self.labels = labels;
         self
     }
 
-    /// Only objects with these fields.
+    /// Selects objects by their fields.
     #[must_use]
     pub fn fields(mut self, fields: FieldSelector) -> Self {
         self.fields = fields;
         self
     }
 
-    /// At most this many objects a page; 0 is no limit.
+    /// Sets the maximal number of objects per page; 0 means no limit.
     #[must_use]
     pub fn limit(mut self, limit: u32) -> Self {
         self.limit = (limit > 0).then_some(limit);
         self
     }
 
-    /// Goes on where the page before ended.
+    /// Continues after the previous page.
     #[must_use]
     pub fn continue_token(mut self, token: impl Into<String>) -> Self {
         self.continue_token = Some(token.into());
         self
     }
 
-    /// Reads at this version, as the server understands it without a match.
+    /// Sets the version, with the server's default interpretation.
     #[must_use]
     pub fn at(mut self, version: impl Into<ResourceVersion>) -> Self {
         self.version = version.into();
         self
     }
 
-    /// Says how the version is meant.
+    /// Sets the interpretation of the version.
     #[must_use]
     pub fn matching(mut self, version_match: VersionMatch) -> Self {
         self.version_match = Some(version_match);
         self
     }
 
-    /// How long the server may take.
+    /// Sets the server-side timeout.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Only the objects of one shard, for example `shardRange(object.metadata.uid,'0x0','0x8')`.
+    /// Selects the objects of one shard, for example `shardRange(object.metadata.uid,'0x0','0x8')`.
     #[must_use]
     pub fn shard(mut self, selector: impl Into<String>) -> Self {
         self.shard_selector = Some(selector.into());
         self
     }
 
-    /// The query of the request.
+    /// Returns the query of the request.
     ///
     /// # Errors
-    /// When parameters contradict each other.
+    /// Returns an error if parameters contradict each other.
     pub fn query(&self) -> Result<Query, InvalidParams> {
         match self.version_match {
             Some(_) if self.version.is_unset() => return Err(InvalidParams::MatchWithoutVersion),
@@ -143,12 +143,12 @@ mod tests {
     }
 
     #[test]
-    fn rq_3_empty_and_zero_values_are_left_out() {
+    fn rq_3_empty_and_zero_values_are_omitted() {
         assert_eq!(text(ListParams::default().limit(0).query().expect("valid")), "");
     }
 
     #[test]
-    fn contradictions_are_refused_before_any_request() {
+    fn contradictions_are_rejected_before_any_request() {
         use InvalidParams::*;
         let exact = |version| ListParams::default().at(version).matching(VersionMatch::Exact).query();
         assert_eq!(exact(""), Err(MatchWithoutVersion));

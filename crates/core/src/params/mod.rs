@@ -1,7 +1,9 @@
-//! What one asks of a server besides the path: list, watch, get, write, patch and delete parameters (rule RQ-3).
+//! The parameters of requests besides the path: list, watch, get, write, patch and delete (rule
+//! RQ-3).
 //!
-//! Every struct turns into query pairs with `query()`; deleting has a body instead. Empty and zero values are left out, as
-//! the server's defaults are theirs. What the server is known to refuse is refused here, before any I/O.
+//! Every struct is converted into query pairs by `query()`; a delete has a body instead. Empty and
+//! zero values are omitted, so the server's defaults apply. Combinations that the server is known
+//! to reject are rejected here, before any I/O.
 
 mod query;
 mod list;

@@ -1,4 +1,4 @@
-//! Key and value pairs of a query: what every kind of parameters is written with.
+//! The key and value pairs of a query, which all parameters are converted into.
 
 use std::time::Duration;
 
@@ -6,39 +6,39 @@ use crate::field_selector::FieldSelector;
 use crate::label_selector::LabelSelector;
 use crate::version::ResourceVersion;
 
-/// Keys and values of a query, not yet encoded.
+/// The keys and values of a query, not yet encoded.
 pub(super) type Query = Vec<(&'static str, String)>;
 
-/// How a resource version in a request is meant.
+/// The interpretation of a resource version in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VersionMatch {
     /// This version or a newer one.
     NotOlderThan,
-    /// This very version.
+    /// Exactly this version.
     Exact,
 }
 
-/// Parameters that contradict each other; the server would refuse them too.
+/// Parameters that contradict each other; the server would reject them too.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidParams {
-    /// A version match needs a version to match.
+    /// A version match was set without a version.
     #[error("resourceVersionMatch needs a resourceVersion")]
     MatchWithoutVersion,
-    /// `Exact` needs a point in history.
+    /// `Exact` was set without an exact version.
     #[error("resourceVersionMatch=Exact needs a resourceVersion other than \"0\"")]
     ExactWithoutVersion,
-    /// A continue token carries its own version.
+    /// A continue token was combined with a version; the token contains its own.
     #[error("a continue token and a resourceVersion exclude each other")]
     ContinueWithVersion,
-    /// Initial events need `NotOlderThan`, and the other way round.
-    #[error("sendInitialEvents and resourceVersionMatch=NotOlderThan go together on a watch")]
+    /// Only one of initial events and `NotOlderThan` was set.
+    #[error("sendInitialEvents and resourceVersionMatch=NotOlderThan must be set together on a watch")]
     InitialEventsWithoutMatch,
-    /// Only server-side apply can be forced.
+    /// `force` was set, but the request is not a server-side apply.
     #[error("force is for server-side apply only")]
     ForceWithoutApply,
-    /// Server-side apply must say who applies.
+    /// A server-side apply has no field manager.
     #[error("server-side apply needs a field manager")]
     ApplyWithoutManager,
 }
@@ -61,13 +61,13 @@ pub(super) fn versions(query: &mut Query, version: &ResourceVersion, version_mat
     put(query, "resourceVersionMatch", version_match);
 }
 
-/// The server counts whole seconds; a part of one is rounded up, so that a short wait does not become none.
+/// Adds the timeout in whole seconds, rounded up so that a short timeout does not become none.
 pub(super) fn seconds(query: &mut Query, timeout: Option<Duration>) {
     let seconds = timeout.map(|it| it.as_secs() + u64::from(it.subsec_nanos() > 0)).filter(|it| *it > 0);
     put(query, "timeoutSeconds", seconds);
 }
 
-/// A query as one line, for tests.
+/// Formats a query as one line.
 #[cfg(test)]
 pub(super) fn text(query: Query) -> String {
     query.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&")

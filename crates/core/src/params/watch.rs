@@ -1,4 +1,4 @@
-//! Which objects to watch, and from when on.
+//! The parameters of a watch.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use crate::field_selector::FieldSelector;
 use crate::label_selector::LabelSelector;
 use crate::version::ResourceVersion;
 
-/// Which objects to watch, and from which point in history.
+/// The parameters of a watch: which objects, and from which point in history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchParams {
-    /// Only objects with these labels.
+    /// Selects objects by their labels.
     pub labels: LabelSelector,
-    /// Only objects with these fields.
+    /// Selects objects by their fields.
     pub fields: FieldSelector,
-    /// Send what happened after this version.
+    /// The version after which events are sent.
     pub version: ResourceVersion,
-    /// How `version` is meant; needed with `send_initial_events`.
+    /// The interpretation of `version`; required with `send_initial_events`.
     pub version_match: Option<VersionMatch>,
-    /// When the server ends the watch.
+    /// The time after which the server ends the watch.
     pub timeout: Option<Duration>,
-    /// Ask for bookmarks: on unless turned off.
+    /// Requests bookmarks. True by default.
     pub bookmarks: bool,
-    /// Begin with the objects that are there, closed by a bookmark (WatchList).
+    /// Starts with the existing objects, followed by a bookmark (WatchList).
     pub send_initial_events: Option<bool>,
-    /// Only the objects of one shard, in the server's own words (alpha in Kubernetes 1.36).
+    /// Selects the objects of one shard, in the server's syntax (alpha in Kubernetes 1.36).
     pub shard_selector: Option<String>,
 }
 
 impl Default for WatchParams {
-    /// Everything from now on, with bookmarks.
+    /// Watches everything from now on, with bookmarks.
     fn default() -> Self {
         Self {
             labels: LabelSelector::everything(),
@@ -51,7 +51,7 @@ impl WatchParams {
         Self { version: version.into(), ..Self::default() }
     }
 
-    /// Begins with the objects that are there, closed by a bookmark that says so (WatchList).
+    /// Starts with the existing objects, followed by a bookmark that marks their end (WatchList).
     pub fn initial_events() -> Self {
         Self {
             send_initial_events: Some(true),
@@ -60,45 +60,45 @@ impl WatchParams {
         }
     }
 
-    /// Only objects with these labels.
+    /// Selects objects by their labels.
     #[must_use]
     pub fn labels(mut self, labels: LabelSelector) -> Self {
         self.labels = labels;
         self
     }
 
-    /// Only objects with these fields.
+    /// Selects objects by their fields.
     #[must_use]
     pub fn fields(mut self, fields: FieldSelector) -> Self {
         self.fields = fields;
         self
     }
 
-    /// When the server ends the watch.
+    /// Sets the time after which the server ends the watch.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Asks for no bookmarks.
+    /// Requests no bookmarks.
     #[must_use]
     pub fn without_bookmarks(mut self) -> Self {
         self.bookmarks = false;
         self
     }
 
-    /// Only the objects of one shard.
+    /// Selects the objects of one shard.
     #[must_use]
     pub fn shard(mut self, selector: impl Into<String>) -> Self {
         self.shard_selector = Some(selector.into());
         self
     }
 
-    /// The query of the request, `watch=true` included.
+    /// Returns the query of the request, including `watch=true`.
     ///
     /// # Errors
-    /// When parameters contradict each other.
+    /// Returns an error if parameters contradict each other.
     pub fn query(&self) -> Result<Query, InvalidParams> {
         let matches = self.version_match == Some(VersionMatch::NotOlderThan);
         if self.send_initial_events.is_some() != self.version_match.is_some()
@@ -136,12 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn rq_3_without_bookmarks_only_the_watch_itself_is_asked_for() {
+    fn rq_3_without_bookmarks_the_query_has_only_the_watch() {
         assert_eq!(text(WatchParams::default().without_bookmarks().query().expect("valid")), "watch=true");
     }
 
     #[test]
-    fn initial_events_and_the_version_match_go_together() {
+    fn initial_events_require_a_version_match_and_vice_versa() {
         let half = WatchParams { send_initial_events: Some(true), ..WatchParams::default() };
         assert_eq!(half.query(), Err(InvalidParams::InitialEventsWithoutMatch));
         let half = WatchParams { version_match: Some(VersionMatch::NotOlderThan), ..WatchParams::default() };

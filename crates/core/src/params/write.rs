@@ -1,64 +1,64 @@
-//! How to create, replace, patch and apply.
+//! The parameters of creates, replaces, patches and applies.
 
 use super::query::{InvalidParams, Query, put};
 
-/// How to create or replace an object.
+/// The parameters of a create or a replace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteParams {
-    /// Go through everything but storing.
+    /// Processes the request without storing anything.
     pub dry_run: bool,
-    /// Who owns the fields that are written.
+    /// The field manager, which owns the written fields.
     pub field_manager: Option<String>,
-    /// What to do about unknown and duplicate fields.
+    /// The policy for unknown and duplicate fields.
     pub field_validation: Option<FieldValidation>,
 }
 
-/// How to patch an object.
+/// The parameters of a patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PatchParams {
-    /// Dry run, manager and validation, as for every write.
+    /// Dry run, field manager and validation, as for every write.
     pub write: WriteParams,
-    /// Take over fields another manager owns. Server-side apply only.
+    /// Takes over fields that another manager owns. Only for server-side apply.
     pub force: bool,
 }
 
-/// What to do about unknown and duplicate fields of a body.
+/// The policy for unknown and duplicate fields of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FieldValidation {
-    /// Drop them in silence.
+    /// Drops them silently.
     Ignore,
-    /// Drop them and send a warning.
+    /// Drops them and sends a warning.
     Warn,
-    /// Refuse the request.
+    /// Rejects the request.
     Strict,
 }
 
 impl WriteParams {
-    /// Goes through everything but storing.
+    /// Processes the request without storing anything.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self
     }
 
-    /// Says who owns the fields that are written.
+    /// Sets the field manager, which owns the written fields.
     #[must_use]
     pub fn manager(mut self, manager: impl Into<String>) -> Self {
         self.field_manager = Some(manager.into());
         self
     }
 
-    /// Says what to do about unknown and duplicate fields.
+    /// Sets the policy for unknown and duplicate fields.
     #[must_use]
     pub fn validation(mut self, validation: FieldValidation) -> Self {
         self.field_validation = Some(validation);
         self
     }
 
-    /// The query of the request.
+    /// Returns the query of the request.
     pub fn query(&self) -> Query {
         let mut query = Query::new();
         put(&mut query, "dryRun", self.dry_run.then_some("All"));
@@ -74,43 +74,43 @@ impl WriteParams {
 }
 
 impl PatchParams {
-    /// For server-side apply: who applies.
+    /// Creates the parameters of a server-side apply with this field manager.
     pub fn apply(manager: impl Into<String>) -> Self {
         Self { write: WriteParams::default().manager(manager), force: false }
     }
 
-    /// Takes over fields another manager owns.
+    /// Takes over fields that another manager owns.
     #[must_use]
     pub fn force(mut self) -> Self {
         self.force = true;
         self
     }
 
-    /// Goes through everything but storing.
+    /// Processes the request without storing anything.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.write.dry_run = true;
         self
     }
 
-    /// Says who owns the fields that are written.
+    /// Sets the field manager, which owns the written fields.
     #[must_use]
     pub fn manager(mut self, manager: impl Into<String>) -> Self {
         self.write = self.write.manager(manager);
         self
     }
 
-    /// Says what to do about unknown and duplicate fields.
+    /// Sets the policy for unknown and duplicate fields.
     #[must_use]
     pub fn validation(mut self, validation: FieldValidation) -> Self {
         self.write = self.write.validation(validation);
         self
     }
 
-    /// The query of the request; `apply` says whether it is a server-side apply.
+    /// Returns the query of the request. `apply` is true for a server-side apply.
     ///
     /// # Errors
-    /// When it is forced without being an apply, or an apply without a manager.
+    /// Returns an error if `force` is set without an apply, or an apply has no field manager.
     pub fn query(&self, apply: bool) -> Result<Query, InvalidParams> {
         if self.force && !apply {
             return Err(InvalidParams::ForceWithoutApply);
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_say_manager_validation_and_dry_run() {
+    fn writes_have_manager_validation_and_dry_run() {
         let write = WriteParams::default().dry_run().manager("m").validation(FieldValidation::Strict);
         assert_eq!(text(write.query()), "dryRun=All&fieldManager=m&fieldValidation=Strict");
         assert_eq!(
@@ -140,12 +140,12 @@ mod tests {
     }
 
     #[test]
-    fn rq_3_what_is_not_asked_for_is_left_out() {
+    fn rq_3_unset_parameters_are_omitted() {
         assert_eq!(text(WriteParams::default().query()), "");
     }
 
     #[test]
-    fn only_an_apply_is_forced_and_it_names_its_manager() {
+    fn only_an_apply_can_be_forced_and_it_needs_a_manager() {
         assert_eq!(PatchParams::default().force().query(false), Err(InvalidParams::ForceWithoutApply));
         assert_eq!(PatchParams::default().query(true), Err(InvalidParams::ApplyWithoutManager));
     }

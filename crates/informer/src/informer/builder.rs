@@ -1,4 +1,4 @@
-//! What one may choose about an informer before it starts.
+//! The builder of an informer, with its options.
 
 use std::any::TypeId;
 use std::collections::BTreeSet;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use dogwatch_core::{FieldSelector, Gvr, LabelSelector, Object};
 use tokio::sync::mpsc;
 
-use super::core::Core;
 use super::coverage::Coverage;
 use super::feed::Feed;
 use super::pump::{OnGone, Pump};
-use super::shared::SharedInformer;
-use crate::fan_out::{FanOut, Shared};
-use crate::health_watch::Healths;
+use super::shared_informer::SharedInformer;
+use super::shared_state::SharedState;
+use crate::fan_out::{FanOut, HandlerContext};
+use crate::health_watch::CombinedHealth;
 use crate::index::Index;
 use crate::list_watch::ListWatch;
 use crate::metrics::InformerMetrics;
@@ -23,17 +23,18 @@ use crate::queue::DeltaQueue;
 use crate::reflector::{ReflectorOptions, Start};
 use crate::store::StoreWriter;
 
-/// How long after a collection was found to be gone it is asked for again.
+/// The default wait before a collection that is gone is asked for again.
 const REVIVE_AFTER: Duration = Duration::from_secs(30);
 
-/// How long a stop waits for handlers to work off what waits for them.
+/// The default time that a stop waits for handlers to process their pending changes.
 const STOP_GRACE: Duration = Duration::from_secs(30);
 
-/// The part of an informer's settings that decides what is in its store. Two informers of one client with equal contents are one.
+/// The part of an informer's settings that determines the contents of its store. A factory shares
+/// one informer between requests with equal contents and the same client.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Contents {
     resource: Gvr,
-    /// In order; empty for all.
+    /// Sorted; empty for all namespaces.
     namespaces: Vec<String>,
     labels: String,
     fields: String,
@@ -42,16 +43,17 @@ pub(crate) struct Contents {
     transform: Option<TransformIdentity>,
 }
 
-/// Which function objects go through.
+/// The identity of the transform function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum TransformIdentity {
-    /// One without state: its type is its identity.
+    /// A function without state: its type is its identity.
     Stateless(TypeId),
-    /// One with state, by its address. An informer keeps it, so no other has the address while the informer lives.
+    /// A function with state, by its address. The informer keeps the function, so no other one can
+    /// have this address while the informer exists.
     At(usize),
 }
 
-/// Makes a [`SharedInformer`].
+/// Builds a [`SharedInformer`].
 #[must_use]
 pub struct InformerBuilder<T: Object> {
     sources: Vec<Arc<dyn ListWatch<T>>>,
@@ -66,13 +68,13 @@ pub struct InformerBuilder<T: Object> {
 }
 
 impl<T: Object> SharedInformer<T> {
-    /// An informer of this collection with the usual options, not started.
+    /// Creates an informer of this collection with default options. It is not started.
     pub fn new(source: impl ListWatch<T>) -> Self {
         Self::builder(source).build()
     }
 
-    /// An informer of this collection, to be adjusted. What it holds is what the source reads: whole objects, a view,
-    /// metadata only.
+    /// Creates a builder for an informer of this collection. The source determines what the
+    /// informer holds: whole objects, a view, or metadata only.
     pub fn builder(source: impl ListWatch<T>) -> InformerBuilder<T> {
         InformerBuilder {
             sources: vec![Arc::new(source)],
@@ -89,101 +91,111 @@ impl<T: Object> SharedInformer<T> {
 }
 
 impl<T: Object> InformerBuilder<T> {
-    /// Another namespace of the same collection: all of them are read each by itself, and are one informer. Its version is that of
-    /// the namespace that is furthest behind.
+    /// Adds another namespace of the same collection. Each namespace is listed and watched
+    /// separately, and all of them form one informer. Its version is the oldest version of its
+    /// namespaces.
     ///
     /// # Panics
-    /// When this source, or one before it, is not of one namespace, or of one that another is of.
+    /// Panics if this source or an earlier one is not restricted to a namespace, or if two sources
+    /// have the same namespace.
     pub fn also(mut self, source: impl ListWatch<T>) -> Self {
         let namespace = source.namespace();
         let known = |it: &Arc<dyn ListWatch<T>>| it.namespace().is_none() || it.namespace() == namespace;
         assert!(
             namespace.is_some() && !self.sources.iter().any(known),
-            "each source of an informer must be a namespace of its own"
+            "each source of an informer must have a namespace of its own"
         );
         self.sources.push(Arc::new(source));
         self
     }
 
-    /// Sets what it is called in metrics, logs and errors. Defaults to the plural of its resource; a factory puts a number behind that
-    /// where an informer of this name exists. Without a factory, give two informers of one resource different names.
+    /// Sets the name in metrics, logs and errors.
+    ///
+    /// Defaults to the plural of the resource; a factory appends a number if an informer of this
+    /// name exists. Without a factory, give two informers of one resource different names.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Only objects with these labels.
+    /// Selects objects by their labels.
     pub fn labels(mut self, labels: LabelSelector) -> Self {
         self.reflector = self.reflector.labels(labels);
         self
     }
 
-    /// Only objects with these fields.
+    /// Selects objects by their fields.
     pub fn fields(mut self, fields: FieldSelector) -> Self {
         self.reflector = self.reflector.fields(fields);
         self
     }
 
-    /// Adds an index to the store. Of two with one name the first counts.
+    /// Adds an index to the store. If two have the same name, the first one is used.
     pub fn index(mut self, index: Index<T>) -> Self {
         self.indexes.push(index);
         self
     }
 
-    /// Tells every handler that does not say otherwise of every object again this often, as an update in which nothing changed; at
-    /// most once a second. Off unless called.
+    /// Delivers every object again to the handlers at this interval, as an update in which nothing
+    /// changed. The shortest interval is one second. A handler may have an interval of its own. Off
+    /// by default.
     pub fn resync_every(mut self, period: Duration) -> Self {
         self.resync_every = Some(period.max(Duration::from_secs(1)));
         self
     }
 
-    /// Changes objects before anybody sees them, for example to drop what nobody reads. Key, uid and version must stay as they are.
+    /// Changes objects before they are stored, for example to drop fields that no reader needs.
+    /// Key, uid and version must not change.
     pub fn transform<F: Fn(T) -> T + Send + Sync + 'static>(mut self, transform: F) -> Self {
         self.reflector = self.reflector.transform(transform);
         self
     }
 
-    /// How many changes may wait between the server and the store before reading stops, and how many are applied at once.
-    /// [`DeltaQueue::CAPACITY`] unless called.
+    /// Sets the maximal number of deltas that wait between the server and the store before reading
+    /// stops, and that are applied at once. Defaults to [`DeltaQueue::CAPACITY`].
     pub fn queue_capacity(mut self, deltas: usize) -> Self {
         self.queue_capacity = deltas.max(1);
         self
     }
 
-    /// Sets how long after the collection was found not to be served, as when its definition was removed, it is asked for again.
-    /// Defaults to half a minute; with `None` the informer stops instead. How soon it is found to be gone is up to
-    /// [`ReflectorOptions::not_found`], and what becomes of its objects to [`Self::on_gone`].
+    /// Sets the time after which a collection that the server did not serve, for example because
+    /// its definition was removed, is asked for again.
+    ///
+    /// Defaults to 30 s; with `None` the informer stops instead. [`ReflectorOptions::not_found`]
+    /// decides when a collection counts as gone, and [`Self::on_gone`] what happens to its objects.
     pub fn revive_after(mut self, wait: Option<Duration>) -> Self {
         self.revive_after = wait;
         self
     }
 
-    /// Sets what becomes of the objects of a collection that the server does not serve any more. Defaults to [`OnGone::Keep`].
+    /// Sets what happens to the objects of a collection that the server does not serve any more.
+    /// Defaults to [`OnGone::Keep`].
     pub fn on_gone(mut self, policy: OnGone) -> Self {
         self.on_gone = policy;
         self
     }
 
-    /// Sets how long [`SharedInformer::stop`] waits for handlers to work off what waits for them; what is left then is dropped.
-    /// Defaults to half a minute.
+    /// Sets how long [`SharedInformer::stop`] waits for handlers to process their pending changes;
+    /// the rest is then dropped. Defaults to 30 s.
     pub fn stop_grace(mut self, grace: Duration) -> Self {
         self.stop_grace = grace;
         self
     }
 
-    /// Adjusts how the collection is read: pages, streamed lists, patience, back-off.
+    /// Adjusts how the collection is read: pages, streamed lists, timeouts, backoff.
     pub fn reflector(mut self, adjust: impl FnOnce(ReflectorOptions<T>) -> ReflectorOptions<T>) -> Self {
         self.reflector = adjust(self.reflector);
         self
     }
 
-    /// Where it has no name yet, gives it one that is not among these. Warns where its name is.
+    /// Gives the informer a name that is not in `taken`, if it has none yet. Warns if its own name
+    /// is in `taken`.
     pub(crate) fn named_apart_from(mut self, taken: &BTreeSet<String>) -> Self {
         match &self.name {
             Some(name) if taken.contains(name) => {
                 tracing::warn!(
                     informer = name,
-                    "two informers have one name; their metrics are not told apart"
+                    "two informers have the same name, so their metrics are indistinguishable"
                 );
             }
             Some(_) => {}
@@ -196,7 +208,7 @@ impl<T: Object> InformerBuilder<T> {
         self
     }
 
-    /// What tells this informer from others, as far as it decides what is in the store.
+    /// Returns the settings that determine the contents of the store.
     pub(crate) fn contents(&self) -> Contents {
         let ReflectorOptions { labels, fields, shard_selector, start, transform, transform_type, .. } =
             &self.reflector;
@@ -217,18 +229,19 @@ impl<T: Object> InformerBuilder<T> {
         }
     }
 
-    /// The indexes asked for.
+    /// Returns the requested indexes.
     pub(crate) fn into_indexes(self) -> Vec<Index<T>> {
         self.indexes
     }
 
-    /// The informer, not started.
+    /// Builds the informer. It is not started.
     pub fn build(self) -> SharedInformer<T> {
         let resource = self.sources[0].resource().clone();
         let name = self.name.unwrap_or_else(|| resource.plural.to_string());
         let mut options = self.reflector;
         options.name.get_or_insert_with(|| name.clone());
-        // Handlers have periods of their own; nothing has to travel through the queue for them.
+        // Handlers have resync periods of their own; no delta has to travel through the queue for
+        // them.
         options.resync = None;
 
         let writer = match &*self.sources {
@@ -238,28 +251,28 @@ impl<T: Object> InformerBuilder<T> {
         let store = writer.store();
         for index in self.indexes {
             if let Err(error) = store.add_index(index) {
-                tracing::warn!(informer = name, %error, "an index was left out");
+                tracing::warn!(informer = name, %error, "skipping an index");
             }
         }
         let coverage = Coverage::new(&self.sources, &options);
         let feed = |source| Feed::new(source, options.clone(), self.queue_capacity);
         let feeds: Vec<_> = self.sources.into_iter().map(feed).collect();
-        let healths = Healths::new(feeds.iter().map(Feed::health).collect());
-        let members = Shared::new(InformerMetrics::new(&name, &resource), self.resync_every);
+        let healths = CombinedHealth::new(feeds.iter().map(Feed::health).collect());
+        let members = HandlerContext::new(InformerMetrics::new(&name, &resource), self.resync_every);
         let fan_out = FanOut::new(members.hasher.clone());
-        let (joins, joining) = mpsc::unbounded_channel();
-        let core = Core::new(name, resource, coverage, store, members, joins, healths);
+        let (subscriptions, new_subscriptions) = mpsc::unbounded_channel();
+        let state = SharedState::new(name, resource, coverage, store, members, subscriptions, healths);
         let pump = Pump {
             feeds,
             writer,
             fan_out,
-            joins: joining,
+            subscriptions: new_subscriptions,
             batch: self.queue_capacity,
             revive_after: self.revive_after,
             on_gone: self.on_gone,
             stop_grace: self.stop_grace,
         };
-        SharedInformer::from_parts(Arc::new(core), pump)
+        SharedInformer::from_parts(Arc::new(state), pump)
     }
 }
 

@@ -8,11 +8,11 @@ use crate::reflector::ReflectorOptions;
 /// The namespaces and selectors of an informer.
 #[derive(Clone, Debug)]
 pub(super) struct Coverage {
-    /// Empty for all.
+    /// Empty for all namespaces.
     namespaces: Vec<String>,
     labels: LabelSelector,
     fields: FieldSelector,
-    /// Whether the server keeps objects back by a rule that only it knows.
+    /// Set if the server selects objects by a rule that only it can evaluate.
     sharded: bool,
 }
 
@@ -29,7 +29,7 @@ impl Coverage {
         }
     }
 
-    /// Whether an object can be held: `None` where only the server can tell.
+    /// Returns whether an object can be held, or `None` if only the server knows.
     pub(super) fn admits(&self, key: &ObjectKey, labels: Option<Labels<'_>>) -> Option<bool> {
         let namespace = key.namespace().unwrap_or_default();
         if !self.namespaces.is_empty() && !self.namespaces.iter().any(|it| it == namespace) {
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_admitted_kept_out_or_left_to_the_server_to_judge() {
+    fn an_object_is_admitted_excluded_or_left_to_the_server_to_decide() {
         let key = ObjectKey::namespaced("web", "a");
         let labels = BTreeMap::from([("app".to_owned(), "shop".to_owned())]);
         for (coverage, expected) in [
@@ -91,7 +91,7 @@ mod tests {
         ] {
             assert_eq!(coverage.admits(&key, Some(Labels::from(&labels))), expected, "{coverage:?}");
         }
-        assert_eq!(coverage(&[], "app=shop", "", false).admits(&key, None), None, "labels are not known");
-        assert_eq!(coverage(&[], "", "", false).admits(&key, None), Some(true), "and of no interest");
+        assert_eq!(coverage(&[], "app=shop", "", false).admits(&key, None), None, "the labels are not known");
+        assert_eq!(coverage(&[], "", "", false).admits(&key, None), Some(true), "and not needed");
     }
 }

@@ -1,4 +1,5 @@
-//! One source of an informer: its reflector, the queue between the two, and what happens when the collection is gone.
+//! One source of an informer: its reflector, the queue to the store, and restarts after the
+//! collection was gone.
 
 use std::future::Future;
 use std::pin::pin;
@@ -12,39 +13,39 @@ use tracing::Instrument;
 
 use crate::delta::Delta;
 use crate::health::{HealthState, Problem};
-use crate::health_watch::{ReflectorHealth, last_word};
+use crate::health_watch::{ReflectorHealth, final_health};
 use crate::list_watch::ListWatch;
 use crate::queue::{DeltaQueue, DeltaReceiver};
 use crate::reflector::{Ended, Reflector, ReflectorOptions};
 
-/// What feeds the store with one collection, or with one namespace of it.
+/// Feeds the store with one collection, or with one namespace of it.
 pub(super) struct Feed<T> {
     source: Arc<dyn ListWatch<T>>,
     options: ReflectorOptions<T>,
-    /// How many deltas may wait.
+    /// The capacity of the queue.
     capacity: usize,
     state: State<T>,
-    /// How its reflector is doing, or how the last one was.
+    /// The health of its reflector, or of the last one.
     health: ReflectorHealth,
 }
 
 enum State<T> {
     Ready(Box<Reflector<T>>, DeltaReceiver<T>),
     Running(DeltaReceiver<T>, JoinHandle<Ended>),
-    /// The collection is gone; it is asked for again then.
+    /// The collection is gone; it is asked for again at this time.
     Gone(Instant),
-    /// There is nothing more to come.
+    /// The reflector has ended for good.
     Over,
 }
 
-/// How a reflector came to its end.
+/// The way in which a reflector ended.
 #[derive(Debug)]
-pub(super) enum End {
-    /// By itself.
-    Said(Ended),
-    /// By a panic, which is its health's problem from then on.
-    Failed,
-    /// The runtime is ending and has dropped its task: nobody's fault, and nothing will begin again.
+pub(super) enum ReflectorEnd {
+    /// It returned.
+    Returned(Ended),
+    /// It panicked. From then on, its health reports the panic as the problem.
+    Panicked,
+    /// The runtime is shutting down and has dropped its task. Nothing is restarted.
     Cancelled,
 }
 
@@ -56,12 +57,12 @@ impl<T: Object> Feed<T> {
         Self { source, options, capacity, state: State::Ready(Box::new(reflector), receiver), health }
     }
 
-    /// How its reflector is doing, until it is another one: see [`Self::revive`].
+    /// Returns the health of its reflector, until [`Self::restart`] starts another one.
     pub(super) fn health(&self) -> ReflectorHealth {
         self.health.clone()
     }
 
-    /// Starts the reflector on the runtime this runs on.
+    /// Starts the reflector on the current runtime.
     pub(super) fn start(&mut self) {
         self.state = match std::mem::replace(&mut self.state, State::Over) {
             State::Ready(reflector, receiver) => {
@@ -71,7 +72,7 @@ impl<T: Object> Feed<T> {
         };
     }
 
-    /// Takes what waits. `false`: the reflector has ended.
+    /// Takes waiting deltas. Returns `false` if the reflector has ended.
     pub(super) fn poll_recv(
         &mut self,
         batch: &mut Vec<Delta<T>>,
@@ -85,7 +86,7 @@ impl<T: Object> Feed<T> {
         }
     }
 
-    /// How many deltas wait.
+    /// Returns the number of waiting deltas.
     pub(super) fn depth(&self) -> usize {
         match &self.state {
             State::Running(receiver, _) => receiver.depth(),
@@ -93,53 +94,53 @@ impl<T: Object> Feed<T> {
         }
     }
 
-    /// Why the reflector has ended.
-    pub(super) async fn ended(&mut self) -> End {
+    /// Waits for the end of the reflector, and returns how it ended.
+    pub(super) async fn ended(&mut self) -> ReflectorEnd {
         let State::Running(_, task) = std::mem::replace(&mut self.state, State::Over) else {
-            return End::Cancelled;
+            return ReflectorEnd::Cancelled;
         };
         match task.await {
-            Ok(ended) => End::Said(ended),
-            Err(error) if error.is_cancelled() => End::Cancelled,
+            Ok(ended) => ReflectorEnd::Returned(ended),
+            Err(error) if error.is_cancelled() => ReflectorEnd::Cancelled,
             Err(error) => {
-                let message = format!("what reads {} failed: {error}", self.source.resource().plural);
+                let message = format!("the reflector of {} failed: {error}", self.source.resource().plural);
                 let mut health = self.health.borrow().clone();
                 health.problem = Some(Problem { message, since: Instant::now(), count: 1 });
-                self.health = last_word(health);
-                End::Failed
+                self.health = final_health(health);
+                ReflectorEnd::Panicked
             }
         }
     }
 
-    /// Everything that it had read was taken for deleted, so there is nothing left that could not be decoded.
-    pub(super) fn cleared(&mut self) {
+    /// Resets the number of undecodable objects, because all objects were taken for deleted.
+    pub(super) fn clear_unreadable(&mut self) {
         let mut health = self.health.borrow().clone();
         if health.unreadable > 0 {
             health.unreadable = 0;
-            self.health = last_word(health);
+            self.health = final_health(health);
         }
     }
 
-    /// Has it begin again at that time.
-    pub(super) fn rest_until(&mut self, time: Instant) {
+    /// Schedules a restart at that time.
+    pub(super) fn schedule_restart(&mut self, time: Instant) {
         let mut health = self.health.borrow().clone();
         if health.state != HealthState::Gone {
             health.state = HealthState::Retrying { since: Instant::now(), attempts: 1, next: time };
-            self.health = last_word(health);
+            self.health = final_health(health);
         }
         self.state = State::Gone(time);
     }
 
-    /// When it is to begin again.
-    pub(super) fn due(&self) -> Option<Instant> {
+    /// Returns the time of the scheduled restart.
+    pub(super) fn restart_at(&self) -> Option<Instant> {
         match self.state {
             State::Gone(until) => Some(until),
             _ => None,
         }
     }
 
-    /// Begins again with a new reflector; this is how it is doing.
-    pub(super) fn revive(&mut self) -> ReflectorHealth {
+    /// Restarts with a new reflector, and returns its health.
+    pub(super) fn restart(&mut self) -> ReflectorHealth {
         let (sender, receiver) = DeltaQueue::channel(self.capacity);
         let reflector = Reflector::new(Arc::clone(&self.source), self.options.clone(), sender);
         let reflector = reflector.after(self.health.borrow().clone());
@@ -153,14 +154,14 @@ impl<T: Object> Feed<T> {
         matches!(self.state, State::Over)
     }
 
-    /// Ends the reflector and waits until it has.
+    /// Stops the reflector and waits until it has ended.
     pub(super) async fn stop(self) {
         if let State::Running(receiver, task) = self.state {
             drop(receiver);
             if let Err(error) = task.await
                 && !error.is_cancelled()
             {
-                tracing::error!(%error, "a reflector ended badly");
+                tracing::error!(%error, "a reflector ended with a panic");
             }
         }
     }

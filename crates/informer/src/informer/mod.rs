@@ -1,4 +1,4 @@
-//! One local copy of a collection for a whole program: reflectors, store and fan-out, put together and kept running.
+//! The shared informer: reflectors, store and fan-out, assembled and kept running.
 //!
 //! ```text
 //! Feed (a reflector and its queue) ─┐
@@ -9,15 +9,15 @@
 
 mod feed;
 mod coverage;
-mod core;
+mod shared_state;
 mod pump;
-mod shared;
+mod shared_informer;
 mod builder;
 
 pub use builder::InformerBuilder;
-pub use core::NotSynced;
 pub use pump::OnGone;
-pub use shared::{InformerStopped, SharedInformer};
+pub use shared_informer::{InformerStopped, SharedInformer};
+pub use shared_state::NotSynced;
 
 pub(crate) use builder::Contents;
-pub(crate) use shared::{Life, WeakInformer};
+pub(crate) use shared_informer::{Lifecycle, WeakInformer};

@@ -1,10 +1,10 @@
-//! Failures in words that a person can act on: what was tried, what came of it, and where to look.
+//! Failures as messages that an operator can act on: the attempt, its result, and what to check.
 
 use dogwatch_client::Error;
 use dogwatch_client::transport::TransportErrorKind;
 use dogwatch_core::ResourceType;
 
-/// What was tried.
+/// The request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     List,
@@ -20,7 +20,7 @@ impl Attempt {
     }
 }
 
-/// The resource as kubectl names it: `pods`, `deployments.apps`.
+/// Returns the resource as kubectl names it: `pods`, `deployments.apps`.
 pub(super) fn named(resource: &ResourceType) -> String {
     match resource.gvk.group.as_str() {
         "" => resource.plural.to_string(),
@@ -28,7 +28,7 @@ pub(super) fn named(resource: &ResourceType) -> String {
     }
 }
 
-/// What was tried, what came of it with its causes, and where to look.
+/// Returns a message with the attempt, the error with its causes, and what to check.
 pub(super) fn explain(attempt: Attempt, resource: &ResourceType, error: &Error) -> String {
     let (verb, resource) = (attempt.verb(), named(resource));
     let advice = advice(verb, &resource, error).map(|it| format!("; {it}")).unwrap_or_default();
@@ -38,37 +38,36 @@ pub(super) fn explain(attempt: Attempt, resource: &ResourceType, error: &Error) 
 fn advice(verb: &str, resource: &str, error: &Error) -> Option<String> {
     use TransportErrorKind::{Dns, Proxy, Refused, Tls};
     match error {
-        _ if error.is_unauthorized() => {
-            Some("the server does not know who asks: look at the credentials".to_owned())
-        }
+        _ if error.is_unauthorized() => Some("check the credentials".to_owned()),
         _ if error.is_forbidden() => {
             Some(format!("grant the verbs list and watch on {resource}, or leave {resource} out"))
         }
         _ if error.is_not_found() => {
-            Some(format!("is the definition of {resource} installed, in the version asked for?"))
+            Some(format!("check that the definition of {resource} is installed in the requested version"))
         }
         _ if error.status().is_some_and(|it| it.is_method_not_allowed()) => {
-            Some(format!("the server offers no {verb} of {resource}"))
+            Some(format!("the server does not support the verb {verb} on {resource}"))
         }
-        Error::Credentials(_) => Some("nothing is asked before they can be had".to_owned()),
+        Error::Credentials(_) => Some("no request is sent until they are available".to_owned()),
         _ => match error.transport()? {
-            Refused => Some("is the server up, and is this its address?".to_owned()),
-            Dns => Some("is the host name right?".to_owned()),
-            Tls => Some("look at the certificate authority and at the name in the certificate".to_owned()),
-            Proxy => Some("look at the proxy settings".to_owned()),
+            Refused => Some("check that the server is running and that the address is correct".to_owned()),
+            Dns => Some("check the host name".to_owned()),
+            Tls => Some("check the certificate authority and the name in the certificate".to_owned()),
+            Proxy => Some("check the proxy settings".to_owned()),
             _ => None,
         },
     }
 }
 
-/// An error and its causes in one line; a cause that its parent has told already is left out.
+/// Formats an error and its causes in one line; a cause that is already contained in the text is
+/// skipped.
 pub(super) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(it) = cause {
-        let told = it.to_string();
-        if !text.contains(&told) {
-            text = format!("{text}: {told}");
+        let reason = it.to_string();
+        if !text.contains(&reason) {
+            text = format!("{text}: {reason}");
         }
         cause = it.source();
     }
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_is_told_what_was_tried_what_came_of_it_and_where_to_look() {
+    fn a_message_names_the_attempt_its_result_and_what_to_check() {
         let refused = |reason, message: &str| Error::from(Status::failure(reason, message));
         let nobody = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let unreachable =
@@ -106,22 +105,22 @@ mod tests {
             (
                 Attempt::Watch,
                 refused(Reason::Unauthorized, "who?"),
-                "cannot watch deployments.apps: who? (Unauthorized); the server does not know who asks: look at the credentials",
+                "cannot watch deployments.apps: who? (Unauthorized); check the credentials",
             ),
             (
                 Attempt::List,
                 unreachable,
-                "cannot list deployments.apps: cannot reach the API server at https://server.test: connection refused; is the server up, and is this its address?",
+                "cannot list deployments.apps: cannot reach the API server at https://server.test: connection refused; check that the server is running and that the address is correct",
             ),
             (
                 Attempt::List,
                 refused(Reason::NotFound, "gone"),
-                "cannot list deployments.apps: gone (NotFound); is the definition of deployments.apps installed, in the version asked for?",
+                "cannot list deployments.apps: gone (NotFound); check that the definition of deployments.apps is installed in the requested version",
             ),
             (
                 Attempt::Watch,
                 refused(Reason::MethodNotAllowed, "no"),
-                "cannot watch deployments.apps: no (MethodNotAllowed); the server offers no watch of deployments.apps",
+                "cannot watch deployments.apps: no (MethodNotAllowed); the server does not support the verb watch on deployments.apps",
             ),
             (
                 Attempt::List,

@@ -1,4 +1,5 @@
-//! Keeps a queue in step with a collection on the server, through everything that can happen on the way (rules REF-1 to REF-12).
+//! The reflector: keeps a queue synced with a collection on the server by LIST, then WATCH (rules
+//! REF-1 to REF-12).
 //!
 //! ```text
 //! ListWatch ─► Activity ─ Input ─► Machine::step ─ Command ─► run ─► DeltaSender, HealthWatch, metrics
@@ -6,22 +7,23 @@
 //!                 └────────────── List, Watch, Wait ───────────┘
 //! ```
 //!
-//! Decisions are made by the state machine alone, which is pure; the loop performs them. Objects pass through and are never kept.
+//! All decisions are made by the state machine, which is pure; the loop in `run.rs` performs the
+//! I/O. Objects pass through and are never kept.
 
 mod options;
 mod requests;
 mod signals;
-mod verdict;
+mod failure;
 mod explain;
-mod collected;
+mod list_in_progress;
 mod internal_errors;
-mod vitals;
-mod moves;
+mod health_tracker;
+mod machine;
 mod state;
 #[cfg(test)]
 mod tables;
-mod meter;
-mod source;
+mod metrics;
+mod activity;
 mod run;
 
 pub use options::{NotFound, ReflectorOptions, Start, Transform};

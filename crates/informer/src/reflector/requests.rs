@@ -1,12 +1,13 @@
-//! What is asked of the server, given how far one has come (rules REF-1, REF-2, REF-4, REF-10): pure.
+//! The requests of a reflector, as a function of its position (rules REF-1, REF-2, REF-4, REF-10).
+//! Pure.
 
 use dogwatch_client::DEFAULT_PAGE_SIZE;
 use dogwatch_core::{FieldSelector, LabelSelector, ListParams, ResourceVersion, WatchParams};
 
 use super::options::{LEAST_WATCH_TIMEOUT, ReflectorOptions, Start};
-use crate::backoff::AGES;
+use crate::backoff::MAX_WAIT;
 
-/// What every request of a reflector shares.
+/// The parameters that all requests of a reflector share.
 #[derive(Clone, Debug)]
 pub(super) struct Requests {
     labels: LabelSelector,
@@ -17,14 +18,15 @@ pub(super) struct Requests {
     timeout: std::time::Duration,
 }
 
-/// How far a reflector has come.
+/// The position of a reflector in the history of its collection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Position {
-    /// Everything up to here has been told; unset before the first list.
+    /// The version up to which everything has been delivered; unset before the initial list.
     pub(super) last: ResourceVersion,
-    /// The server said that it cannot serve `last`: the next list takes the newest there is.
+    /// Set if the server cannot serve `last`: the next list reads the newest state.
     pub(super) unavailable: bool,
-    /// The list at version 0 came in pages, so the server does not answer lists from memory.
+    /// Set if a list at version 0 came in pages, which means that the server does not answer lists
+    /// from its cache.
     pub(super) paged: bool,
 }
 
@@ -36,11 +38,11 @@ impl Requests {
             shard_selector: options.shard_selector.clone(),
             page_size: options.page_size,
             start: options.start,
-            timeout: options.min_watch_timeout.clamp(LEAST_WATCH_TIMEOUT, AGES),
+            timeout: options.min_watch_timeout.clamp(LEAST_WATCH_TIMEOUT, MAX_WAIT),
         }
     }
 
-    /// Reads the collection.
+    /// Returns the parameters of a list.
     pub(super) fn list(&self, position: &Position) -> ListParams {
         let version = match position {
             Position { unavailable: true, .. } => ResourceVersion::UNSET,
@@ -48,7 +50,8 @@ impl Requests {
             _ if self.start == Start::Newest => ResourceVersion::UNSET,
             _ => ResourceVersion::ANY,
         };
-        // With an exact version and no limit the server answers from memory; with a limit it would go to its storage.
+        // With an exact version and no limit the server answers from its cache; with a limit it
+        // would read from storage.
         let limit = match self.page_size {
             Some(size) => size,
             None if position.paged || !version.is_exact() => DEFAULT_PAGE_SIZE,
@@ -59,18 +62,19 @@ impl Requests {
         params.limit(limit).at(version)
     }
 
-    /// The field selector, for the request that asks for nothing but a version. The labels are left out of it: a server without a
-    /// cache would read objects until one matches.
+    /// Returns the field selector, for the request that only reads a version. Labels are not part
+    /// of that request: a server without a cache would read objects until one matches.
     pub(super) fn fields(&self) -> FieldSelector {
         self.fields.clone()
     }
 
-    /// Watches from where one is; `chance` in [0, 1) spreads the ends of watches.
+    /// Returns the parameters of a watch from the current position. `chance` in [0, 1) spreads the
+    /// timeouts.
     pub(super) fn watch(&self, position: &Position, chance: f64) -> WatchParams {
         self.narrowed(WatchParams::from(position.last.clone()), chance)
     }
 
-    /// Watches with everything that is there first.
+    /// Returns the parameters of a watch with initial events.
     pub(super) fn watch_list(&self, position: &Position, chance: f64) -> WatchParams {
         let version = match position {
             Position { unavailable: true, .. } => ResourceVersion::UNSET,
@@ -149,7 +153,7 @@ mod tests {
         }
     }
 
-    /// The upstream test WatchTimeout.
+    /// Ported from client-go's TestWatchTimeout.
     #[test]
     fn ref_4_watches_last_between_one_and_two_times_the_least_timeout() {
         for (asked, least) in [(None, 300), (Some(1), 300), (Some(1800), 1800)] {

@@ -1,4 +1,5 @@
-//! The loop of a reflector: waits for what happens next, asks the state machine, does what it says.
+//! The loop of a reflector: waits for the next input, passes it to the state machine, performs its
+//! commands.
 
 use std::fmt;
 use std::pin::Pin;
@@ -12,91 +13,100 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep};
 
+use super::activity::Activity;
 use super::explain::named;
-use super::meter::Meter;
-use super::moves::Machine;
+use super::health_tracker::Significance;
+use super::machine::Machine;
+use super::metrics::ReflectorMetrics;
 use super::options::{ReflectorOptions, Transform};
 use super::signals::{Command, Ended, Input, Moment};
-use super::source::Activity;
-use super::vitals::News;
-use crate::backoff::{AGES, later};
+use crate::backoff::{MAX_WAIT, instant_after};
 use crate::health::{Health, Problem};
 use crate::health_watch::{HealthSender, HealthWatch, ReflectorHealth};
 use crate::list_watch::ListWatch;
 use crate::queue::DeltaSender;
 
-/// So many objects that cannot be decoded are warned of, one by one; more of them are only counted.
-const POISON_WARNINGS: u64 = 10;
+/// The number of undecodable objects that are logged as warnings; further ones are logged at debug
+/// level.
+const UNDECODABLE_WARNINGS: u64 = 10;
 
-/// How long a small request may take.
-const QUICK: Duration = Duration::from_secs(30);
+/// The timeout of a small request.
+const SMALL_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Follows one collection, and writes what it learns to a queue.
+/// Follows one collection, and writes deltas to a queue.
 ///
-/// It lists, watches, resumes, waits and begins anew as the server makes it necessary, and never gives up by itself, except where
-/// [`NotFound`](crate::NotFound) says so. What it has told stays true: after any failure it goes on from the last version, or tells the
-/// whole state again as a list. It holds no objects. A queue that is full lets it wait, and the server with it.
+/// It lists, watches, resumes, waits and lists again as needed, and never gives up by itself,
+/// except as [`NotFound`](crate::NotFound) specifies. After any failure it resumes from the last
+/// version, or sends the whole state again as a list, so what it sent stays valid. It holds no
+/// objects. When the queue is full it waits, and so does the server.
 pub struct Reflector<T> {
     source: Arc<dyn ListWatch<T>>,
     name: String,
     resync: Option<Duration>,
     transform: Option<Transform<T>>,
-    /// What is left to chance.
-    chances: StdRng,
+    /// The source of random numbers.
+    rng: StdRng,
     machine: Machine,
     sender: DeltaSender<T>,
     health: HealthSender,
 }
 
 impl<T: Object> Reflector<T> {
-    /// A reflector of this collection, not started: nothing is asked before [`Reflector::run`] is polled.
+    /// Creates a reflector of this collection. Nothing is requested before [`Reflector::run`] is
+    /// polled.
     pub fn new(source: Arc<dyn ListWatch<T>>, options: ReflectorOptions<T>, sender: DeltaSender<T>) -> Self {
         let machine = Machine::new(source.resource().clone(), &options, !source.lacks_initial_events());
         let name = options.name.unwrap_or_else(|| named(source.resource()));
-        let chances = StdRng::seed_from_u64(options.seed.unwrap_or_else(rand::random));
+        let rng = StdRng::seed_from_u64(options.seed.unwrap_or_else(rand::random));
         let (resync, transform) = (options.resync, options.transform);
-        Self { source, name, resync, transform, chances, machine, sender, health: HealthSender::new() }
+        Self { source, name, resync, transform, rng, machine, sender, health: HealthSender::new() }
     }
 
-    /// Goes on where another reflector of the same collection ended: its numbers count on, and nothing older than what it has
-    /// delivered is read. If it ended because the collection was gone, that is shown until there is something newer to tell, and
-    /// one more answer that it is gone ends this one too.
+    /// Continues where another reflector of the same collection ended: its counters continue, and
+    /// no state older than what it delivered is read. If it ended because the collection was gone,
+    /// the health keeps showing that until there is something newer, and one more answer that it is
+    /// gone ends this reflector too.
     pub(crate) fn after(mut self, ended: Health) -> Self {
-        self.machine.once_more(ended);
-        self.health.publish(self.machine.vitals.health());
+        self.machine.continue_after(ended);
+        self.health.publish(self.machine.tracker.health());
         self
     }
 
-    /// How it is doing. May be taken before it runs, and read after it has ended.
+    /// Returns a watch of its health, which can be created before it runs and read after it has
+    /// ended.
     pub fn health(&self) -> HealthWatch {
         self.health.watch()
     }
 
-    /// The same, for an informer.
+    /// Returns the health channel, for an informer.
     pub(crate) fn published(&self) -> ReflectorHealth {
         self.health.subscribe()
     }
 
-    /// Follows the collection until the receiver of the queue is dropped, or the collection is gone. Dropping the future stops it
-    /// at once, whatever it is at, and closes its requests.
+    /// Follows the collection until the receiver of the queue is dropped, or the collection is
+    /// gone.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the reflector at once and closes its requests.
     pub async fn run(self) -> Ended {
-        let meter = Meter::new(&self.name, &named(self.source.resource()));
+        let metrics = ReflectorMetrics::new(&self.name, &named(self.source.resource()));
         let resync = self.resync.map(|period| {
-            // A period of zero, which only the field itself can be set to, would panic.
-            let period = period.clamp(Duration::from_millis(1), AGES);
-            let mut timer = tokio::time::interval_at(later(Instant::now(), period), period);
+            // An interval of zero panics; the builder method maps it to `None`, but the public
+            // field can be set to it.
+            let period = period.clamp(Duration::from_millis(1), MAX_WAIT);
+            let mut timer = tokio::time::interval_at(instant_after(Instant::now(), period), period);
             timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
             timer
         });
         let silence = Silence::new();
-        let poison = self.machine.vitals.health().poison;
+        let reported_undecodable = self.machine.tracker.health().poison;
         let running = Running {
             reflector: self,
             activity: Activity::Nothing,
             silence,
             resync,
-            meter,
-            poison,
+            metrics,
+            reported_undecodable,
             warned: None,
         };
         running.run().await
@@ -109,16 +119,16 @@ impl<T> fmt::Debug for Reflector<T> {
     }
 }
 
-/// A reflector and what it is at.
+/// A running reflector and its current activity.
 struct Running<T> {
     reflector: Reflector<T>,
     activity: Activity<T>,
     silence: Silence,
     resync: Option<Interval>,
-    meter: Meter,
-    /// How many objects that cannot be decoded have been reported.
-    poison: u64,
-    /// The problem that was last reported.
+    metrics: ReflectorMetrics,
+    /// The number of undecodable objects that have been reported.
+    reported_undecodable: u64,
+    /// The last reported problem.
     warned: Option<Problem>,
 }
 
@@ -131,7 +141,7 @@ impl<T: Object> Running<T> {
         let mut input = Input::Start;
         loop {
             let idle = matches!(input, Input::Silence(_) | Input::ResyncDue);
-            let at = Moment { now: Instant::now(), chance: self.reflector.chances.random() };
+            let at = Moment { now: Instant::now(), chance: self.reflector.rng.random() };
             self.reflector.machine.step(at, input, &mut commands);
             self.publish();
             let moves = commands.iter().any(|it| !matches!(it, Command::Emit(_) | Command::Measure(_)));
@@ -140,9 +150,10 @@ impl<T: Object> Running<T> {
                     return ended;
                 }
             }
-            // Only now: the time in which the queue was full is ours, and no silence of the server's.
+            // Reset only after the commands: the time for which the queue was full is not a silence
+            // of the server.
             if !idle || moves {
-                self.silence.broken();
+                self.silence.reset();
             }
             input = match self.next().await {
                 Some(input) => input,
@@ -151,10 +162,10 @@ impl<T: Object> Running<T> {
         }
     }
 
-    /// What happens next; `None` when nobody reads the queue any more.
+    /// Waits for the next input; `None` if the receiver of the queue was dropped.
     async fn next(&mut self) -> Option<Input<T>> {
         let Self { reflector, activity, silence, resync, .. } = self;
-        let patience = reflector.machine.patience();
+        let timeout = reflector.machine.silence_timeout();
         let resync = async {
             match resync {
                 Some(timer) => timer.tick().await,
@@ -166,7 +177,7 @@ impl<T: Object> Running<T> {
             _ = resync => Some(Input::ResyncDue),
             input = activity.next(reflector.transform.as_ref()) => Some(input),
             () = reflector.sender.closed() => None,
-            length = silence.length(patience) => Some(Input::Silence(length)),
+            length = silence.length(timeout) => Some(Input::Silence(length)),
         }
     }
 
@@ -176,15 +187,15 @@ impl<T: Object> Running<T> {
                 return self.reflector.sender.send(delta).await.is_err().then_some(Ended::QueueClosed);
             }
             Command::List(params) => {
-                self.meter.listing();
+                self.metrics.listing();
                 tracing::debug!(name = %self.reflector.name, version = %params.version, limit = params.limit, "listing");
                 self.activity = Activity::Listing(self.reflector.source.list(params));
             }
             Command::Watch(params) => {
                 if params.send_initial_events == Some(true) {
-                    self.meter.listing();
+                    self.metrics.listing();
                 }
-                self.meter.watching();
+                self.metrics.watching();
                 tracing::debug!(
                     name = %self.reflector.name, version = %params.version, initial_events = params.send_initial_events,
                     "watching"
@@ -193,45 +204,49 @@ impl<T: Object> Running<T> {
             }
             Command::Newest(fields) => {
                 tracing::debug!(name = %self.reflector.name, "asking for the server's newest version");
-                self.activity = Activity::Comparing(quick(self.reflector.source.newest_version(fields)));
+                self.activity =
+                    Activity::Comparing(with_timeout(self.reflector.source.newest_version(fields)));
             }
             Command::Discover => {
                 tracing::debug!(name = %self.reflector.name, "asking whether the collection is served");
-                self.activity = Activity::Discovering(quick(self.reflector.source.is_served()));
+                self.activity = Activity::Discovering(with_timeout(self.reflector.source.is_served()));
             }
             Command::Wait(wait) => self.activity = Activity::Waiting(Box::pin(tokio::time::sleep(wait))),
-            Command::Measure(measure) => self.meter.measured(measure),
+            Command::Measure(measure) => self.metrics.measured(measure),
             Command::End(ended) => return Some(ended),
         }
         None
     }
 
-    /// Shows how it is going to whoever looks.
+    /// Publishes the health, and logs new problems.
     fn publish(&mut self) {
-        let news = self.reflector.machine.vitals.take_news();
-        let health = self.reflector.machine.vitals.health();
-        match news {
-            News::None => return,
-            News::Progress => self.reflector.health.publish_progress(health),
-            News::Change => {
+        let changes = self.reflector.machine.tracker.take_changes();
+        let health = self.reflector.machine.tracker.health();
+        match changes {
+            Significance::None => return,
+            Significance::Progress => self.reflector.health.publish_progress(health),
+            Significance::Change => {
                 self.reflector.health.publish(health);
                 if let Some(problem) = health.problem.as_ref().filter(|it| self.warned.as_ref() != Some(*it))
                 {
                     tracing::warn!(name = %self.reflector.name, count = problem.count, "{}", problem.message);
                     self.warned = Some(problem.clone());
                 }
-                self.report_poison();
+                self.report_undecodable();
             }
         }
-        self.meter.reached(&self.reflector.machine.vitals.health().last_version);
+        self.metrics.reached(&self.reflector.machine.tracker.health().last_version);
     }
 
-    fn report_poison(&mut self) {
-        let health = self.reflector.machine.vitals.health();
-        let Some(bad) = health.last_poison.as_ref().filter(|_| health.poison > self.poison) else { return };
-        self.meter.poison(health.poison - self.poison);
-        self.poison = health.poison;
-        if health.poison <= POISON_WARNINGS {
+    fn report_undecodable(&mut self) {
+        let health = self.reflector.machine.tracker.health();
+        let Some(bad) = health.last_poison.as_ref().filter(|_| health.poison > self.reported_undecodable)
+        else {
+            return;
+        };
+        self.metrics.undecodable(health.poison - self.reported_undecodable);
+        self.reported_undecodable = health.poison;
+        if health.poison <= UNDECODABLE_WARNINGS {
             tracing::warn!(name = %self.reflector.name, version = %bad.version, "skipped: {bad}");
         } else {
             tracing::debug!(name = %self.reflector.name, version = %bad.version, "skipped: {bad}");
@@ -239,45 +254,45 @@ impl<T: Object> Running<T> {
     }
 }
 
-/// Gives a small request up that takes too long: nothing is followed while it is under way.
-fn quick<R: Send + 'static>(
+/// Applies a timeout to a small request: nothing is followed while it is pending.
+fn with_timeout<R: Send + 'static>(
     asking: BoxFuture<'static, Result<R, Error>>,
 ) -> BoxFuture<'static, Result<R, Error>> {
     Box::pin(async move {
-        let answer = tokio::time::timeout(QUICK, asking).await;
-        answer.unwrap_or_else(|_| Err(Error::TimedOut(QUICK)))
+        let answer = tokio::time::timeout(SMALL_REQUEST_TIMEOUT, asking).await;
+        answer.unwrap_or_else(|_| Err(Error::TimedOut(SMALL_REQUEST_TIMEOUT)))
     })
 }
 
-/// Measures how long nothing comes.
+/// Measures for how long nothing has been received.
 struct Silence {
-    /// When something last came.
+    /// The time of the last input.
     since: Instant,
-    /// How often it was told since.
-    told: u32,
+    /// The number of reports since.
+    reports: u32,
     timer: Pin<Box<Sleep>>,
 }
 
 impl Silence {
     fn new() -> Self {
-        Self { since: Instant::now(), told: 0, timer: Box::pin(tokio::time::sleep(Duration::ZERO)) }
+        Self { since: Instant::now(), reports: 0, timer: Box::pin(tokio::time::sleep(Duration::ZERO)) }
     }
 
-    fn broken(&mut self) {
+    fn reset(&mut self) {
         self.since = Instant::now();
-        self.told = 0;
+        self.reports = 0;
     }
 
-    /// Waits until nothing has come for that long, for twice that long the next time, and so on; for ever without patience to
-    /// measure by. Sets the timer only when it has to wait.
-    async fn length(&mut self, patience: Option<Duration>) -> Duration {
-        let Some(patience) = patience else { return std::future::pending().await };
-        let due = later(self.since, patience.saturating_mul(self.told.saturating_add(1)));
+    /// Waits until nothing has been received for `timeout`, for twice as long the next time, and
+    /// so on; for ever if it is `None`. Resets the timer only if needed.
+    async fn length(&mut self, timeout: Option<Duration>) -> Duration {
+        let Some(timeout) = timeout else { return std::future::pending().await };
+        let due = instant_after(self.since, timeout.saturating_mul(self.reports.saturating_add(1)));
         if self.timer.deadline() != due || self.timer.is_elapsed() {
             self.timer.as_mut().reset(due);
         }
         self.timer.as_mut().await;
-        self.told = self.told.saturating_add(1);
+        self.reports = self.reports.saturating_add(1);
         self.since.elapsed()
     }
 }

@@ -1,4 +1,4 @@
-//! What the state machine is told, and what it answers: the whole of its contact with the world.
+//! The inputs and commands of the state machine: its whole interface.
 
 use std::time::Duration;
 
@@ -10,74 +10,76 @@ use tokio::time::Instant;
 use crate::delta::Delta;
 use crate::list_watch::ListEvent;
 
-/// When something happened, and a chance in [0, 1) to spread what follows from it.
+/// The time of an input, and a random number in [0, 1) for jitter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) now: Instant,
     pub(super) chance: f64,
 }
 
-/// What happened.
+/// An event that the state machine reacts to.
 #[derive(Debug)]
 pub(super) enum Input<T> {
     Start,
-    /// Something came of the list under way.
+    /// An event of the current list.
     Listed(ListEvent<T>),
-    /// The list broke, or ended without an end.
+    /// The list failed, or its stream ended without an end.
     ListFailed(Error),
     /// The server accepted the watch.
     Opened,
     NotOpened(Error),
-    /// The watch told something; an `ERROR` event is one too.
+    /// An event of the watch, which may be an `ERROR` event.
     Event(WatchEvent<T>),
-    /// The watch told of an object that could not be decoded.
+    /// An event of the watch whose object could not be decoded.
     Undecodable(BadItem),
-    /// The connection of the watch broke.
+    /// The connection of the watch was lost.
     Lost(Error),
     /// The server ended the watch between two events.
     Closed,
-    /// The version of the server's newest state, where the source can tell.
+    /// The version of the server's newest state, if the source supports reading it.
     Newest(Result<Option<ResourceVersion>, Error>),
-    /// Whether the server's discovery has the collection, where the source can tell.
+    /// The answer of discovery as to whether the collection is served, if the source supports
+    /// asking.
     Served(Result<Option<bool>, Error>),
-    /// The wait asked for is over.
+    /// The requested wait is over.
     Waited,
-    /// Nothing came for this long, although something was under way.
+    /// Nothing was received for this long during a request.
     Silence(Duration),
-    /// It is time to tell of every object again.
+    /// A resync is due.
     ResyncDue,
 }
 
-/// What to do. `List`, `Watch`, `Newest`, `Discover`, `Wait` and `End` give up whatever is under way; between two inputs there is at most one of them.
+/// An action for the loop to perform. `List`, `Watch`, `Newest`, `Discover`, `Wait` and `End`
+/// cancel the current activity; between two inputs there is at most one of them.
 #[derive(Debug, PartialEq)]
 pub(super) enum Command<T> {
     Emit(Delta<T>),
     List(ListParams),
     Watch(WatchParams),
-    /// Ask for the version of the server's newest state.
+    /// Read the version of the server's newest state.
     Newest(FieldSelector),
-    /// Ask whether the server serves the collection.
+    /// Ask discovery whether the server serves the collection.
     Discover,
     Wait(Duration),
     Measure(Measure),
     End(Ended),
 }
 
-/// Numbers about something that is over.
+/// Measurements of something that is over.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Measure {
-    /// A collection was read in whole.
+    /// A collection was listed.
     Listed { took: Duration, items: u64 },
     /// A watch ended; a short one brought nothing and ended within a second.
     Watched { took: Duration, events: u64, short: bool },
 }
 
-/// Why a reflector ended by itself.
+/// The reason why a reflector ended by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
-    /// Nobody reads the queue any more.
+    /// The receiver of the queue was dropped.
     QueueClosed,
-    /// The server does not serve the collection; the message says what was asked and what it answered.
+    /// The server does not serve the collection; the message contains the request and the answer.
     Gone(String),
 }

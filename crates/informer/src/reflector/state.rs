@@ -1,6 +1,7 @@
-//! The state machine of a reflector: what happened goes in, what to do comes out. It performs nothing, has no clock and rolls no dice.
+//! The state machine of a reflector: inputs go in, commands come out. It performs no I/O, has no
+//! clock and no random numbers.
 //!
-//! One function per phase; the moves they choose from are in `moves.rs`.
+//! There is one function per phase; the transitions that they choose from are in `machine.rs`.
 
 use std::time::Duration;
 
@@ -8,33 +9,38 @@ use dogwatch_client::Error;
 use dogwatch_core::{Object, ObjectKey, ResourceVersion, Status};
 use dogwatch_wire::{BadItem, Bookmark, EventKind, WatchEvent};
 
-use super::collected::Collected;
 use super::explain::{Attempt, explain, named};
-use super::moves::{Absence, MOMENT, Machine, Next, Open, Phase};
+use super::failure::{Ending, Failure, is_from_an_api_server, requested_delay, suggests_a_restart};
+use super::health_tracker::Until;
+use super::list_in_progress::ListInProgress;
+use super::machine::{Absence, Machine, Next, OpenWatch, Phase, SHORT_WATCH};
 use super::options::NotFound;
 use super::signals::{Command, Input, Moment};
-use super::verdict::{Ending, Failure, asked_to_wait, is_from_an_api_server, suggests_a_restart};
-use super::vitals::Until;
 use crate::delta::Delta;
 use crate::list_watch::ListEvent;
 
-/// After so many silences in a row everything is read anew, from a server that is known to send bookmarks.
+/// The number of consecutive silences after which the collection is listed again, if the server is
+/// known to send bookmarks.
 const STALLS: u32 = 2;
-/// The same for one that may be silent because nothing happens, and because it sends no bookmarks; twice as many each time that
-/// nothing had changed, up to [`MOST_DOUBLINGS`].
+/// The same for a server that may be silent because nothing happens and it sends no bookmarks.
+/// Doubled each time that nothing had changed, at most [`MOST_DOUBLINGS`] times.
 const STALLS_WITHOUT_BOOKMARKS: u32 = 5;
-/// A quiet collection is read anew at least once in so many doublings of the time: about once in a day.
+/// The maximal number of doublings: a quiet collection is listed again at least about once a day.
 const MOST_DOUBLINGS: u32 = 6;
 
-/// kube-apiserver sends no bookmark before the one that ends the initial events (cacheWatcher annotates the first one). A server from
-/// before 1.27 ignores the parameter that asks for them, and sends a plain bookmark each minute; without a limit, each reading of the
-/// collection would take until such watches ended three times, which is a quarter of an hour and more.
+/// The number of bookmarks after which a stream of initial events is given up.
+///
+/// kube-apiserver sends no bookmark before the one that ends the initial events: the first bookmark
+/// carries the annotation (k8s.io/apiserver v0.36.4 `pkg/storage/cacher/cache_watcher.go`). A
+/// server before 1.27 ignores the parameter that asks for initial events, and sends a plain
+/// bookmark each minute. Without this limit, each sync would last until three such watches have
+/// ended, which takes a quarter of an hour or more.
 const EARLY_BOOKMARKS: u32 = 2;
 
 impl Machine {
-    /// Takes note of what happened, and says what to do about it, in order.
+    /// Processes one input, and appends the commands to perform, in order.
     ///
-    /// An input that does not belong to what is under way changes nothing.
+    /// An input that does not belong to the current phase has no effect.
     pub(super) fn step<T: Object>(&mut self, at: Moment, input: Input<T>, out: &mut Vec<Command<T>>) {
         match input {
             Input::Start => self.sync(at, out),
@@ -66,14 +72,15 @@ impl Machine {
     fn on_list<T: Object>(
         &mut self,
         at: Moment,
-        mut list: Collected,
+        mut list: ListInProgress,
         input: Input<T>,
         out: &mut Vec<Command<T>>,
     ) {
         match input {
             Input::Listed(ListEvent::End { version, paginated }) => {
-                // Pages of such a list mean that the server has no cache to answer it from (rule REF-2).
-                self.position.paged |= paginated && list.of_any_version();
+                // Pages of such a list mean that the server has no cache to answer it from (rule
+                // REF-2).
+                self.position.paged |= paginated && list.accepts_any_version();
                 if self.complete(at, list, version, out) {
                     self.follow(at, out);
                 }
@@ -83,21 +90,21 @@ impl Machine {
             Input::Listed(ListEvent::Item(object)) => list.item(object, out),
             Input::Listed(ListEvent::Bad(bad)) => {
                 list.bad(&bad, out);
-                self.vitals.poison(bad);
+                self.tracker.undecodable(bad);
             }
             Input::Listed(ListEvent::Restarted) => list.restarted(out),
             _ => {}
         }
-        self.vitals.accepted();
-        self.vitals.heard(at.now);
-        self.vitals.listing(list.items);
+        self.tracker.accepted();
+        self.tracker.received(at.now);
+        self.tracker.listing(list.items);
         self.phase = Phase::Listing(list);
     }
 
-    /// Rule REF-3, and the end of a collection that is no longer served.
-    fn list_failed<T>(&mut self, at: Moment, list: Collected, error: &Error, out: &mut Vec<Command<T>>) {
+    /// Handles a failed list (rule REF-3), and detects a collection that is no longer served.
+    fn list_failed<T>(&mut self, at: Moment, list: ListInProgress, error: &Error, out: &mut Vec<Command<T>>) {
         let (newest, until) =
-            (list.of_the_newest(), if list.items == 0 { Until::Accepted } else { Until::InStep });
+            (list.requested_newest(), if list.items == 0 { Until::Accepted } else { Until::Synced });
         list.abort(out);
         let failure = Failure::of(error);
         if failure == Failure::Version && !newest {
@@ -105,26 +112,26 @@ impl Machine {
             return self.list(at, out);
         }
         let message = explain(Attempt::List, &self.resource, error);
-        self.vitals.failed(at.now, until, message.clone());
-        let least = asked_to_wait(error);
+        self.tracker.failed(at.now, until, message.clone());
+        let least = requested_delay(error);
         if failure != Failure::NotFound {
             self.not_found = None;
-            return self.later(at, Next::Sync, least, out);
+            return self.wait_then(at, Next::Sync, least, out);
         }
         let since = *self.not_found.get_or_insert(at.now);
         let missing = at.now.saturating_duration_since(since);
         match self.policy.not_found {
             _ if self.still_gone => self.gone(message, out),
-            NotFound::GoneAfter(patience) if missing >= patience => {
+            NotFound::GoneAfter(limit) if missing >= limit => {
                 let certain = is_from_an_api_server(error);
                 self.phase = Phase::Discovering(Absence { message, certain, least });
                 out.push(Command::Discover);
             }
-            _ => self.later(at, Next::Sync, least, out),
+            _ => self.wait_then(at, Next::Sync, least, out),
         }
     }
 
-    /// Whether the collection is gone is the server's discovery to say.
+    /// Handles the answer of discovery, which decides whether the collection is gone.
     fn on_discovering<T>(
         &mut self,
         at: Moment,
@@ -135,12 +142,12 @@ impl Machine {
         match input {
             Input::Served(Ok(Some(false))) => self.gone(absence.message, out),
             Input::Served(Ok(None)) if absence.certain => self.gone(absence.message, out),
-            Input::Served(_) => self.later(at, Next::Sync, absence.least, out),
+            Input::Served(_) => self.wait_then(at, Next::Sync, absence.least, out),
             _ => self.phase = Phase::Discovering(absence),
         }
     }
 
-    /// What the server's newest version says about resuming a watch.
+    /// Compares the server's newest version with the last one before a watch is resumed.
     fn on_comparing<T>(&mut self, at: Moment, input: Input<T>, out: &mut Vec<Command<T>>) {
         let error = match input {
             Input::Newest(Ok(Some(version))) if version.is_older_than(&self.position.last) => {
@@ -150,7 +157,7 @@ impl Machine {
                 self.suspect = false;
                 self.incomparable = version.is_none();
                 if version.is_some() {
-                    self.vitals.verified();
+                    self.tracker.verified();
                 }
                 return self.follow(at, out);
             }
@@ -161,28 +168,29 @@ impl Machine {
             }
         };
         let message = explain(Attempt::List, &self.resource, &error);
-        let least = asked_to_wait(&error);
+        let least = requested_delay(&error);
         match Failure::of(&error) {
-            // A server that takes this long for one object would never be asked in time. A list has no such limit, and needs no
-            // comparison.
+            // A server that takes this long for one object would never answer in time. A list has
+            // no such limit, and needs no comparison.
             Failure::Busy | Failure::Connection if matches!(error, Error::TimedOut(_)) => {
-                self.vitals.failed(at.now, Until::Accepted, message);
-                self.later(at, Next::Sync, least, out);
+                self.tracker.failed(at.now, Until::Accepted, message);
+                self.wait_then(at, Next::Sync, least, out);
             }
             Failure::Busy | Failure::Connection => {
-                self.vitals.failed(at.now, Until::Accepted, message);
-                self.later(at, Next::Watch, least, out);
+                self.tracker.failed(at.now, Until::Accepted, message);
+                self.wait_then(at, Next::Watch, least, out);
             }
             Failure::Version | Failure::NotFound => {
-                self.vitals.failed(at.now, Until::Accepted, message);
-                self.later(at, Next::Sync, least, out);
+                self.tracker.failed(at.now, Until::Accepted, message);
+                self.wait_then(at, Next::Sync, least, out);
             }
-            // A server in trouble may be one that is starting.
+            // A 5xx may come from a server that is starting.
             Failure::Other if error.status().is_some_and(|it| it.code >= 500) => {
-                self.vitals.failed(at.now, Until::Accepted, message);
-                self.came_to_nothing(at, least, out);
+                self.tracker.failed(at.now, Until::Accepted, message);
+                self.retry_watch(at, least, out);
             }
-            // Not allowed to ask, or not understood: the watch itself has to do.
+            // The request is not permitted or not understood: resume the watch without the
+            // comparison.
             Failure::Other => {
                 self.suspect = false;
                 self.follow(at, out);
@@ -193,27 +201,34 @@ impl Machine {
     fn on_opening_initial<T: Object>(
         &mut self,
         at: Moment,
-        list: Collected,
+        list: ListInProgress,
         input: Input<T>,
         out: &mut Vec<Command<T>>,
     ) {
         match input {
             Input::Opened => {
                 self.not_found = None;
-                self.vitals.accepted();
-                self.vitals.listing(0);
-                self.phase = Phase::Initial(Open::new(at.now, self.watch_timeout, false), list);
+                self.tracker.accepted();
+                self.tracker.listing(0);
+                self.phase = Phase::Initial(OpenWatch::new(at.now, self.watch_timeout, false), list);
             }
             Input::NotOpened(error) => self.initial_failed(at, list, &error, out),
             _ => self.phase = Phase::OpeningInitial(list),
         }
     }
 
-    /// Rule REF-10: later, at another version, or by a list; never in a hurry for ever.
-    fn initial_failed<T>(&mut self, at: Moment, list: Collected, error: &Error, out: &mut Vec<Command<T>>) {
+    /// Handles a failed stream of initial events (rule REF-10): retries after a backoff, at another
+    /// version, or with a list. Immediate retries are bounded.
+    fn initial_failed<T>(
+        &mut self,
+        at: Moment,
+        list: ListInProgress,
+        error: &Error,
+        out: &mut Vec<Command<T>>,
+    ) {
         let failure = Failure::of(error);
         match failure {
-            Failure::Version if !list.of_the_newest() => {
+            Failure::Version if !list.requested_newest() => {
                 list.abort(out);
                 self.position.unavailable = true;
                 self.sync(at, out);
@@ -224,11 +239,11 @@ impl Machine {
             }
             Failure::Version | Failure::Busy => {
                 list.abort(out);
-                self.vitals.failed(at.now, Until::Accepted, explain(Attempt::Watch, &self.resource, error));
-                self.later(at, Next::Sync, asked_to_wait(error), out);
+                self.tracker.failed(at.now, Until::Accepted, explain(Attempt::Watch, &self.resource, error));
+                self.wait_then(at, Next::Sync, requested_delay(error), out);
             }
             Failure::Connection => {
-                self.vitals.failed(at.now, Until::Accepted, explain(Attempt::Watch, &self.resource, error));
+                self.tracker.failed(at.now, Until::Accepted, explain(Attempt::Watch, &self.resource, error));
                 self.unfinished(at, list, out);
             }
         }
@@ -237,8 +252,8 @@ impl Machine {
     fn on_initial<T: Object>(
         &mut self,
         at: Moment,
-        mut open: Open,
-        mut list: Collected,
+        mut open: OpenWatch,
+        mut list: ListInProgress,
         input: Input<T>,
         out: &mut Vec<Command<T>>,
     ) {
@@ -252,7 +267,7 @@ impl Machine {
             }
             Input::Undecodable(bad) => {
                 list.bad(&bad, out);
-                self.vitals.poison(bad);
+                self.tracker.undecodable(bad);
             }
             Input::Event(WatchEvent::Bookmark(bookmark)) if bookmark.initial_events_end() => {
                 return self.initial_events_end(at, open, list, bookmark, out);
@@ -273,30 +288,31 @@ impl Machine {
             Input::Lost(_) | Input::Closed => {
                 self.watched(at, &open, out);
                 let message = self.ended_early(&input);
-                self.vitals.failed(at.now, Until::InStep, message);
+                self.tracker.failed(at.now, Until::Synced, message);
                 return self.unfinished(at, list, out);
             }
             _ => {}
         }
         open.events += 1;
-        self.vitals.heard(at.now);
-        self.vitals.listing(list.items);
+        self.tracker.received(at.now);
+        self.tracker.listing(list.items);
         self.phase = Phase::Initial(open, list);
     }
 
-    /// The list is whole; the same watch goes on with what happens next.
+    /// Completes the list; the same watch continues with later events.
     fn initial_events_end<T>(
         &mut self,
         at: Moment,
-        open: Open,
-        list: Collected,
+        open: OpenWatch,
+        list: ListInProgress,
         bookmark: Bookmark,
         out: &mut Vec<Command<T>>,
     ) {
         let ordered = bookmark.version.is_exact();
         if self.complete(at, list, bookmark.version, out) {
             self.initial_bookmark = true;
-            self.phase = Phase::Watching(Open { events: open.events + 1, advanced: true, ordered, ..open });
+            self.phase =
+                Phase::Watching(OpenWatch { events: open.events + 1, advanced: true, ordered, ..open });
         } else {
             self.watched(at, &open, out);
         }
@@ -306,9 +322,9 @@ impl Machine {
         let error = match input {
             Input::Opened => {
                 self.not_found = None;
-                self.vitals.accepted();
+                self.tracker.accepted();
                 let ordered = self.position.last.is_exact();
-                self.phase = Phase::Watching(Open::new(at.now, self.watch_timeout, ordered));
+                self.phase = Phase::Watching(OpenWatch::new(at.now, self.watch_timeout, ordered));
                 return;
             }
             Input::NotOpened(error) => error,
@@ -317,21 +333,22 @@ impl Machine {
                 return;
             }
         };
-        self.vitals.failed(at.now, Until::Accepted, explain(Attempt::Watch, &self.resource, &error));
-        let least = asked_to_wait(&error);
+        self.tracker.failed(at.now, Until::Accepted, explain(Attempt::Watch, &self.resource, &error));
+        let least = requested_delay(&error);
         self.suspect |= suggests_a_restart(&error);
         match Failure::of(&error) {
-            // The server says so when our version is too old: until then it is the best there is to resume from.
-            Failure::Busy | Failure::Connection => self.later(at, Next::Watch, least, out),
-            Failure::Version | Failure::NotFound => self.later(at, Next::Sync, least, out),
-            Failure::Other => self.came_to_nothing(at, least, out),
+            // The server reports if the version is too old. Until then, it is the best one to
+            // resume from.
+            Failure::Busy | Failure::Connection => self.wait_then(at, Next::Watch, least, out),
+            Failure::Version | Failure::NotFound => self.wait_then(at, Next::Sync, least, out),
+            Failure::Other => self.retry_watch(at, least, out),
         }
     }
 
     fn on_watch<T: Object>(
         &mut self,
         at: Moment,
-        mut open: Open,
+        mut open: OpenWatch,
         input: Input<T>,
         out: &mut Vec<Command<T>>,
     ) {
@@ -350,17 +367,17 @@ impl Machine {
                 (version.clone(), EventKind::Bookmark, [Some(Delta::Bookmark(version)), None])
             }
             Input::Undecodable(bad) => {
-                let told = undecodable(&bad, open.ordered);
+                let event = undecodable(&bad, open.ordered);
                 match (&bad.key, bad.event) {
-                    (Some(key), event) => self.decoded(key, event == Some(EventKind::Deleted)),
+                    (Some(key), event) => self.record_readable(key, event == Some(EventKind::Deleted)),
                     (None, Some(EventKind::Error) | None) => {}
                     (None, _) => {
                         self.nameless += 1;
-                        self.vitals.unreadable(self.unreadable.len() + self.nameless);
+                        self.tracker.unreadable(self.unreadable.len() + self.nameless);
                     }
                 }
-                self.vitals.poison(bad);
-                told
+                self.tracker.undecodable(bad);
+                event
             }
             Input::Event(WatchEvent::Error(status)) => return self.error_event(at, &open, status, out),
             Input::Closed | Input::Lost(_) => return self.watch_ended(at, &open, &input, out),
@@ -379,59 +396,62 @@ impl Machine {
             && let [Some(Delta::Applied(object) | Delta::Deleted(object)), _] = &deltas
             && let Some(key) = object.key()
         {
-            self.decoded(&key, true);
+            self.record_readable(&key, true);
         }
         out.extend(deltas.into_iter().flatten().map(Command::Emit));
-        self.vitals.followed(at.now);
+        self.tracker.received_event(at.now);
         self.stalls = 0;
         if open.ordered && !version.is_unset() && version != self.position.last {
             open.advanced = true;
             self.fruitless = 0;
             self.position.last = version.clone();
-            self.vitals.reached(version);
+            self.tracker.reached(version);
         }
         self.phase = Phase::Watching(open);
     }
 
-    /// Takes note of whether the newest state of an object could be decoded, or does not matter as the object is gone.
-    fn decoded(&mut self, key: &ObjectKey, readable: bool) {
+    /// Records whether the newest state of an object is readable, which is also the case if the
+    /// object was deleted.
+    fn record_readable(&mut self, key: &ObjectKey, readable: bool) {
         let changed =
             if readable { self.unreadable.remove(key) } else { self.unreadable.insert(key.clone()) };
         if changed {
-            self.vitals.unreadable(self.unreadable.len() + self.nameless);
+            self.tracker.unreadable(self.unreadable.len() + self.nameless);
         }
     }
 
-    /// Rule REF-6: an `ERROR` event ends the watch.
-    fn error_event<T>(&mut self, at: Moment, open: &Open, status: Status, out: &mut Vec<Command<T>>) {
+    /// Handles an `ERROR` event, which ends the watch (rule REF-6).
+    fn error_event<T>(&mut self, at: Moment, open: &OpenWatch, status: Status, out: &mut Vec<Command<T>>) {
         let short = self.watched(at, open, out);
         let ending = Ending::of(&status);
         let least = status.suggested_delay();
         let internal = ending == Ending::Internal && self.internal_errors.tolerable(at.now);
         if ending != Ending::Internal {
-            self.internal_errors.over();
+            self.internal_errors.end();
         }
         let message = explain(Attempt::Watch, &self.resource, &status.into());
-        self.vitals.failed(at.now, Until::InStep, message);
+        self.tracker.failed(at.now, Until::Synced, message);
         match ending {
             Ending::Internal if internal && !short => self.follow(at, out),
-            Ending::Internal if internal => self.later(at, Next::Watch, least, out),
-            Ending::Later => self.later(at, Next::Watch, least, out),
-            Ending::Internal | Ending::Relist => self.later(at, Next::Sync, least, out),
+            Ending::Internal if internal => self.wait_then(at, Next::Watch, least, out),
+            Ending::Later => self.wait_then(at, Next::Watch, least, out),
+            Ending::Internal | Ending::Relist => self.wait_then(at, Next::Sync, least, out),
         }
     }
 
-    /// The watch ended without a word: from the last version on, at once unless nothing came of it.
-    fn watch_ended<T>(&mut self, at: Moment, open: &Open, input: &Input<T>, out: &mut Vec<Command<T>>) {
-        self.internal_errors.over();
-        // Whatever ends a watch before its time may be the end of the server. A server ends one when its time is up.
+    /// Handles a watch that ended without an error: resumes from the last version, at once unless
+    /// the watch brought nothing.
+    fn watch_ended<T>(&mut self, at: Moment, open: &OpenWatch, input: &Input<T>, out: &mut Vec<Command<T>>) {
+        self.internal_errors.end();
+        // A watch that ends early may mean that the server was restarted. A healthy server ends a
+        // watch when its timeout is up.
         let lasted = at.now.saturating_duration_since(open.since);
-        let in_time = matches!(input, Input::Closed) && lasted.saturating_add(MOMENT) >= open.timeout;
+        let in_time = matches!(input, Input::Closed) && lasted.saturating_add(SHORT_WATCH) >= open.timeout;
         self.suspect |= !in_time;
         if self.watched(at, open, out) {
             let message = self.ended_early(input);
-            self.vitals.failed(at.now, Until::InStep, message);
-            self.came_to_nothing(at, None, out);
+            self.tracker.failed(at.now, Until::Synced, message);
+            self.retry_watch(at, None, out);
         } else {
             self.fruitless = 0;
             self.resume(at, out);
@@ -444,30 +464,33 @@ impl Machine {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Initial(open, list) if !stalled => {
                 let message = format!(
-                    "the server sent nothing of {what} for {length:.0?}, after {} objects and before the end of its list",
+                    "the server sent nothing for {what} in {length:.0?}, after {} objects and before the end of the list",
                     list.items
                 );
-                self.vitals.uneasy(at.now, message);
+                self.tracker.degraded(at.now, message);
                 self.phase = Phase::Initial(open, list);
             }
             phase if !stalled => self.phase = phase,
             phase => {
-                let message = format!("the server sent nothing of {what} for {length:.0?}; connecting anew");
-                self.vitals.failed(at.now, Until::InStep, message);
+                let message = format!("the server sent nothing for {what} in {length:.0?}; reconnecting");
+                self.tracker.failed(at.now, Until::Synced, message);
                 self.stalled(at, phase, out);
             }
         }
     }
 
-    /// Gives up what is silent. Silence may mean more than a dead connection: a server whose history was taken back waits for a version
-    /// that is long in its future, and says nothing until then. So it is asked for its newest version before the watch is resumed;
-    /// after several silences in a row everything is read anew, as a watch that never brings anything may be broken.
+    /// Gives up a silent request.
+    ///
+    /// Silence may mean more than a dead connection: a server whose history was reset may wait for
+    /// a version in its future, and sends nothing until then. So the server is asked for its newest
+    /// version before the watch is resumed. After several consecutive silences the collection is
+    /// listed again, as a watch that never delivers anything may be broken.
     fn stalled<T>(&mut self, at: Moment, phase: Phase, out: &mut Vec<Command<T>>) {
         match phase {
             Phase::Idle | Phase::Waiting(_) => self.phase = phase,
             Phase::Listing(list) => {
                 list.abort(out);
-                self.later(at, Next::Sync, None, out);
+                self.wait_then(at, Next::Sync, None, out);
             }
             Phase::OpeningInitial(list) => self.unfinished(at, list, out),
             Phase::Initial(open, list) => {
@@ -476,21 +499,22 @@ impl Machine {
             }
             Phase::Opening => {
                 self.suspect = true;
-                self.came_to_nothing(at, None, out);
+                self.retry_watch(at, None, out);
             }
-            Phase::Comparing => self.later(at, Next::Watch, None, out),
-            Phase::Discovering(absence) => self.later(at, Next::Sync, absence.least, out),
+            Phase::Comparing => self.wait_then(at, Next::Watch, None, out),
+            Phase::Discovering(absence) => self.wait_then(at, Next::Sync, absence.least, out),
             Phase::Watching(open) => {
                 self.watched(at, &open, out);
                 self.stalls += 1;
                 self.suspect = true;
                 let doublings = self.quiet.min(MOST_DOUBLINGS);
-                // Where the server cannot be asked, silence is the only sign of one that went back in time.
+                // If the newest version cannot be read, silence is the only sign of a server whose
+                // history was reset.
                 let expected = self.bookmarks || self.incomparable && self.initial_bookmark;
                 let enough = if expected { STALLS } else { STALLS_WITHOUT_BOOKMARKS << doublings };
                 if self.stalls >= enough {
                     self.after_silence = true;
-                    self.later(at, Next::Sync, None, out);
+                    self.wait_then(at, Next::Sync, None, out);
                 } else {
                     self.resume(at, out);
                 }
@@ -502,14 +526,14 @@ impl Machine {
         match input {
             Input::Lost(error) => explain(Attempt::Watch, &self.resource, error),
             _ => format!(
-                "the server, or something before it, ends watches of {} as soon as they are open",
+                "the server or a proxy closes watches of {} as soon as they are opened",
                 named(&self.resource)
             ),
         }
     }
 }
 
-/// What is passed on of an event that could not be decoded: how far it brings us, and what became of the object.
+/// Returns the version, the kind and the deltas of an event that could not be decoded.
 fn undecodable<T>(bad: &BadItem, ordered: bool) -> (ResourceVersion, EventKind, [Option<Delta<T>>; 2]) {
     let kind = bad.event.unwrap_or(EventKind::Error);
     if kind == EventKind::Error {

@@ -1,4 +1,5 @@
-//! The state machine as tables: what happens on the left, what it says to do on the right. No clock, no task, no dice.
+//! Table tests of the state machine: inputs on the left, the expected commands on the right. No
+//! clock, no task, no random numbers.
 
 use std::time::Duration;
 
@@ -8,10 +9,10 @@ use dogwatch_wire::{Bookmark, WatchEvent};
 use proptest::prelude::*;
 use tokio::time::Instant;
 
-use super::moves::Machine;
+use super::machine::Machine;
 use super::options::ReflectorOptions;
 use super::signals::{Command, Ended, Input, Measure, Moment};
-use crate::backoff::{BackoffOptions, later};
+use crate::backoff::{BackoffOptions, instant_after};
 use crate::delta::Delta;
 use crate::list_watch::ListEvent;
 
@@ -41,7 +42,7 @@ fn refused(reason: Reason) -> Error {
     Status::failure(reason, "no").into()
 }
 
-/// An input as a short text: `added a@1`, `bookmark 7`, `not opened Expired`, `silence 240`.
+/// Parses an input: `added a@1`, `bookmark 7`, `not opened Expired`, `silence 240`.
 fn input(text: &str) -> Input<Thing> {
     let (what, of) = text.rsplit_once(' ').unwrap_or((text, ""));
     let mark = |end: bool| {
@@ -115,21 +116,21 @@ fn shown(command: &Command<Thing>) -> Option<String> {
     })
 }
 
-/// Feeds one input a second, and compares what comes of each.
+/// Feeds one input per second, and compares the commands of each with the expected ones.
 fn plays(watch_list: bool, rows: &[(&str, &str)]) {
     let mut machine = machine(watch_list);
     let start = Instant::now();
     for (second, (happened, expected)) in rows.iter().enumerate() {
-        let at = Moment { now: later(start, Duration::from_secs(second as u64)), chance: 0.5 };
+        let at = Moment { now: instant_after(start, Duration::from_secs(second as u64)), chance: 0.5 };
         let mut out = Vec::new();
         machine.step(at, input(happened), &mut out);
         let said: Vec<_> = out.iter().filter_map(shown).collect();
-        assert_eq!(said.join(", "), *expected, "row {second}: {happened}");
+        assert_eq!(said.join(", "), *expected, "series {second}: {happened}");
     }
 }
 
 #[test]
-fn ref_10_initial_events_and_what_follows() {
+fn ref_10_initial_events_and_later_requests() {
     plays(
         true,
         &[
@@ -169,7 +170,7 @@ fn ref_10_initial_events_and_what_follows() {
 }
 
 #[test]
-fn ref_3_lists_and_what_follows() {
+fn ref_3_lists_and_later_requests() {
     plays(
         false,
         &[
@@ -191,7 +192,8 @@ fn ref_3_lists_and_what_follows() {
     );
 }
 
-/// A server from before initial events takes the watch for an ordinary one: it sends what is there, and a bookmark each minute.
+/// A server without support for initial events treats the watch as an ordinary one: it sends
+/// existing objects, and a bookmark each minute.
 #[test]
 fn a_server_that_never_ends_its_initial_events_and_sends_bookmarks_is_listed() {
     plays(
@@ -207,13 +209,13 @@ fn a_server_that_never_ends_its_initial_events_and_sends_bookmarks_is_listed() {
             ("list ended 9", "end 9, watch \"9\""),
             ("opened", ""),
             ("error Expired", "wait 800"),
-            // It is not tried again.
+            // Initial events are not requested again.
             ("waited", "list \"9\""),
         ],
     );
 }
 
-/// One input a minute, so that two minutes of 404 are soon over.
+/// One input per minute, so that two minutes of 404 take few inputs.
 #[test]
 fn a_collection_is_gone_when_it_was_not_found_for_minutes_and_discovery_says_so() {
     let rows = [
@@ -223,7 +225,7 @@ fn a_collection_is_gone_when_it_was_not_found_for_minutes_and_discovery_says_so(
         ("waited", "list \"5\""),
         ("list failed NotFound", "wait 800"),
         ("waited", "list \"5\""),
-        // Something else in between starts the count anew.
+        // Another answer in between restarts the period.
         ("list failed InternalError", "wait 800"),
         ("waited", "list \"5\""),
         ("list failed NotFound", "wait 800"),
@@ -241,17 +243,17 @@ fn a_collection_is_gone_when_it_was_not_found_for_minutes_and_discovery_says_so(
     let mut machine = machine(false);
     let start = Instant::now();
     for (minute, (happened, expected)) in rows.iter().enumerate() {
-        let now = later(start, Duration::from_secs(minute as u64 * 61));
+        let now = instant_after(start, Duration::from_secs(minute as u64 * 61));
         let mut out = Vec::new();
         machine.step(Moment { now, chance: 0.5 }, input(happened), &mut out);
         let said = out.iter().filter_map(shown).filter(|it| it != "begin" && !it.starts_with("watch"));
         let said: Vec<_> = said.collect();
-        assert_eq!(said.join(", "), *expected, "row {minute}: {happened}");
+        assert_eq!(said.join(", "), *expected, "series {minute}: {happened}");
     }
 }
 
 #[test]
-fn a_server_that_was_restarted_with_an_older_state_is_found_out_before_the_watch_is_resumed() {
+fn a_server_restarted_with_an_older_state_is_detected_before_the_watch_is_resumed() {
     plays(
         false,
         &[
@@ -261,7 +263,7 @@ fn a_server_that_was_restarted_with_an_older_state_is_found_out_before_the_watch
             ("lost", "newest"),
             ("newest failed connection", "wait 800"),
             ("waited", "newest"),
-            // It is not asked again when a watch cannot be opened for other reasons.
+            // It is not read again when a watch cannot be opened for other reasons.
             ("newest 50", "watch \"50\""),
             ("not opened TooManyRequests", "wait 1600"),
             ("waited", "watch \"50\""),
@@ -274,11 +276,11 @@ fn a_server_that_was_restarted_with_an_older_state_is_found_out_before_the_watch
             ("lost", "newest"),
             ("newest failed InternalError", "wait 12800"),
             ("waited", "newest"),
-            // Where nothing can be learned, the watch has to do.
+            // If it cannot be read, the watch is resumed without it.
             ("newest failed Forbidden", "watch \"7\""),
             ("opened", ""),
             ("lost", "newest"),
-            // A list may take as long as it takes, and needs no comparison.
+            // A list has no timeout, and needs no comparison.
             ("newest failed slow", "wait 25600"),
             ("waited", "list \"7\""),
         ],
@@ -286,25 +288,25 @@ fn a_server_that_was_restarted_with_an_older_state_is_found_out_before_the_watch
 }
 
 #[test]
-fn a_watch_whose_time_is_up_is_resumed_without_another_request() {
+fn a_watch_that_timed_out_is_resumed_without_another_request() {
     let mut machine = machine(false);
     let start = Instant::now();
     let mut step = |seconds: u64, text: &str| {
         let mut out = Vec::new();
-        let now = later(start, Duration::from_secs(seconds));
+        let now = instant_after(start, Duration::from_secs(seconds));
         machine.step(Moment { now, chance: 0.0 }, input(text), &mut out);
         out.iter().filter_map(shown).collect::<Vec<_>>().join(", ")
     };
     step(0, "start");
     assert_eq!(step(0, "list ended 5"), "begin, end 5, watch \"5\"");
     step(0, "opened");
-    assert_eq!(step(300, "closed"), "watch \"5\"", "five minutes were asked for");
+    assert_eq!(step(300, "closed"), "watch \"5\"", "the timeout of five minutes is up");
     step(300, "opened");
     assert_eq!(step(400, "closed"), "newest");
 }
 
 #[test]
-fn silences_are_met_by_a_new_connection_and_in_the_end_by_a_new_list() {
+fn a_silence_leads_to_a_new_connection_and_repeated_ones_to_a_list() {
     plays(
         true,
         &[
@@ -329,9 +331,10 @@ fn silences_are_met_by_a_new_connection_and_in_the_end_by_a_new_list() {
     );
 }
 
-/// Some servers send no bookmarks but the one that ends the initial events, and some send one only when something happened.
+/// Some servers send no bookmarks but the one that ends the initial events, and some send one only
+/// when something happened.
 #[test]
-fn a_quiet_collection_without_bookmarks_is_read_anew_ever_more_seldom() {
+fn a_quiet_collection_without_bookmarks_is_listed_ever_less_often() {
     let mut machine = machine(false);
     let (mut now, mut out) = (Instant::now(), Vec::new());
     for text in ["start", "list ended 5", "opened"] {
@@ -349,7 +352,7 @@ fn a_quiet_collection_without_bookmarks_is_read_anew_ever_more_seldom() {
         for text in answers {
             machine.step(Moment { now, chance: 0.0 }, input(text), &mut out);
         }
-        assert!(machine.vitals.health().is_ok(), "{}", machine.vitals.health());
+        assert!(machine.tracker.health().is_ok(), "{}", machine.tracker.health());
         if read_anew {
             between.push(std::mem::take(&mut silences));
         }
@@ -358,7 +361,7 @@ fn a_quiet_collection_without_bookmarks_is_read_anew_ever_more_seldom() {
 }
 
 #[test]
-fn a_word_that_comes_too_late_changes_nothing() {
+fn an_input_that_comes_too_late_has_no_effect() {
     let late = ["item a@1", "list ended 9", "opened", "closed", "added a@1", "list failed Expired"];
     let mut rows = vec![("start", "initial \"\""), ("not opened TooManyRequests", "wait 800")];
     rows.extend(late.map(|it| (it, "")));
@@ -376,17 +379,18 @@ fn a_watch_that_brought_nothing_within_a_second_is_short() {
             machine.step(Moment { now: start, chance: 0.0 }, input(text), &mut out);
         }
         out.clear();
-        let now = later(start, Duration::from_millis(milliseconds));
+        let now = instant_after(start, Duration::from_millis(milliseconds));
         machine.step(Moment { now, chance: 0.0 }, input("closed"), &mut out);
         out.iter().any(|it| matches!(it, Command::Measure(Measure::Watched { short: true, .. })))
     };
     assert!(short(&["start", "list ended 1", "opened"], 999));
     assert!(!short(&["waited", "newest 1", "opened"], 1000));
     assert!(!short(&["newest 1", "opened", "modified a@2"], 0));
-    assert!(short(&["newest 2", "opened", "bookmark 2"], 0), "nothing new");
+    assert!(short(&["newest 2", "opened", "bookmark 2"], 0), "the bookmark brings nothing new");
 }
 
-/// Whatever happens, in whatever order: deltas follow their grammar, and something is always under way.
+/// Checks any sequence of inputs: deltas follow their grammar, and there is always a current
+/// activity.
 fn obeys(inputs: Vec<&'static str>) -> Result<(), TestCaseError> {
     let mut machine = machine(true);
     let mut now = Instant::now();
@@ -415,7 +419,7 @@ fn obeys(inputs: Vec<&'static str>) -> Result<(), TestCaseError> {
             }
         }
         let moves = out.iter().filter(|it| !matches!(it, Command::Emit(_) | Command::Measure(_))).count();
-        prop_assert!(moves <= 1, "{text} leads to {moves} moves");
+        prop_assert!(moves <= 1, "{text} leads to {moves} requests");
         prop_assert!(index > 0 || moves == 1);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The handle that readers have, and how they wait for what is not there yet.
+//! The readers' handle on a store, and waiting for a state.
 
 use std::any::Any;
 use std::fmt;
@@ -12,109 +12,117 @@ use super::snapshot::Snapshot;
 use super::state::State;
 use crate::index::{Index, IndexError};
 
-/// The local copy of a collection, to be read from anywhere.
+/// A local cache of a collection that can be read from any task.
 ///
-/// A clone is another handle of the same store. Every read is of the newest published state; it takes no lock, never waits and
-/// never makes the writer wait. Two reads in a row may be of two states: what has to fit together is read from one
-/// [`snapshot`](Self::snapshot). When the writer is gone, the last state stays readable.
+/// A clone is another handle on the same store. Every read sees the newest published state; it
+/// takes no lock, never waits and never makes the writer wait. Two successive reads may see
+/// different states: take a [`snapshot`](Self::snapshot) for reads that must be consistent. After
+/// the writer is dropped, the last state stays readable.
 ///
-/// A store that an informer gave out keeps that informer running, so that what is read is kept up to date: see
-/// [`Self::detached`] for a handle that does not. After [`SharedInformer::stop`](crate::SharedInformer::stop) it shows what was known
-/// last, and [`Self::is_closed`] says so.
+/// A store that an informer returned keeps that informer running, so that it stays up to date: see
+/// [`Self::detached`] for a handle that does not. After
+/// [`SharedInformer::stop`](crate::SharedInformer::stop) the store shows the last known state, and
+/// [`Self::is_closed`] returns true.
 pub struct Store<T> {
-    shared: Arc<Shared<T>>,
-    /// What fills it, where this handle keeps it running.
+    cell: Arc<StateCell<T>>,
+    /// The informer that fills the store, if this handle keeps it running.
     filled_by: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// What the writer and all handles share.
-pub(super) struct Shared<T> {
+/// The state that the writer and all handles share.
+pub(super) struct StateCell<T> {
     state: ArcSwap<State<T>>,
-    /// Held by whoever makes the next state out of the newest: the writer, or who adds or removes an index. Readers do not
-    /// know it.
-    turn: Mutex<()>,
-    /// Rung at every new state.
+    /// Held while the next state is derived from the newest: by the writer, and while an index is
+    /// added or removed. Readers never take it.
+    write_lock: Mutex<()>,
+    /// Notified at every new state.
     published: Notify,
 }
 
-/// Why waiting is of no use.
+/// An error of waiting for a state of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// Nobody writes to the store any more.
+    /// The store is not written to any more.
     #[error("the store is closed")]
     Closed,
-    /// The version is not a number, or the store's is not: which is newer cannot be told.
+    /// The version or the store's version is not a number, so they cannot be ordered.
     #[error("the versions cannot be compared")]
     Incomparable,
-    /// The version is of an object that could not be decoded: the store shows an older state of it, or none.
+    /// The version belongs to an object that could not be decoded: the store shows an older state
+    /// of the object, or none.
     #[error("the object of this version could not be decoded")]
     Unreadable,
 }
 
 impl<T: Object> Store<T> {
-    pub(super) fn new(shared: Arc<Shared<T>>) -> Self {
-        Self { shared, filled_by: None }
+    pub(super) fn new(cell: Arc<StateCell<T>>) -> Self {
+        Self { cell, filled_by: None }
     }
 
-    /// A handle of the same store that keeps this running, too.
+    /// Returns a handle on the same store that also keeps the informer running.
     pub(crate) fn kept_by(&self, informer: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { shared: Arc::clone(&self.shared), filled_by: Some(informer) }
+        Self { cell: Arc::clone(&self.cell), filled_by: Some(informer) }
     }
 
-    /// Returns a handle of the same store that does not keep the informer running: for handlers of that informer, which would
-    /// otherwise keep it, and themselves, until [`SharedInformer::stop`](crate::SharedInformer::stop).
+    /// Returns a handle on the same store that does not keep the informer running.
+    ///
+    /// It is meant for handlers of that informer, which would otherwise keep the informer, and
+    /// themselves, alive until [`SharedInformer::stop`](crate::SharedInformer::stop).
     #[must_use]
     pub fn detached(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), filled_by: None }
+        Self { cell: Arc::clone(&self.cell), filled_by: None }
     }
 
-    /// Whether nothing fills the store any more: what it shows may be out of date.
+    /// Returns true if the store is not filled any more; its contents may then be out of date.
     pub fn is_closed(&self) -> bool {
-        self.shared.state.load().closed
+        self.cell.state.load().closed
     }
 
-    /// The store as it is now, which stays as it is. It costs one reference count.
+    /// Returns an immutable snapshot of the store. It costs one reference count.
     pub fn snapshot(&self) -> Snapshot<T> {
-        Snapshot::new(self.shared.state.load_full())
+        Snapshot::new(self.cell.state.load_full())
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
-        self.shared.state.load().get(key).cloned()
+        self.cell.state.load().get(key).cloned()
     }
 
-    /// The object with this name, found without an allocation; no namespace and an empty one are the same.
+    /// Returns the object with this name, without an allocation. An empty namespace is the same as
+    /// none.
     pub fn get_named(&self, namespace: Option<&str>, name: &str) -> Option<Arc<T>> {
-        self.shared.state.load().get_named(namespace, name).cloned()
+        self.cell.state.load().get_named(namespace, name).cloned()
     }
 
-    /// Whether there is an object with this key.
+    /// Returns true if there is an object with this key.
     pub fn contains(&self, key: &ObjectKey) -> bool {
-        self.shared.state.load().get(key).is_some()
+        self.cell.state.load().get(key).is_some()
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
-        self.shared.state.load().objects.len()
+        self.cell.state.load().objects.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The version up to which the store knows everything: unset until the first list is whole, and never older than before,
-    /// except after a list of a server that went back in time.
+    /// Returns the version up to which the store is complete. It is unset until the initial list is
+    /// complete, and never goes back, except after a list from a server whose history was reset.
     pub fn version(&self) -> ResourceVersion {
-        self.shared.state.load().version.clone()
+        self.cell.state.load().version.clone()
     }
 
-    /// The version up to which the store knows everything about this key: that of its namespace, where several namespaces are
-    /// read each by itself, and else [`Self::version`]. Unset before the first list is whole; `None` for a namespace that the store
-    /// does not cover.
+    /// Returns the version up to which the store is complete for this key.
+    ///
+    /// If several namespaces are read separately, this is the version of the key's namespace, and
+    /// otherwise [`Self::version`]. It is unset until the initial list is complete, and `None` for
+    /// a namespace that the store does not cover.
     pub fn version_at(&self, key: &ObjectKey) -> Option<ResourceVersion> {
-        let state = self.shared.state.load();
+        let state = self.cell.state.load();
         if state.parts.is_empty() {
             return Some(state.version.clone());
         }
@@ -122,92 +130,105 @@ impl<T: Object> Store<T> {
         part.map(|(_, version)| version.clone())
     }
 
-    /// Waits for the next state that is published after this call, not after the first poll: read the store in between, and
-    /// nothing is missed. After the store is closed it waits for ever.
+    /// Waits for the next state that is published after this call, not after the first poll: a
+    /// caller that reads the store between the call and the await misses nothing. After the store
+    /// is closed it waits for ever.
     pub fn published(&self) -> impl Future<Output = ()> + Send + '_ {
-        self.shared.published.notified()
+        self.cell.published.notified()
     }
 
-    /// Whether the first list is whole.
+    /// Returns true once the initial list is complete.
     pub fn synced(&self) -> bool {
-        self.shared.state.load().synced
+        self.cell.state.load().synced
     }
 
-    /// Returns the keys of the objects whose newest state could not be decoded, in order. They exist, and the store shows an older
-    /// state of each of them, or none. Usually there are none.
+    /// Returns the keys of the objects whose newest state could not be decoded, in order. These
+    /// objects exist, and the store shows an older state of each of them, or none. Usually there
+    /// are none.
     pub fn unreadable(&self) -> Vec<ObjectKey> {
-        self.shared.state.load().unreadable.keys().cloned().collect()
+        self.cell.state.load().unreadable.keys().cloned().collect()
     }
 
-    /// Whether the newest state of the object with this key could not be decoded.
+    /// Returns true if the newest state of the object with this key could not be decoded.
     pub fn is_unreadable(&self, key: &ObjectKey) -> bool {
-        self.shared.state.load().unreadable.contains_key(key)
+        self.cell.state.load().unreadable.contains_key(key)
     }
 
-    /// How often an index function has panicked. Each time an object is missing in that index, and the log says which.
+    /// Returns the number of times that an index function has panicked. Each time, one object is
+    /// missing from that index; the log says which.
     pub fn index_panics(&self) -> u64 {
-        self.shared.state.load().index_panics
+        self.cell.state.load().index_panics
     }
 
-    /// The objects under a value of an index, ordered by key. [`NAMESPACE_INDEX`](crate::NAMESPACE_INDEX) is always there.
+    /// Returns the objects under a value of an index, ordered by key.
+    /// [`NAMESPACE_INDEX`](crate::NAMESPACE_INDEX) always exists.
     ///
     /// # Errors
-    /// When there is no such index.
+    /// Returns an error if there is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
-        self.shared.state.load().by_index(index, value)
+        self.cell.state.load().by_index(index, value)
     }
 
-    /// The keys under a value of an index, in order.
+    /// Returns the keys under a value of an index, in order.
     ///
     /// # Errors
-    /// When there is no such index.
+    /// Returns an error if there is no such index.
     pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, IndexError> {
-        self.shared.state.load().index_keys(index, value)
+        self.cell.state.load().index_keys(index, value)
     }
 
-    /// The values of an index under which there are objects, in order.
+    /// Returns the values of an index under which there are objects, in order.
     ///
     /// # Errors
-    /// When there is no such index.
+    /// Returns an error if there is no such index.
     pub fn index_values(&self, index: &str) -> Result<Vec<String>, IndexError> {
-        self.shared.state.load().index_values(index)
+        self.cell.state.load().index_values(index)
     }
 
-    /// Adds an index. When it returns, every object is found by it, and changes keep it up to date.
+    /// Adds an index. When it returns, the index contains every object, and changes keep it up to
+    /// date.
     ///
     /// The writer waits meanwhile; readers do not. An index is kept until it is removed.
     ///
     /// # Errors
-    /// When there is an index of this name.
+    /// Returns an error if an index of this name exists.
     pub fn add_index(&self, index: Index<T>) -> Result<(), IndexError> {
-        self.shared.edit(|state| state.add_index(index))
+        self.cell.edit(|state| state.add_index(index))
     }
 
     /// Removes an index. Snapshots that are already taken keep it.
     ///
     /// # Errors
-    /// When there is no such index. The one by namespace cannot be removed.
+    /// Returns an error if there is no such index. The index by namespace cannot be removed.
     pub fn remove_index(&self, name: &str) -> Result<(), IndexError> {
-        self.shared.edit(|state| state.remove_index(name))
+        self.cell.edit(|state| state.remove_index(name))
     }
 
-    /// Waits until the first list is whole. It may be dropped at any time.
+    /// Waits until the initial list is complete.
     ///
     /// # Errors
-    /// When the store is closed and it will never be.
+    /// Returns an error if the store is closed and was never synced.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub async fn wait_synced(&self) -> Result<(), WaitError> {
         self.wait_for(|state| state.synced.then_some(Ok(()))).await
     }
 
-    /// Waits until the store shows this version of its collection or a later one: with the version that a write returned, one
-    /// reads one's own writes. It may be dropped at any time. An unset version is reached by the first list.
+    /// Waits until the store shows this version of its collection or a later one.
     ///
-    /// Only versions of the store's own resource type may be given. A server that went back in time can take versions away; then
-    /// the wait goes on until the server is that far again, so put a deadline around it.
+    /// With the version that a write returned, a caller reads its own writes. An unset version is
+    /// reached by the initial list. Only versions of the store's own resource type may be passed.
+    /// If the server's history is reset, the version may not be reached for a long time: the wait
+    /// continues until the server has passed it again, so set a deadline.
     ///
     /// # Errors
-    /// When the store is closed before that, when the versions cannot be compared because one of them is not a number, or when the
-    /// version is that of an object that could not be decoded: the store then has come that far, and does not show it.
+    /// Returns an error if the store is closed before that, if the versions cannot be compared
+    /// because one of them is not a number, or if the version is that of an object that could not
+    /// be decoded: the store has then passed the version without showing it.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub async fn wait_until(&self, version: &ResourceVersion) -> Result<(), WaitError> {
         self.wait_for(|state| {
             if !state.synced {
@@ -225,17 +246,18 @@ impl<T: Object> Store<T> {
         .await
     }
 
-    /// Asks every state until there is an answer.
+    /// Applies `answer` to every published state until it returns something.
     async fn wait_for(
         &self,
         answer: impl Fn(&State<T>) -> Option<Result<(), WaitError>>,
     ) -> Result<(), WaitError> {
         loop {
-            // Enlisted before the state is read: what is published in between rings.
-            let mut published = std::pin::pin!(self.shared.published.notified());
+            // Registered before the state is read, so that a state published in between wakes the
+            // task.
+            let mut published = std::pin::pin!(self.cell.published.notified());
             published.as_mut().enable();
             let closed = {
-                let state = self.shared.state.load();
+                let state = self.cell.state.load();
                 if let Some(answer) = answer(&state) {
                     return answer;
                 }
@@ -249,59 +271,60 @@ impl<T: Object> Store<T> {
     }
 }
 
-impl<T: Object> Shared<T> {
+impl<T: Object> StateCell<T> {
     pub(super) fn new() -> Self {
-        Self { state: ArcSwap::default(), turn: Mutex::default(), published: Notify::new() }
+        Self { state: ArcSwap::default(), write_lock: Mutex::default(), published: Notify::new() }
     }
 
-    /// Waits for the turn to make the next state.
-    pub(super) fn turn(&self) -> Turn<'_, T> {
-        // What a turn that panicked was at is lost, and nothing of it was published.
-        let guard = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        Turn { shared: self, _guard: guard, next: State::clone(&self.state.load()) }
+    /// Waits for the right to make the next state.
+    pub(super) fn begin(&self) -> Transaction<'_, T> {
+        // A poisoned lock is harmless: an edit that panicked has published nothing.
+        let guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        Transaction { cell: self, _guard: guard, next: State::clone(&self.state.load()) }
     }
 
     fn edit<E>(&self, change: impl FnOnce(&mut State<T>) -> Result<(), E>) -> Result<(), E> {
-        let mut turn = self.turn();
-        change(&mut turn.next)?;
-        turn.publish();
+        let mut transaction = self.begin();
+        change(&mut transaction.next)?;
+        transaction.publish();
         Ok(())
     }
 }
 
-/// The right to make the next state. Dropping it without publishing leaves the state as it was.
-pub(super) struct Turn<'s, T> {
-    shared: &'s Shared<T>,
+/// The exclusive right to make the next state. Dropping it without publishing leaves the state as
+/// it was.
+pub(super) struct Transaction<'s, T> {
+    cell: &'s StateCell<T>,
     _guard: MutexGuard<'s, ()>,
-    /// The newest state, to be changed.
+    /// A copy of the newest state, to be edited.
     pub(super) next: State<T>,
 }
 
-impl<T: Object> Turn<'_, T> {
-    /// Shows the next state to all readers, in one step.
+impl<T: Object> Transaction<'_, T> {
+    /// Publishes the next state to all readers atomically.
     pub(super) fn publish(self) {
-        self.shared.state.store(Arc::new(self.next));
-        self.shared.published.notify_waiters();
+        self.cell.state.store(Arc::new(self.next));
+        self.cell.published.notify_waiters();
     }
 }
 
 impl<T> Clone for Store<T> {
     fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), filled_by: self.filled_by.clone() }
+        Self { cell: self.cell.clone(), filled_by: self.filled_by.clone() }
     }
 }
 
 impl<T> fmt::Debug for Store<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Store").field(&self.shared).finish()
+        f.debug_tuple("Store").field(&self.cell).finish()
     }
 }
 
-impl<T> fmt::Debug for Shared<T> {
+impl<T> fmt::Debug for StateCell<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state.load();
         let State { objects, version, synced, closed, .. } = &**state;
-        let mut shown = f.debug_struct("Shared");
+        let mut shown = f.debug_struct("StateCell");
         shown
             .field("len", &objects.len())
             .field("version", version)

@@ -1,24 +1,27 @@
 //! Sorted byte strings packed together: the keys of one node of the tree.
 //!
-//! What a search looks at first are the heads: for every key the eight bytes after what all keys of the node begin with, as a
-//! number. They are next to each other, and nearly always decide, so that a search reads few other places of the memory; that is what
-//! a search costs, once there are more objects than caches hold.
+//! A search first compares heads: for every key, the eight bytes after the prefix common to all
+//! keys of the node, as a number. Heads are contiguous in memory and nearly always decide, so a
+//! search touches few other cache lines. Cache misses dominate the cost once the objects do not fit
+//! into the caches.
 
 use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
-/// A key put together on the stack, where it is not longer than nearly all are.
+/// A key on the stack; only unusually long keys spill to the heap.
 pub(super) type KeyBuffer = SmallVec<[u8; 128]>;
 
-/// Sorted keys, none twice. Positions are those in the order.
+/// Sorted keys without duplicates. Positions are indexes into the sorted order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys {
-    /// The number of bytes with which all keys begin. It is that of the first and the last, because keys are sorted.
+    /// The length of the prefix that all keys share. It is the common prefix of the first and the
+    /// last key, because keys are sorted.
     common: usize,
-    /// For each key what [`head`] makes of the bytes after the common ones. As keys are sorted, so are heads; some may be equal.
+    /// For each key, the [`head`] of the bytes after the common prefix. Heads are sorted like the
+    /// keys; some may be equal.
     heads: SmallVec<[u64; 32]>,
-    /// Where each key ends in `bytes`.
+    /// The end of each key in `bytes`.
     ends: SmallVec<[u32; 32]>,
     /// The keys, one after the other.
     bytes: Vec<u8>,
@@ -33,7 +36,7 @@ impl Keys {
         &self.bytes[self.start(at)..self.ends[at] as usize]
     }
 
-    /// Where the key is, or where it belongs.
+    /// Returns the position of the key, or `Err` with the position where it would be inserted.
     pub(super) fn search(&self, key: &[u8]) -> Result<usize, usize> {
         if self.ends.is_empty() {
             return Err(0);
@@ -56,7 +59,8 @@ impl Keys {
         Err(low)
     }
 
-    /// Where the key is. It is quicker than [`Self::search`], because it need not know where a key that is not there belongs.
+    /// Returns the position of the key. Faster than [`Self::search`], which also finds the
+    /// insertion position of a missing key.
     pub(super) fn find(&self, key: &[u8]) -> Option<usize> {
         let head = head(key.get(self.common..)?);
         let first = self.heads.partition_point(|it| *it < head);
@@ -64,7 +68,7 @@ impl Keys {
         (first..first + equal).find(|at| self.get(*at) == key)
     }
 
-    /// Inserts a key where [`Self::search`] said it belongs.
+    /// Inserts a key at the position that [`Self::search`] returned.
     pub(super) fn insert(&mut self, at: usize, key: &[u8]) {
         let start = self.start(at);
         let tail = self.bytes.len() - start;
@@ -85,7 +89,7 @@ impl Keys {
         self.settle();
     }
 
-    /// Takes off the keys from `at` on.
+    /// Splits off the keys from `at` on.
     pub(super) fn split_off(&mut self, at: usize) -> Self {
         let start = self.start(at);
         let bytes = self.bytes.split_off(start);
@@ -96,18 +100,18 @@ impl Keys {
         right
     }
 
-    /// Appends keys that all come after the own ones.
+    /// Appends keys that all sort after the existing ones.
     pub(super) fn append(&mut self, later: &Self) {
         let start = offset(self.bytes.len());
         self.bytes.extend_from_slice(&later.bytes);
         self.ends.extend(later.ends.iter().map(|it| it + start));
-        // Whatever they are: they have to be made anew.
+        // Placeholders: `settle` recomputes all heads, because `common` is invalid.
         self.heads.extend_from_slice(&later.heads);
         self.common = usize::MAX;
         self.settle();
     }
 
-    /// Makes the heads anew when the common beginning has changed.
+    /// Recomputes the heads if the common prefix has changed.
     fn settle(&mut self) {
         let common = match self.len() {
             0 | 1 => 0,
@@ -129,7 +133,8 @@ impl Keys {
     }
 }
 
-/// The first eight bytes as a number, which orders as they do; where there are less, zeros follow.
+/// Returns the first eight bytes as a big-endian number, which sorts like the bytes. Shorter input
+/// is padded with zeros.
 fn head(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
         Some(first) => u64::from_be_bytes(*first),
@@ -142,8 +147,7 @@ fn head(bytes: &[u8]) -> u64 {
 }
 
 fn offset(length: usize) -> u32 {
-    u32::try_from(length)
-        .expect("a node has a few dozen keys, so one of them would have to be as long as 100 MB")
+    u32::try_from(length).expect("a node has a few dozen keys, so one would have to be longer than 100 MB")
 }
 
 #[cfg(test)]
@@ -163,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_finds_the_key_or_its_place() {
+    fn a_search_finds_the_key_or_its_insertion_position() {
         let keys = keys(&["a", "bb", "c"]);
         for (key, expected) in [
             ("a", Ok(0)),
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_are_equal_do_not_decide() {
+    fn keys_with_equal_heads_are_compared_in_full() {
         let mut sorted =
             ["ns/", "ns/a", "ns/a\0", "ns/a\0\0", "ns/abcdefgh", "ns/abcdefghi", "ns/abcdefghj", "ns/b"];
         sorted.sort();

@@ -1,6 +1,7 @@
 //! Reading a state by namespace and by index.
 //!
-//! There is no index by namespace: the keys of one namespace are neighbours in the tree of objects.
+//! There is no separate index by namespace: the keys of one namespace are contiguous in the tree of
+//! objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,28 +12,28 @@ use super::keys::KeyBuffer;
 use super::state::{State, object_key};
 use crate::index::{IndexError, NAMESPACE_INDEX};
 
-/// Keys in a row.
+/// A contiguous range of keys.
 #[derive(Clone, Debug)]
 pub(super) struct KeyRange {
-    /// Where it begins.
+    /// The inclusive lower bound.
     pub(super) from: KeyBuffer,
-    /// What comes right after it; `None` is the end of all keys.
+    /// The exclusive upper bound; `None` is the end of all keys.
     pub(super) to: Option<KeyBuffer>,
 }
 
-/// A key after all keys: no UTF-8 has this byte.
+/// A key after all keys: this byte never occurs in UTF-8.
 const END: &[u8] = &[0xFF];
 
 const SLASH: u8 = b'/';
 
 impl KeyRange {
-    /// The keys of one namespace, or all.
+    /// Returns the range of one namespace, or of all keys.
     pub(super) fn new(namespace: Option<&str>) -> Self {
         let all = Self { from: KeyBuffer::new(), to: None };
         namespace.map_or(all, Self::of_namespace)
     }
 
-    /// The keys of one namespace.
+    /// Returns the range of one namespace.
     pub(super) fn of_namespace(namespace: &str) -> Self {
         let bound = |last: u8| {
             let mut bound = KeyBuffer::from_slice(namespace.as_bytes());
@@ -48,7 +49,7 @@ impl KeyRange {
 }
 
 impl<T: Object> State<T> {
-    /// The objects of a range, in as few slices as may be.
+    /// Returns the objects of a range, in as few slices as possible.
     pub(super) fn slices<'s>(&'s self, range: &KeyRange) -> impl Iterator<Item = &'s [Arc<T>]> + use<'s, T> {
         self.objects.slices(&range.from, range.to.as_deref().unwrap_or(END))
     }
@@ -57,14 +58,14 @@ impl<T: Object> State<T> {
         self.objects.count(&range.from, range.to.as_deref().unwrap_or(END))
     }
 
-    /// The objects of a range.
+    /// Returns the objects of a range.
     pub(super) fn range(&self, range: &KeyRange) -> Vec<Arc<T>> {
         let mut objects = Vec::with_capacity(self.count(range));
         self.slices(range).for_each(|it| objects.extend_from_slice(it));
         objects
     }
 
-    /// The objects with these keys, as far as they are there.
+    /// Returns the objects with these keys, skipping those that do not exist.
     pub(super) fn fetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Vec<Arc<T>> {
         keys.filter_map(|key| self.objects.get(key).cloned()).collect()
     }
@@ -112,7 +113,8 @@ impl<T: Object> State<T> {
         self.first_keys().filter(|key| namespace_of(key).is_none())
     }
 
-    /// The first key of every namespace and every key without one, found by seeking over the others.
+    /// Returns the first key of every namespace and every cluster-scoped key, seeking over the
+    /// others.
     fn first_keys(&self) -> impl Iterator<Item = &[u8]> {
         let mut walk = self.objects.walk();
         let mut skip: Option<KeyBuffer> = None;

@@ -1,12 +1,13 @@
-//! The local copy: one owner writes, everybody reads, and nobody waits for anybody.
+//! The local cache: one owner writes, any number of readers read, and neither waits for the other.
 //!
 //! ```text
 //! StoreWriter ──edits a clone of──► State ──published in one step──► Store ─► Snapshot
 //!   staging: what a relist changes    objects and indexes: trees        any number of readers
 //! ```
 //!
-//! A [`State`](state::State) never changes once it is published. Its trees share all nodes with the state before it, except
-//! those on the way to what changed; so a snapshot is one reference count, and a reader holds nothing that the writer needs.
+//! A [`State`](state::State) never changes once it is published. It shares all tree nodes with the
+//! previous state, except those on the path to a change. So a snapshot costs one reference count,
+//! and a reader holds nothing that the writer needs.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

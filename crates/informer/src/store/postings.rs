@@ -1,7 +1,8 @@
-//! The entries of one index: which objects are under which value, as one sorted set.
+//! The entries of one index as one sorted set of value and key pairs.
 //!
-//! An entry is the value, a zero byte and the key of the object. A zero byte inside a value is followed by 0xFF, which no key
-//! begins with, because keys are UTF-8: so the entries of one value are neighbours, in the order of the keys.
+//! An entry is the value, a zero byte and the key of the object. A zero byte inside a value is
+//! followed by 0xFF, which no key begins with because keys are UTF-8. So the entries of one value
+//! are contiguous, in the order of the keys.
 
 use std::borrow::Cow;
 
@@ -11,7 +12,7 @@ use super::tree::Tree;
 const END_OF_VALUE: u8 = 0;
 const ESCAPED: u8 = 0xFF;
 
-/// Pairs of a value and the key of an object. It knows neither the objects nor the function that gave the values.
+/// Pairs of a value and the key of an object. It knows neither the objects nor the index function.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Postings {
     entries: Tree<()>,
@@ -26,7 +27,7 @@ impl Postings {
         self.entries.remove(&entry(value, key));
     }
 
-    /// The keys under a value from `from` on and below `to`, in order.
+    /// Returns the keys under a value, from `from` on and below `to`, in order.
     pub(super) fn keys(&self, value: &str, from: &[u8], to: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
         let start = entry(value, from);
         let end = end(value, to);
@@ -35,12 +36,13 @@ impl Postings {
         entries.take_while(move |it| **it < *end).map(move |it| &it[prefix..])
     }
 
-    /// How many keys there are under a value from `from` on and below `to`.
+    /// Returns the number of keys under a value, from `from` on and below `to`.
     pub(super) fn count(&self, value: &str, from: &[u8], to: Option<&[u8]>) -> usize {
         self.entries.count(&entry(value, from), &end(value, to))
     }
 
-    /// The values that have a key, in order. It seeks from value to value, and does not go through the keys.
+    /// Returns the values that have a key, in order. It seeks from value to value instead of
+    /// iterating over the keys.
     pub(super) fn values(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let mut seek = KeyBuffer::new();
         std::iter::from_fn(move || {
@@ -67,7 +69,7 @@ fn entry(value: &str, key: &[u8]) -> KeyBuffer {
     entry
 }
 
-/// The first entry that is too far for these keys of the value.
+/// Returns the first entry after these keys of the value.
 fn end(value: &str, to: Option<&[u8]>) -> KeyBuffer {
     entry(value, to.unwrap_or(&[ESCAPED]))
 }

@@ -1,6 +1,8 @@
-//! A list on its way in: only what differs from what is held is kept, until the list is whole.
+//! A list that is being received: objects that differ from the held ones are staged until the list
+//! is complete.
 //!
-//! What is the same is dropped as it comes and leaves one bit behind; so a relist takes the memory of what changed.
+//! Objects that are unchanged are dropped on arrival and leave one bit behind, so a relist needs
+//! memory only for the changes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,26 +14,29 @@ use super::lookup::KeyRange;
 use super::state::{State, key_of};
 use super::tree::Tree;
 
-/// What a list brought so far. The part of the tree it is compared with must not change until it ends.
+/// The contents of a list so far. The part of the tree that it is compared with must not change
+/// until the list ends.
 #[derive(Debug)]
 pub(super) struct Relist<T> {
-    /// What it is a list of.
+    /// The keys that the list covers.
     range: KeyRange,
-    /// One bit for every object of the range that was held when the list began, in the order of the keys: whether the list has it.
+    /// One bit for every object of the range that was held when the list began, in the order of the
+    /// keys. Set if the list contains the object.
     seen: Vec<u64>,
-    /// What differs, in the order of the list, in portions: so the memory of a portion goes back as soon as it is in the tree, and none is
-    /// ever copied to a larger place.
+    /// The differences, in the order of the list, in chunks: the memory of a chunk is freed as soon
+    /// as it is in the tree, and no chunk is ever reallocated to grow.
     staged: Vec<Vec<Staged<T>>>,
-    /// Where the steps of each key are in `staged`, counted over all portions; made when something is first taken back, as that is
-    /// rare. A search through all of `staged` each time took a list with many deletions quadratic time.
+    /// The positions of each key's steps in `staged`, counted over all chunks. Built when a step is
+    /// first undone, which is rare. Without it, scanning `staged` made a list with many deletions
+    /// take quadratic time.
     places: Option<HashMap<ObjectKey, Vec<usize>>>,
-    /// Whether an equal version proves nothing.
+    /// Set if equal versions do not prove equal states.
     rewound: bool,
-    /// Whether an object that the list lacks may be there all the same.
+    /// Set if an object that the list lacks may exist nevertheless.
     infers_nothing: bool,
 }
 
-/// How many steps are in a portion.
+/// The number of steps in a chunk.
 const PORTION: usize = 512;
 
 /// One step from the state before the list to the state after it.
@@ -39,7 +44,7 @@ const PORTION: usize = 512;
 pub(super) enum Staged<T> {
     Put(Arc<T>),
     Gone(Arc<T>),
-    /// One that was taken back.
+    /// A step that was undone.
     Nothing,
 }
 
@@ -50,25 +55,28 @@ impl<T: Object> Relist<T> {
         Self { range, seen, staged, places: None, rewound, infers_nothing: false }
     }
 
-    /// Has what the list lacks kept: it may be there without a name that can be read.
+    /// Keeps the objects that the list lacks: one of them may be the object whose name could not be
+    /// decoded.
     pub(super) fn infer_nothing(&mut self) {
         self.infers_nothing = true;
     }
 
-    /// Finds an object of the range, and its place among those of the range.
+    /// Finds an object of the range, and its rank within the range.
     fn locate<'t>(&self, held: &'t Tree<Arc<T>>, key: &[u8]) -> (usize, Option<&'t Arc<T>>) {
         let (rank, object) = held.locate(key);
-        // Other parts of the tree may have changed since the list began; places within the range have not.
+        // Other parts of the tree may have changed since the list began; ranks within the range
+        // have not.
         let first = if self.range.from.is_empty() { 0 } else { held.locate(&self.range.from).0 };
         (rank.saturating_sub(first), object)
     }
 
-    /// Compares an object of the list with what is held, and keeps it if it is another state.
+    /// Compares an object of the list with the held one, and stages it if the state differs.
     pub(super) fn add(&mut self, held: &Tree<Arc<T>>, object: T) {
         let Some(key) = self.key_within(&object) else { return };
         let (rank, before) = self.locate(held, &key);
         if let Some(before) = before {
-            // One with another uid is another object: what is held is missing in the list, although its key is not.
+            // An object with another uid is a different object: the held one is missing from the
+            // list although its key is not.
             if is_same_object(&**before, &object) {
                 self.seen[rank / 64] |= 1 << (rank % 64);
             }
@@ -79,7 +87,7 @@ impl<T: Object> Relist<T> {
         self.stage(Staged::Put(Arc::new(object)));
     }
 
-    /// A deletion that was told while the list was under way.
+    /// Records a deletion that was reported while the list was being received.
     pub(super) fn remove(&mut self, held: &Tree<Arc<T>>, object: T) {
         let Some(key) = self.key_within(&object) else { return };
         if let (rank, Some(_)) = self.locate(held, &key) {
@@ -88,7 +96,7 @@ impl<T: Object> Relist<T> {
         self.stage(Staged::Gone(Arc::new(object)));
     }
 
-    /// The list told of it before, and it is not there any more.
+    /// Undoes an earlier item of the list: the object does not exist any more.
     pub(super) fn forget(&mut self, held: &Tree<Arc<T>>, key: &ObjectKey) {
         let text = key.as_str().as_bytes();
         if !self.range.has(text) {
@@ -112,7 +120,7 @@ impl<T: Object> Relist<T> {
         }
     }
 
-    /// What is held, and neither in the list nor unreadable.
+    /// Returns the objects that are held, and neither in the list nor unreadable.
     pub(super) fn missing(
         &self,
         held: &Tree<Arc<T>>,
@@ -128,7 +136,7 @@ impl<T: Object> Relist<T> {
         missing.map(|(_, (_, object))| object.clone()).collect()
     }
 
-    /// The key of an object of this list; what is of another namespace does not belong here.
+    /// Returns the key of an object, or `None` if it is not in the range of this list.
     fn key_within(&self, object: &T) -> Option<KeyBuffer> {
         let key = usable_key(object)?;
         let is_within = self.range.has(&key);
@@ -137,18 +145,18 @@ impl<T: Object> Relist<T> {
             tracing::warn!(
                 name = header.name,
                 namespace = header.namespace,
-                "not of the namespace that was listed; left out"
+                "skipping an object that is not in the listed namespace"
             );
         }
         is_within.then_some(key)
     }
 
-    /// How many steps there are.
+    /// Returns the number of staged steps.
     pub(super) fn steps(&self) -> usize {
         self.staged.iter().map(Vec::len).sum()
     }
 
-    /// What differs, in the order of the list.
+    /// Returns the staged steps, in the order of the list.
     pub(super) fn into_staged(self) -> impl Iterator<Item = Staged<T>> {
         self.staged.into_iter().flatten()
     }
@@ -179,7 +187,8 @@ impl<T: Object> Staged<T> {
     }
 }
 
-/// The key of an object, or `None`, which is told, where it has no usable one.
+/// Returns the key of an object. Logs a warning and returns `None` if the object has no usable
+/// name.
 pub(super) fn usable_key(object: &impl Object) -> Option<KeyBuffer> {
     let header = object.header();
     let key = key_of(header.namespace, header.name);
@@ -187,19 +196,19 @@ pub(super) fn usable_key(object: &impl Object) -> Option<KeyBuffer> {
         tracing::warn!(
             name = header.name,
             version = header.version,
-            "an object without a usable name is left out"
+            "skipping an object without a usable name"
         );
     }
     key
 }
 
-/// Whether these are states of one object. Where one of them does not tell its uid, the key has to do.
+/// Returns true if both are states of the same object. If one of them has no uid, the key decides.
 pub(super) fn is_same_object<T: Object>(one: &T, other: &T) -> bool {
     let (one, other) = (one.header().uid, other.header().uid);
     one == other || one.is_empty() || other.is_empty()
 }
 
-/// Whether these are one state of one object. Objects without a version are never known to be.
+/// Returns true if both are the same state of the same object. False for objects without a version.
 pub(super) fn is_same_state<T: Object>(one: &T, other: &T) -> bool {
     is_same_object(one, other)
         && !one.header().version.is_empty()

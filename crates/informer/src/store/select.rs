@@ -1,4 +1,5 @@
-//! Reading a state by labels: by an index of a label where there is one and it is worth it, and by looking at every object else.
+//! Reading a state by labels: through a label index if there is one and it is worthwhile, and
+//! otherwise by examining every object.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::postings::Postings;
 use super::state::State;
 
 impl<T: Object> State<T> {
-    /// The objects of one namespace, or of all, whose labels match, ordered by key.
+    /// Returns the objects of one namespace, or of all, whose labels match, ordered by key.
     pub(super) fn select(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Arc<T>> {
         let range = KeyRange::new(namespace);
         if selector.is_everything() {
@@ -21,7 +22,8 @@ impl<T: Object> State<T> {
         let by_index = selector.requirements().iter().filter_map(|it| self.narrowed(it, &range));
         let cheapest = by_index.min_by_key(|(count, ..)| *count);
         match cheapest {
-            // A look-up by key costs about as much as looking at the labels of three objects in a row.
+            // A look-up by key costs about as much as examining the labels of three consecutive
+            // objects.
             Some((count, postings, requirement)) if count * 3 <= self.count(&range) => {
                 let mut keys = Vec::with_capacity(count);
                 for value in requirement.values() {
@@ -43,7 +45,8 @@ impl<T: Object> State<T> {
         }
     }
 
-    /// How many objects an index leaves to look at for this requirement, if there is one for it.
+    /// Returns the number of objects that a label index leaves to examine for this requirement, if
+    /// there is such an index.
     fn narrowed<'s, 'r>(
         &'s self,
         requirement: &'r Requirement,

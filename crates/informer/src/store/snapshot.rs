@@ -1,4 +1,4 @@
-//! The store at one moment: it does not change, and all its answers fit together.
+//! An immutable snapshot of a store, whose answers are all consistent with each other.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use crate::index::IndexError;
 
 /// The contents of a store at one version.
 ///
-/// It costs one reference count to take, whatever the size of the store. While it is held, it keeps the objects of its moment in
-/// memory: take one per task, and let it go.
+/// Taking one costs one reference count, whatever the size of the store. While it is held, it keeps
+/// the objects of its state in memory, so drop it soon.
 pub struct Snapshot<T> {
     state: Arc<State<T>>,
 }
 
-/// Some objects in a row, and where to go on.
+/// A page of consecutive objects, and where the next page starts.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Page<T> {
     /// The objects, ordered by key.
     pub objects: Vec<Arc<T>>,
-    /// The key of the last one when there are more; ask for the page after it.
+    /// The key of the last object if there are more; pass it to get the next page.
     pub next: Option<ObjectKey>,
 }
 
@@ -32,52 +32,52 @@ impl<T: Object> Snapshot<T> {
         Self { state }
     }
 
-    /// The version of the store at this moment; unset before the first list was whole.
+    /// Returns the version of the store; unset if the initial list was not complete yet.
     pub fn version(&self) -> &ResourceVersion {
         &self.state.version
     }
 
-    /// Whether a list was whole by then.
+    /// Returns true if the initial list was complete.
     pub fn synced(&self) -> bool {
         self.state.synced
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.state.objects.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The object with this key.
+    /// Returns the object with this key.
     pub fn get(&self, key: &ObjectKey) -> Option<&Arc<T>> {
         self.state.get(key)
     }
 
-    /// The object with this name; no namespace and an empty one are the same.
+    /// Returns the object with this name. An empty namespace is the same as none.
     pub fn get_named(&self, namespace: Option<&str>, name: &str) -> Option<&Arc<T>> {
         self.state.get_named(namespace, name)
     }
 
-    /// All objects, ordered by key.
+    /// Returns all objects, ordered by key.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
         self.state.slices(&KeyRange::new(None)).flatten()
     }
 
-    /// The objects of one namespace, ordered by name.
+    /// Returns the objects of one namespace, ordered by name.
     pub fn in_namespace<'s>(&'s self, namespace: &str) -> impl Iterator<Item = &'s Arc<T>> + use<'s, T> {
         self.state.slices(&KeyRange::of_namespace(namespace)).flatten()
     }
 
-    /// The objects of one namespace, or of all, whose labels match, ordered by key.
+    /// Returns the objects of one namespace, or of all, whose labels match, ordered by key.
     pub fn select(&self, namespace: Option<&str>, selector: &LabelSelector) -> Vec<Arc<T>> {
         self.state.select(namespace, selector)
     }
 
-    /// The first objects after this key, ordered by key; all pages of one snapshot are the whole of it. A limit of 0 counts as 1.
+    /// Returns the first `limit` objects after this key, ordered by key. A limit of 0 counts as 1.
     pub fn page(&self, after: Option<&ObjectKey>, limit: usize) -> Page<T> {
         let limit = limit.max(1);
         let from = after.map_or(b"".as_slice(), |it| it.as_str().as_bytes());
@@ -96,34 +96,34 @@ impl<T: Object> Snapshot<T> {
         Page { objects, next: last.filter(|_| rest.peek().is_some()) }
     }
 
-    /// The objects under a value of an index, ordered by key.
+    /// Returns the objects under a value of an index, ordered by key.
     ///
     /// # Errors
-    /// When there is no such index.
+    /// Returns an error if there is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<T>>, IndexError> {
         self.state.by_index(index, value)
     }
 
-    /// The keys under a value of an index, in order.
+    /// Returns the keys under a value of an index, in order.
     ///
     /// # Errors
-    /// When there is no such index.
+    /// Returns an error if there is no such index.
     pub fn index_keys(&self, index: &str, value: &str) -> Result<Vec<ObjectKey>, IndexError> {
         self.state.index_keys(index, value)
     }
 
-    /// The values of an index under which there are objects, in order.
+    /// Returns the values of an index under which there are objects, in order.
     ///
     /// # Errors
-    /// When there is no such index.
+    /// Returns an error if there is no such index.
     pub fn index_values(&self, index: &str) -> Result<Vec<String>, IndexError> {
         self.state.index_values(index)
     }
 
-    /// The objects that share a value of an index with this one, ordered by key.
+    /// Returns the objects that share a value of an index with this one, ordered by key.
     ///
     /// # Errors
-    /// When there is no such index.
+    /// Returns an error if there is no such index.
     pub fn sharing(&self, index: &str, object: &T) -> Result<Vec<Arc<T>>, IndexError> {
         self.state.sharing(index, object)
     }

@@ -1,6 +1,8 @@
-//! One state of the store: its objects, its indexes and its version, and how one object changes all three.
+//! One state of the store: its objects, indexes and version, and the edits that keep them
+//! consistent.
 //!
-//! A published state never changes; the writer edits a clone, which shares everything that stays.
+//! A published state never changes; the writer edits a clone, which shares everything that stays
+//! the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,32 +16,34 @@ use crate::index::{Index, IndexError, NAMESPACE_INDEX, Values};
 
 #[derive(Debug)]
 pub(super) struct State<T> {
-    /// Every object at its key, which is the text of its [`ObjectKey`]: so the objects of one namespace are neighbours.
+    /// Every object by the text of its [`ObjectKey`], so the objects of one namespace are
+    /// contiguous.
     pub(super) objects: Tree<Arc<T>>,
     pub(super) indexes: Vec<Indexed<T>>,
-    /// Unset until the first list is whole.
+    /// Unset until the initial list is complete.
     pub(super) version: ResourceVersion,
-    /// The version of each namespace, behind the prefix of its keys, where several are written each by itself; empty where
-    /// all keys are written as one.
+    /// The version of each namespace, with the prefix of its keys, if several namespaces are
+    /// written separately. Empty if all keys are written together.
     pub(super) parts: Arc<[(KeyBuffer, ResourceVersion)]>,
-    /// Whether a list was whole once.
+    /// Set once an initial list was complete.
     pub(super) synced: bool,
-    /// Whether the writer is gone.
+    /// Set when the writer was dropped.
     pub(super) closed: bool,
-    /// How often an index function panicked.
+    /// The number of times an index function panicked.
     pub(super) index_panics: u64,
-    /// The objects whose newest state could not be decoded, by key, with its version; unset where only a list had it.
+    /// The objects whose newest state could not be decoded, by key, with the version of that state.
+    /// The version is unset if the list did not give one.
     pub(super) unreadable: Arc<BTreeMap<ObjectKey, ResourceVersion>>,
 }
 
-/// An index and what it holds.
+/// An index and its entries.
 #[derive(Debug)]
 pub(super) struct Indexed<T> {
     pub(super) index: Arc<Index<T>>,
     pub(super) postings: Postings,
 }
 
-/// The key of an object as the tree has it, or `None` where its name is not usable.
+/// Returns the key of an object as the tree stores it, or `None` if the name is not usable.
 pub(super) fn key_of(namespace: Option<&str>, name: &str) -> Option<KeyBuffer> {
     let mut key = KeyBuffer::new();
     if let Some(namespace) = namespace.filter(|it| !it.is_empty()) {
@@ -53,9 +57,9 @@ pub(super) fn key_of(namespace: Option<&str>, name: &str) -> Option<KeyBuffer> {
     (!name.is_empty() && !name.contains('/')).then_some(key)
 }
 
-/// The key as a value of its own.
+/// Converts a key of the tree into an owned key.
 pub(super) fn object_key(key: &[u8]) -> ObjectKey {
-    let key = str::from_utf8(key).expect("keys are put together from text");
+    let key = str::from_utf8(key).expect("keys are built from strings");
     key.parse().expect("only usable keys are inserted")
 }
 
@@ -73,7 +77,7 @@ impl<T: Object> State<T> {
         found.ok_or_else(|| IndexError::Unknown(name.to_owned()))
     }
 
-    /// Adds an index and finds every object by it.
+    /// Adds an index and fills it with every object.
     pub(super) fn add_index(&mut self, index: Index<T>) -> Result<(), IndexError> {
         if index.name() == NAMESPACE_INDEX || self.index(index.name()).is_ok() {
             return Err(IndexError::Taken(index.name().to_owned()));
@@ -93,7 +97,7 @@ impl<T: Object> State<T> {
         Ok(())
     }
 
-    /// Sets the object at a key, and returns the one before.
+    /// Sets the object at a key, and returns the previous one.
     pub(super) fn put(&mut self, key: &[u8], object: &Arc<T>) -> Option<Arc<T>> {
         let before = self.objects.insert(key, object.clone());
         self.reindex(key, before.as_deref(), Some(object));
@@ -107,7 +111,8 @@ impl<T: Object> State<T> {
         before
     }
 
-    /// Takes note of whether the newest state of an object could be decoded; whether that is news.
+    /// Records whether the newest state of an object could not be decoded (`Some`) or was decoded
+    /// (`None`). Returns true if that changes anything.
     pub(super) fn set_unreadable(&mut self, key: &ObjectKey, version: Option<ResourceVersion>) -> bool {
         match version {
             Some(version) => {
@@ -122,7 +127,7 @@ impl<T: Object> State<T> {
 
     fn reindex(&mut self, key: &[u8], before: Option<&T>, after: Option<&T>) {
         for Indexed { index, postings } in &mut self.indexes {
-            // A panic about the state before was told when that state came.
+            // A panic on the old state was already reported when that state arrived.
             let old = before.and_then(|it| index.values(it)).unwrap_or_default();
             let new = after.map(|it| values_of(index, it, key, &mut self.index_panics)).unwrap_or_default();
             if old == new {
@@ -134,12 +139,13 @@ impl<T: Object> State<T> {
     }
 }
 
-/// The values of an object; where the function panicked, none, and that is told.
+/// Returns the values of an object. If the index function panics, logs and counts that and returns
+/// none.
 fn values_of<T: Object>(index: &Index<T>, object: &T, key: &[u8], panics: &mut u64) -> Values {
     index.values(object).unwrap_or_else(|| {
         *panics += 1;
         let key = String::from_utf8_lossy(key);
-        tracing::error!(index = index.name(), %key, "an index function panicked; the index does not find the object");
+        tracing::error!(index = index.name(), %key, "an index function panicked; the object is missing from the index");
         Values::new()
     })
 }

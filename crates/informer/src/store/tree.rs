@@ -1,8 +1,8 @@
-//! An ordered map that costs nothing to copy: a B+-tree whose nodes are shared until they change.
+//! A persistent ordered map: a B+-tree whose nodes are shared until they change.
 //!
-//! A clone is one reference count. An edit copies the nodes on the way to its place that somebody else still holds, and changes the
-//! others where they are; so a batch of edits copies each node at most once. The keys of a node are shared on
-//! their own, because most edits are updates, and leave them as they are.
+//! A clone costs one reference count. An edit copies the nodes on its path that another clone still
+//! holds, and changes the others in place; so a batch of edits copies each node at most once. The
+//! keys of a node are shared separately, because most edits are updates and do not change them.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use smallvec::SmallVec;
 
 use super::keys::Keys;
 
-/// The most values of a leaf, and children of an inner node: one less than there is room for, so that a node that becomes too
-/// wide can be split where it is. Half as wide was no quicker to write and slower to read.
+/// The maximal number of values of a leaf and of children of an inner node. One less than the
+/// capacity, so that a node that becomes too wide can be split in place. Half this width was no
+/// faster to write and slower to read.
 pub(super) const WIDTH: usize = 31;
 
 /// A map from byte strings to values, in the order of the bytes.
@@ -29,22 +30,23 @@ pub(super) enum Node<V> {
 #[derive(Clone, Debug)]
 pub(super) struct Leaf<V> {
     pub(super) keys: Arc<Keys>,
-    /// As many as keys.
+    /// As many values as keys.
     pub(super) values: SmallVec<[V; WIDTH + 1]>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Inner<V> {
-    /// One less than children. All keys of the child at `i` are below bound `i`; those of the next child are not.
+    /// One less than there are children. All keys of child `i` are below bound `i`; those of child
+    /// `i + 1` are not.
     bounds: Arc<Keys>,
-    /// At least one, and none is empty.
+    /// At least one child, none of them empty.
     pub(super) children: Vec<Child<V>>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Child<V> {
     pub(super) node: Arc<Node<V>>,
-    /// How many values it holds.
+    /// The number of values below this child.
     len: usize,
 }
 
@@ -79,7 +81,7 @@ impl<V> Tree<V> {
         }
     }
 
-    /// How many keys are below this one, and the value at it.
+    /// Returns the number of keys below this one, and its value.
     pub(super) fn locate(&self, key: &[u8]) -> (usize, Option<&V>) {
         let (mut node, mut rank) = (&*self.root, 0);
         loop {
@@ -99,14 +101,14 @@ impl<V> Tree<V> {
         }
     }
 
-    /// How many keys there are from `from` on and below `to`.
+    /// Returns the number of keys from `from` on and below `to`.
     pub(super) fn count(&self, from: &[u8], to: &[u8]) -> usize {
         self.locate(to).0.saturating_sub(self.locate(from).0)
     }
 }
 
 impl<V: Clone> Tree<V> {
-    /// Sets the value at a key, and returns the one before.
+    /// Sets the value at a key, and returns the previous one.
     pub(super) fn insert(&mut self, key: &[u8], value: V) -> Option<V> {
         let (before, split) = insert(&mut self.root, key, value);
         if let Some(Split { bound, right }) = split {
@@ -120,7 +122,7 @@ impl<V: Clone> Tree<V> {
 
     /// Removes a key, and returns its value.
     pub(super) fn remove(&mut self, key: &[u8]) -> Option<V> {
-        // Nothing is copied for a key that is not there.
+        // Looked up first, so that no node is copied for a missing key.
         self.get(key)?;
         let before = remove(&mut self.root, key);
         while let Node::Inner(Inner { children, .. }) = &*self.root {
@@ -142,7 +144,7 @@ impl<V> Node<V> {
         }
     }
 
-    /// How many values or children it has itself.
+    /// Returns the number of values or children of this node itself.
     fn width(&self) -> usize {
         match self {
             Self::Leaf(leaf) => leaf.values.len(),
@@ -152,7 +154,7 @@ impl<V> Node<V> {
 }
 
 impl<V> Inner<V> {
-    /// Which child has the key, if any has.
+    /// Returns the position of the child that contains the key, if any does.
     pub(super) fn child_of(&self, key: &[u8]) -> usize {
         self.bounds.search(key).map_or_else(|at| at, |at| at + 1)
     }
@@ -183,7 +185,7 @@ impl<V: Clone> Leaf<V> {
         if self.values.len() <= WIDTH {
             return (None, None);
         }
-        // Who appends, as a list in order does, leaves full leaves behind instead of half-full ones.
+        // Appending, as a list in order does, leaves full leaves behind instead of half-full ones.
         let middle = if at == WIDTH { WIDTH } else { WIDTH / 2 };
         let right =
             Self { keys: Arc::new(keys.split_off(middle)), values: self.values.drain(middle..).collect() };
@@ -217,9 +219,10 @@ impl<V: Clone> Inner<V> {
         (before, Some(Split { bound, right: Arc::new(Node::Inner(right)) }))
     }
 
-    /// Joins the child at `at` with a neighbour when it has become thin and both fit into one.
+    /// Merges the child at `at` with a neighbour if it has become small and both fit into one node.
     fn join(&mut self, at: usize) {
         let width = |at: usize| self.children.get(at).map(|it| it.node.width());
+        // The result is at most three quarters full, so that a few inserts do not split it again.
         let thin = width(at).is_some_and(|it| it < WIDTH / 4);
         let fits =
             |left: usize| width(left).zip(width(left + 1)).is_some_and(|(a, b)| a + b <= WIDTH * 3 / 4);
@@ -251,7 +254,7 @@ impl<V: Clone> Inner<V> {
     }
 }
 
-/// Removes a key that is there.
+/// Removes a key that exists.
 fn remove<V: Clone>(node: &mut Arc<Node<V>>, key: &[u8]) -> Option<V> {
     match Arc::make_mut(node) {
         Node::Leaf(leaf) => {

@@ -1,21 +1,22 @@
-//! Going through a tree in order, from any key on.
+//! In-order iteration over a tree, from any key on.
 
 use smallvec::SmallVec;
 
 use super::tree::{Inner, Leaf, Node, Tree};
 
-/// What is left of a tree, in order. It yields leaves piece by piece, or keys and values one by one.
+/// An in-order iterator over the rest of a tree. It yields leaves as slices, or keys and values one
+/// by one.
 #[derive(Debug)]
 pub(super) struct Walk<'t, V> {
-    /// The inner nodes above the leaf, each with the position of the child that comes next.
+    /// The inner nodes above the leaf, each with the position of its next child.
     above: SmallVec<[(&'t Inner<V>, usize); 4]>,
     leaf: Option<&'t Leaf<V>>,
-    /// The position in the leaf that comes next.
+    /// The next position in the leaf.
     at: usize,
 }
 
 impl<V> Tree<V> {
-    /// Everything from this key on.
+    /// Returns an iterator over everything from this key on.
     pub(super) fn walk_from<'t>(&'t self, key: &[u8]) -> Walk<'t, V> {
         let mut above = SmallVec::new();
         let mut node = self.root();
@@ -34,13 +35,13 @@ impl<V> Tree<V> {
         }
     }
 
-    /// Everything.
+    /// Returns an iterator over everything.
     pub(super) fn walk(&self) -> Walk<'_, V> {
         self.walk_from(b"")
     }
 
-    /// The values from `from` on and below `to`, in as few slices as there are leaves. It looks at the keys of no leaf but the first
-    /// and the last.
+    /// Returns the values from `from` on and below `to`, one slice per leaf. It compares keys only
+    /// in the first and the last leaf.
     pub(super) fn slices<'t>(&'t self, from: &[u8], to: &[u8]) -> impl Iterator<Item = &'t [V]> + use<'t, V> {
         let mut left = self.count(from, to);
         let mut walk = self.walk_from(from);
@@ -57,14 +58,14 @@ impl<V> Tree<V> {
 }
 
 impl<'t, V> Walk<'t, V> {
-    /// The values that are left of the leaf.
+    /// Returns the rest of the current leaf.
     fn next_leaf(&mut self) -> Option<&'t [V]> {
         let rest = &self.leaf?.values[self.at..];
         self.advance();
         Some(rest)
     }
 
-    /// Goes to the start of the next leaf.
+    /// Moves to the start of the next leaf.
     fn advance(&mut self) {
         self.at = 0;
         self.leaf = None;
@@ -114,11 +115,11 @@ mod tests {
     enum Edit {
         Insert(u16, u16),
         Remove(u16, u16),
-        /// Takes a snapshot, which has to stay as it is.
+        /// Takes a snapshot, which must not change afterwards.
         Keep,
     }
 
-    /// Runs of keys, so that few edits fill and empty many nodes.
+    /// Generates runs of keys, so that few edits fill and empty many nodes.
     fn edits() -> impl Strategy<Value = Vec<Edit>> {
         let run = || (0u16..4000, 1u16..600);
         let edit = prop_oneof![
@@ -129,7 +130,7 @@ mod tests {
         prop::collection::vec(edit, 1..40)
     }
 
-    /// Keys of several lengths, spread over the order.
+    /// Returns keys of several lengths, spread over the order.
     fn key(number: u16) -> Vec<u8> {
         let spread = u32::from(number).wrapping_mul(2_654_435_761) % 4099;
         format!("{}/{number:x}", spread % 7).into_bytes()
@@ -163,7 +164,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn any_edits_give_what_a_btree_map_gives_and_copies_never_change(edits in edits()) {
+        fn edits_behave_as_those_of_a_btree_map_and_clones_never_change(edits in edits()) {
             let (mut tree, mut model, mut kept) = (Tree::default(), Model::new(), Vec::new());
             for (number, edit) in edits.into_iter().enumerate() {
                 match edit {

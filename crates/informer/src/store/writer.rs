@@ -1,4 +1,5 @@
-//! The one who writes: takes deltas, makes the next state of the store out of them, and tells what changed.
+//! The writer of a store: applies deltas to the newest state, publishes the result and returns the
+//! changes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -6,104 +7,117 @@ use std::sync::Arc;
 
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
 
-use super::handle::{Shared, Store};
+use super::handle::{StateCell, Store};
 use super::lookup::KeyRange;
 use super::relist::{Relist, Staged, is_same_object, is_same_state, usable_key};
 use super::state::{State, object_key};
 use crate::change::{Change, Deleted};
 use crate::delta::Delta;
 
-/// The one owner of a store's contents. Dropping it closes the store: what it showed last stays readable.
+/// The single owner of a store's contents. Dropping it closes the store; the last state stays
+/// readable.
 ///
-/// What it makes of the deltas:
-/// - The objects of a list are staged, and only those that differ from what is held: one of the same uid and version is dropped, and
-///   the held `Arc` stays. `End` switches in one step. What the list did not name is told as [`Deleted::Missed`] first, then what
-///   it updated and added, in its order. Objects are told as initial in the first list alone. What else comes between
-///   `Begin` and `End` takes its place in the list; `Abort`, or another `Begin`, drops all of it.
-/// - `Applied` is ignored when what is held of that object is the same version or a newer one, so replays do no harm; not if its version
-///   is newer than the store's.
-/// - The same key with another uid is another object: it is told as a deletion that nobody saw, then an addition.
-/// - `Deleted` of a key that is not held tells nothing. A deletion of the held object, by its uid, is final, whatever its version is;
-///   one of another object is ignored when it is older than what is held, and else means that the held one is gone too.
-/// - An object whose newest state could not be decoded stays as it is known, and is in [`Store::unreadable`] until it is read again or
-///   goes. A list that has such an object without a name takes nothing for deleted.
-/// - The version follows objects, deletions and bookmarks, and never goes back; only the end of a list sets it, back or forth. Before
-///   the first list is whole, there is none.
+/// It applies deltas as follows:
+/// - The objects of a list are staged, and only those that differ from the held ones: an object of
+///   the same uid and version is dropped and the held `Arc` stays. `End` switches to the list
+///   atomically. The changes are, first, the objects that the list lacks as [`Deleted::Missed`],
+///   then the updates and additions in the order of the list. Only objects of the first list are
+///   marked as initial. Watch events between `Begin` and `End` become partition of the list; `Abort`, or
+///   another `Begin`, discards all of it.
+/// - `Applied` is ignored if the held state of that object has the same version or a newer one, so
+///   replays are harmless; but not if its version is newer than the store's.
+/// - The same key with another uid is another object: it is reported as a [`Deleted::Missed`], then
+///   an addition.
+/// - `Deleted` of a key that is not held is ignored. A deletion of the held object, by its uid,
+///   always applies, whatever its version is. A deletion of another object with that key is ignored
+///   if it is older than the held state, and otherwise implies that the held object is deleted too.
+/// - An object whose newest state could not be decoded keeps its known state, and is in
+///   [`Store::unreadable`] until it is decoded again or deleted. A list that contains such an
+///   object without a name does not infer any deletion.
+/// - The version follows objects, deletions and bookmarks, and never goes back; only the end of a
+///   list may set it to an older one. It is unset until the first list is complete.
 #[derive(Debug)]
 pub struct StoreWriter<T: Object> {
-    shared: Arc<Shared<T>>,
-    /// What is written each by itself: all, or one for each namespace. No two of them have a key in common.
-    parts: Vec<Part<T>>,
+    cell: Arc<StateCell<T>>,
+    /// The separately written ranges: one for all keys, or one for each namespace. Their keys are
+    /// disjoint.
+    partitions: Vec<Partition<T>>,
 }
 
-/// What is listed and followed as one.
+/// A range of keys that is listed and watched as one.
 #[derive(Debug)]
-struct Part<T> {
+struct Partition<T> {
     range: KeyRange,
-    /// The list that is on its way in. While there is one, no object of the range changes.
+    /// The list that is being received. While there is one, no object of the range changes.
     relist: Option<Relist<T>>,
-    /// Whether the server's history was taken back: until a list ends, equal versions prove nothing.
+    /// Set if the server's history was reset: until a list ends, equal versions do not prove equal
+    /// states.
     rewound: bool,
-    /// How far it has come.
-    reached: Reached,
+    /// The progress of this partition.
+    progress: Progress,
 }
 
 #[derive(Debug, Default)]
-struct Reached {
-    /// Unset until the first list is whole.
+struct Progress {
+    /// Unset until the first list is complete.
     version: ResourceVersion,
-    /// Whether a list was whole once.
+    /// Set once a list was complete.
     synced: bool,
 }
 
-impl<T> Part<T> {
+impl<T> Partition<T> {
     fn new(namespace: Option<&str>) -> Self {
         let range = KeyRange::new(namespace);
-        Self { range, relist: None, rewound: false, reached: Reached::default() }
+        Self { range, relist: None, rewound: false, progress: Progress::default() }
     }
 }
 
 impl<T: Object> StoreWriter<T> {
-    /// An empty store.
-    #[expect(clippy::new_without_default, reason = "a default writer would be a store that nobody fills")]
+    /// Creates an empty store.
+    #[expect(clippy::new_without_default, reason = "a default writer would be a store that is never filled")]
     pub fn new() -> Self {
-        Self { shared: Arc::new(Shared::new()), parts: vec![Part::new(None)] }
+        Self { cell: Arc::new(StateCell::new()), partitions: vec![Partition::new(None)] }
     }
 
-    /// An empty store of some namespaces, each of which is written by itself: see [`Self::apply_to`]. No namespace may be there twice.
+    /// Creates an empty store of several distinct namespaces, each of which is written separately:
+    /// see [`Self::apply_to`].
     ///
-    /// It is synced when all are. Its version is that of the namespace that is furthest behind, and unset before all are synced.
+    /// The store is synced when all namespaces are. Its version is the oldest version of its
+    /// namespaces, and unset until all are synced.
     pub fn of_namespaces<'n>(namespaces: impl IntoIterator<Item = &'n str>) -> Self {
-        let parts = namespaces.into_iter().map(|it| Part::new(Some(it))).collect();
-        Self { shared: Arc::new(Shared::new()), parts }
+        let partitions = namespaces.into_iter().map(|it| Partition::new(Some(it))).collect();
+        Self { cell: Arc::new(StateCell::new()), partitions }
     }
 
-    /// A handle for readers.
+    /// Returns a handle for readers.
     pub fn store(&self) -> Store<T> {
-        Store::new(self.shared.clone())
+        Store::new(self.cell.clone())
     }
 
-    /// Applies deltas in order, shows readers the outcome of all of them in one step, and appends to `changes` what changed, in order.
+    /// Applies deltas in order, publishes the result of all of them atomically, and appends the
+    /// changes to `changes` in order.
     ///
-    /// A larger batch is cheaper: what the deltas of one call have in common is copied once. `Resync` changes nothing.
+    /// Larger batches are cheaper: tree nodes that several deltas of one call touch are copied only
+    /// once. `Resync` changes nothing.
     pub fn apply(&mut self, deltas: impl IntoIterator<Item = Delta<T>>, changes: &mut Vec<Change<T>>) {
         self.apply_to(0, deltas, changes);
     }
 
-    /// Applies deltas of one of the namespaces, by its place in what [`Self::of_namespaces`] was given: a list replaces the objects of
-    /// that namespace only. Objects of other namespaces are left out.
+    /// Applies deltas of one namespace, given by its index in the argument of
+    /// [`Self::of_namespaces`]. A list replaces the objects of that namespace only, and objects of
+    /// other namespaces are skipped.
     ///
     /// # Panics
-    /// When there are not so many namespaces.
+    /// Panics if there is no such namespace.
     pub fn apply_to(
         &mut self,
-        part: usize,
+        partition: usize,
         deltas: impl IntoIterator<Item = Delta<T>>,
         changes: &mut Vec<Change<T>>,
     ) {
-        let mut turn = self.shared.turn();
-        let Part { range, relist, rewound, reached } = &mut self.parts[part];
-        let mut edit = Edit { state: &mut turn.next, range, reached, changes, touched: false };
+        let mut transaction = self.cell.begin();
+        let Partition { range, relist, rewound, progress } = &mut self.partitions[partition];
+        let mut edit = Edit { state: &mut transaction.next, range, progress, changes, touched: false };
         for delta in deltas {
             match (delta, &mut *relist) {
                 (Delta::Begin, relist) => *relist = Some(Relist::new(edit.state, edit.range, *rewound)),
@@ -118,7 +132,7 @@ impl<T: Object> StoreWriter<T> {
                         *rewound = false;
                         edit.switch(relist, version, &unreadable);
                     }
-                    None => tracing::warn!(%version, "the end of a list that did not begin is ignored"),
+                    None => tracing::warn!(%version, "ignoring the end of a list that did not begin"),
                 },
                 (Delta::Item(object) | Delta::Applied(object), None) => edit.applied(object),
                 (Delta::Deleted(object), None) => edit.deleted(object),
@@ -126,32 +140,36 @@ impl<T: Object> StoreWriter<T> {
                 (Delta::Unreadable { key, version }, None) => edit.unreadable(&key, version),
                 (Delta::Nameless, Some(relist)) => relist.infer_nothing(),
                 (Delta::Unreadable { .. }, Some(_)) | (Delta::Nameless, None) => {
-                    tracing::warn!("an object that cannot be decoded came out of place and is ignored");
+                    tracing::warn!("ignoring an undecodable object that is out of order");
                 }
                 (Delta::Bookmark(version), None) => edit.move_to(&version),
                 (Delta::Rewound, _) => *rewound = true,
-                // The end of the list will say how far it reaches.
+                // The end of the list carries its version.
                 (Delta::Bookmark(_), Some(_)) | (Delta::Resync, _) => {}
             }
         }
         if edit.touched {
-            let all = self.parts.iter().map(|it| &it.reached);
-            turn.next.synced = all.clone().all(|it| it.synced);
-            turn.next.version = match turn.next.synced {
+            let all = self.partitions.iter().map(|it| &it.progress);
+            transaction.next.synced = all.clone().all(|it| it.synced);
+            transaction.next.version = match transaction.next.synced {
                 true => all.map(|it| &it.version).reduce(older).cloned().unwrap_or_default(),
                 false => ResourceVersion::UNSET,
             };
-            if self.parts.len() > 1 {
-                turn.next.parts =
-                    self.parts.iter().map(|it| (it.range.from.clone(), it.reached.version.clone())).collect();
+            if self.partitions.len() > 1 {
+                transaction.next.parts = self
+                    .partitions
+                    .iter()
+                    .map(|it| (it.range.from.clone(), it.progress.version.clone()))
+                    .collect();
             }
-            turn.publish();
+            transaction.publish();
         }
     }
 
-    /// The version that one of the namespaces has come to, by its place; `None` before its first list is whole.
-    pub(crate) fn reached(&self, part: usize) -> Option<ResourceVersion> {
-        self.parts.get(part).filter(|it| it.reached.synced).map(|it| it.reached.version.clone())
+    /// Returns the version that a namespace, given by its index, has reached; `None` until its
+    /// first list is complete.
+    pub(crate) fn reached(&self, partition: usize) -> Option<ResourceVersion> {
+        self.partitions.get(partition).filter(|it| it.progress.synced).map(|it| it.progress.version.clone())
     }
 }
 
@@ -161,34 +179,34 @@ fn older<'v>(one: &'v ResourceVersion, other: &'v ResourceVersion) -> &'v Resour
 
 impl<T: Object> Drop for StoreWriter<T> {
     fn drop(&mut self) {
-        let mut turn = self.shared.turn();
-        turn.next.closed = true;
-        turn.publish();
+        let mut transaction = self.cell.begin();
+        transaction.next.closed = true;
+        transaction.publish();
     }
 }
 
-/// The next state in the making.
+/// An edit of the next state.
 struct Edit<'e, T> {
     state: &'e mut State<T>,
-    /// What may change.
+    /// The keys that may change.
     range: &'e KeyRange,
-    reached: &'e mut Reached,
+    progress: &'e mut Progress,
     changes: &'e mut Vec<Change<T>>,
-    /// Whether there is something to publish.
+    /// Set if there is something to publish.
     touched: bool,
 }
 
 impl<T: Object> Edit<'_, T> {
-    /// Goes over to the state of a list that is whole.
+    /// Switches to the state of a complete list.
     fn switch(
         &mut self,
         relist: Relist<T>,
         version: ResourceVersion,
         unreadable: &[(ObjectKey, ResourceVersion)],
     ) {
-        let initial = !self.reached.synced;
+        let initial = !self.progress.synced;
         for missed in relist.missing(&self.state.objects, unreadable) {
-            let key = usable_key(&*missed).expect("what is held has a key");
+            let key = usable_key(&*missed).expect("held objects have keys");
             self.state.take(&key);
             self.changes.push(Change::Deleted(Deleted::Missed(missed)));
         }
@@ -202,11 +220,11 @@ impl<T: Object> Edit<'_, T> {
                 Staged::Nothing => {}
             }
         }
-        *self.reached = Reached { version, synced: true };
+        *self.progress = Progress { version, synced: true };
         self.touched = true;
     }
 
-    /// Has only these marked as unreadable, as far as this part of the store goes.
+    /// Marks only these objects of the range as unreadable.
     fn forget_unreadable(&mut self, now: &[(ObjectKey, ResourceVersion)]) {
         let range = self.range;
         let known = &self.state.unreadable;
@@ -226,14 +244,14 @@ impl<T: Object> Edit<'_, T> {
         self.state.unreadable = Arc::new(next);
     }
 
-    /// The newest state of an object could not be decoded.
+    /// Records that the newest state of an object could not be decoded.
     fn unreadable(&mut self, key: &ObjectKey, version: ResourceVersion) {
         if self.range.has(key.as_str().as_bytes()) {
             self.touched |= self.state.set_unreadable(key, Some(version));
         }
     }
 
-    /// The object of this key is known in its newest state, or gone.
+    /// Records that the newest state of an object was decoded, or that the object is deleted.
     fn readable(&mut self, key: &[u8]) {
         if !self.state.unreadable.is_empty() {
             self.touched |= self.state.set_unreadable(&object_key(key), None);
@@ -244,7 +262,7 @@ impl<T: Object> Edit<'_, T> {
         let Some(key) = usable_key(&object).filter(|it| self.range.has(it)) else { return };
         self.readable(&key);
         let version = object.version();
-        let is_known = !self.is_news(&version)
+        let is_known = !self.is_newer_than_store(&version)
             && self.state.objects.get(&key).is_some_and(|held| {
                 is_same_state(&**held, &object)
                     || is_same_object(&**held, &object) && version.is_older_than(&held.version())
@@ -260,12 +278,12 @@ impl<T: Object> Edit<'_, T> {
         if let Some(key) = usable_key(&object).filter(|it| self.range.has(it)) {
             self.readable(&key);
         }
-        let is_news = self.is_news(&version);
-        self.gone(Arc::new(object), is_news);
+        let is_newer = self.is_newer_than_store(&version);
+        self.gone(Arc::new(object), is_newer);
         self.move_to(&version);
     }
 
-    /// A deletion of which nothing but the key is known.
+    /// Applies a deletion of which only the key is known.
     fn dropped(&mut self, key: &ObjectKey) {
         let text = key.as_str().as_bytes();
         if self.range.has(text) {
@@ -295,12 +313,12 @@ impl<T: Object> Edit<'_, T> {
         }
     }
 
-    fn gone(&mut self, last: Arc<T>, is_news: bool) {
+    fn gone(&mut self, last: Arc<T>, is_newer: bool) {
         let Some(key) = usable_key(&*last).filter(|it| self.range.has(it)) else { return };
         let Some(held) = self.state.objects.get(&key) else { return };
         let (uid, held_uid) = (last.header().uid, held.header().uid);
         let is_held = uid == held_uid && !uid.is_empty();
-        if !is_held && !is_news && last.version().is_older_than(&held.version()) {
+        if !is_held && !is_newer && last.version().is_older_than(&held.version()) {
             return;
         }
         let is_same = is_same_object(&**held, &*last);
@@ -310,18 +328,19 @@ impl<T: Object> Edit<'_, T> {
         self.changes.push(Change::Deleted(deleted));
     }
 
-    /// Whether a version is newer than all that is known, so that what is held cannot be newer: where it says so, it was left by a list
-    /// that could not show it, and is of a history that the server took back.
-    fn is_news(&self, version: &ResourceVersion) -> bool {
-        self.reached.version.is_older_than(version)
+    /// Returns true if a version is newer than the store's, so that the held state cannot be newer.
+    /// A held object with a newer version than the store's was kept by a list that could not show
+    /// it, and belongs to a history that the server has since reset.
+    fn is_newer_than_store(&self, version: &ResourceVersion) -> bool {
+        self.progress.version.is_older_than(version)
     }
 
-    /// Follows the server to a version, where there is one and it is not known to be older.
+    /// Advances the version, unless the new one is unset or known to be older.
     fn move_to(&mut self, version: &ResourceVersion) {
-        let held = &self.reached.version;
+        let held = &self.progress.version;
         let is_newer = !matches!(version.compare(held), Some(Ordering::Less | Ordering::Equal));
-        if self.reached.synced && version.is_exact() && is_newer && version != held {
-            self.reached.version = version.clone();
+        if self.progress.synced && version.is_exact() && is_newer && version != held {
+            self.progress.version = version.clone();
             self.touched = true;
         }
     }

@@ -1,4 +1,4 @@
-//! The factory, and informers on an API server in the same process (rule FA-1).
+//! The factory, and informers of an in-process API server (rule FA-1).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -25,7 +25,7 @@ use serde_json::json;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn start() -> (ApiServer, Client) {
-    let server = ApiServer::builder().in_process().seed(1).start().await.expect("it starts");
+    let server = ApiServer::builder().in_process().seed(1).start().await.expect("the server starts");
     let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
     (server, client)
 }
@@ -39,7 +39,7 @@ fn map(name: &str, change: usize) -> ConfigMap {
 
 async fn create(client: &Client, namespace: &str, name: &str) {
     let maps = Api::<ConfigMap>::namespaced(client.clone(), namespace);
-    maps.create(&WriteParams::default(), &map(name, 0)).await.expect("it is created");
+    maps.create(&WriteParams::default(), &map(name, 0)).await.expect("the config map is created");
 }
 
 fn names<T: Object>(informer: &SharedInformer<T>) -> Vec<String> {
@@ -47,7 +47,7 @@ fn names<T: Object>(informer: &SharedInformer<T>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fa_1_who_asks_for_the_same_gets_the_same() {
+async fn fa_1_equal_requests_share_one_informer() {
     let (_server, client) = start().await;
     create(&client, "default", "a").await;
     let factory = InformerFactory::new(client);
@@ -59,25 +59,25 @@ async fn fa_1_who_asks_for_the_same_gets_the_same() {
     let elsewhere = factory.get_with::<ConfigMap>(nowhere, |it| it.name("elsewhere"));
     factory.start();
     factory.start();
-    factory.wait_for_sync(PATIENCE).await.into_result().expect("all sync");
+    factory.wait_for_sync(PATIENCE).await.into_result().expect("all informers sync");
     let made = |it: &SharedInformer<ConfigMap>| it.store().get_named(Some("default"), "a").is_some();
-    assert!(made(&other), "it was the other handle's informer that was started too");
+    assert!(made(&other), "both handles are of the same informer");
     assert_eq!(
         (some.store().len(), elsewhere.store().len()),
         (0, 0),
-        "another selection is another informer"
+        "another selection has an informer of its own"
     );
     drop(one);
     assert!(!other.is_stopped());
     let store = other.store().detached();
     drop(other);
     let again = factory.get::<ConfigMap>();
-    assert!(!again.is_started(), "the last handle of the first was dropped, so this is another");
-    assert!(store.get_named(Some("default"), "a").is_some(), "what was read stays readable");
+    assert!(!again.is_started(), "the last handle was dropped, so this is a new informer");
+    assert!(store.get_named(Some("default"), "a").is_some(), "the store stays readable");
 }
 
 #[tokio::test(start_paused = true)]
-async fn fa_1_what_has_other_contents_is_another_informer() {
+async fn fa_1_requests_with_different_contents_get_different_informers() {
     let ((_one, client), (_other, elsewhere)) = (start().await, start().await);
     create(&client, "default", "a").await;
     create(&elsewhere, "default", "b").await;
@@ -112,7 +112,7 @@ async fn fa_1_what_has_other_contents_is_another_informer() {
             })
         })
     };
-    // Those that stand for the same are kept, so that asking for them again can find them.
+    // These two are kept alive, so that an equal request can find them.
     let (newest_one, stripped_one) = (newest(), stripped());
     let all = [here, there, acting, newest_one, stripped_one, kept("x"), kept("y")];
     factory.start();
@@ -132,7 +132,7 @@ async fn fa_1_what_has_other_contents_is_another_informer() {
     assert_eq!((made(0).as_deref(), made(1).as_deref()), (Some("default/a"), Some("default/b")));
 }
 
-/// Some fields of a map, and nothing else.
+/// Some fields of a config map.
 #[derive(Deserialize)]
 struct Data {
     metadata: Meta,
@@ -150,7 +150,7 @@ impl dogwatch_core::View for Data {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_holds_whole_objects_dynamic_ones_views_or_metadata_and_each_payload_has_its_own() {
+async fn each_payload_type_whole_dynamic_view_or_metadata_has_an_informer_of_its_own() {
     let (_server, client) = start().await;
     create(&client, "default", "a").await;
     let factory = InformerFactory::new(client);
@@ -163,47 +163,48 @@ async fn an_informer_holds_whole_objects_dynamic_ones_views_or_metadata_and_each
     assert_eq!((result.is_ok(), result.synced.len()), (true, 4), "{result:?}");
 
     let (namespace, name) = ("default", "a");
-    let object = whole.store().get_named(Some(namespace), name).expect("it is there");
+    let object = whole.store().get_named(Some(namespace), name).expect("the object is there");
     assert_eq!(object.data.as_ref().and_then(|it| it.get("change")).map(String::as_str), Some("0"));
-    let object = some.store().get_named(Some(namespace), name).expect("it is there");
+    let object = some.store().get_named(Some(namespace), name).expect("the object is there");
     assert_eq!(object.data["change"], "0");
-    let object = dynamic.store().get_named(Some(namespace), name).expect("it is there");
+    let object = dynamic.store().get_named(Some(namespace), name).expect("the object is there");
     assert_eq!(object.data["data"]["change"], "0");
-    let object = metadata.store().get_named(Some(namespace), name).expect("it is there");
+    let object = metadata.store().get_named(Some(namespace), name).expect("the object is there");
     assert_eq!(object.metadata.name.as_deref(), Some("a"));
 }
 
-/// Whoever stops a shared informer may have to wait for slow handlers; nobody else is to be given an informer that is about to end.
+/// Stopping a shared informer may have to wait for slow handlers; meanwhile no other caller must
+/// get an informer that is about to end.
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_is_being_stopped_is_not_handed_out() {
+async fn a_stopping_informer_is_not_returned() {
     let (_server, client) = start().await;
     create(&client, "default", "a").await;
     let factory = InformerFactory::new(client);
     let stopped = factory.get::<ConfigMap>();
     factory.start();
-    stopped.synced().await.expect("it syncs");
-    // Polled once, it has asked the informer to stop and waits until that has happened.
+    stopped.synced().await.expect("the informer syncs");
+    // Polled once, it has asked the informer to stop and waits for that.
     let mut stopping = Box::pin(stopped.stop());
     assert!((&mut stopping).now_or_never().is_none());
     assert!(!stopped.is_stopped());
     let next = factory.get::<ConfigMap>();
     factory.start();
     stopping.await;
-    next.synced_within(PATIENCE).await.expect("it is another one");
-    next.on_add(|_| {}).expect("it takes handlers");
+    next.synced_within(PATIENCE).await.expect("the new informer syncs");
+    next.on_add(|_| {}).expect("the new informer accepts handlers");
     assert!(names(&next).contains(&"default/a".to_owned()));
 }
 
-/// Their metrics would otherwise be written to the same series.
+/// Otherwise their metrics would be written to the same series.
 #[tokio::test(start_paused = true)]
-async fn in_14_informers_of_one_resource_have_different_names_and_a_name_is_used_again() {
+async fn in_14_informers_of_one_resource_have_different_names_and_names_are_reused() {
     let (_server, client) = start().await;
     let factory = InformerFactory::new(client);
     let of =
         |namespace: &str| factory.get_with::<ConfigMap>(Selection::default().namespace(namespace), |it| it);
     let (first, second, third) = (of("a"), of("b"), of("c"));
     assert_eq!([first.name(), second.name(), third.name()], ["configmaps", "configmaps-2", "configmaps-3"]);
-    assert_eq!(of("b").name(), "configmaps-2", "it is the same one");
+    assert_eq!(of("b").name(), "configmaps-2", "it is the same informer");
     drop(second);
     assert_eq!(of("d").name(), "configmaps-2");
     let named = factory.get_with::<ConfigMap>(Selection::default().namespace("e"), |it| it.name("mine"));
@@ -212,7 +213,7 @@ async fn in_14_informers_of_one_resource_have_different_names_and_a_name_is_used
 }
 
 #[tokio::test(start_paused = true)]
-async fn fa_1_waiting_names_what_does_not_sync_and_why() {
+async fn fa_1_waiting_reports_which_informers_do_not_sync_and_why() {
     let (server, client) = start().await;
     server.faults().rule(Rule::on("list").or("watch").resource("secrets").refuse(403));
     let factory = InformerFactory::new(client);
@@ -221,8 +222,8 @@ async fn fa_1_waiting_names_what_does_not_sync_and_why() {
     maps.start();
     secrets.start();
     let result = factory.wait_for_sync(PATIENCE).await;
-    assert_eq!(result.synced, ["configmaps"], "one that was not started is not waited for");
-    let error = result.into_result().expect_err("secrets are refused").to_string();
+    assert_eq!(result.synced, ["configmaps"], "an informer that was not started is not waited for");
+    let error = result.into_result().expect_err("listing secrets is forbidden").to_string();
     assert!(error.starts_with("informer secrets is not synced after 60s: retrying"), "{error}");
     assert!(!later.is_started());
 }
@@ -236,10 +237,10 @@ async fn fa_1_a_shutdown_ends_every_task_and_nothing_starts_after_it() {
     let before = tasks();
     let factory = InformerFactory::new(client);
     let (maps, secrets) = (factory.get::<ConfigMap>(), factory.get::<Secret>());
-    maps.on_add(|_| ()).expect("it has not stopped");
+    maps.on_add(|_| ()).expect("the informer has not stopped");
     factory.start();
-    factory.wait_for_sync(PATIENCE).await.into_result().expect("all sync");
-    assert!(tasks() >= before + 5, "two informers, two readers, a handler");
+    factory.wait_for_sync(PATIENCE).await.into_result().expect("all informers sync");
+    assert!(tasks() >= before + 5, "two informers, two reflectors, a handler");
     factory.shut_down().await;
     assert_eq!(tasks(), before);
     assert!(maps.is_stopped() && secrets.is_stopped());
@@ -250,19 +251,19 @@ async fn fa_1_a_shutdown_ends_every_task_and_nothing_starts_after_it() {
     drop(server);
 }
 
-/// Who drops the last handle does not wait; who shuts the factory down does.
+/// Dropping the last handle does not wait; shutting the factory down does.
 #[tokio::test(start_paused = true)]
 async fn fa_1_a_shutdown_waits_for_informers_whose_last_handle_was_just_dropped() {
     let (_server, client) = start().await;
     let factory = InformerFactory::new(client);
     let maps = factory.get::<ConfigMap>();
     factory.start();
-    factory.wait_for_sync(PATIENCE).await.into_result().expect("all sync");
+    factory.wait_for_sync(PATIENCE).await.into_result().expect("all informers sync");
     let store = maps.store();
     drop(maps);
     let ended = || store.wait_until(&"999999".into()).now_or_never();
-    assert_eq!(ended(), None, "its tasks had no turn yet");
-    // Another of the same kind, which was never started, takes its place meanwhile.
+    assert_eq!(ended(), None, "its tasks have not run yet");
+    // Another one of the same kind, which was never started, replaces it meanwhile.
     let again = factory.get::<ConfigMap>();
     factory.shut_down().await;
     assert_eq!(ended(), Some(Err(WaitError::Closed)));
@@ -270,22 +271,22 @@ async fn fa_1_a_shutdown_waits_for_informers_whose_last_handle_was_just_dropped(
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_namespaces_are_one_informer_and_a_relist_of_one_leaves_the_others() {
+async fn several_namespaces_are_one_informer_and_a_relist_of_one_does_not_affect_the_others() {
     let (server, client) = start().await;
     for namespace in ["one", "two", "three"] {
         let mut object = Namespace::default();
         object.metadata.name = Some(namespace.to_owned());
         let namespaces = Api::<Namespace>::all(client.clone());
-        namespaces.create(&WriteParams::default(), &object).await.expect("it is created");
+        namespaces.create(&WriteParams::default(), &object).await.expect("the namespace is created");
         create(&client, namespace, "a").await;
     }
     let factory = InformerFactory::new(client.clone()).namespace("one").namespace("two");
     let maps = factory.get::<ConfigMap>();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let to = Arc::clone(&told);
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let to = Arc::clone(&received);
     maps.on_change(move |it| to.lock().unwrap().push(it.clone())).unwrap();
     factory.start();
-    factory.wait_for_sync(PATIENCE).await.into_result().expect("both sync");
+    factory.wait_for_sync(PATIENCE).await.into_result().expect("both namespaces sync");
     assert_eq!(names(&maps), ["one/a", "two/a"]);
     assert_eq!(maps.store().by_index("namespace", "two").unwrap().len(), 1);
 
@@ -295,12 +296,12 @@ async fn several_namespaces_are_one_informer_and_a_relist_of_one_leaves_the_othe
     create(&client, "one", "c").await;
     tokio::time::sleep(5 * PATIENCE).await;
     assert_eq!(names(&maps), ["one/a", "one/c", "two/a", "two/b"]);
-    let deletions = told.lock().unwrap().iter().filter(|it| matches!(it, Change::Deleted(_))).count();
-    assert_eq!((deletions, told.lock().unwrap().len()), (0, 4), "each is told of once");
+    let deletions = received.lock().unwrap().iter().filter(|it| matches!(it, Change::Deleted(_))).count();
+    assert_eq!((deletions, received.lock().unwrap().len()), (0, 4), "each object is delivered once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_that_is_removed_and_comes_back_is_followed_again() {
+async fn a_definition_that_is_removed_and_recreated_is_watched_again() {
     let (_server, client) = start().await;
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     let definition: CustomResourceDefinition = serde_json::from_value(json!({
@@ -321,10 +322,10 @@ async fn a_definition_that_is_removed_and_comes_back_is_followed_again() {
 
     definitions.create(&WriteParams::default(), &definition).await.expect("defined");
     tokio::time::sleep(PATIENCE).await;
-    buoys.create(&WriteParams::default(), &buoy).await.expect("it is served");
+    buoys.create(&WriteParams::default(), &buoy).await.expect("the resource is served");
     let informer = InformerFactory::new(client).dynamic(resource);
     informer.start();
-    informer.synced_within(PATIENCE).await.expect("it syncs");
+    informer.synced_within(PATIENCE).await.expect("the informer syncs");
     assert_eq!(names(&informer), ["red"]);
 
     definitions.delete("buoys.example.org", &DeleteParams::default()).await.expect("removed");
@@ -334,13 +335,13 @@ async fn a_definition_that_is_removed_and_comes_back_is_followed_again() {
 
     definitions.create(&WriteParams::default(), &definition).await.expect("defined");
     tokio::time::sleep(PATIENCE).await;
-    buoys.create(&WriteParams::default(), &buoy).await.expect("it is served");
+    buoys.create(&WriteParams::default(), &buoy).await.expect("the resource is served");
     tokio::time::sleep(5 * PATIENCE).await;
     assert_eq!(names(&informer), ["red"]);
     assert!(informer.health().is_ok(), "{}", informer.health());
 }
 
-/// Folds what a handler is told into a copy, and looks at each step whether it could have come.
+/// Applies the changes of a handler to a copy, and checks that each follows from the state before.
 #[derive(Debug, Default)]
 struct View {
     copy: BTreeMap<String, (String, u64)>,
@@ -375,9 +376,10 @@ impl View {
     }
 }
 
-/// Upstream: HammerController. Writers, deletions and recreations, a server that forgets and cuts, handlers of every policy.
+/// Ported from client-go: HammerController. Writers, deletions and recreations, a server that
+/// expires versions and cuts connections, handlers of every policy.
 #[tokio::test(start_paused = true)]
-async fn the_store_and_every_handler_end_as_the_server_is() {
+async fn the_store_and_every_handler_end_with_the_state_of_the_server() {
     let (server, client) = start().await;
     server.faults().rule(Rule::on("watch").probability(0.3, 3).cut_after(9));
     server.faults().rule(Rule::on("list").probability(0.3, 4).refuse(500));
@@ -403,7 +405,7 @@ async fn the_store_and_every_handler_end_as_the_server_is() {
                     self.0.lock().unwrap().fold(change);
                 }
             }
-            informer.add_handler_with(Fold(to), handler).expect("it runs");
+            informer.add_handler_with(Fold(to), handler).expect("the informer runs");
             views.push(view);
         }
         match round % 50 {
@@ -415,7 +417,7 @@ async fn the_store_and_every_handler_end_as_the_server_is() {
     server.faults().clear();
     create(&client, "default", "the-end").await;
     let list = maps.list_all(&ListParams::default()).await.expect("a list");
-    informer.wait_until(&list.metadata.version).await.expect("it follows");
+    informer.wait_until(&list.metadata.version).await.expect("the informer follows");
     informer.stop().await;
     let entry = |it: &ConfigMap| {
         let header = it.header();

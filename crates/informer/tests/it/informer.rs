@@ -1,5 +1,5 @@
-//! The shared informer: handlers, the store they see, resyncs and the end, on a collection in the test's hands and a clock that
-//! stands still (rules IN-1 to IN-12).
+//! The shared informer: handlers, the store they see, resyncs and shutdown, on a collection that
+//! the test controls and a paused clock (rules IN-1 to IN-12).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,56 +15,58 @@ use metrics_util::debugging::DebuggingRecorder;
 use crate::live::{Live, text};
 use crate::script::{MINUTE, SECOND, Thing};
 
-/// What a handler was told, as texts.
+/// A handler that records the changes it receives, as texts.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Told(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Recorder(Arc<Mutex<Vec<String>>>);
 
-impl Told {
-    /// What it was told since the last call.
+impl Recorder {
+    /// Returns the changes received since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 }
 
-impl EventHandler<Thing> for Told {
+impl EventHandler<Thing> for Recorder {
     fn on_change(&mut self, change: &Change<Thing>) {
         self.0.lock().unwrap().push(text(change));
     }
 }
 
-/// Lets everything happen that can happen now: the clock moves on only when there is nothing left to do.
+/// Lets everything happen that can happen now: the paused clock advances only when all tasks are
+/// idle.
 pub(crate) async fn settle() {
     tokio::time::sleep(Duration::from_nanos(1)).await;
 }
 
-pub(crate) fn add(informer: &SharedInformer<Thing>, options: HandlerOptions) -> (Told, Registration) {
-    let told = Told::default();
-    let registration = informer.add_handler_with(told.clone(), options).expect("it has not stopped");
-    (told, registration)
+pub(crate) fn add(informer: &SharedInformer<Thing>, options: HandlerOptions) -> (Recorder, Registration) {
+    let received = Recorder::default();
+    let registration =
+        informer.add_handler_with(received.clone(), options).expect("the informer has not stopped");
+    (received, registration)
 }
 
 pub(crate) async fn started(live: &Live) -> SharedInformer<Thing> {
     let informer = SharedInformer::new(live.clone());
     informer.start();
-    informer.synced().await.expect("it syncs");
+    informer.synced().await.expect("the informer syncs");
     informer
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_6_handlers_added_before_and_after_the_start_are_told_the_same() {
+async fn in_6_handlers_added_before_and_after_the_start_receive_the_same() {
     let live = Live::new(&["a@1", "b@2"]);
     let informer = SharedInformer::new(live.clone());
     let (early, registration) = add(&informer, HandlerOptions::default());
     assert!(!registration.is_synced() && !informer.is_synced());
     informer.start();
-    registration.synced().await.expect("it syncs");
+    registration.synced().await.expect("the handler syncs");
     live.put("a@3");
     settle().await;
     assert_eq!(early.take(), ["!a@1", "!b@2", "a@1>3"]);
 
     let (late, registration) = add(&informer, HandlerOptions::default());
-    assert!(!registration.is_synced(), "it was told of nothing yet");
-    registration.synced().await.expect("it syncs");
+    assert!(!registration.is_synced(), "the handler has received nothing yet");
+    registration.synced().await.expect("the handler syncs");
     live.put("c@4");
     live.delete("b@5");
     settle().await;
@@ -72,9 +74,10 @@ async fn in_6_handlers_added_before_and_after_the_start_are_told_the_same() {
     assert_eq!(early.take(), ["+c@4", "-b@5"]);
 }
 
-/// client-go counts what a handler was told; one that comes between two batches must be told neither too much nor too little.
+/// client-go counts the deliveries of a handler; one that is added between two batches must receive
+/// neither too many nor too few.
 #[tokio::test(start_paused = true)]
-async fn in_6_who_comes_while_changes_come_has_the_whole_state_once() {
+async fn in_6_a_handler_added_while_changes_arrive_receives_the_whole_state_once() {
     let live = Live::new(&[]);
     let informer = started(&live).await;
     let mut all = Vec::new();
@@ -88,15 +91,15 @@ async fn in_6_who_comes_while_changes_come_has_the_whole_state_once() {
         }
     }
     informer.stop().await;
-    for told in all {
+    for received in all {
         let mut state = std::collections::BTreeMap::new();
-        for change in told.take() {
+        for change in received.take() {
             let (name, version) = change.trim_start_matches(['+', '!']).split_once('@').unwrap();
             match version.split_once('>') {
                 Some((old, new)) => {
                     assert_eq!(state.insert(name.to_owned(), new.to_owned()).as_deref(), Some(old))
                 }
-                None => assert_eq!(state.insert(name.to_owned(), version.to_owned()), None, "twice"),
+                None => assert_eq!(state.insert(name.to_owned(), version.to_owned()), None, "added twice"),
             }
         }
         let store: Vec<_> = informer
@@ -110,42 +113,43 @@ async fn in_6_who_comes_while_changes_come_has_the_whole_state_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_6_after_the_stop_a_handler_is_refused() {
+async fn in_6_a_stopped_informer_rejects_handlers() {
     let informer = started(&Live::new(&[])).await;
     informer.stop().await;
-    let error = informer.add_handler(Told::default()).expect_err("it has stopped");
-    assert!(error.to_string().ends_with("was not added to informer things because it has stopped already"));
+    let error = informer.add_handler(Recorder::default()).expect_err("the informer has stopped");
+    assert!(error.to_string().ends_with("was not added because informer things has already stopped"));
     assert!(informer.changes().is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_6_one_handler_added_twice_is_told_twice() {
+async fn in_6_a_handler_added_twice_is_called_twice() {
     let live = Live::new(&["a@1"]);
     let informer = started(&live).await;
-    let told = Told::default();
-    let first = informer.add_handler(told.clone()).unwrap();
-    let second = informer.add_handler(told.clone()).unwrap();
+    let received = Recorder::default();
+    let first = informer.add_handler(received.clone()).unwrap();
+    let second = informer.add_handler(received.clone()).unwrap();
     settle().await;
-    assert_eq!(told.take(), ["!a@1", "!a@1"]);
+    assert_eq!(received.take(), ["!a@1", "!a@1"]);
     first.shut_down().await;
     live.put("a@2");
     settle().await;
-    assert_eq!(told.take(), ["a@1>2"]);
+    assert_eq!(received.take(), ["a@1>2"]);
     assert!(second.is_synced());
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_1_a_handler_finds_what_it_is_told_in_the_store() {
+async fn in_1_a_handler_finds_every_received_change_in_the_store() {
     let live = Live::new(&["a@1", "b@2"]);
     let informer = SharedInformer::new(live.clone());
     let store = informer.store();
-    let seen = Told::default();
+    let seen = Recorder::default();
     let wrong = seen.clone();
     informer
         .on_change(move |change| {
             let object = change.object();
             let held = store.get(&object.key().expect("a name")).map(|it| it.version());
-            // The change, or a later one of the object: it may be gone by now, or be back.
+            // The store shows the change, or a later one of the object: it may be deleted by now,
+            // or recreated.
             let fits = !store.version().is_older_than(&object.version())
                 && held.as_ref().is_none_or(|it| !it.is_older_than(&object.version()));
             if !fits {
@@ -163,7 +167,7 @@ async fn in_1_a_handler_finds_what_it_is_told_in_the_store() {
             live.put(&format!("b@{version}"));
         }
     }
-    // A deletion that a relist tells of, too.
+    // Also a deletion that is inferred from a relist.
     live.delete("b@500");
     live.set(&["a@501"]);
     live.expire();
@@ -171,31 +175,32 @@ async fn in_1_a_handler_finds_what_it_is_told_in_the_store() {
     assert_eq!(seen.take(), Vec::<String>::new());
 }
 
-/// Upstream: ReplaceEvents.
+/// Ported from client-go: ReplaceEvents.
 #[tokio::test(start_paused = true)]
-async fn in_1_a_relist_tells_deletions_then_updates_and_additions_in_the_order_of_the_list() {
+async fn in_1_a_relist_reports_deletions_then_updates_and_additions_in_the_order_of_the_list() {
     let live = Live::new(&["a@1", "b@2", "c@3"]);
     let informer = started(&live).await;
-    let (told, _) = add(&informer, HandlerOptions::default());
+    let (received, _) = add(&informer, HandlerOptions::default());
     settle().await;
-    assert_eq!(told.take(), ["!a@1", "!b@2", "!c@3"]);
+    assert_eq!(received.take(), ["!a@1", "!b@2", "!c@3"]);
 
     live.set(&["d@5", "c@3", "b@6"]);
     live.expire();
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(told.take(), ["~a@1", "+d@5", "b@2>6"], "c did not change, and nobody is told");
+    assert_eq!(received.take(), ["~a@1", "+d@5", "b@2>6"], "c did not change, so no handler is called");
     assert_eq!(informer.last_sync_version(), ResourceVersion::new("6"));
 
     live.set(&[]);
     live.expire();
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(told.take(), ["~b@6", "~c@3", "~d@5"]);
+    assert_eq!(received.take(), ["~b@6", "~c@3", "~d@5"]);
     assert!(informer.store().is_empty());
 }
 
-/// Upstream: WatchDisruption. In client-go who is told depends on whether a resync ever ran; here it is a choice (rule IN-3).
+/// Ported from client-go: WatchDisruption. In client-go, whether a handler is called depends on
+/// whether a resync ever ran; here it is an option (rule IN-3).
 #[tokio::test(start_paused = true)]
-async fn in_3_after_a_relist_only_who_asked_for_it_is_told_of_what_did_not_change() {
+async fn in_3_after_a_relist_only_handlers_with_the_option_receive_unchanged_objects() {
     let live = Live::new(&["a@1", "b@2"]);
     let informer = started(&live).await;
     let (usual, _) = add(&informer, HandlerOptions::default());
@@ -208,12 +213,12 @@ async fn in_3_after_a_relist_only_who_asked_for_it_is_told_of_what_did_not_chang
     live.expire();
     tokio::time::sleep(MINUTE).await;
     assert_eq!(usual.take(), ["b@2>4", "+c@5"]);
-    assert_eq!(curious.take(), ["b@2>4", "+c@5", "a@1>1"], "merged: one for each object");
+    assert_eq!(curious.take(), ["b@2>4", "+c@5", "a@1>1"], "merged into one change for each object");
 }
 
-/// Upstream: ListenerResyncPeriods.
+/// Ported from client-go: ListenerResyncPeriods.
 #[tokio::test(start_paused = true)]
-async fn in_9_every_handler_is_told_again_at_its_own_pace() {
+async fn in_9_every_handler_has_its_own_resync_interval() {
     let live = Live::new(&["a@1"]);
     let informer = SharedInformer::builder(live.clone()).build();
     let (never, _) = add(&informer, HandlerOptions::default());
@@ -233,7 +238,7 @@ async fn in_9_every_handler_is_told_again_at_its_own_pace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_9_the_period_of_the_informer_is_that_of_handlers_that_do_not_say() {
+async fn in_9_the_interval_of_the_informer_is_the_default_of_its_handlers() {
     let informer = SharedInformer::builder(Live::new(&["a@1"])).resync_every(MINUTE).build();
     let (usual, _) = add(&informer, HandlerOptions::default());
     let (quick, _) = add(&informer, HandlerOptions::default().resync_every(20 * SECOND));
@@ -257,34 +262,34 @@ async fn in_10_an_informer_starts_once_and_stops_once() {
     settle().await;
     assert!(informer.is_started() && informer.is_stopped());
     assert_eq!((live.lists(), live.watches()), (1, 0));
-    assert_eq!(informer.store().len(), 1, "what was read stays readable");
-    assert!(informer.wait_until(&"9".into()).await.is_err(), "nothing more will come");
+    assert_eq!(informer.store().len(), 1, "the store stays readable");
+    assert!(informer.wait_until(&"9".into()).await.is_err(), "no more changes will come");
 }
 
-/// What a handler was promised it is told: unlike upstream, a stop drops nothing.
+/// Unlike client-go, a stop drops no pending change.
 #[tokio::test(start_paused = true)]
-async fn in_10_a_stop_tells_handlers_what_is_left_and_ends_every_task() {
+async fn in_10_a_stop_delivers_pending_changes_and_ends_every_task() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let live = Live::new(&["a@1", "b@2"]);
     let informer = started(&live).await;
-    let (told, registration) = add(&informer, HandlerOptions::default());
+    let (received, registration) = add(&informer, HandlerOptions::default());
     let mut changes = informer.changes().unwrap();
     registration.synced().await.unwrap();
     assert!(tasks() > 0);
     informer.stop().await;
     assert_eq!(tasks(), 0);
-    assert_eq!(told.take(), ["!a@1", "!b@2"]);
+    assert_eq!(received.take(), ["!a@1", "!b@2"]);
     assert_eq!(changes.next().await.as_ref().map(text).as_deref(), Some("!a@1"));
     assert_eq!(changes.next().await.as_ref().map(text).as_deref(), Some("!b@2"));
     assert_eq!(changes.next().await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_10_the_last_handle_that_is_dropped_stops_it() {
+async fn in_10_dropping_the_last_handle_stops_the_informer() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let live = Live::new(&["a@1"]);
     let informer = started(&live).await;
-    let (told, registration) = add(&informer, HandlerOptions::default());
+    let (received, registration) = add(&informer, HandlerOptions::default());
     let other = informer.clone();
     drop(informer);
     settle().await;
@@ -293,14 +298,14 @@ async fn in_10_the_last_handle_that_is_dropped_stops_it() {
     drop(other);
     settle().await;
     assert_eq!((live.watches(), tasks(), store.len()), (0, 0, 1));
-    assert_eq!(told.take(), ["!a@1"]);
+    assert_eq!(received.take(), ["!a@1"]);
     registration.shut_down().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_10_one_that_never_started_can_be_stopped_and_its_handlers_end() {
+async fn in_10_an_informer_that_never_started_can_be_stopped_and_its_handlers_end() {
     let informer = SharedInformer::new(Live::new(&["a@1"]));
-    let (told, registration) = add(&informer, HandlerOptions::default());
+    let (received, registration) = add(&informer, HandlerOptions::default());
     let mut changes = informer.changes().unwrap();
     informer.stop().await;
     assert!(informer.is_stopped());
@@ -308,7 +313,7 @@ async fn in_10_one_that_never_started_can_be_stopped_and_its_handlers_end() {
     drop(informer);
     assert!(registration.synced().await.is_err());
     assert_eq!(changes.next().await, None);
-    assert_eq!(told.take(), Vec::<String>::new());
+    assert_eq!(received.take(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -325,25 +330,26 @@ async fn in_10_run_until_ends_with_the_signal_and_run_with_the_stop() {
     });
 }
 
-/// Upstream: ErrorHandling; and controller-runtime's users who wait for ever for a permission.
+/// Ported from client-go: ErrorHandling. In controller-runtime, callers wait for ever for a missing
+/// permission.
 #[tokio::test(start_paused = true)]
-async fn in_11_one_that_cannot_sync_says_why_and_syncs_when_it_can() {
+async fn in_11_an_informer_that_cannot_sync_reports_why_and_syncs_when_it_can() {
     let live = Live::new(&["a@1"]);
     live.refuse(Some(Reason::Forbidden));
     let informer = SharedInformer::new(live.clone());
     informer.start();
-    let error = informer.synced_within(5 * SECOND).await.expect_err("it is not allowed to");
+    let error = informer.synced_within(5 * SECOND).await.expect_err("listing is forbidden");
     assert!(error.to_string().starts_with("informer things is not synced after 5s: retrying"), "{error}");
     assert!(error.to_string().contains("Access Denied"), "{error}");
     assert!(matches!(informer.health().state, HealthState::Retrying { .. }));
     live.refuse(None);
-    informer.synced().await.expect("now it may");
+    informer.synced().await.expect("listing is allowed again");
     assert!(informer.health().is_ok());
 }
 
-/// Upstream: Transformer.
+/// Ported from client-go: Transformer.
 #[tokio::test(start_paused = true)]
-async fn transformed_objects_are_all_that_is_ever_seen() {
+async fn readers_and_handlers_see_only_transformed_objects() {
     let live = Live::new(&["a@1"]);
     let informer = SharedInformer::builder(live.clone())
         .transform(|mut thing: Thing| {
@@ -352,7 +358,7 @@ async fn transformed_objects_are_all_that_is_ever_seen() {
         })
         .index(Index::label("seen"))
         .build();
-    let changed = Told::default();
+    let changed = Recorder::default();
     let plain = changed.clone();
     informer
         .on_change(move |change| {
@@ -371,9 +377,9 @@ async fn transformed_objects_are_all_that_is_ever_seen() {
     assert_eq!(changed.take(), Vec::<String>::new());
 }
 
-/// Upstream: Indexer, before and after the start.
+/// Ported from client-go: Indexer, before and after the start.
 #[tokio::test(start_paused = true)]
-async fn indexes_may_come_before_and_after_the_start() {
+async fn indexes_can_be_added_before_and_after_the_start() {
     let live = Live::new(&["ab@1", "bc@2"]);
     let letters = |thing: &Thing| thing.metadata.name.chars().map(String::from).collect::<Vec<_>>();
     let informer = SharedInformer::builder(live.clone()).index(Index::new("early", letters)).build();
@@ -395,7 +401,7 @@ async fn indexes_may_come_before_and_after_the_start() {
     assert!(informer.add_index(Index::new("late", letters)).is_err());
 }
 
-/// Upstream: StoreResourceVersion.
+/// Ported from client-go: StoreResourceVersion.
 #[tokio::test(start_paused = true)]
 async fn the_version_follows_objects_deletions_and_bookmarks() {
     let live = Live::new(&["a@1"]);
@@ -415,17 +421,17 @@ async fn the_version_follows_objects_deletions_and_bookmarks() {
     assert!(informer.wait_until(&"10".into()).now_or_never().is_none());
 }
 
-/// Upstream: EventPanics, and k/k#129024, where such a handler is never synced.
+/// Ported from client-go: EventPanics. In client-go such a handler was never synced (k/k#129024).
 #[tokio::test(start_paused = true)]
-async fn in_5_a_handler_that_panics_is_synced_and_told_the_rest() {
+async fn in_5_a_handler_that_panics_is_synced_and_receives_the_rest() {
     let live = Live::new(&["a@1", "bad@2", "c@3"]);
     let informer = SharedInformer::new(live.clone());
-    let mut told = Told::default();
-    let seen = told.clone();
+    let mut received = Recorder::default();
+    let seen = received.clone();
     let registration = informer
         .on_change(move |change| {
-            assert_ne!(change.object().metadata.name, "bad", "too much");
-            told.on_change(change);
+            assert_ne!(change.object().metadata.name, "bad", "the handler panics on this object");
+            received.on_change(change);
         })
         .unwrap();
     informer.start();
@@ -437,11 +443,11 @@ async fn in_5_a_handler_that_panics_is_synced_and_told_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_12_a_filter_sees_crossings() {
+async fn in_12_an_update_that_crosses_the_filter_is_an_addition_or_a_deletion_end_to_end() {
     let live = Live::new(&["a@1", "b@2"]);
     let informer = started(&live).await;
-    let told = Told::default();
-    let inner = told.clone();
+    let received = Recorder::default();
+    let inner = received.clone();
     struct Split(Box<dyn FnMut(String) + Send>);
     impl EventHandler<Thing> for Split {
         fn on_add(&mut self, object: &Arc<Thing>, initial: bool) {
@@ -462,12 +468,12 @@ async fn in_12_a_filter_sees_crossings() {
         live.put(change);
         settle().await;
     }
-    assert_eq!(told.take(), ["!a@1", "a@1>3", "-a@3", "+b@5"]);
+    assert_eq!(received.take(), ["!a@1", "a@1>3", "-a@3", "+b@5"]);
 }
 
-/// A reader that stands still: the updates of an object that wait for it are one.
+/// For a reader that does not read, the pending updates of an object are merged into one.
 #[tokio::test(start_paused = true)]
-async fn in_4_a_slow_reader_delays_nobody_and_is_told_the_newest() {
+async fn in_4_a_slow_reader_delays_no_other_and_receives_the_newest_state() {
     let live = Live::new(&["a@1"]);
     let informer = started(&live).await;
     let mut slow = informer.changes().unwrap();
@@ -479,15 +485,15 @@ async fn in_4_a_slow_reader_delays_nobody_and_is_told_the_newest() {
     }
     settle().await;
     assert_eq!(quick.take().len(), 1 + 2 * 998);
-    let told: Vec<_> =
+    let received: Vec<_> =
         (0..5).filter_map(|_| slow.next().now_or_never().flatten()).map(|it| text(&it)).collect();
-    assert_eq!(told, ["a@1>999", "+b2@2", "b2@2>992", "+b3@3", "b3@3>993"]);
-    assert_eq!(slow.registration().lag().pending, 18, "two in hand, and two of each of eight objects wait");
+    assert_eq!(received, ["a@1>999", "+b2@2", "b2@2>992", "+b3@3", "b3@3>993"]);
+    assert_eq!(slow.registration().lag().pending, 18, "two taken, and two of each of eight objects pending");
 }
 
-/// Back-pressure as a choice: the server waits for the slowest.
+/// Backpressure as an option: the server waits for the slowest handler.
 #[tokio::test(start_paused = true)]
-async fn a_blocking_reader_holds_the_store_still_until_it_reads() {
+async fn a_blocking_reader_stops_the_store_until_it_reads() {
     let live = Live::new(&[]);
     let informer = SharedInformer::builder(live.clone()).queue_capacity(1).build();
     let mut reader = informer.changes_with(HandlerOptions::default().overflow(Overflow::Block(2))).unwrap();
@@ -497,39 +503,39 @@ async fn a_blocking_reader_holds_the_store_still_until_it_reads() {
         live.put(&format!("a@{version}"));
     }
     settle().await;
-    assert_eq!(informer.last_sync_version().as_str(), "4", "three wait, and two may");
-    // Others can still come and go meanwhile.
+    assert_eq!(informer.last_sync_version().as_str(), "4", "three are pending, and two are allowed");
+    // Other handlers can still be added and removed meanwhile.
     let (late, registration) = add(&informer, HandlerOptions::default());
     registration.synced().await.unwrap();
     assert_eq!(late.take(), ["!a@4"]);
     for _ in 2..100 {
-        reader.next().await.expect("it goes on");
+        reader.next().await.expect("the informer goes on");
     }
     informer.wait_until(&"99".into()).await.unwrap();
     informer.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_8_removing_while_changes_come_ends_them_at_once() {
+async fn in_8_removing_a_handler_while_changes_arrive_ends_its_calls_at_once() {
     let live = Live::new(&["a@1"]);
     let informer = started(&live).await;
-    let (told, registration) = add(&informer, HandlerOptions::default());
+    let (received, registration) = add(&informer, HandlerOptions::default());
     settle().await;
     live.put("a@2");
     settle().await;
     registration.remove();
-    told.take();
+    received.take();
     live.put("a@3");
     settle().await;
-    assert_eq!(told.take(), Vec::<String>::new());
+    assert_eq!(received.take(), Vec::<String>::new());
     registration.remove();
     informer.stop().await;
     registration.shut_down().await;
 }
 
-/// Upstream: HandlerAbuse, on as many threads as there are.
+/// Ported from client-go: HandlerAbuse, on several threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn in_8_handlers_may_come_and_go_by_the_hundred_while_changes_come() {
+async fn in_8_hundreds_of_handlers_can_be_added_and_removed_while_changes_arrive() {
     let live = Live::new(&["a@1"]);
     let informer = started(&live).await;
     let writing = tokio::spawn({
@@ -549,28 +555,28 @@ async fn in_8_handlers_may_come_and_go_by_the_hundred_while_changes_come() {
         workers.spawn(async move {
             for _ in 0..5 {
                 let (_, registration) = add(&informer, HandlerOptions::default());
-                registration.synced().await.expect("nobody else removes it");
+                registration.synced().await.expect("no other task removes the handler");
                 if number % 2 == 0 { registration.remove() } else { registration.shut_down().await }
             }
         });
     }
     while let Some(done) = workers.join_next().await {
-        done.expect("no worker fails");
+        done.expect("no worker panics");
     }
-    writing.await.expect("it does not fail");
+    writing.await.expect("the writer does not panic");
     informer.wait_until(&"4999".into()).await.unwrap();
     assert_eq!(informer.store().len(), 101);
     informer.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_14_an_informer_has_numbers_and_so_has_each_handler() {
+async fn in_14_an_informer_and_each_handler_have_metrics() {
     let recorder = DebuggingRecorder::new();
     let numbers = recorder.snapshotter();
     let _here = metrics::set_default_local_recorder(&recorder);
     let live = Live::new(&["a@1", "b@2"]);
     let informer = SharedInformer::builder(live.clone()).name("watch-dog").build();
-    informer.add_handler_with(Told::default(), HandlerOptions::default().name("bark")).unwrap();
+    informer.add_handler_with(Recorder::default(), HandlerOptions::default().name("bark")).unwrap();
     informer.start();
     informer.synced().await.unwrap();
     live.put("c@7");
@@ -581,7 +587,7 @@ async fn in_14_an_informer_has_numbers_and_so_has_each_handler() {
     let found = |name: &str| {
         let mut found = numbers.iter().filter(|(key, ..)| key.key().name() == name);
         let (key, _, _, value) = found.next().unwrap_or_else(|| panic!("there is no {name}"));
-        assert!(found.next().is_none(), "{name} twice");
+        assert!(found.next().is_none(), "{name} is there twice");
         let labels: Vec<_> = key.key().labels().map(|it| format!("{}={}", it.key(), it.value())).collect();
         (labels.join(","), format!("{value:?}"))
     };
@@ -596,21 +602,21 @@ async fn in_14_an_informer_has_numbers_and_so_has_each_handler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_namespaces_are_as_far_as_the_one_that_is_behind() {
+async fn the_version_of_several_namespaces_is_the_oldest_of_them() {
     let (one, two) = (Live::within(Some("one"), &["a@5"]), Live::within(Some("two"), &["a@3", "b@4"]));
     two.refuse(Some(Reason::Forbidden));
     let informer = SharedInformer::builder(one.clone()).also(two.clone()).build();
-    let (told, registration) = add(&informer, HandlerOptions::default());
+    let (received, registration) = add(&informer, HandlerOptions::default());
     informer.start();
     tokio::time::sleep(SECOND).await;
     assert!(!informer.is_synced() && !registration.is_synced());
-    assert_eq!(told.take(), ["!one/a@5"], "what is known is told");
+    assert_eq!(received.take(), ["!one/a@5"], "known objects are delivered");
     assert!(informer.health().to_string().contains("Access Denied"), "{}", informer.health());
     let (late, _) = add(&informer, HandlerOptions::default());
 
     two.refuse(None);
     registration.synced().await.unwrap();
-    assert_eq!(told.take(), ["!two/a@3", "!two/b@4"]);
+    assert_eq!(received.take(), ["!two/a@3", "!two/b@4"]);
     settle().await;
     assert_eq!(late.take(), ["!one/a@5", "!two/a@3", "!two/b@4"]);
     assert_eq!(informer.last_sync_version().as_str(), "4");
@@ -624,22 +630,26 @@ async fn several_namespaces_are_as_far_as_the_one_that_is_behind() {
     two.expire();
     one.put("a@11");
     tokio::time::sleep(MINUTE).await;
-    let mut all = told.take();
+    let mut all = received.take();
     all.sort();
-    assert_eq!(all, ["+one/b@9", "+two/c@10", "one/a@5>11", "~two/a@3"], "the other namespace is left alone");
+    assert_eq!(
+        all,
+        ["+one/b@9", "+two/c@10", "one/a@5>11", "~two/a@3"],
+        "the other namespace is not affected"
+    );
     informer.stop().await;
 }
 
 #[test]
 #[should_panic(expected = "a namespace of its own")]
-fn two_sources_cannot_be_the_same_namespace() {
+fn two_sources_cannot_have_the_same_namespace() {
     let source = || Live::within(Some("one"), &[]);
     let _ = SharedInformer::builder(source()).also(source());
 }
 
-/// Whoever means never may say so with the longest duration there is.
+/// A caller that means "never" may pass the longest duration.
 #[tokio::test(start_paused = true)]
-async fn durations_that_never_end_end_nothing_else() {
+async fn the_longest_durations_cause_no_overflow() {
     let live = Live::new(&["a@1"]);
     let builder = SharedInformer::builder(live.clone()).resync_every(Duration::MAX);
     let informer = builder.revive_after(Some(Duration::MAX)).reflector(|it| {
@@ -647,21 +657,21 @@ async fn durations_that_never_end_end_nothing_else() {
         it.stall_after(Some(Duration::MAX)).min_watch_timeout(Duration::MAX).backoff(backoff)
     });
     let informer = informer.build();
-    let (told, _) = add(&informer, HandlerOptions::default().resync_every(Duration::MAX));
+    let (received, _) = add(&informer, HandlerOptions::default().resync_every(Duration::MAX));
     informer.start();
-    informer.synced_within(Duration::MAX).await.expect("it syncs");
+    informer.synced_within(Duration::MAX).await.expect("the informer syncs");
     live.put("a@2");
-    informer.wait_until(&"2".into()).await.expect("it follows");
+    informer.wait_until(&"2".into()).await.expect("the informer follows");
     live.refuse(Some(Reason::Forbidden));
     settle().await;
     assert!(matches!(informer.health().state, HealthState::Retrying { .. }), "{}", informer.health());
     informer.stop().await;
-    assert_eq!(told.take(), ["!a@1", "a@1>2"]);
+    assert_eq!(received.take(), ["!a@1", "a@1>2"]);
 
     let live = Live::new(&["a@1"]);
     let informer = SharedInformer::builder(live.clone()).revive_after(Some(Duration::MAX)).build();
     informer.start();
-    informer.synced().await.expect("it syncs");
+    informer.synced().await.expect("the informer syncs");
     live.refuse(Some(Reason::NotFound));
     tokio::time::sleep(5 * MINUTE).await;
     assert_eq!(informer.health().state, HealthState::Gone);

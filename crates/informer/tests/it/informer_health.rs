@@ -1,4 +1,5 @@
-//! What an informer says of itself when its collection is gone, when what reads it fails, and when it was stopped.
+//! The health of an informer when its collection is gone, when its reflector panics, and after it
+//! was stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,13 +15,13 @@ use crate::script::{MINUTE, SECOND, Thing};
 async fn followed(source: impl ListWatch<Thing>) -> SharedInformer<Thing> {
     let informer = SharedInformer::new(source);
     informer.start();
-    informer.synced().await.expect("it syncs");
+    informer.synced().await.expect("the informer syncs");
     informer
 }
 
-/// The informer asks again every half minute; whoever looks in between, or just then, must not take that for another state.
+/// The informer retries every 30 s; a reader of the health must not see another state in between.
 #[tokio::test(start_paused = true)]
-async fn a_collection_that_is_gone_is_said_to_be_gone_until_it_is_back_and_numbers_count_on() {
+async fn a_collection_is_reported_gone_until_it_is_back_and_counters_continue() {
     let live = Live::new(&["a@1"]);
     let informer = followed(live.clone()).await;
     live.expire();
@@ -36,7 +37,11 @@ async fn a_collection_that_is_gone_is_said_to_be_gone_until_it_is_back_and_numbe
         assert_eq!(health.state, HealthState::Gone, "after {second} s: {health}");
         assert!(health.problem.is_some() && health.synced && !health.is_ok(), "{health}");
     }
-    assert!((9..=11).contains(&(live.lists() - asked)), "once every half minute: {}", live.lists() - asked);
+    assert!(
+        (9..=11).contains(&(live.lists() - asked)),
+        "expected a list every 30 s, got {}",
+        live.lists() - asked
+    );
 
     live.refuse(None);
     tokio::time::sleep(MINUTE).await;
@@ -46,7 +51,7 @@ async fn a_collection_that_is_gone_is_said_to_be_gone_until_it_is_back_and_numbe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_collection_that_is_gone_says_so_too_when_the_server_cannot_be_asked_any_more() {
+async fn a_collection_that_is_gone_is_reported_as_retrying_once_the_server_rejects_requests() {
     let live = Live::new(&["a@1"]);
     let informer = followed(live.clone()).await;
     live.refuse(Some(Reason::NotFound));
@@ -58,7 +63,7 @@ async fn a_collection_that_is_gone_says_so_too_when_the_server_cannot_be_asked_a
     assert!(health.to_string().contains("grant the verbs"), "{health}");
 }
 
-/// A source that fails badly for as long as it is told to.
+/// A source that panics while `broken` is set.
 #[derive(Clone)]
 struct Fragile {
     live: Live,
@@ -87,9 +92,10 @@ impl ListWatch<Thing> for Fragile {
     }
 }
 
-/// It used to be said to be in step, for half a minute, by the last word of a reader that was no more.
+/// The health used to remain "synced" for half a minute, because the last health of the reflector
+/// that had panicked was still shown.
 #[tokio::test(start_paused = true)]
-async fn a_source_that_panics_is_a_problem_that_is_told_and_the_informer_begins_again() {
+async fn a_source_that_panics_is_reported_as_a_problem_and_the_reflector_is_restarted() {
     let source = Fragile { live: Live::new(&["a@1"]), broken: Arc::default() };
     let informer = followed(source.clone()).await;
     assert!(informer.health().is_ok());
@@ -97,13 +103,13 @@ async fn a_source_that_panics_is_a_problem_that_is_told_and_the_informer_begins_
     source.live.expire();
     for _ in 0..100 {
         tokio::time::sleep(SECOND).await;
-        assert_eq!(informer.store().len(), 1, "what is known stays");
+        assert_eq!(informer.store().len(), 1, "known objects are kept");
     }
     let health = informer.health();
     assert!(matches!(health.state, HealthState::Retrying { .. }), "{health}");
-    assert!(health.to_string().contains("what reads things failed"), "{health}");
+    assert!(health.to_string().contains("the reflector of things failed"), "{health}");
     let older = source.live.listed_at().into_iter().skip(1).find(|it| it != "1");
-    assert_eq!(older, None, "nothing older than what is known may be read");
+    assert_eq!(older, None, "no list may be older than the known state");
 
     source.broken.store(false, Ordering::Relaxed);
     source.live.put("b@9");
@@ -113,7 +119,7 @@ async fn a_source_that_panics_is_a_problem_that_is_told_and_the_informer_begins_
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_stopped_is_not_in_step() {
+async fn a_stopped_informer_is_not_synced() {
     let live = Live::new(&["a@1"]);
     let informer = followed(live.clone()).await;
     informer.stop().await;
@@ -124,7 +130,8 @@ async fn one_that_was_stopped_is_not_in_step() {
     );
 }
 
-/// One object whose index function fails, among others and through the whole informer: it is in the store, told of and counted.
+/// If the index function panics for one object, the object is still stored and delivered, and the
+/// panic is counted.
 #[tokio::test(start_paused = true)]
 async fn an_index_function_that_panics_stops_nothing() {
     let live = Live::new(&["a@1", "bad@2", "c@3"]);
@@ -135,19 +142,20 @@ async fn an_index_function_that_panics_stops_nothing() {
         }
         [it.metadata.name.to_string()]
     });
-    informer.add_index(index).expect("the name is free");
+    informer.add_index(index).expect("the index name is free");
     informer.start();
-    informer.synced().await.expect("it syncs");
+    informer.synced().await.expect("the informer syncs");
     live.put("bad@4");
     live.put("d@5");
-    informer.wait_until(&"5".into()).await.expect("it follows");
+    informer.wait_until(&"5".into()).await.expect("the informer follows");
     let store = informer.store();
     assert_eq!((store.len(), store.index_panics()), (4, 2));
-    assert_eq!(store.index_values("name").expect("there"), ["a", "c", "d"]);
+    assert_eq!(store.index_values("name").expect("the index exists"), ["a", "c", "d"]);
     assert!(informer.health().is_ok(), "{}", informer.health());
 }
 
-/// Whoever shows the health of an informer is woken when there is something to show, and not before, up to the end.
+/// A watcher of the health is woken when there is something to show, and not otherwise, up to the
+/// end.
 #[tokio::test(start_paused = true)]
 async fn health_can_be_waited_for_through_failures_removals_and_the_end() {
     let live = Live::new(&["a@1"]);
@@ -156,7 +164,7 @@ async fn health_can_be_waited_for_through_failures_removals_and_the_end() {
     let mut health = informer.health_watch();
     assert_eq!(health.get().state, HealthState::Starting);
     informer.start();
-    let problem = health.wait_for(|it| it.problem.is_some()).await.expect("it runs");
+    let problem = health.wait_for(|it| it.problem.is_some()).await.expect("the informer runs");
     assert!(problem.to_string().contains("Access Denied"), "{problem}");
     live.refuse(None);
     assert!(health.wait_for(|it| it.is_ok()).await.is_some());
@@ -164,16 +172,16 @@ async fn health_can_be_waited_for_through_failures_removals_and_the_end() {
     {
         let mut waiting = std::pin::pin!(health.changed());
         live.put("b@2");
-        informer.wait_until(&"2".into()).await.expect("it follows");
-        assert!(futures_util::poll!(waiting.as_mut()).is_pending(), "an event is nothing to wake for");
+        informer.wait_until(&"2".into()).await.expect("the informer follows");
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending(), "an event does not wake the watcher");
         live.refuse(Some(Reason::NotFound));
         assert!(waiting.await, "the watches have ended");
     }
 
-    // The reader that met the end of the collection is another than the one that finds it again.
+    // The reflector that found the collection gone is not the one that finds it again.
     assert!(health.wait_for(|it| it.state == HealthState::Gone).await.is_some());
     live.refuse(None);
-    let back = health.wait_for(|it| it.is_ok()).await.expect("it is back");
+    let back = health.wait_for(|it| it.is_ok()).await.expect("the collection is back");
     assert_eq!((back.synced, informer.store().len()), (true, 2));
 
     let mut other = informer.health_watch();

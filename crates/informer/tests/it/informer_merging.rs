@@ -1,4 +1,4 @@
-//! What a slow handler may miss, and what it may not: any history, read at any pace, through the whole informer.
+//! The guarantees for a slow handler: any history, read at any pace, through the whole informer.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +21,7 @@ enum Step {
     Lose(u8),
     /// The slow reader reads.
     Read(usize),
-    /// The informer takes in what happened.
+    /// The informer processes what happened.
     Settle,
 }
 
@@ -35,12 +35,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The name of a change's object.
+/// Returns the name of a change's object.
 fn name(change: &Change<Thing>) -> String {
     change.object().metadata.name.to_string()
 }
 
-/// The additions and deletions of each object, in order, and the last state that was reported of it.
+/// Returns the additions and deletions of each object, in order, and its last reported state.
 fn facts(changes: &[Change<Thing>]) -> BTreeMap<String, (Vec<String>, String)> {
     let mut facts: BTreeMap<String, (Vec<String>, String)> = BTreeMap::new();
     for change in changes {
@@ -53,7 +53,7 @@ fn facts(changes: &[Change<Thing>]) -> BTreeMap<String, (Vec<String>, String)> {
     facts
 }
 
-/// What a reader that keeps a copy ends with.
+/// Returns the final state of a reader that keeps a copy.
 fn fold(changes: &[Change<Thing>]) -> BTreeMap<String, String> {
     let mut copy = BTreeMap::new();
     for change in changes {
@@ -63,8 +63,8 @@ fn fold(changes: &[Change<Thing>]) -> BTreeMap<String, String> {
             Change::Updated { old, .. } => {
                 assert_eq!(copy.insert(name(change), version), Some(old.version().to_string()));
             }
-            Change::Deleted(_) => assert!(copy.remove(&name(change)).is_some(), "was not there"),
-            other => panic!("a change that the tests do not know: {other:?}"),
+            Change::Deleted(_) => assert!(copy.remove(&name(change)).is_some(), "deleted an unknown object"),
+            other => panic!("unknown change: {other:?}"),
         }
     }
     copy
@@ -78,8 +78,8 @@ async fn play(steps: Vec<Step>, overflow: Overflow) -> Result<(), TestCaseError>
     let live = Live::new(&["0@1", "1@1"]);
     let informer: SharedInformer<Thing> = started(&live).await;
     let stream = |overflow| informer.changes_with(HandlerOptions::default().overflow(overflow));
-    let mut slow = stream(overflow).expect("it runs");
-    let mut every = stream(Overflow::Grow).expect("it runs");
+    let mut slow = stream(overflow).expect("the informer runs");
+    let mut every = stream(Overflow::Grow).expect("the informer runs");
     let mut there: Vec<_> = vec!["0@1".to_owned(), "1@1".to_owned()];
     let (mut reported, mut version) = (Vec::new(), 1);
     for step in steps {
@@ -111,7 +111,7 @@ async fn play(steps: Vec<Step>, overflow: Overflow) -> Result<(), TestCaseError>
         }
     }
     let mut all = Vec::new();
-    // A reader that blocks the informer lets it go on by reading.
+    // A reader that blocks the informer unblocks it by reading.
     for _ in 0..200 {
         tokio::time::sleep(Duration::from_secs(1)).await;
         read(&mut slow, usize::MAX, &mut reported);
@@ -135,10 +135,10 @@ async fn play(steps: Vec<Step>, overflow: Overflow) -> Result<(), TestCaseError>
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whenever a slow handler reads, it receives every addition and every deletion, and each object that changed in its newest
-    /// state; and it ends with what the store shows.
+    /// Whenever a slow handler reads, it receives every addition and every deletion, and each
+    /// changed object in its newest state; and it ends with the contents of the store.
     #[test]
-    fn a_slow_handler_learns_of_every_object_that_came_changed_or_went(
+    fn a_slow_handler_learns_of_every_created_changed_or_deleted_object(
         steps in prop::collection::vec(step(), 1..60),
         overflow in prop_oneof![Just(Overflow::Coalesce), Just(Overflow::Grow), Just(Overflow::Block(1))],
     ) {

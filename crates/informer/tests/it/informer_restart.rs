@@ -1,4 +1,5 @@
-//! Servers that come back with an older state: the informer finds out within seconds, and never says that it is synced meanwhile.
+//! Servers that come back with an older state: the informer detects this within seconds, and never
+//! reports that it is synced meanwhile.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,29 +18,29 @@ use crate::live::Live;
 use crate::script::{MINUTE, SECOND};
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_comes_back_with_an_older_state_is_read_anew_within_seconds() {
+async fn a_server_that_comes_back_with_an_older_state_is_listed_again_within_seconds() {
     let live = Live::new(&["a@50", "b@60"]);
     let informer = started(&live).await;
-    let (told, _) = add(&informer, HandlerOptions::default());
+    let (received, _) = add(&informer, HandlerOptions::default());
     tokio::time::sleep(MINUTE).await;
-    told.take();
-    live.go_back(&["a@4", "c@7"]);
+    received.take();
+    live.reset_to(&["a@4", "c@7"]);
     live.cut();
     settle().await;
     let health = informer.health();
-    assert!(!health.is_ok() && health.to_string().contains("went back in time"), "{health}");
+    assert!(!health.is_ok() && health.to_string().contains("history was reset"), "{health}");
     tokio::time::sleep(5 * SECOND).await;
-    assert_eq!(told.take(), ["~b@60", "a@50>4", "+c@7"]);
+    assert_eq!(received.take(), ["~b@60", "a@50>4", "+c@7"]);
     let health = informer.health();
     assert_eq!((health.is_ok(), health.rewinds), (true, 1), "{health}");
     assert_eq!(informer.last_sync_version().as_str(), "7");
     live.put("c@8");
     settle().await;
-    assert_eq!(told.take(), ["c@7>8"]);
+    assert_eq!(received.take(), ["c@7>8"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_breaks_costs_one_small_request_and_no_list() {
+async fn a_lost_connection_costs_one_small_request_and_no_list() {
     let live = Live::new(&["a@50"]);
     let informer = started(&live).await;
     for broken in 1..10 {
@@ -50,19 +51,20 @@ async fn a_connection_that_breaks_costs_one_small_request_and_no_list() {
     }
 }
 
-/// A machine that is restored from a snapshot with its connections: nothing breaks, and nothing comes any more.
+/// A machine that is restored from a snapshot together with its connections: nothing breaks, and no
+/// event arrives any more.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_goes_back_without_a_word_is_found_out_when_it_is_silent() {
+async fn a_server_reset_without_closing_connections_is_detected_by_its_silence() {
     let live = Live::new(&["a@50"]);
     let informer = started(&live).await;
-    live.go_back(&["c@7"]);
+    live.reset_to(&["c@7"]);
     tokio::time::sleep(5 * MINUTE).await;
     let health = informer.health();
     assert_eq!((health.is_ok(), health.rewinds), (true, 1), "{health}");
     assert_eq!(informer.last_sync_version().as_str(), "7");
 }
 
-/// A handle on whatever server is there now, as an address is.
+/// A handle on the server that is currently at an address.
 #[derive(Clone)]
 struct Address(Arc<Mutex<Api<ConfigMap>>>);
 
@@ -97,7 +99,7 @@ impl ListWatch<ConfigMap> for Address {
 }
 
 async fn server(maps: &[&str]) -> (ApiServer, Api<ConfigMap>) {
-    let server = ApiServer::builder().in_process().seed(1).start().await.expect("it starts");
+    let server = ApiServer::builder().in_process().seed(1).start().await.expect("the server starts");
     let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
     let api = Api::<ConfigMap>::default_namespaced(client);
     for name in maps {
@@ -116,13 +118,13 @@ async fn another_server_at_the_same_address_is_followed_within_seconds() {
     let address = Address(Arc::new(Mutex::new(api)));
     let informer = SharedInformer::new(address.clone());
     informer.start();
-    informer.synced_within(MINUTE).await.expect("it syncs");
+    informer.synced_within(MINUTE).await.expect("the informer syncs");
     assert!(informer.store().len() >= 100);
 
     let (_new, api) = server(&["only"]).await;
     *address.0.lock().unwrap() = api.clone();
     old.stop().await;
-    let truth = api.list_all(&ListParams::default()).await.expect("it is there").items;
+    let truth = api.list_all(&ListParams::default()).await.expect("the server answers").items;
     let truth: Vec<_> = truth.into_iter().filter_map(|it| it.metadata.name).collect();
     let held = || {
         let names = |it: &Arc<ConfigMap>| it.metadata.namespace.as_deref() == Some("default");
@@ -134,9 +136,10 @@ async fn another_server_at_the_same_address_is_followed_within_seconds() {
         if held() == truth {
             break;
         }
-        // The end of the old server takes a moment to be known; after that, a store that is wrong is never called right.
+        // The end of the old server takes a moment to be noticed; after that, the health must not
+        // be ok while the store is wrong.
         assert!(tenth < 20 || !informer.health().is_ok(), "{tenth}: {}", informer.health());
-        assert!(tenth < 199, "not in 20 seconds: {}", informer.health());
+        assert!(tenth < 199, "not synced within 20 seconds: {}", informer.health());
     }
     let mut map = ConfigMap::default();
     map.metadata.name = Some("later".to_owned());

@@ -1,4 +1,5 @@
-//! The whole informer on several threads: what its tasks and its handlers share is ours, and must stand being used at once.
+//! The whole informer on several threads: the state that its tasks and handlers share must
+//! withstand concurrent use.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -12,39 +13,40 @@ use tokio::task::JoinSet;
 use crate::live::Live;
 use crate::script::Thing;
 
-/// Folds what it is told, and stops at the first thing that cannot follow from what it was told before.
+/// Applies the changes it receives to a replica, and panics at the first one that does not follow from
+/// the state before.
 #[derive(Clone, Debug, Default)]
-struct Copy(Arc<Mutex<BTreeMap<String, u64>>>);
+struct Replica(Arc<Mutex<BTreeMap<String, u64>>>);
 
-impl Copy {
+impl Replica {
     fn fold(&self, change: &Change<Thing>) {
-        let mut copy = self.0.lock().expect("nothing was wrong before");
+        let mut replica = self.0.lock().expect("no earlier check failed");
         let header = change.object().header();
         let (name, version): (_, u64) = (header.name.to_owned(), header.version.parse().unwrap());
         match change {
-            Change::Added { .. } => assert_eq!(copy.insert(name, version), None, "added twice"),
+            Change::Added { .. } => assert_eq!(replica.insert(name, version), None, "added twice"),
             Change::Updated { old, .. } => {
-                let known = copy.insert(name, version).expect("updated, and not known");
+                let known = replica.insert(name, version).expect("an update of a known object");
                 assert_eq!(known.to_string(), old.header().version, "updated from another state");
                 assert!(known < version, "{version} after {known}");
             }
-            _ => assert!(copy.remove(&name).expect("deleted, and not known") <= version),
+            _ => assert!(replica.remove(&name).expect("a deletion of a known object") <= version),
         }
     }
 }
 
-impl EventHandler<Thing> for Copy {
+impl EventHandler<Thing> for Replica {
     fn on_change(&mut self, change: &Change<Thing>) {
         self.fold(change);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn handlers_of_every_policy_end_with_the_store_on_several_threads() {
+async fn handlers_of_every_policy_end_with_the_contents_of_the_store_on_several_threads() {
     let live = Live::new(&[]);
     let informer = SharedInformer::builder(live.clone()).queue_capacity(5).build();
     informer.start();
-    let (mut copies, mut readers, mut passing) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut replicas, mut readers, mut passing) = (Vec::new(), Vec::new(), Vec::new());
     for version in 2..3_000u64 {
         let name = version % 17;
         match version % 5 {
@@ -56,11 +58,13 @@ async fn handlers_of_every_policy_end_with_the_store_on_several_threads() {
         }
         let policies = [Overflow::Coalesce, Overflow::Grow, Overflow::Block(0), Overflow::Block(9)];
         let options = HandlerOptions::default().overflow(policies[(version / 200 % 4) as usize]);
-        let copy = Copy::default();
+        let replica = Replica::default();
         if version % 200 == 0 {
-            let added = informer.add_handler_with(copy.clone(), options).expect("it runs");
+            let added = informer.add_handler_with(replica.clone(), options).expect("the informer runs");
             passing.push(
-                informer.add_handler_with(Copy::default(), HandlerOptions::default()).expect("it runs"),
+                informer
+                    .add_handler_with(Replica::default(), HandlerOptions::default())
+                    .expect("the informer runs"),
             );
             if passing.len() > 3 {
                 let registration: Registration = passing.remove(0);
@@ -69,33 +73,35 @@ async fn handlers_of_every_policy_end_with_the_store_on_several_threads() {
             }
             assert_eq!(added.lag().panics, 0);
         } else {
-            let (copy, mut changes) = (copy.clone(), informer.changes_with(options).expect("it runs"));
+            let (replica, mut changes) =
+                (replica.clone(), informer.changes_with(options).expect("the informer runs"));
             readers.push(tokio::spawn(async move {
                 while let Some(change) = changes.next().await {
-                    copy.fold(&change);
+                    replica.fold(&change);
                     tokio::task::yield_now().await;
                 }
             }));
         }
-        copies.push(copy);
+        replicas.push(replica);
     }
-    informer.wait_until(&"2999".into()).await.expect("it follows");
-    // Whoever is left is told of everything that is left first.
+    informer.wait_until(&"2999".into()).await.expect("the informer follows");
+    // A stop delivers all pending changes first.
     informer.stop().await;
     for reader in readers {
-        reader.await.expect("nothing was wrong");
+        reader.await.expect("no check failed");
     }
     let entry = |it: &Arc<Thing>| (it.metadata.name.to_string(), it.header().version.parse().unwrap());
     let store: BTreeMap<String, u64> = informer.store().snapshot().iter().map(entry).collect();
     assert!(!store.is_empty());
-    for copy in copies {
-        assert_eq!(*copy.0.lock().expect("nothing was wrong"), store);
+    for replica in replicas {
+        assert_eq!(*replica.0.lock().expect("no check failed"), store);
     }
 }
 
-/// Upstream: InitializationRace and StartRace. Whatever comes first, nothing is told twice, nobody waits for ever.
+/// Ported from client-go: InitializationRace and StartRace. In any order, nothing is delivered
+/// twice and no task waits for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn in_10_starts_stops_and_handlers_may_come_at_once() {
+async fn in_10_starts_stops_and_new_handlers_may_be_concurrent() {
     for round in 0..100 {
         let informer = SharedInformer::new(Live::new(&["a@1", "b@2"]));
         let together = Arc::new(Barrier::new(5));
@@ -114,12 +120,12 @@ async fn in_10_starts_stops_and_handlers_may_come_at_once() {
                 for _ in 0..late * round {
                     tokio::task::yield_now().await;
                 }
-                let copy = Copy::default();
-                let Ok(added) = informer.add_handler(copy.clone()) else { return };
+                let replica = Replica::default();
+                let Ok(added) = informer.add_handler(replica.clone()) else { return };
                 let synced = added.synced().await.is_ok();
                 added.shut_down().await;
-                let told = copy.0.lock().expect("nothing was wrong").len();
-                assert!(told == 2 || !synced && told < 2, "{told}, synced: {synced}");
+                let received = replica.0.lock().expect("no check failed").len();
+                assert!(received == 2 || !synced && received < 2, "{received}, synced: {synced}");
             });
         }
         all.spawn(async move {
@@ -128,15 +134,15 @@ async fn in_10_starts_stops_and_handlers_may_come_at_once() {
                 tokio::task::yield_now().await;
             }
             informer.stop().await;
-            assert!(informer.is_stopped() && informer.add_handler(Copy::default()).is_err());
+            assert!(informer.is_stopped() && informer.add_handler(Replica::default()).is_err());
         });
         while let Some(done) = all.join_next().await {
-            done.expect("nothing was wrong");
+            done.expect("no check failed");
         }
     }
 }
 
-/// A handler whose calls last until the test says so.
+/// A handler whose calls last until the test releases them.
 struct Held {
     begun: mpsc::UnboundedSender<()>,
     go_on: std::sync::mpsc::Receiver<()>,
@@ -149,54 +155,56 @@ impl EventHandler<Thing> for Held {
     }
 }
 
-/// Upstream: RemoveEventHandler_AsynchronousPanic, RemoveEventHandler_SynchronousShutdown and ShutDownEventHandler_Lifecycles.
+/// Ported from client-go: RemoveEventHandler_AsynchronousPanic,
+/// RemoveEventHandler_SynchronousShutdown and ShutDownEventHandler_Lifecycles.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_8_removing_does_not_wait_for_a_call_that_is_under_way_and_shutting_down_does() {
+async fn in_8_remove_does_not_wait_for_a_running_call_and_shut_down_does() {
     for early in [true, false] {
         let live = Live::new(&["a@1", "b@2"]);
         let informer = SharedInformer::new(live.clone());
         let ((begun, mut calls), (go, go_on)) = (mpsc::unbounded_channel(), std::sync::mpsc::channel());
-        let add = || informer.add_handler(Held { begun, go_on }).expect("it has not stopped");
+        let add = || informer.add_handler(Held { begun, go_on }).expect("the informer has not stopped");
         let registration = if early {
             let registration = add();
             informer.start();
             registration
         } else {
             informer.start();
-            informer.synced().await.expect("it syncs");
+            informer.synced().await.expect("the informer syncs");
             add()
         };
         calls.recv().await.expect("the first call has begun");
         registration.remove();
         {
             let mut end = std::pin::pin!(registration.shut_down());
-            assert!(futures_util::poll!(end.as_mut()).is_pending(), "a call is under way");
-            go.send(()).expect("it waits");
+            assert!(futures_util::poll!(end.as_mut()).is_pending(), "a call is running");
+            go.send(()).expect("the call waits");
             end.await;
         }
         live.put("c@3");
-        informer.wait_until(&"3".into()).await.expect("others go on");
-        assert!(calls.recv().await.is_none(), "the handler is gone, and was called once");
+        informer.wait_until(&"3".into()).await.expect("the informer goes on");
+        assert!(calls.recv().await.is_none(), "the handler was dropped after one call");
         assert!(registration.synced().await.is_err());
         informer.stop().await;
     }
 }
 
-/// A runtime that ends drops tasks that were never polled. Whoever waits for the informer on another runtime is not to wait for ever.
+/// A runtime that shuts down drops tasks that were never polled. A caller that waits for the
+/// informer on another runtime must not wait for ever.
 #[test]
-fn an_informer_whose_runtime_ended_before_it_began_has_stopped() {
+fn an_informer_whose_runtime_ended_before_its_first_poll_has_stopped() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let informer = SharedInformer::new(Live::new(&[]));
     let first = runtime();
     first.block_on(async { informer.start() });
     drop(first);
     let stopped = async { tokio::time::timeout(std::time::Duration::from_secs(30), informer.stop()).await };
-    runtime().block_on(stopped).expect("it has stopped");
+    runtime().block_on(stopped).expect("the informer has stopped");
     assert!(informer.is_stopped());
 }
 
 #[test]
-fn an_informer_that_could_not_be_started_for_want_of_a_runtime_can_be_started_later() {
+fn an_informer_started_outside_of_a_runtime_can_be_started_later() {
     let informer = SharedInformer::new(Live::new(&["a@1"]));
     let start = std::panic::AssertUnwindSafe(|| informer.start());
     assert!(std::panic::catch_unwind(start).is_err(), "there is no runtime");
@@ -204,7 +212,7 @@ fn an_informer_that_could_not_be_started_for_want_of_a_runtime_can_be_started_la
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         informer.start();
-        informer.synced_within(std::time::Duration::from_secs(30)).await.expect("it syncs");
+        informer.synced_within(std::time::Duration::from_secs(30)).await.expect("the informer syncs");
         informer.stop().await;
     });
 }

@@ -1,4 +1,5 @@
-//! A collection that a test changes while an informer follows it: lists what is there, and watches tell what the test says.
+//! A collection that a test changes while an informer follows it: lists return its contents, and
+//! watches send its changes.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +18,7 @@ use crate::script::{Thing, thing, things};
 
 type Event = Result<WatchEvent<Thing>, Error>;
 
-/// A collection in a test's hands.
+/// A collection that the test controls.
 #[derive(Clone, Debug)]
 pub(crate) struct Live(Arc<Inner>);
 
@@ -30,36 +31,36 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
-    /// What is there, as texts such as `a@5`.
+    /// The contents, as texts such as `a@5`.
     items: Vec<String>,
     version: u64,
-    /// How requests are refused, while they are.
+    /// The status with which requests are rejected, if they are.
     refusal: Option<Status>,
-    /// What happened, by version, so that a watch is told of what came after its version.
-    log: Vec<(u64, Happened)>,
+    /// The history by version, so that a watch receives the events after its version.
+    log: Vec<(u64, Recorded)>,
     watches: Vec<mpsc::UnboundedSender<Event>>,
     lists: usize,
-    /// The versions that lists were asked at.
+    /// The requested versions of lists.
     listed_at: Vec<String>,
-    /// How often the newest version was asked for.
+    /// The number of requests for the newest version.
     compared: usize,
 }
 
-/// What a watch tells of.
+/// An event of the history.
 #[derive(Clone, Debug)]
-enum Happened {
+enum Recorded {
     Added(String),
     Modified(String),
     Deleted(String),
 }
 
 impl Live {
-    /// A collection with these things in it; its version is the highest of theirs.
+    /// Creates a collection with these things; its version is the highest of theirs.
     pub(crate) fn new(items: &[&str]) -> Self {
         Self::within(None, items)
     }
 
-    /// One namespace of a collection.
+    /// Creates one namespace of a collection.
     pub(crate) fn within(namespace: Option<&str>, items: &[&str]) -> Self {
         let mut resource = things();
         if namespace.is_some() {
@@ -83,10 +84,10 @@ impl Live {
         live
     }
 
-    /// A collection whose kind is defined by the cluster.
+    /// Creates a collection of a custom resource.
     pub(crate) fn defined(items: &[&str]) -> Self {
         let mut live = Self::within(None, items);
-        let inner = Arc::get_mut(&mut live.0).expect("nobody else has it yet");
+        let inner = Arc::get_mut(&mut live.0).expect("no other handle exists yet");
         inner.resource.gvk.group = "example.org".into();
         live
     }
@@ -103,7 +104,7 @@ impl Live {
         thing
     }
 
-    /// Puts other things there, and tells no watch of it.
+    /// Replaces the contents without sending events.
     pub(crate) fn set(&self, items: &[&str]) {
         let mut state = self.state();
         state.items = items.iter().map(|it| (*it).to_owned()).collect();
@@ -111,7 +112,7 @@ impl Live {
         state.version = state.version.max(newest.unwrap_or(0));
     }
 
-    /// Creates or changes a thing, and tells the watches.
+    /// Creates or changes a thing, and sends the event.
     pub(crate) fn put(&self, text: &str) {
         let mut state = self.state();
         let known = state.items.iter().position(|it| name(it) == name(text));
@@ -119,34 +120,34 @@ impl Live {
         match known {
             Some(at) => {
                 state.items[at] = text.to_owned();
-                self.happened(&mut state, Happened::Modified(text.to_owned()));
+                self.publish(&mut state, Recorded::Modified(text.to_owned()));
             }
             None => {
                 state.items.push(text.to_owned());
-                self.happened(&mut state, Happened::Added(text.to_owned()));
+                self.publish(&mut state, Recorded::Added(text.to_owned()));
             }
         }
     }
 
-    /// Deletes a thing, and tells the watches, with this as its last state.
+    /// Deletes a thing, and sends the event with this last state.
     pub(crate) fn delete(&self, text: &str) {
         let mut state = self.state();
         state.items.retain(|it| name(it) != name(text));
         state.version = state.version.max(version(text).unwrap_or(0));
-        self.happened(&mut state, Happened::Deleted(text.to_owned()));
+        self.publish(&mut state, Recorded::Deleted(text.to_owned()));
     }
 
-    fn happened(&self, state: &mut State, what: Happened) {
+    fn publish(&self, state: &mut State, what: Recorded) {
         let version = state.version;
-        state.tell(|| self.event(&what));
+        state.send(|| self.event(&what));
         state.log.push((version, what));
     }
 
-    fn event(&self, what: &Happened) -> Event {
+    fn event(&self, what: &Recorded) -> Event {
         Ok(match what {
-            Happened::Added(text) => WatchEvent::Added(self.thing(text)),
-            Happened::Modified(text) => WatchEvent::Modified(self.thing(text)),
-            Happened::Deleted(text) => WatchEvent::Deleted(self.thing(text)),
+            Recorded::Added(text) => WatchEvent::Added(self.thing(text)),
+            Recorded::Modified(text) => WatchEvent::Modified(self.thing(text)),
+            Recorded::Deleted(text) => WatchEvent::Deleted(self.thing(text)),
         })
     }
 
@@ -154,22 +155,23 @@ impl Live {
         let mut state = self.state();
         state.version = version;
         let version = ResourceVersion::from(version.to_string());
-        state.tell(|| Ok(WatchEvent::Bookmark(Bookmark { version: version.clone(), ..Bookmark::default() })));
+        state.send(|| Ok(WatchEvent::Bookmark(Bookmark { version: version.clone(), ..Bookmark::default() })));
     }
 
-    /// Ends the watches, saying that their version is too old: they have to list again.
+    /// Ends the watches with an expired version: clients have to list again.
     pub(crate) fn expire(&self) {
         let mut state = self.state();
-        state.tell(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
+        state.send(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
         state.watches.clear();
     }
 
-    /// Refuses every request from now on, and ends the watches; or stops doing so.
+    /// Rejects every request from now on, and ends the watches; `None` ends this.
     pub(crate) fn refuse(&self, reason: Option<Reason>) {
         self.refuse_by(reason.map(|it| Status::failure(it, "Access Denied")));
     }
 
-    /// Answers 404 without a `Status`, as what stands before a server does; this is what the client makes of it.
+    /// Answers 404 without a `Status`, as a proxy does; this is the status that the client makes of
+    /// it.
     pub(crate) fn answer_with_a_page(&self) {
         let cause = Cause { reason: "UnexpectedServerResponse".to_owned(), ..Cause::default() };
         let details = Some(Details { causes: vec![cause], ..Details::default() });
@@ -180,20 +182,20 @@ impl Live {
         let mut state = self.state();
         state.refusal = refusal;
         if state.refusal.is_some() {
-            state.tell(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
+            state.send(|| Ok(WatchEvent::Error(Status::failure(Reason::Expired, "too old"))));
             state.watches.clear();
         }
     }
 
-    /// Breaks the connections; what is there stays.
+    /// Breaks the connections; the contents stay.
     pub(crate) fn cut(&self) {
         let mut state = self.state();
-        state.tell(|| Err(crate::script::unreachable(std::io::ErrorKind::ConnectionReset)));
+        state.send(|| Err(crate::script::unreachable(std::io::ErrorKind::ConnectionReset)));
         state.watches.clear();
     }
 
-    /// Goes back to an older state, without a word to those who watch.
-    pub(crate) fn go_back(&self, items: &[&str]) {
+    /// Goes back to an older state, without ending the watches.
+    pub(crate) fn reset_to(&self, items: &[&str]) {
         let mut state = self.state();
         (state.version, state.items) = (1, Vec::new());
         state.log.clear();
@@ -201,29 +203,29 @@ impl Live {
         self.set(items);
     }
 
-    /// How often it was asked for its newest version.
+    /// Returns the number of requests for the newest version.
     pub(crate) fn compared(&self) -> usize {
         self.state().compared
     }
 
-    /// The versions that lists were asked at so far.
+    /// Returns the requested versions of lists so far.
     pub(crate) fn listed_at(&self) -> Vec<String> {
         self.state().listed_at.clone()
     }
 
-    /// How many watches are open.
+    /// Returns the number of open watches.
     pub(crate) fn watches(&self) -> usize {
         self.state().watches.iter().filter(|it| !it.is_closed()).count()
     }
 
-    /// How often it was listed.
+    /// Returns the number of lists.
     pub(crate) fn lists(&self) -> usize {
         self.state().lists
     }
 }
 
 impl State {
-    fn tell(&mut self, event: impl Fn() -> Event) {
+    fn send(&mut self, event: impl Fn() -> Event) {
         self.watches.retain(|it| it.send(event()).is_ok());
     }
 }
@@ -287,7 +289,8 @@ impl ListWatch<Thing> for Live {
     }
 }
 
-/// A change as a short text: `+a@1` an addition, `!a@1` an initial one, `a@1>2` an update, `-a@2` a deletion, `~a@2` a missed one.
+/// Formats a change as a short text: `+a@1` an addition, `!a@1` an initial one, `a@1>2` an update,
+/// `-a@2` a deletion, `~a@2` a missed one.
 pub(crate) fn text(change: &Change<Thing>) -> String {
     let at = |it: &Arc<Thing>| match it.header().namespace {
         Some(namespace) => format!("{namespace}/{}@{}", it.metadata.name, it.metadata.resource_version),
@@ -299,6 +302,6 @@ pub(crate) fn text(change: &Change<Thing>) -> String {
         Change::Updated { old, new } => format!("{}>{}", at(old), new.metadata.resource_version),
         Change::Deleted(Deleted::Seen(last)) => format!("-{}", at(last)),
         Change::Deleted(Deleted::Missed(last)) => format!("~{}", at(last)),
-        _ => panic!("a change that the tests do not know: {change:?}"),
+        _ => panic!("unknown change: {change:?}"),
     }
 }

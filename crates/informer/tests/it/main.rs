@@ -1,14 +1,14 @@
-//! The informer, from outside. One binary, one module per area.
-#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
+//! Integration tests of the informer. One binary, one module per area.
+#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not their helpers")]
 
 mod script;
 mod queue;
 mod reflector_initial;
 mod reflector_list;
 mod reflector_watch;
-mod reflector_poison;
+mod reflector_undecodable;
 mod reflector_health;
-mod reflector_life;
+mod reflector_lifecycle;
 mod reflector_property;
 mod reflector_served;
 mod store;

@@ -31,7 +31,7 @@ async fn rf_every_delta_comes_out_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn rf_2_a_relist_is_begin_items_end_behind_what_came_before() {
+async fn rf_2_a_relist_is_begin_items_end_after_earlier_deltas() {
     let (sender, mut receiver) = DeltaQueue::channel(16);
     for delta in [
         Delta::Applied(thing("a@1")),
@@ -49,7 +49,7 @@ async fn rf_2_a_relist_is_begin_items_end_behind_what_came_before() {
 }
 
 #[tokio::test]
-async fn rf_2_a_resync_is_one_delta_behind_what_waits() {
+async fn rf_2_a_resync_is_one_delta_after_waiting_ones() {
     let (sender, mut receiver) = DeltaQueue::channel(16);
     sender.send(Delta::Applied(thing("a@1"))).await.expect("open");
     sender.send(Delta::Resync).await.expect("open");
@@ -57,20 +57,20 @@ async fn rf_2_a_resync_is_one_delta_behind_what_waits() {
 }
 
 #[tokio::test]
-async fn rf_5_a_batch_is_what_waits_up_to_a_limit_and_nothing_is_lost_between_two() {
+async fn rf_5_a_batch_has_the_waiting_deltas_up_to_a_limit_and_none_is_lost() {
     let (sender, mut receiver) = DeltaQueue::channel(16);
     for version in 1..=5 {
         sender.send(Delta::Applied(thing(&format!("a@{version}")))).await.expect("open");
     }
     assert_eq!(waiting(&mut receiver, 3).expect("deltas"), ["applied a@1", "applied a@2", "applied a@3"]);
     assert_eq!(waiting(&mut receiver, 3).expect("deltas"), ["applied a@4", "applied a@5"]);
-    assert_eq!(waiting(&mut receiver, 3), None, "nothing waits, and the queue is open");
+    assert_eq!(waiting(&mut receiver, 3), None, "the queue is empty and open");
     sender.send(Delta::Resync).await.expect("open");
-    assert_eq!(waiting(&mut receiver, 0).expect("deltas"), ["resync"], "no limit of nothing");
+    assert_eq!(waiting(&mut receiver, 0).expect("deltas"), ["resync"], "a limit of 0 counts as 1");
 }
 
 #[tokio::test]
-async fn rf_4_a_full_queue_lets_the_sender_wait_until_something_is_taken() {
+async fn rf_4_a_full_queue_makes_the_sender_wait_until_a_delta_is_taken() {
     let (sender, mut receiver) = DeltaQueue::channel(2);
     assert_eq!((sender.depth(), sender.capacity(), receiver.capacity()), (0, 2, 2));
     sender.send(Delta::Applied(thing("a@1"))).await.expect("open");
@@ -84,7 +84,7 @@ async fn rf_4_a_full_queue_lets_the_sender_wait_until_something_is_taken() {
 }
 
 #[tokio::test]
-async fn df_7_a_queue_whose_sender_is_gone_gives_what_it_holds_and_then_ends() {
+async fn df_7_a_queue_whose_sender_was_dropped_yields_its_deltas_and_then_ends() {
     let (sender, mut receiver) = DeltaQueue::channel(4);
     sender.send(Delta::Applied(thing("a@1"))).await.expect("open");
     drop(sender);
@@ -92,11 +92,11 @@ async fn df_7_a_queue_whose_sender_is_gone_gives_what_it_holds_and_then_ends() {
     assert!(receiver.recv_batch(&mut batch, 9).await);
     assert_eq!(batch.len(), 1);
     assert!(!receiver.recv_batch(&mut batch, 9).await);
-    assert!(!receiver.recv_batch(&mut batch, 9).await, "the end stays the end");
+    assert!(!receiver.recv_batch(&mut batch, 9).await, "the end is final");
 }
 
 #[tokio::test(start_paused = true)]
-async fn df_7_closing_wakes_whoever_waits_to_take() {
+async fn df_7_closing_wakes_a_waiting_receiver() {
     let (sender, mut receiver) = DeltaQueue::channel::<Thing>(4);
     let waiter = tokio::spawn(async move { receiver.recv_batch(&mut Vec::new(), 9).await });
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -106,7 +106,7 @@ async fn df_7_closing_wakes_whoever_waits_to_take() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn df_7_closing_wakes_all_who_wait_to_send() {
+async fn df_7_closing_wakes_all_waiting_senders() {
     let (sender, receiver) = DeltaQueue::channel(1);
     let sender = std::sync::Arc::new(sender);
     sender.send(Delta::Resync).await.expect("open");
@@ -127,7 +127,7 @@ async fn df_7_closing_wakes_all_who_wait_to_send() {
 }
 
 #[tokio::test]
-async fn a_batch_that_is_not_waited_for_loses_nothing() {
+async fn a_cancelled_receive_loses_nothing() {
     let (sender, mut receiver) = DeltaQueue::channel(4);
     let mut batch = Vec::new();
     assert!(receiver.recv_batch(&mut batch, 9).now_or_never().is_none(), "dropped while it waits");
@@ -136,9 +136,9 @@ async fn a_batch_that_is_not_waited_for_loses_nothing() {
 }
 
 proptest! {
-    /// The queue is a list: whatever the sizes of queue and batches are, what goes in comes out.
+    /// The queue is first in, first out, whatever the sizes of the queue and of the batches are.
     #[test]
-    fn rf_order_is_all(capacity in 0usize..10, sizes in proptest::collection::vec(0usize..7, 1..20), count in 0u32..200) {
+    fn rf_the_queue_is_first_in_first_out(capacity in 0usize..10, sizes in proptest::collection::vec(0usize..7, 1..20), count in 0u32..200) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let out = runtime.block_on(async {
             let (sender, mut receiver) = DeltaQueue::channel(capacity);

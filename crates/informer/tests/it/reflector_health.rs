@@ -1,4 +1,4 @@
-//! What a reflector says of itself: to a person, to who waits for it, and in numbers.
+//! The health of a reflector: as a message, as a state to wait for, and in metrics.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::script::{
     unreachable, watch, watch_closed,
 };
 
-/// controller-runtime#1222 and kube-rs: what one is not allowed to watch hangs in silence.
+/// controller-runtime#1222 and kube-rs: a watch that is not permitted hangs silently.
 #[tokio::test(start_paused = true)]
-async fn what_is_not_allowed_is_told_and_never_silence() {
+async fn a_missing_permission_is_reported() {
     let no = || Answer::Refused(refused(Reason::Forbidden));
     let mut run = Run::start(Script::new([no(), no()]), options());
     run.now().await;
@@ -27,7 +27,7 @@ async fn what_is_not_allowed_is_told_and_never_silence() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cannot_be_reached_is_told_with_its_address_and_since_when() {
+async fn an_unreachable_server_is_reported_with_its_address_and_since_when() {
     let nobody = || Answer::Refused(unreachable(ErrorKind::ConnectionRefused));
     let mut run = Run::start(Script::new([nobody(), nobody(), watch(vec![end("2")])]), options());
     let started = tokio::time::Instant::now();
@@ -36,7 +36,7 @@ async fn a_server_that_cannot_be_reached_is_told_with_its_address_and_since_when
     let problem = health.problem.clone().expect("one");
     assert_eq!(
         problem.message,
-        "cannot watch things: cannot reach the API server at https://server.test: connection refused; is the server up, and is this its address?"
+        "cannot watch things: cannot reach the API server at https://server.test: connection refused; check that the server is running and that the address is correct"
     );
     assert_eq!(problem.count, 2);
     let HealthState::Retrying { since, attempts: 2, next } = health.state else { panic!("{health:?}") };
@@ -47,7 +47,7 @@ async fn a_server_that_cannot_be_reached_is_told_with_its_address_and_since_when
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_an_outage_an_open_watch_is_enough_to_be_well_again() {
+async fn after_an_outage_an_open_watch_resolves_the_problem() {
     let nobody = || Answer::Refused(unreachable(ErrorKind::ConnectionRefused));
     let script = Script::new([watch_closed(vec![end("2")]), nobody(), watch(Vec::new())]);
     let mut run = Run::start(script, options());
@@ -58,24 +58,21 @@ async fn after_an_outage_an_open_watch_is_enough_to_be_well_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_that_end_at_once_are_a_problem_until_something_comes() {
+async fn watches_that_end_at_once_are_a_problem_until_an_event_arrives() {
     let short = || watch_closed(Vec::new());
     let quiet = watch(vec![Step::Pause(MINUTE), modified("a@3")]);
     let script = Script::new([watch_closed(vec![end("2")]), short(), short(), quiet]);
     let mut run = Run::start(script, options());
     run.after(SECOND).await;
     let problem = run.health().problem.expect("one");
-    assert_eq!(
-        problem.message,
-        "the server, or something before it, ends watches of things as soon as they are open"
-    );
-    assert_eq!(problem.count, 2, "an open watch that comes to nothing is no success");
+    assert_eq!(problem.message, "the server or a proxy closes watches of things as soon as they are opened");
+    assert_eq!(problem.count, 2, "an open watch without events is not a success");
     run.after(2 * MINUTE).await;
     assert!(run.health().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_says_how_many_objects_came_so_far() {
+async fn progress_reports_the_number_of_objects_so_far() {
     let steps = (1..=3).flat_map(|it| [added(&format!("a{it}@{it}")), Step::Pause(SECOND)]).collect();
     let mut run = Run::start(Script::new([watch(steps)]), options());
     for items in 1..=3 {
@@ -87,7 +84,7 @@ async fn progress_says_how_many_objects_came_so_far() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_known_stays_known_through_every_failure() {
+async fn the_known_state_is_kept_through_every_failure() {
     let script = Script::new([
         watch(vec![added("a@1"), end("2"), error(Reason::Expired)]),
         Answer::Refused(refused(Reason::InternalError)),
@@ -102,24 +99,24 @@ async fn what_is_known_stays_known_through_every_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_waits_for_a_sync_is_woken_by_it() {
+async fn a_task_that_waits_for_a_sync_is_woken_by_it() {
     let (sender, _receiver) = DeltaQueue::channel(10);
     let script = Script::new([watch(vec![added("a@1"), Step::Pause(MINUTE), end("2")])]);
     let reflector = Reflector::new(std::sync::Arc::new(script), options(), sender);
     let mut health = reflector.health();
     assert_eq!(health.get().state, HealthState::Starting);
     let task = tokio::spawn(reflector.run());
-    let synced = health.wait_for(|it| it.synced).await.expect("it runs");
+    let synced = health.wait_for(|it| it.synced).await.expect("the reflector runs");
     assert_eq!(synced.last_version.as_str(), "2");
     task.abort();
     assert!(task.await.is_err());
-    assert_eq!(health.wait_for(|it| it.poison > 0).await, None, "the end wakes too");
-    assert!(health.get().synced, "and leaves the last word readable");
+    assert_eq!(health.wait_for(|it| it.poison > 0).await, None, "the end wakes the waiting task too");
+    assert!(health.get().synced, "the last health stays readable");
 }
 
 /// The names and labels of client-go's reflector metrics.
 #[test]
-fn the_numbers_have_the_names_that_client_go_gives_them() {
+fn the_metrics_have_the_names_of_client_go() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let runtime = tokio::runtime::Builder::new_current_thread()

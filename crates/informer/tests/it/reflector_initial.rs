@@ -1,4 +1,5 @@
-//! The first state by a watch that sends it (WatchList, rule REF-10): the upstream scenarios of reflector_watchlist_test.go.
+//! The initial state by a watch that streams it (WatchList, rule REF-10): the scenarios of
+//! client-go's reflector_watchlist_test.go.
 
 use dogwatch_core::Reason;
 use dogwatch_informer::{HealthState, Start};
@@ -9,7 +10,7 @@ use crate::script::{
     modified, options, refused, unreachable, watch, watch_closed,
 };
 
-/// A watch that sends `a` at version 1 as the whole first state.
+/// Returns a watch that streams `a` at version 1 as the whole initial state.
 fn one_thing() -> Answer {
     watch(vec![added("a@1"), end("2")])
 }
@@ -18,19 +19,19 @@ fn one_thing() -> Answer {
 async fn ref_10_without_the_bookmark_nothing_is_synced() {
     let mut run = Run::start(Script::new([watch(vec![added("a@1")])]), options());
     assert_eq!(run.now().await, ["begin", "item a@1"]);
-    assert_eq!(run.script.asked(), ["initial \"\""]);
+    assert_eq!(run.script.requests(), ["initial \"\""]);
     let health = run.health();
     assert!(!health.synced && health.last_version.is_unset());
     assert_eq!(health.state, HealthState::Listing { items: 1 });
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_the_bookmark_ends_the_list_and_the_same_watch_goes_on() {
+async fn ref_10_the_bookmark_ends_the_list_and_the_same_watch_continues() {
     let events = vec![added("a@1"), added("b@3"), end("5"), modified("a@6"), bookmark("8"), deleted("b@9")];
     let mut run = Run::start(Script::new([watch(events)]), options());
     let expected = ["begin", "item a@1", "item b@3", "end 5", "applied a@6", "bookmark 8", "deleted b@9"];
     assert_eq!(run.now().await, expected);
-    assert_eq!(run.script.asked(), ["initial \"\""]);
+    assert_eq!(run.script.requests(), ["initial \"\""]);
     assert!(run.health().is_ok());
     assert_eq!(run.health().last_version.as_str(), "9");
 }
@@ -44,14 +45,14 @@ async fn ref_10_changes_and_deletions_before_the_bookmark_are_applied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_a_bookmark_that_says_false_is_an_ordinary_one() {
+async fn ref_10_a_bookmark_annotated_false_is_an_ordinary_one() {
     let mut run = Run::start(Script::new([watch(vec![added("a@1"), annotated("2", "false")])]), options());
     assert_eq!(run.now().await, ["begin", "item a@1"]);
     assert!(!run.health().synced);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_initial_events_are_asked_for_unless_one_side_does_not_want_them() {
+async fn ref_10_initial_events_are_requested_unless_disabled_or_unsupported() {
     for (wanted, lacking, expected) in
         [(true, false, true), (true, true, false), (false, false, false), (false, true, false)]
     {
@@ -63,7 +64,7 @@ async fn ref_10_initial_events_are_asked_for_unless_one_side_does_not_want_them(
         assert_eq!(run.now().await, ["begin", "item a@1", "end 2"]);
         let asked: &[&str] =
             if expected { &["initial \"\""] } else { &["list \"0\" limit 500", "watch \"2\""] };
-        assert_eq!(run.script.asked(), asked, "wanted {wanted}, lacking {lacking}");
+        assert_eq!(run.script.requests(), asked, "wanted {wanted}, lacking {lacking}");
     }
 }
 
@@ -78,14 +79,14 @@ async fn ref_1_the_version_is_that_of_the_bookmark_and_unset_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_1_a_cached_start_takes_any_version() {
+async fn ref_1_a_cached_start_accepts_any_version() {
     let mut run = Run::start(Script::new([one_thing()]), options().start(Start::Cached));
     run.now().await;
-    assert_eq!(run.script.asked(), ["initial \"0\""]);
+    assert_eq!(run.script.requests(), ["initial \"0\""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_a_server_that_does_not_understand_is_listed_and_asked_again_next_time() {
+async fn ref_10_a_server_that_rejects_initial_events_is_listed_and_tried_again_next_time() {
     let malformed =
         dogwatch_client::Error::Malformed { request: "GET /things".to_owned(), problem: "no".to_owned() };
     for why in
@@ -99,14 +100,14 @@ async fn ref_10_a_server_that_does_not_understand_is_listed_and_asked_again_next
         ]);
         let mut run = Run::start(script, options());
         assert_eq!(run.now().await, ["begin", "item a@1", "end 2"]);
-        assert_eq!(run.script.asked(), ["initial \"\"", "list \"0\" limit 500", "watch \"2\""]);
+        assert_eq!(run.script.requests(), ["initial \"\"", "list \"0\" limit 500", "watch \"2\""]);
         assert_eq!(run.after(SECOND).await, ["begin", "item a@1", "end 2"]);
-        assert_eq!(run.script.asked()[3], "initial \"2\"");
+        assert_eq!(run.script.requests()[3], "initial \"2\"");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_an_error_in_the_stream_is_met_like_one_at_its_start() {
+async fn ref_10_an_error_in_the_stream_is_handled_like_one_at_its_start() {
     let script = Script::new([watch(vec![added("a@1"), error(Reason::InternalError)]), list(&["a@1"], "2")]);
     let mut run = Run::start(script, options());
     assert_eq!(run.now().await, ["begin", "item a@1", "abort", "begin", "item a@1", "end 2"]);
@@ -114,63 +115,63 @@ async fn ref_10_an_error_in_the_stream_is_met_like_one_at_its_start() {
     let mut run = Run::start(script, options());
     assert_eq!(run.now().await, ["begin", "item a@1", "abort"]);
     run.after(SECOND).await;
-    assert_eq!(run.script.asked(), ["initial \"\"", "initial \"\""]);
+    assert_eq!(run.script.requests(), ["initial \"\"", "initial \"\""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_a_busy_server_and_one_that_refuses_are_asked_again_after_a_while() {
+async fn ref_10_a_busy_server_and_a_refused_connection_are_retried_after_a_backoff() {
     let busy = || Answer::Refused(refused(Reason::TooManyRequests));
     let nobody = || Answer::Refused(unreachable(std::io::ErrorKind::ConnectionRefused));
     for answers in [[busy(), busy(), one_thing()], [nobody(), nobody(), one_thing()]] {
         let mut run = Run::start(Script::new(answers), options());
         assert_eq!(run.after(3 * SECOND).await, ["begin", "item a@1", "end 2"]);
-        assert_eq!(run.script.asked(), ["initial \"\""; 3]);
+        assert_eq!(run.script.requests(), ["initial \"\""; 3]);
         assert_eq!(run.script.times(), [0, 800, 2400]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_a_stream_that_ends_before_the_bookmark_is_begun_anew() {
+async fn ref_10_a_stream_that_ends_before_the_bookmark_is_restarted() {
     let script = Script::new([watch_closed(vec![added("a@1")]), one_thing()]);
     let mut run = Run::start(script, options());
     assert_eq!(run.now().await, ["begin", "item a@1", "abort"]);
     assert_eq!(run.after(SECOND).await, ["begin", "item a@1", "end 2"]);
-    assert_eq!(run.script.asked(), ["initial \"\"", "initial \"\""]);
+    assert_eq!(run.script.requests(), ["initial \"\"", "initial \"\""]);
 }
 
-/// client-go begins anew at once when such a stream lasted for more than a second, for ever.
+/// client-go restarts such a stream at once, for ever, if it lasted for more than a second.
 #[tokio::test(start_paused = true)]
-async fn ref_10_a_server_that_ends_the_stream_again_and_again_is_left_alone_longer_and_then_listed() {
+async fn ref_10_a_stream_that_ends_repeatedly_is_retried_with_a_backoff_and_then_listed() {
     let short = || watch_closed(vec![added("a@1"), Step::Pause(2 * SECOND)]);
     let script = Script::new([short(), short(), short(), list(&["a@1"], "2"), watch(Vec::new())]);
     let mut run = Run::start(script, options());
     run.after(20 * SECOND).await;
     let expected = ["initial \"\"", "initial \"\"", "initial \"\"", "list \"0\" limit 500", "watch \"2\""];
-    assert_eq!(run.script.asked(), expected);
+    assert_eq!(run.script.requests(), expected);
     assert_eq!(run.script.times(), [0, 2800, 6400, 8400, 8400]);
     assert!(run.health().synced);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_a_lost_connection_is_retried_and_listed_only_when_that_does_not_help() {
+async fn ref_10_a_lost_connection_is_retried_and_listed_only_after_several_attempts() {
     let lost = || Answer::Refused(unreachable(std::io::ErrorKind::ConnectionReset));
     let script = Script::new([lost(), lost(), lost(), list(&["a@1"], "2")]);
     let mut run = Run::start(script, options());
     run.after(3 * SECOND).await;
-    assert_eq!(run.script.asked()[..3], ["initial \"\""; 3]);
-    assert_eq!(run.script.asked()[3], "list \"0\" limit 500");
+    assert_eq!(run.script.requests()[..3], ["initial \"\""; 3]);
+    assert_eq!(run.script.requests()[3], "list \"0\" limit 500");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_after_the_sync_a_stream_that_ends_is_resumed_by_a_plain_watch() {
+async fn ref_10_after_the_sync_an_ended_stream_is_resumed_by_a_plain_watch() {
     let script = Script::new([watch_closed(vec![added("a@1"), end("3")]), watch(vec![modified("a@4")])]);
     let mut run = Run::start(script, options());
     assert_eq!(run.now().await, ["begin", "item a@1", "end 3", "applied a@4"]);
-    assert_eq!(run.script.asked(), ["initial \"\"", "watch \"3\""]);
+    assert_eq!(run.script.requests(), ["initial \"\"", "watch \"3\""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_a_resumed_watch_that_has_expired_leads_to_a_new_sync_from_the_last_version() {
+async fn ref_10_an_expired_resumed_watch_leads_to_a_new_sync_from_the_last_version() {
     let script = Script::new([
         watch_closed(vec![added("a@1"), end("3")]),
         Answer::Refused(refused(Reason::Expired)),
@@ -178,7 +179,7 @@ async fn ref_10_a_resumed_watch_that_has_expired_leads_to_a_new_sync_from_the_la
     ]);
     let mut run = Run::start(script, options());
     run.after(SECOND).await;
-    assert_eq!(run.script.asked(), ["initial \"\"", "watch \"3\"", "initial \"3\""]);
+    assert_eq!(run.script.requests(), ["initial \"\"", "watch \"3\"", "initial \"3\""]);
     assert_eq!(run.script.times(), [0, 0, 800]);
     assert_eq!(run.health().relists, 1);
 }
@@ -194,45 +195,51 @@ async fn ref_10_an_expired_version_is_given_up_at_once_and_only_once() {
     ]);
     let mut run = Run::start(script, options());
     run.after(3 * SECOND).await;
-    let asked = run.script.asked();
+    let asked = run.script.requests();
     assert_eq!(asked[..4], ["initial \"\"", "initial \"3\"", "initial \"\"", "initial \"\""]);
     assert_eq!(run.script.times()[..4], [0, 800, 800, 2400]);
     run.after(10 * SECOND).await;
-    assert_eq!(run.script.asked()[4], "initial \"5\"", "success forgets that the version was not available");
+    assert_eq!(
+        run.script.requests()[4],
+        "initial \"5\"",
+        "success clears the mark that the version was unavailable"
+    );
 }
 
-/// The upstream test InitialEventsEndBookmarkTicker, as a problem that one can read rather than as a line in a log.
+/// Ported from client-go: InitialEventsEndBookmarkTicker, as a problem in the health instead of a
+/// log line.
 #[tokio::test(start_paused = true)]
-async fn ref_10_a_pause_before_the_bookmark_is_told_every_ten_seconds_until_something_comes() {
+async fn ref_10_a_pause_before_the_bookmark_is_reported_every_ten_seconds_until_an_event() {
     let events = vec![added("a@1"), Step::Pause(25 * SECOND), added("b@2"), Step::Pause(SECOND), end("3")];
     let mut run = Run::start(Script::new([watch(events)]), options());
     let problem = |run: &Run| run.health().problem.map(|it| it.message);
     run.after(9 * SECOND).await;
     assert_eq!(problem(&run), None);
     run.after(2 * SECOND).await;
-    let told = "the server sent nothing of things for 10s, after 1 objects and before the end of its list";
-    assert_eq!(problem(&run).as_deref(), Some(told));
+    let received =
+        "the server sent nothing for things in 10s, after 1 objects and before the end of the list";
+    assert_eq!(problem(&run).as_deref(), Some(received));
     run.after(10 * SECOND).await;
-    assert_eq!(problem(&run), Some(told.replace("10s", "20s")));
+    assert_eq!(problem(&run), Some(received.replace("10s", "20s")));
     run.after(5 * SECOND).await;
-    assert_eq!(problem(&run), None, "something came");
+    assert_eq!(problem(&run), None, "an event arrived");
     run.after(SECOND).await;
     assert!(run.health().is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_10_initial_events_that_never_go_on_are_given_up() {
+async fn ref_10_stalled_initial_events_are_given_up() {
     let script = Script::new([watch(vec![added("a@1")]), Answer::Silence, one_thing()]);
     let mut run = Run::start(script, options().stall_after(Some(MINUTE)));
     assert_eq!(run.after(MINUTE).await, ["begin", "item a@1", "abort"]);
     assert_eq!(run.after(2 * MINUTE).await, ["begin", "item a@1", "end 2"]);
-    assert_eq!(run.script.asked().len(), 3);
-    assert_eq!(run.script.open(), 1, "what is given up is closed");
+    assert_eq!(run.script.requests().len(), 3);
+    assert_eq!(run.script.open(), 1, "the abandoned requests are closed");
 }
 
-/// kube-rs#1844: whether the first state was streamed or listed made a difference to who reads it.
+/// kube-rs#1844: readers saw a difference between a streamed and a listed initial state.
 #[tokio::test(start_paused = true)]
-async fn a_streamed_and_a_listed_state_are_told_in_the_same_words() {
+async fn a_streamed_and_a_listed_state_give_the_same_deltas() {
     let streamed = Script::new([watch(vec![added("a@1"), added("b@2"), end("3"), modified("a@4")])]);
     let listed = Script::new([list(&["a@1", "b@2"], "3"), watch(vec![modified("a@4")])]);
     let mut streamed = Run::start(streamed, options());
@@ -241,7 +248,7 @@ async fn a_streamed_and_a_listed_state_are_told_in_the_same_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_cannot_be_decoded_are_named_at_the_end_of_the_initial_events() {
+async fn undecodable_objects_are_named_at_the_end_of_the_initial_events() {
     let undecodable = |text, kind| Step::Fails(bad(text, Some(kind)).into());
     let events = vec![
         undecodable("a@1", EventKind::Added),

@@ -1,4 +1,5 @@
-//! Against a server that changes, forgets, breaks and goes back in time at random, what a reflector tells always adds up to what is there.
+//! A reflector with a server that randomly changes, expires history, fails and is restored: its
+//! deltas always add up to the server's state.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
@@ -18,10 +19,10 @@ use tokio::sync::Notify;
 
 use crate::script::{MINUTE, Thing, bad, options, refused, thing, things, unreachable};
 
-/// Objects at such versions cannot be decoded.
+/// Objects whose version is a multiple of this cannot be decoded.
 const POISON: u64 = 11;
 
-/// A server with a history. Its dice come from a seed.
+/// A server with a history. Its faults are random with a seed.
 #[derive(Clone)]
 struct Server {
     resource: ResourceType,
@@ -33,9 +34,9 @@ struct State {
     version: u64,
     objects: BTreeMap<String, u64>,
     log: Vec<(u64, EventKind, String)>,
-    /// What happened before this version is forgotten.
+    /// The history before this version has expired.
     oldest: u64,
-    /// Moves when the history is taken back: open watches end.
+    /// Incremented when the history is reset: open watches end.
     age: u32,
     saved: Option<(u64, BTreeMap<String, u64>, usize)>,
     faulty: bool,
@@ -52,7 +53,7 @@ enum Op {
     Restore,
 }
 
-type Told = Result<WatchEvent<Thing>, Error>;
+type EventResult = Result<WatchEvent<Thing>, Error>;
 
 impl Server {
     fn new(seed: u64) -> Self {
@@ -110,7 +111,7 @@ impl State {
         }
     }
 
-    /// True once in so many times, while faults are on.
+    /// Returns true once in so many times, while faults are on.
     fn unlucky(&mut self, times: u32) -> bool {
         self.faulty && self.dice.random_ratio(1, times)
     }
@@ -128,7 +129,7 @@ impl State {
         }
     }
 
-    /// Why a version cannot be served, where it cannot.
+    /// Returns the error for a version that cannot be served.
     fn objection(&self, version: &ResourceVersion) -> Option<Error> {
         let asked: u64 = version.as_str().parse().unwrap_or(0);
         if asked > self.version {
@@ -140,7 +141,7 @@ impl State {
         }
     }
 
-    /// The list as it is now, with accidents.
+    /// Returns the current list, with random faults.
     fn list(&mut self, params: &ListParams) -> Vec<Result<ListEvent<Thing>, Error>> {
         if let Some(error) = self.objection(&params.version).filter(|_| params.version.is_exact()) {
             return vec![Err(error)];
@@ -177,14 +178,14 @@ impl State {
 }
 
 fn listed(name: &str, version: u64) -> ListEvent<Thing> {
-    match told(EventKind::Added, name, version) {
+    match event(EventKind::Added, name, version) {
         Ok(WatchEvent::Added(it)) => ListEvent::Item(it),
         Err(Error::Undecodable(bad)) => ListEvent::Bad(BadItem { event: None, ..bad }),
-        other => panic!("not of a list: {other:?}"),
+        other => panic!("not an event of a list: {other:?}"),
     }
 }
 
-fn told(kind: EventKind, name: &str, version: u64) -> Told {
+fn event(kind: EventKind, name: &str, version: u64) -> EventResult {
     let text = format!("{name}@{version}");
     if version.is_multiple_of(POISON) {
         return Err(bad(&text, Some(kind)).into());
@@ -196,25 +197,25 @@ fn told(kind: EventKind, name: &str, version: u64) -> Told {
     })
 }
 
-fn mark(version: u64, end: bool) -> Told {
+fn mark(version: u64, end: bool) -> EventResult {
     let annotations = end.then(|| ("k8s.io/initial-events-end".to_owned(), "true".to_owned()));
     let version = version.to_string().into();
     Ok(WatchEvent::Bookmark(Bookmark { version, annotations: annotations.into_iter().collect() }))
 }
 
-/// Where an open watch is.
+/// The position of an open watch.
 struct Cursor {
     server: Server,
-    ready: VecDeque<Told>,
+    ready: VecDeque<EventResult>,
     at: u64,
     age: u32,
-    /// Whether the bookmark behind the initial events is still to come.
+    /// Set until the bookmark after the initial events was sent.
     initial: bool,
     over: bool,
 }
 
 impl Cursor {
-    async fn next(mut self) -> Option<(Told, Self)> {
+    async fn next(mut self) -> Option<(EventResult, Self)> {
         loop {
             if self.over {
                 return None;
@@ -231,7 +232,8 @@ impl Cursor {
             tokio::select! {
                 () = changed => {}
                 () = tokio::time::sleep(MINUTE) => {
-                    // A server that has not come to our version yet says nothing, and no bookmark overtakes an event.
+                    // A server that has not reached the requested version sends nothing, and no
+                    // bookmark overtakes an event.
                     let reached = self.server.state().version >= self.at;
                     self.ready.extend(reached.then(|| mark(self.at, false)));
                 }
@@ -239,7 +241,7 @@ impl Cursor {
         }
     }
 
-    fn maybe_fail(&mut self, event: Told) -> Option<Told> {
+    fn maybe_fail(&mut self, event: EventResult) -> Option<EventResult> {
         let mut state = self.server.state();
         if state.unlucky(20) {
             return None;
@@ -256,14 +258,14 @@ impl Cursor {
         Some(event)
     }
 
-    /// What happened since; `None` when the watch ends.
+    /// Queues the events since the last call; `None` when the watch ends.
     fn refill(&mut self) -> Option<()> {
         let state = self.server.state();
         if self.age != state.age {
             return None;
         }
         for (version, kind, name) in state.log.iter().filter(|it| it.0 > self.at) {
-            self.ready.push_back(told(*kind, name, *version));
+            self.ready.push_back(event(*kind, name, *version));
         }
         self.at = self.at.max(state.version);
         if std::mem::take(&mut self.initial) {
@@ -299,14 +301,14 @@ impl Server {
         }
         let initial = params.send_initial_events == Some(true);
         let asked: u64 = params.version.as_str().parse().unwrap_or(0);
-        // Of a version in the future, some servers say so, and some wait in silence.
+        // For a version in the future, some servers return an error, and some wait silently.
         let silent = asked > state.version && !initial && state.dice.random_bool(0.5);
         if let Some(error) = state.objection(&params.version).filter(|_| !silent) {
             return Err(error);
         }
         let ready = match initial {
             true => {
-                state.objects.iter().map(|(name, version)| told(EventKind::Added, name, *version)).collect()
+                state.objects.iter().map(|(name, version)| event(EventKind::Added, name, *version)).collect()
             }
             false => VecDeque::new(),
         };
@@ -315,7 +317,7 @@ impl Server {
     }
 }
 
-/// The state that deltas add up to, as a store would have it.
+/// The state that deltas add up to, as a store would hold it.
 #[derive(Debug, Default)]
 struct Fold {
     objects: BTreeMap<String, u64>,
@@ -331,7 +333,7 @@ impl Fold {
             Delta::Begin | Delta::Dropped(_) => true,
             _ => !within,
         };
-        assert!(belongs, "out of place: {delta:?}");
+        assert!(belongs, "out of order: {delta:?}");
         match delta {
             Delta::Begin => self.list = Some(BTreeMap::new()),
             Delta::Item(it) => self.insert(it),
@@ -351,7 +353,7 @@ impl Fold {
             Delta::Bookmark(version) => self.reach(&version),
             Delta::Unreadable { .. } => {}
             Delta::Rewound => self.version = 0,
-            other => panic!("not told here: {other:?}"),
+            other => panic!("unexpected delta: {other:?}"),
         }
     }
 
@@ -377,10 +379,11 @@ impl Fold {
         self.version = version;
     }
 
-    /// Nothing is there that the server does not have; what the server has is there, as far as it can be decoded.
+    /// Checks that there is nothing that the server does not have, and that every decodable object
+    /// of the server is there.
     fn check(&self, server: &State) {
         for name in self.objects.keys() {
-            assert!(server.objects.contains_key(name), "{name} is long gone: {self:?}");
+            assert!(server.objects.contains_key(name), "{name} does not exist any more: {self:?}");
         }
         for (name, version) in server.objects.iter().filter(|it| !it.1.is_multiple_of(POISON)) {
             assert_eq!(self.objects.get(name), Some(version), "{name}");
@@ -416,9 +419,9 @@ async fn follow(seed: u64, watch_list: bool, ops: Vec<Op>) {
     });
     let settled = async || {
         server.state().faulty = false;
-        // Enough for every wait and for a silence to be taken seriously.
+        // Enough for every wait, and for a silence to be detected.
         tokio::time::sleep(60 * MINUTE).await;
-        assert!(!folding.is_finished(), "a delta was out of place");
+        assert!(!folding.is_finished(), "a delta was out of order");
         fold.lock().expect("not poisoned").check(&server.state());
         server.state().faulty = true;
     };
@@ -426,7 +429,8 @@ async fn follow(seed: u64, watch_list: bool, ops: Vec<Op>) {
         server.perform(&op);
         match op {
             Op::Wait(milliseconds) => tokio::time::sleep(Duration::from_millis(milliseconds.into())).await,
-            // What is written before anybody noticed could not be told from the history that is lost.
+            // A write before the reflector has noticed the reset could not be distinguished from
+            // the lost history.
             Op::Restore => settled().await,
             _ => {}
         }
@@ -440,7 +444,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_told_adds_up_to_what_is_there(seed in any::<u64>(), watch_list in any::<bool>(), ops in ops()) {
+    fn deltas_add_up_to_the_state_of_the_server(seed in any::<u64>(), watch_list in any::<bool>(), ops in ops()) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

@@ -1,4 +1,4 @@
-//! A reflector on our own API server, through the whole client, in fair and in bad weather.
+//! A reflector of our own API server, through the whole client, with and without fault injection.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use dogwatch_informer::{Delta, DeltaQueue, DeltaReceiver, HealthWatch, Reflector
 use futures_util::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 
-/// A server, a handle on its ConfigMaps, and a reflector that follows them.
+/// A server, a handle on its config maps, and a reflector that follows them.
 struct Served {
     server: ApiServer,
     maps: Api<ConfigMap>,
     receiver: DeltaReceiver<ConfigMap>,
     health: HealthWatch,
-    /// What the deltas add up to: names and values.
+    /// The state that results from the deltas: names and values.
     copy: BTreeMap<String, String>,
     list: Option<BTreeMap<String, String>>,
 }
@@ -37,7 +37,7 @@ fn entry(map: ConfigMap) -> (String, String) {
 
 impl Served {
     async fn start(rules: impl IntoIterator<Item = Rule>, options: ReflectorOptions<ConfigMap>) -> Self {
-        let server = ApiServer::builder().in_process().seed(1).start().await.expect("it starts");
+        let server = ApiServer::builder().in_process().seed(1).start().await.expect("the server starts");
         let url = server.url().parse().expect("a URL");
         let maps = Api::default_namespaced(Client::from_service(url, "default", server.service()));
         for name in ["a", "b"] {
@@ -53,7 +53,7 @@ impl Served {
         Self { server, maps, receiver, health, copy: BTreeMap::new(), list: None }
     }
 
-    /// Lets a minute pass, in which everything comes to rest, and gives the copy as text.
+    /// Lets a minute pass, in which everything settles, and returns the copy as text.
     async fn settled(&mut self) -> String {
         tokio::time::sleep(Duration::from_secs(60)).await;
         let mut batch = Vec::new();
@@ -67,7 +67,7 @@ impl Served {
                 Delta::Applied(it) => self.copy.extend([entry(it)]),
                 Delta::Deleted(it) => drop(self.copy.remove(&entry(it).0)),
                 Delta::Bookmark(_) => {}
-                other => panic!("not expected here: {other:?}"),
+                other => panic!("unexpected delta: {other:?}"),
             }
         }
         self.copy.iter().map(|(name, value)| format!("{name}={value} ")).collect()
@@ -79,7 +79,7 @@ impl Served {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reflector_follows_a_server_through_ends_cuts_and_forgotten_history() {
+async fn a_reflector_follows_a_server_through_closed_and_cut_watches_and_expired_history() {
     for options in [ReflectorOptions::default(), ReflectorOptions::default().without_watch_list()] {
         let mut served = Served::start([], options).await;
         assert_eq!(served.settled().await, "a=1 b=1 ");
@@ -94,7 +94,7 @@ async fn a_reflector_follows_a_server_through_ends_cuts_and_forgotten_history() 
         served.server.faults().cut_watches();
         served.put("a", "4").await;
         assert_eq!(served.settled().await, "a=4 c=1 ");
-        assert_eq!(served.health.get().relists, 0, "what ends is resumed");
+        assert_eq!(served.health.get().relists, 0, "ended watches are resumed");
 
         served.maps.delete("c", &DeleteParams::default()).await.expect("deleted");
         served.server.faults().expire(served.server.cluster());
@@ -105,7 +105,7 @@ async fn a_reflector_follows_a_server_through_ends_cuts_and_forgotten_history() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reflector_comes_through_bad_weather_with_what_the_server_has() {
+async fn a_reflector_ends_with_the_state_of_the_server_after_faults() {
     let rules = [
         Rule::on("watch").or("list").refuse(503).probability(0.3, 7),
         Rule::on("watch").refuse(429).retry_after(2).probability(0.2, 8),
@@ -129,14 +129,14 @@ async fn a_reflector_comes_through_bad_weather_with_what_the_server_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_let_us_says_so_in_the_health() {
+async fn a_forbidden_list_is_reported_in_the_health() {
     let rule = Rule::on("watch").or("list").refuse(403);
     let mut served = Served::start([rule], ReflectorOptions::default()).await;
     assert_eq!(served.settled().await, "");
     let health = served.health.get();
     assert!(!health.synced);
-    let told = health.to_string();
-    assert!(told.contains("grant the verbs list and watch on configmaps"), "{told}");
+    let received = health.to_string();
+    assert!(received.contains("grant the verbs list and watch on configmaps"), "{received}");
     served.server.faults().clear();
     assert_eq!(served.settled().await, "a=1 b=1 ");
 }

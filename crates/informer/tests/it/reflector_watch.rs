@@ -1,4 +1,5 @@
-//! Watches: resuming, waiting, beginning anew (rules REF-4 to REF-8), silence, and a server that went back in time.
+//! Watches: resuming, waiting, relisting (rules REF-4 to REF-8), silence, and a server whose
+//! history was reset.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -23,14 +24,14 @@ fn following(watches: impl IntoIterator<Item = Answer>) -> Run {
     Run::start(Script::new(answers), lists_only())
 }
 
-/// A watch that lives long enough to count, tells this and ends.
+/// Returns a watch that lasts long enough not to be a short one, sends these events and ends.
 fn lasting(mut events: Vec<Step>) -> Answer {
     events.insert(0, Step::Pause(SECOND));
     watch_closed(events)
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_7_events_are_told_in_order_and_the_version_follows() {
+async fn ref_7_events_are_delivered_in_order_and_the_version_follows() {
     let events = vec![added("b@3"), modified("a@4"), deleted("b@5"), bookmark("7")];
     let mut run = following([watch(events)]);
     let expected = ["begin", "item a@1", "end 2", "applied b@3", "applied a@4", "deleted b@5", "bookmark 7"];
@@ -38,9 +39,9 @@ async fn ref_7_events_are_told_in_order_and_the_version_follows() {
     assert_eq!(run.health().last_version.as_str(), "7");
 }
 
-/// The upstream test ResourceVersionUpdate.
+/// Ported from client-go: ResourceVersionUpdate.
 #[tokio::test(start_paused = true)]
-async fn ref_8_every_event_moves_the_version_bookmarks_too() {
+async fn ref_8_every_event_advances_the_version_including_bookmarks() {
     let pause = || Step::Pause(SECOND);
     let events =
         vec![added("b@10"), pause(), modified("b@20"), pause(), bookmark("30"), pause(), deleted("b@40")];
@@ -51,7 +52,7 @@ async fn ref_8_every_event_moves_the_version_bookmarks_too() {
     }
 }
 
-/// The upstream test ListAndWatch: each watch starts from the last version.
+/// Ported from client-go: ListAndWatch. Each watch starts from the last version.
 #[tokio::test(start_paused = true)]
 async fn ref_6_a_watch_that_ends_is_resumed_at_once_from_the_last_version() {
     let mut run = following([
@@ -60,16 +61,16 @@ async fn ref_6_a_watch_that_ends_is_resumed_at_once_from_the_last_version() {
         lasting(Vec::new()),
         watch(vec![modified("b@6")]),
     ]);
-    let told = run.after(3 * SECOND).await;
-    assert_eq!(told, ["begin", "item a@1", "end 2", "applied b@3", "bookmark 5", "applied b@6"]);
+    let received = run.after(3 * SECOND).await;
+    assert_eq!(received, ["begin", "item a@1", "end 2", "applied b@3", "bookmark 5", "applied b@6"]);
     let expected = ["list \"0\" limit 500", "watch \"2\"", "watch \"3\"", "watch \"5\"", "watch \"5\""];
-    assert_eq!(run.script.asked(), expected);
+    assert_eq!(run.script.requests(), expected);
     assert_eq!(run.script.times(), [0, 0, 1000, 2000, 3000]);
     assert_eq!((run.health().relists, run.health().problem), (0, None));
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_4_every_watch_asks_for_bookmarks_and_an_end_of_its_own() {
+async fn ref_4_every_watch_requests_bookmarks_and_a_random_timeout() {
     let mut run = following((0..30).map(|_| lasting(Vec::new())));
     run.after(40 * SECOND).await;
     let watches = run.script.watches();
@@ -77,11 +78,11 @@ async fn ref_4_every_watch_asks_for_bookmarks_and_an_end_of_its_own() {
     assert_eq!((watches.len(), timeouts.len()), (31, 31));
     assert!(watches.iter().all(|it| it.bookmarks));
     assert!(timeouts.iter().all(|it| (5 * MINUTE..=10 * MINUTE).contains(it)), "{timeouts:?}");
-    assert!(timeouts.iter().any(|it| *it != timeouts[0]), "not all the same");
+    assert!(timeouts.iter().any(|it| *it != timeouts[0]), "not all are the same");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_8_a_watch_without_a_version_moves_it_only_from_the_first_real_event_on() {
+async fn ref_8_a_watch_without_a_version_advances_it_only_from_the_first_change_on() {
     let script = Script::new([
         list(&[], ""),
         lasting(vec![added("a@7"), added("b@3")]),
@@ -90,22 +91,22 @@ async fn ref_8_a_watch_without_a_version_moves_it_only_from_the_first_real_event
     ]);
     let mut run = Run::start(script, lists_only());
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"\"", "watch \"\"", "watch \"11\""]);
-    assert_eq!(run.health().rewinds, 0, "what comes unordered does not go back in time");
+    assert_eq!(run.script.requests()[1..], ["watch \"\"", "watch \"\"", "watch \"11\""]);
+    assert_eq!(run.health().rewinds, 0, "unordered events are not a reset history");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_5_a_server_that_refuses_connections_is_asked_again_without_a_relist() {
+async fn ref_5_refused_connections_are_retried_without_a_relist() {
     let nobody = || Answer::Refused(unreachable(ErrorKind::ConnectionRefused));
     let mut run = following((0..5).map(|_| nobody()));
     run.after(26 * SECOND).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\""; 6]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\""; 6]);
     assert_eq!(run.script.times()[1..], [0, 800, 2400, 5600, 12_000, 24_800]);
 }
 
-/// The upstream tests BackoffOnTooManyRequests and NoRelistOnTooManyRequests.
+/// Ported from client-go: BackoffOnTooManyRequests and NoRelistOnTooManyRequests.
 #[tokio::test(start_paused = true)]
-async fn ref_5_and_ref_6_too_many_requests_at_the_start_or_in_the_stream_lead_to_no_relist() {
+async fn ref_5_and_ref_6_too_many_requests_at_the_start_or_in_the_stream_cause_no_relist() {
     let mut run = following([
         Answer::Refused(refused(Reason::TooManyRequests)),
         watch(vec![error(Reason::TooManyRequests)]),
@@ -115,13 +116,14 @@ async fn ref_5_and_ref_6_too_many_requests_at_the_start_or_in_the_stream_lead_to
     ]);
     run.after(MINUTE).await;
     let expected = ["watch \"2\"", "watch \"2\"", "watch \"2\"", "watch \"2\"", "watch \"3\""];
-    assert_eq!(run.script.asked()[1..], expected);
+    assert_eq!(run.script.requests()[1..], expected);
     assert_eq!(run.script.times()[1..], [0, 800, 2400, 5600, 12_000]);
 }
 
-/// k/k#86483 and others: when a server went down, everybody who watched it listed everything again.
+/// k/k#86483 and others: when a server went down, all clients that watched it listed everything
+/// again.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_down_for_a_while_is_resumed_and_not_listed_again() {
+async fn after_a_short_outage_watches_are_resumed_without_a_relist() {
     let lost = || Answer::Refused(unreachable(ErrorKind::ConnectionReset));
     let down = || Answer::Refused(refused(Reason::ServiceUnavailable));
     let late = || Answer::Refused(Error::TimedOut(SECOND));
@@ -129,17 +131,17 @@ async fn a_server_that_is_down_for_a_while_is_resumed_and_not_listed_again() {
     let answers = [lost(), down(), late(), who(), lost(), down(), watch(vec![modified("a@3")])];
     let mut run = following(answers);
     run.after(2 * MINUTE).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\""; 7]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\""; 7]);
     assert_eq!(run.health().last_version.as_str(), "3");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_5_other_refusals_lead_to_a_relist_in_the_end() {
+async fn ref_5_other_rejections_lead_to_a_relist_after_several_attempts() {
     let no = || Answer::Refused(refused(Reason::Forbidden));
     let mut run = following([no(), no(), no(), list(&["a@1"], "3"), watch(Vec::new())]);
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[1..4], ["watch \"2\""; 3]);
-    assert_eq!(run.script.asked()[4..], ["list \"2\"", "watch \"3\""]);
+    assert_eq!(run.script.requests()[1..4], ["watch \"2\""; 3]);
+    assert_eq!(run.script.requests()[4..], ["list \"2\"", "watch \"3\""]);
 }
 
 /// kube-rs#1042: a watch whose version was too old was opened again with the same version, for ever.
@@ -148,17 +150,17 @@ async fn ref_5_an_expired_version_at_the_start_leads_to_a_relist() {
     let mut run =
         following([Answer::Refused(refused(Reason::Expired)), list(&["a@1"], "5"), watch(Vec::new())]);
     run.after(SECOND).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\"", "list \"2\"", "watch \"5\""]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\"", "list \"2\"", "watch \"5\""]);
     assert_eq!(run.script.times()[1..], [0, 800, 800]);
 }
 
 /// kube-rs#1615: an expired watch was an error that ended the reader's loop.
 #[tokio::test(start_paused = true)]
-async fn ref_6_an_expired_watch_is_begun_anew_from_the_last_version_and_the_reader_is_not_troubled() {
+async fn ref_6_an_expired_watch_is_relisted_from_the_last_version_without_an_error_for_the_reader() {
     let mut run = following([watch(vec![modified("a@4"), error(Reason::Expired)]), list(&["a@4"], "6")]);
-    let told = run.after(SECOND).await;
-    assert_eq!(told, ["begin", "item a@1", "end 2", "applied a@4", "begin", "item a@4", "end 6"]);
-    assert_eq!(run.script.asked()[2], "list \"4\"");
+    let received = run.after(SECOND).await;
+    assert_eq!(received, ["begin", "item a@1", "end 2", "applied a@4", "begin", "item a@4", "end 6"]);
+    assert_eq!(run.script.requests()[2], "list \"4\"");
     assert!(!run.task.is_finished());
 }
 
@@ -170,7 +172,7 @@ async fn ref_6_an_error_event_closes_the_stream() {
     assert!(matches!(run.health().state, HealthState::Retrying { .. }));
 }
 
-/// The upstream test ReplacesStoreOnUnsafeDelete.
+/// Ported from client-go: ReplacesStoreOnUnsafeDelete.
 #[tokio::test(start_paused = true)]
 async fn ref_6_an_object_that_the_server_cannot_read_leads_to_a_relist_without_it() {
     let mut run = following([watch(vec![error(Reason::StorageReadError)]), list(&["b@1"], "4")]);
@@ -178,60 +180,61 @@ async fn ref_6_an_object_that_the_server_cannot_read_leads_to_a_relist_without_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_6_internal_errors_are_met_by_a_new_watch_only_when_asked_to() {
+async fn ref_6_internal_errors_are_retried_with_a_watch_only_with_the_option() {
     let broken = || watch(vec![Step::Pause(SECOND), error(Reason::InternalError)]);
     let mut run = following([broken(), list(&[], "3")]);
     run.after(3 * SECOND).await;
-    assert_eq!(run.script.asked()[1..3], ["watch \"2\"", "list \"2\""]);
+    assert_eq!(run.script.requests()[1..3], ["watch \"2\"", "list \"2\""]);
 
     let mut answers = vec![list(&["a@1"], "2")];
     answers.extend((0..40).map(|_| broken()));
     let options = lists_only().internal_error_retry(Duration::from_secs(30));
     let mut run = Run::start(Script::new(answers), options);
     run.after(31 * SECOND + Duration::from_millis(500)).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\""; 32]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\""; 32]);
     run.after(2 * SECOND).await;
-    assert_eq!(run.script.asked()[33], "list \"2\"");
+    assert_eq!(run.script.requests()[33], "list \"2\"");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_6_internal_errors_that_come_at_once_are_not_answered_at_once() {
+async fn ref_6_immediate_internal_errors_are_retried_with_a_backoff() {
     let broken = || watch(vec![error(Reason::InternalError)]);
     let answers = [list(&["a@1"], "2"), broken(), broken(), watch(Vec::new())];
     let mut run = Run::start(Script::new(answers), lists_only().internal_error_retry(MINUTE));
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\""; 3]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\""; 3]);
     assert_eq!(run.script.times()[1..], [0, 800, 2400]);
 }
 
-/// client-go lists again after the first one of these: a proxy that hiccups makes everybody behind it list.
+/// client-go lists again after the first one of these, so a proxy that fails briefly makes all its
+/// clients list.
 #[tokio::test(start_paused = true)]
-async fn ref_6_very_short_watches_are_retried_later_and_lead_to_a_relist_in_the_end() {
+async fn ref_6_very_short_watches_are_retried_later_and_lead_to_a_relist_after_several() {
     let short = || watch_closed(Vec::new());
     let mut run = following([short(), short(), short(), list(&["a@1"], "3"), watch(Vec::new())]);
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[1..4], ["watch \"2\""; 3]);
-    assert_eq!(run.script.asked()[4..], ["list \"2\"", "watch \"3\""]);
+    assert_eq!(run.script.requests()[1..4], ["watch \"2\""; 3]);
+    assert_eq!(run.script.requests()[4..], ["list \"2\"", "watch \"3\""]);
     assert_eq!(run.script.times()[1..], [0, 800, 2400, 5600, 5600]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_6_watches_that_end_at_once_and_tell_nothing_new_are_short_whatever_they_tell() {
+async fn ref_6_watches_that_end_at_once_without_a_new_version_are_short() {
     let again = || watch_closed(vec![bookmark("2")]);
     let mut run = following([again(), again(), watch(Vec::new())]);
     run.after(MINUTE).await;
-    assert_eq!(run.script.times()[1..], [0, 800, 2400], "no loop without a wait");
+    assert_eq!(run.script.times()[1..], [0, 800, 2400], "every retry waits");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_6_a_short_watch_that_brought_something_is_resumed_at_once() {
+async fn ref_6_a_short_watch_with_an_event_is_resumed_at_once() {
     let mut run = following([watch_closed(vec![modified("a@3")]), watch(Vec::new())]);
     run.now().await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\"", "watch \"3\""]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\"", "watch \"3\""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_breaks_is_resumed_from_the_last_version() {
+async fn after_a_lost_connection_the_watch_is_resumed_from_the_last_version() {
     let torn = || Step::Fails(unreachable(ErrorKind::UnexpectedEof));
     let mut run = following([
         watch(vec![modified("a@3"), torn()]),
@@ -239,13 +242,14 @@ async fn a_connection_that_breaks_is_resumed_from_the_last_version() {
         watch(vec![modified("a@4")]),
     ]);
     assert_eq!(run.after(SECOND).await[3..], ["applied a@3", "applied a@4"]);
-    assert_eq!(run.script.asked()[1..], ["watch \"2\"", "watch \"3\"", "watch \"3\""]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\"", "watch \"3\"", "watch \"3\""]);
     assert_eq!(run.script.times()[1..], [0, 0, 1000]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn ref_9_success_alone_does_not_make_the_waits_short_again() {
-    // Each watch brings something and then fails: kube-rs would start from the shortest wait each time.
+async fn ref_9_success_alone_does_not_reset_the_backoff() {
+    // Each watch brings something and then fails: kube-rs would start with the shortest wait each
+    // time.
     let flaky = |version: u32| watch(vec![modified(&format!("a@{version}")), error(Reason::TooManyRequests)]);
     let mut run = following([flaky(3), flaky(4), flaky(5), watch(Vec::new())]);
     run.after(MINUTE).await;
@@ -253,17 +257,17 @@ async fn ref_9_success_alone_does_not_make_the_waits_short_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_connection_is_given_up_and_resumed() {
+async fn a_silent_watch_is_closed_and_resumed() {
     let mut run = following([watch(vec![modified("a@3")]), watch(vec![modified("a@4")])]);
     run.after(Duration::from_secs(239)).await;
-    assert_eq!(run.script.asked().len(), 2);
+    assert_eq!(run.script.requests().len(), 2);
     assert_eq!(run.after(SECOND).await, ["applied a@4"]);
-    assert_eq!(run.script.asked()[2], "watch \"3\"");
+    assert_eq!(run.script.requests()[2], "watch \"3\"");
     assert_eq!(run.script.open(), 1, "only the new watch");
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_break_the_silence_and_a_watch_that_is_never_opened_is_silent() {
+async fn bookmarks_end_a_silence_and_a_watch_that_is_never_opened_is_silent() {
     let minute = || Step::Pause(MINUTE);
     let events =
         vec![minute(), bookmark("3"), minute(), bookmark("3"), minute(), bookmark("4"), minute(), minute()];
@@ -271,20 +275,20 @@ async fn bookmarks_break_the_silence_and_a_watch_that_is_never_opened_is_silent(
     let script = Script::new([list(&[], "2"), watch(events), Answer::Silence, watch(vec![bookmark("5")])]);
     let mut run = Run::start(script, options);
     run.after(4 * MINUTE).await;
-    assert_eq!(run.script.asked().len(), 2);
+    assert_eq!(run.script.requests().len(), 2);
     run.after(MINUTE).await;
-    assert_eq!(run.script.asked()[2], "watch \"4\"");
+    assert_eq!(run.script.requests()[2], "watch \"4\"");
     assert!(
-        run.health().problem.expect("one").message.starts_with("the server sent nothing of things for 90s")
+        run.health().problem.expect("one").message.starts_with("the server sent nothing for things in 90s")
     );
     run.after(2 * MINUTE).await;
-    assert_eq!(run.script.asked()[3], "watch \"4\"");
+    assert_eq!(run.script.requests()[3], "watch \"4\"");
     assert_eq!(run.health().last_version.as_str(), "5");
 }
 
 /// k/k#107457: a server restored from a backup waits in silence for a version that is long in its future.
 #[tokio::test(start_paused = true)]
-async fn a_silence_that_a_new_connection_does_not_break_leads_to_a_relist_where_bookmarks_are_known() {
+async fn a_second_silence_leads_to_a_relist_if_the_server_sends_bookmarks() {
     let first = watch(vec![added("a@9"), end("10")]);
     let too_large =
         dogwatch_core::Status::failure(Reason::Timeout, "Too large resource version: 10, current: 5");
@@ -296,22 +300,22 @@ async fn a_silence_that_a_new_connection_does_not_break_leads_to_a_relist_where_
         watch(vec![added("a@4"), end("5")]),
     ]);
     let mut run = Run::start(script, options());
-    let told = run.after(10 * MINUTE).await;
+    let received = run.after(10 * MINUTE).await;
     let expected = [
         "begin", "item a@9", "end 10", "begin", "item a@4", "abort", "rewound", "begin", "item a@4", "end 5",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(received, expected);
     let expected = ["initial \"\"", "watch \"10\"", "initial \"10\"", "initial \"\"", "initial \"\""];
-    assert_eq!(run.script.asked()[..5], expected);
+    assert_eq!(run.script.requests()[..5], expected);
 
-    // Nobody knows whether this server sends bookmarks at all.
+    // It is not known whether this server sends bookmarks at all.
     let mut run = following([watch(Vec::new()), watch(Vec::new()), watch(Vec::new())]);
     run.after(13 * MINUTE).await;
-    assert_eq!(run.script.asked()[1..], ["watch \"2\""; 4]);
+    assert_eq!(run.script.requests()[1..], ["watch \"2\""; 4]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_or_a_bookmark_older_than_what_was_seen_means_that_the_server_went_back_in_time() {
+async fn an_event_or_bookmark_with_an_older_version_means_that_the_history_was_reset() {
     for older in [modified("a@5"), bookmark("5"), deleted("a@5"), added("b@5")] {
         let script = Script::new([
             watch(vec![added("a@9"), end("10"), older, modified("never@11")]),
@@ -319,16 +323,16 @@ async fn an_event_or_a_bookmark_older_than_what_was_seen_means_that_the_server_w
         ]);
         let mut run = Run::start(script, options());
         assert_eq!(run.now().await, ["begin", "item a@9", "end 10", "rewound"]);
-        assert!(run.health().problem.expect("one").message.contains("went back in time"));
+        assert!(run.health().problem.expect("one").message.contains("history was reset"));
         assert_eq!(run.after(SECOND).await, ["begin", "item a@5", "end 6", "applied a@7"]);
-        assert_eq!(run.script.asked(), ["initial \"\"", "initial \"\""]);
+        assert_eq!(run.script.requests(), ["initial \"\"", "initial \"\""]);
         assert_eq!((run.health().rewinds, run.health().problem), (1, None));
     }
 }
 
-/// Versions are names to some servers; one that cannot be compared proves nothing.
+/// Versions are opaque to clients; one that cannot be compared proves nothing.
 #[tokio::test(start_paused = true)]
-async fn versions_that_cannot_be_compared_never_go_back() {
+async fn versions_that_cannot_be_compared_are_never_a_reset() {
     let mut run = following([watch(vec![modified("a@x7"), modified("a@c3"), bookmark("")])]);
     assert_eq!(run.now().await[3..], ["applied a@x7", "applied a@c3", "bookmark "]);
     assert_eq!(run.health().last_version.as_str(), "c3");

@@ -1,7 +1,7 @@
-//! A collection that answers as it is told to: the other side of a reflector under test, on a clock that stands still.
+//! A scripted collection: the source of a reflector under test, on a paused clock.
 //!
-//! Things, deltas and requests are written as short texts, so that a test reads like a protocol of what was said:
-//! `a@5` is the thing `a` at version 5; `applied a@5` a delta; `watch 5` a request.
+//! Things, deltas and requests are written as short texts, so that a test reads like a protocol:
+//! `a@5` is the thing `a` at version 5, `applied a@5` a delta, `watch 5` a request.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,8 @@ use tokio::time::Instant;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
-/// An object with nothing but a key and a version. It cannot be cloned, as reflectors need not clone.
+/// An object with nothing but a key and a version. It is not `Clone`, as reflectors do not need to
+/// clone.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Thing {
     pub(crate) metadata: Meta,
@@ -36,7 +37,7 @@ impl Object for Thing {
     }
 }
 
-/// The thing that a text such as `a@5` names.
+/// Parses a thing such as `a@5`.
 pub(crate) fn thing(text: &str) -> Thing {
     let (name, version) = text.split_once('@').expect("name@version");
     let mut metadata = Meta::default();
@@ -49,7 +50,7 @@ pub(crate) fn things() -> ResourceType {
     ResourceType { gvk: Gvk::new("", "v1", "Thing"), plural: "things".into(), scope: Scope::Cluster }
 }
 
-/// A delta as a short text.
+/// Formats a delta as a short text.
 pub(crate) fn shown(delta: &Delta<Thing>) -> String {
     let text = |it: &Thing| format!("{}@{}", it.metadata.name, it.metadata.resource_version);
     match delta {
@@ -69,36 +70,36 @@ pub(crate) fn shown(delta: &Delta<Thing>) -> String {
         Delta::Resync => "resync".to_owned(),
         Delta::Unreadable { key, version } => format!("unreadable {key}@{version}"),
         Delta::Nameless => "nameless".to_owned(),
-        _ => panic!("a delta that the tests do not know: {delta:?}"),
+        _ => panic!("unknown delta: {delta:?}"),
     }
 }
 
-/// One thing that happens on an answer.
+/// One step of an answer.
 #[derive(Debug)]
 pub(crate) enum Step {
     Listed(ListEvent<Thing>),
-    Told(WatchEvent<Thing>),
+    Event(WatchEvent<Thing>),
     Fails(Error),
-    /// Nothing happens for so long.
+    /// Nothing happens for this long.
     Pause(Duration),
-    /// The answer is over; without it, it stays open and silent.
+    /// The answer ends; without this, it stays open and silent.
     Close,
 }
 
-/// What becomes of a request.
+/// The answer to a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// A list, or the events of a watch.
     Steps(Vec<Step>),
-    /// The watch is not opened.
+    /// The watch is rejected.
     Refused(Error),
-    /// Nothing, ever.
+    /// No answer, ever.
     Silence,
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Request {
     pub(crate) at: Instant,
     pub(crate) text: String,
     pub(crate) watch: Option<WatchParams>,
@@ -113,7 +114,7 @@ struct Inner {
     resource: &'static ResourceType,
     lacks_initial_events: bool,
     answers: VecDeque<Answer>,
-    asked: Vec<Asked>,
+    requests: Vec<Request>,
     open: usize,
 }
 
@@ -124,7 +125,7 @@ impl Default for Inner {
             resource: &THINGS,
             lacks_initial_events: false,
             answers: VecDeque::new(),
-            asked: Vec::new(),
+            requests: Vec::new(),
             open: 0,
         }
     }
@@ -142,32 +143,32 @@ impl Script {
         self
     }
 
-    /// The requests so far, as short texts.
-    pub(crate) fn asked(&self) -> Vec<String> {
-        self.0.lock().expect("not poisoned").asked.iter().map(|it| it.text.clone()).collect()
+    /// Returns the requests so far, as short texts.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.0.lock().expect("not poisoned").requests.iter().map(|it| it.text.clone()).collect()
     }
 
-    /// When the requests came, in milliseconds from the first one.
+    /// Returns the times of the requests, in milliseconds since the first one.
     pub(crate) fn times(&self) -> Vec<u128> {
         let inner = self.0.lock().expect("not poisoned");
-        let first = inner.asked.first().map(|it| it.at);
-        inner.asked.iter().map(|it| first.map_or(0, |first| (it.at - first).as_millis())).collect()
+        let first = inner.requests.first().map(|it| it.at);
+        inner.requests.iter().map(|it| first.map_or(0, |first| (it.at - first).as_millis())).collect()
     }
 
-    /// The parameters of all watches so far.
+    /// Returns the parameters of all watches so far.
     pub(crate) fn watches(&self) -> Vec<WatchParams> {
         let inner = self.0.lock().expect("not poisoned");
-        inner.asked.iter().filter_map(|it| it.watch.clone()).collect()
+        inner.requests.iter().filter_map(|it| it.watch.clone()).collect()
     }
 
-    /// How many answers are still being read.
+    /// Returns the number of answers that are still being read.
     pub(crate) fn open(&self) -> usize {
         self.0.lock().expect("not poisoned").open
     }
 
     fn answer(&self, text: String, watch: Option<WatchParams>) -> Answer {
         let mut inner = self.0.lock().expect("not poisoned");
-        inner.asked.push(Asked { at: Instant::now(), text, watch });
+        inner.requests.push(Request { at: Instant::now(), text, watch });
         inner.answers.pop_front().unwrap_or(Answer::Silence)
     }
 
@@ -222,7 +223,7 @@ impl ListWatch<Thing> for Script {
         };
         played(self.hold(), steps, |step| match step {
             Step::Listed(event) => event,
-            other => panic!("not of a list: {other:?}"),
+            other => panic!("not a step of a list: {other:?}"),
         })
     }
 
@@ -233,8 +234,8 @@ impl ListWatch<Thing> for Script {
         Box::pin(async move {
             match answer {
                 Answer::Steps(steps) => Ok(played(held, steps, |step| match step {
-                    Step::Told(event) => event,
-                    other => panic!("not of a watch: {other:?}"),
+                    Step::Event(event) => event,
+                    other => panic!("not a step of a watch: {other:?}"),
                 })),
                 Answer::Refused(error) => Err(error),
                 Answer::Silence => std::future::pending().await,
@@ -247,62 +248,62 @@ impl ListWatch<Thing> for Script {
     }
 }
 
-/// A whole list in one page.
+/// Returns a complete list in one page.
 pub(crate) fn list(items: &[&str], version: &str) -> Answer {
     pages(items, version, false)
 }
 
-/// A whole list, in one page or in several.
+/// Returns a complete list, in one page or in several.
 pub(crate) fn pages(items: &[&str], version: &str, paginated: bool) -> Answer {
     let mut steps: Vec<_> = items.iter().map(|it| Step::Listed(ListEvent::Item(thing(it)))).collect();
     steps.push(Step::Listed(ListEvent::End { version: version.into(), paginated }));
     Answer::Steps(steps)
 }
 
-/// A watch that tells this and stays open.
+/// Returns a watch that sends these events and stays open.
 pub(crate) fn watch(events: Vec<Step>) -> Answer {
     Answer::Steps(events)
 }
 
-/// A watch that tells this and ends.
+/// Returns a watch that sends these events and ends.
 pub(crate) fn watch_closed(mut events: Vec<Step>) -> Answer {
     events.push(Step::Close);
     Answer::Steps(events)
 }
 
 pub(crate) fn added(text: &str) -> Step {
-    Step::Told(WatchEvent::Added(thing(text)))
+    Step::Event(WatchEvent::Added(thing(text)))
 }
 
 pub(crate) fn modified(text: &str) -> Step {
-    Step::Told(WatchEvent::Modified(thing(text)))
+    Step::Event(WatchEvent::Modified(thing(text)))
 }
 
 pub(crate) fn deleted(text: &str) -> Step {
-    Step::Told(WatchEvent::Deleted(thing(text)))
+    Step::Event(WatchEvent::Deleted(thing(text)))
 }
 
 pub(crate) fn bookmark(version: &str) -> Step {
-    Step::Told(WatchEvent::Bookmark(Bookmark { version: version.into(), ..Bookmark::default() }))
+    Step::Event(WatchEvent::Bookmark(Bookmark { version: version.into(), ..Bookmark::default() }))
 }
 
-/// The bookmark that ends initial events.
+/// Returns the bookmark that ends initial events.
 pub(crate) fn end(version: &str) -> Step {
     annotated(version, "true")
 }
 
-/// A bookmark with the annotation of that which ends initial events.
+/// Returns a bookmark with the initial-events-end annotation.
 pub(crate) fn annotated(version: &str, value: &str) -> Step {
     let annotations = [("k8s.io/initial-events-end".to_owned(), value.to_owned())].into();
-    Step::Told(WatchEvent::Bookmark(Bookmark { version: version.into(), annotations }))
+    Step::Event(WatchEvent::Bookmark(Bookmark { version: version.into(), annotations }))
 }
 
-/// An `ERROR` event.
+/// Returns an `ERROR` event.
 pub(crate) fn error(reason: Reason) -> Step {
-    Step::Told(WatchEvent::Error(Status::failure(reason, "no")))
+    Step::Event(WatchEvent::Error(Status::failure(reason, "no")))
 }
 
-/// An object of a watch, or with no kind of event one of a list, that cannot be decoded.
+/// Returns an undecodable object of a watch, or of a list if `event` is `None`.
 pub(crate) fn bad(text: &str, event: Option<EventKind>) -> BadItem {
     let (name, version) = text.split_once('@').expect("name@version");
     let key = (!name.is_empty()).then(|| name.parse().expect("a key"));
@@ -318,12 +319,12 @@ pub(crate) fn unreachable(kind: std::io::ErrorKind) -> Error {
     Error::Unreachable { server: "https://server.test".to_owned(), source: std::io::Error::from(kind).into() }
 }
 
-/// Options whose waits are not up to chance.
+/// Returns options without jitter.
 pub(crate) fn options() -> ReflectorOptions<Thing> {
     ReflectorOptions::default().backoff(BackoffOptions::default().jitter(0.0))
 }
 
-/// A reflector that runs against a script, and what it says.
+/// A running reflector with a scripted source, and its output.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) script: Script,
@@ -340,9 +341,9 @@ impl Run {
         Self { script, task: tokio::spawn(reflector.run()), receiver, health }
     }
 
-    /// What was said until nothing more happens for now, and in the time given from then on.
+    /// Returns the deltas until nothing more happens for now, and in the given time from then on.
     pub(crate) async fn after(&mut self, time: Duration) -> Vec<String> {
-        // The clock stands still: it moves on only when there is nothing left to do.
+        // The clock is paused: it advances only when all tasks are idle.
         tokio::time::sleep(time + Duration::from_nanos(1)).await;
         let mut batch = Vec::new();
         while self.receiver.recv_batch(&mut batch, 1000).now_or_never() == Some(true) {}
@@ -357,7 +358,7 @@ impl Run {
         self.health.get()
     }
 
-    /// Stops reading, and gives what the reflector makes of it.
+    /// Drops the receiver, and returns how the reflector ended.
     pub(crate) async fn stop_reading(self) -> Ended {
         drop(self.receiver);
         self.task.await.expect("the reflector does not panic")

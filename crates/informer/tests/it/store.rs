@@ -1,4 +1,4 @@
-//! What the store makes of deltas: contents, versions and the changes it tells.
+//! The store's processing of deltas: contents, versions and changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Object for Thing {
     }
 }
 
-/// A thing at `namespace/name`; its uid is its key.
+/// Creates a thing at `namespace/name`; its uid is its key.
 pub(crate) fn thing(key: &str, version: &str) -> Thing {
     let parsed: ObjectKey = key.parse().unwrap();
     let mut metadata = Meta::default();
@@ -40,20 +40,20 @@ pub(crate) fn key(text: &str) -> ObjectKey {
     text.parse().unwrap()
 }
 
-/// A whole list.
+/// Returns the deltas of a complete list.
 pub(crate) fn list(version: &str, items: impl IntoIterator<Item = Thing>) -> Vec<Delta<Thing>> {
     let end = Delta::End { version: version.into(), unreadable: vec![] };
     let items = items.into_iter().map(Delta::Item);
     [Delta::Begin].into_iter().chain(items).chain([end]).collect()
 }
 
-/// A writer, and what it told last, as one line per change.
-pub(crate) struct Written {
+/// A writer and its store. Changes are shown as one line each.
+pub(crate) struct TestStore {
     pub(crate) writer: StoreWriter<Thing>,
     pub(crate) store: Store<Thing>,
 }
 
-impl Written {
+impl TestStore {
     pub(crate) fn new() -> Self {
         let writer = StoreWriter::new();
         Self { store: writer.store(), writer }
@@ -62,7 +62,7 @@ impl Written {
     pub(crate) fn apply(&mut self, deltas: impl IntoIterator<Item = Delta<Thing>>) -> Vec<String> {
         let mut changes = Vec::new();
         self.writer.apply(deltas, &mut changes);
-        changes.iter().map(told).collect()
+        changes.iter().map(applied).collect()
     }
 
     pub(crate) fn contents(&self) -> Vec<String> {
@@ -74,12 +74,12 @@ impl Written {
     }
 }
 
-/// `key@version`.
+/// Formats a thing as `key@version`.
 fn shown(thing: &Thing) -> String {
     format!("{}@{}", thing.key().unwrap(), thing.version())
 }
 
-fn told(change: &Change<Thing>) -> String {
+fn applied(change: &Change<Thing>) -> String {
     match change {
         Change::Added { object, initial: true } => format!("initial {}", shown(object)),
         Change::Added { object, .. } => format!("added {}", shown(object)),
@@ -94,7 +94,7 @@ const NOTHING: [&str; 0] = [];
 
 #[test]
 fn st_1_objects_are_added_updated_and_deleted_at_their_keys() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     assert_eq!(it.apply(list("1", [])), NOTHING);
     assert_eq!(it.apply([Delta::Applied(thing("a/x", "2"))]), ["added a/x@2"]);
     assert_eq!(it.apply([Delta::Applied(thing("a/x", "3"))]), ["updated a/x@2 3"]);
@@ -106,8 +106,8 @@ fn st_1_objects_are_added_updated_and_deleted_at_their_keys() {
 }
 
 #[test]
-fn names_that_no_object_has_find_nothing() {
-    let mut it = Written::new();
+fn unknown_and_invalid_names_find_nothing() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("x", "1")]));
     assert_eq!(it.store.get_named(None, "x").map(|it| it.key()), Some(Some(key("x"))));
     assert_eq!(it.store.get_named(Some(""), "x"), it.store.get(&key("x")));
@@ -117,12 +117,12 @@ fn names_that_no_object_has_find_nothing() {
         assert_eq!(it.store.get_named(namespace, name), None, "{namespace:?} {name:?}");
     }
     it.apply([Delta::Applied(Thing { metadata: Meta::default(), number: 0 })]);
-    assert_eq!(it.store.len(), 2, "an object without a name is left out");
+    assert_eq!(it.store.len(), 2, "an object without a name is skipped");
 }
 
 #[test]
-fn st_4_the_version_is_unset_until_the_first_list_is_whole_and_then_follows_everything() {
-    let mut it = Written::new();
+fn st_4_the_version_is_unset_until_the_initial_list_is_complete_and_then_follows_everything() {
+    let mut it = TestStore::new();
     assert_eq!((it.version().as_str(), it.store.synced()), ("", false));
     it.apply([Delta::Applied(thing("a/x", "3")), Delta::Bookmark("4".into())]);
     assert_eq!((it.version().as_str(), it.store.synced()), ("", false));
@@ -145,8 +145,8 @@ fn st_4_the_version_is_unset_until_the_first_list_is_whole_and_then_follows_ever
 }
 
 #[test]
-fn a_server_that_went_back_in_time_takes_the_version_back_with_its_list() {
-    let mut it = Written::new();
+fn a_list_from_a_reset_history_sets_the_version_back() {
+    let mut it = TestStore::new();
     it.apply(list("100", [thing("a/x", "90")]));
     assert_eq!(it.apply(list("50", [thing("a/x", "40")])), ["updated a/x@90 40"]);
     assert_eq!((it.version().as_str(), it.contents()), ("50", vec!["a/x@40".to_owned()]));
@@ -154,35 +154,35 @@ fn a_server_that_went_back_in_time_takes_the_version_back_with_its_list() {
 }
 
 #[test]
-fn replace_events_are_deletions_then_what_the_list_updates_and_adds_in_its_order() {
-    let mut it = Written::new();
+fn a_relist_gives_deletions_then_updates_and_additions_in_the_order_of_the_list() {
+    let mut it = TestStore::new();
     let first = ["a/1", "a/2", "a/3", "a/4"].map(|it| thing(it, "1"));
     assert_eq!(
         it.apply(list("1", first)),
         ["initial a/1@1", "initial a/2@1", "initial a/3@1", "initial a/4@1"]
     );
     let second = [thing("a/9", "3"), thing("a/4", "1"), thing("a/1", "2"), thing("a/0", "3")];
-    let told = it.apply(list("5", second));
-    assert_eq!(told, ["missed a/2@1", "missed a/3@1", "added a/9@3", "updated a/1@1 2", "added a/0@3"]);
+    let received = it.apply(list("5", second));
+    assert_eq!(received, ["missed a/2@1", "missed a/3@1", "added a/9@3", "updated a/1@1 2", "added a/0@3"]);
     assert_eq!(it.contents(), ["a/0@3", "a/1@2", "a/4@1", "a/9@3"]);
     assert_eq!(it.apply(list("6", [])).len(), 4);
     assert_eq!(it.version(), "6");
 }
 
 #[test]
-fn readers_see_the_state_before_a_list_until_it_is_whole() {
-    let mut it = Written::new();
+fn readers_see_the_state_before_a_list_until_it_is_complete() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1")]));
     assert_eq!(it.apply([Delta::Begin, Delta::Item(thing("a/y", "2"))]), NOTHING);
     assert_eq!((it.contents(), it.version().as_str()), (vec!["a/x@1".to_owned()], "1"));
-    let told = it.apply([Delta::End { version: "3".into(), unreadable: vec![] }]);
-    assert_eq!(told, ["missed a/x@1", "added a/y@2"]);
+    let received = it.apply([Delta::End { version: "3".into(), unreadable: vec![] }]);
+    assert_eq!(received, ["missed a/x@1", "added a/y@2"]);
     assert_eq!((it.contents(), it.version().as_str()), (vec!["a/y@2".to_owned()], "3"));
 }
 
 #[test]
-fn a_list_that_is_aborted_or_begun_again_leaves_nothing_behind() {
-    let mut it = Written::new();
+fn an_aborted_or_restarted_list_leaves_nothing_behind() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1")]));
     let part = || [Delta::Begin, Delta::Item(thing("a/y", "2"))];
     assert_eq!(it.apply(part().into_iter().chain([Delta::Abort])), NOTHING);
@@ -192,13 +192,13 @@ fn a_list_that_is_aborted_or_begun_again_leaves_nothing_behind() {
     assert_eq!(
         (it.contents(), it.version().as_str()),
         (vec!["a/x@1".to_owned()], "3"),
-        "an end without a begin"
+        "an end without a begin is ignored"
     );
 }
 
 #[test]
-fn an_unchanged_object_is_still_the_same_arc_after_a_relist_and_nobody_is_told() {
-    let mut it = Written::new();
+fn an_unchanged_object_keeps_its_arc_after_a_relist_and_is_not_reported() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
     let before = it.store.get(&key("a/x")).unwrap();
     assert_eq!(it.apply(list("2", [thing("a/y", "2"), thing("a/x", "1")])), ["updated a/y@1 2"]);
@@ -208,16 +208,16 @@ fn an_unchanged_object_is_still_the_same_arc_after_a_relist_and_nobody_is_told()
 }
 
 #[test]
-fn objects_without_versions_are_always_told() {
-    let mut it = Written::new();
+fn objects_without_versions_are_always_reported() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "")]));
     assert_eq!(it.apply(list("2", [thing("a/x", "")])), ["updated a/x@ "]);
     assert_eq!(it.apply([Delta::Applied(thing("a/x", ""))]), ["updated a/x@ "]);
 }
 
 #[test]
-fn what_could_not_be_decoded_stays_as_it_was_known() {
-    let mut it = Written::new();
+fn an_undecodable_object_keeps_its_known_state() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
     let unreadable = vec![(key("a/x"), "2".into()), (key("a/unknown"), "1".into())];
     let end = Delta::End { version: "2".into(), unreadable };
@@ -230,39 +230,43 @@ fn what_could_not_be_decoded_stays_as_it_was_known() {
 
 /// Such an object may be any of those that the list lacks.
 #[test]
-fn a_list_with_an_object_without_a_name_takes_nothing_for_deleted() {
-    let mut it = Written::new();
+fn a_list_with_an_undecodable_object_without_a_name_infers_no_deletion() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
     let end = Delta::End { version: "2".into(), unreadable: vec![] };
-    let told = it.apply([Delta::Begin, Delta::Nameless, Delta::Item(thing("a/x", "2")), end]);
-    assert_eq!(told, ["updated a/x@1 2"]);
+    let received = it.apply([Delta::Begin, Delta::Nameless, Delta::Item(thing("a/x", "2")), end]);
+    assert_eq!(received, ["updated a/x@1 2"]);
     assert_eq!(it.contents(), ["a/x@2", "a/y@1"]);
-    assert_eq!(it.apply(list("3", [thing("a/x", "2")])), ["missed a/y@1"], "the next list may");
+    assert_eq!(
+        it.apply(list("3", [thing("a/x", "2")])),
+        ["missed a/y@1"],
+        "the next list infers deletions again"
+    );
 }
 
 #[tokio::test]
-async fn a_version_that_could_not_be_decoded_is_not_waited_for_and_not_shown_as_reached() {
-    let mut it = Written::new();
+async fn waiting_for_an_undecodable_version_is_an_error() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1")]));
     let unreadable = |version: &str| Delta::Unreadable { key: key("a/x"), version: version.into() };
     assert_eq!(it.apply([unreadable("4"), Delta::Bookmark("4".into())]), NOTHING);
     it.apply([Delta::Applied(thing("a/y", "5"))]);
     assert!(it.store.is_unreadable(&key("a/x")) && !it.store.is_unreadable(&key("a/y")));
     assert_eq!(it.store.wait_until(&"4".into()).await, Err(WaitError::Unreadable));
-    assert_eq!(it.store.wait_until(&"5".into()).await, Ok(()), "others are not held up");
+    assert_eq!(it.store.wait_until(&"5".into()).await, Ok(()), "other versions are not affected");
     it.apply([Delta::Applied(thing("a/x", "6"))]);
     assert_eq!(it.store.unreadable(), []);
-    assert_eq!(it.store.wait_until(&"4".into()).await, Ok(()), "a newer state is there");
+    assert_eq!(it.store.wait_until(&"4".into()).await, Ok(()), "a newer state was decoded");
     it.apply([unreadable("7"), Delta::Bookmark("7".into()), Delta::Deleted(thing("a/x", "8"))]);
-    assert_eq!(it.store.unreadable(), [], "what is gone need not be read");
+    assert_eq!(it.store.unreadable(), [], "a deleted object is not unreadable");
     it.apply([unreadable("9"), Delta::Dropped(key("a/x")), Delta::Bookmark("9".into())]);
     assert_eq!(it.store.unreadable(), []);
 }
 
-/// A writer that was told so of a version would take what the store shows for its own write.
+/// If the wait succeeded, a writer would take the state that the store shows for its own write.
 #[tokio::test]
-async fn a_version_that_could_not_be_decoded_in_a_list_is_not_shown_as_reached_either() {
-    let mut it = Written::new();
+async fn waiting_for_an_undecodable_version_of_a_list_is_an_error_too() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1")]));
     let end = |version: &str, of: &str| {
         let unreadable = vec![(key("a/x"), of.into())];
@@ -270,42 +274,50 @@ async fn a_version_that_could_not_be_decoded_in_a_list_is_not_shown_as_reached_e
     };
     it.apply(end("5", "4"));
     assert_eq!(it.store.wait_until(&"4".into()).await, Err(WaitError::Unreadable));
-    assert_eq!(it.store.wait_until(&"5".into()).await, Ok(()), "others are not held up");
+    assert_eq!(it.store.wait_until(&"5".into()).await, Ok(()), "other versions are not affected");
     it.apply(end("8", "7"));
-    assert_eq!(it.store.wait_until(&"7".into()).await, Err(WaitError::Unreadable), "a newer state");
+    assert_eq!(
+        it.store.wait_until(&"7".into()).await,
+        Err(WaitError::Unreadable),
+        "a newer undecodable state"
+    );
     it.apply(end("9", ""));
-    assert_eq!(it.store.wait_until(&"7".into()).await, Err(WaitError::Unreadable), "as far as is known");
+    assert_eq!(
+        it.store.wait_until(&"7".into()).await,
+        Err(WaitError::Unreadable),
+        "the last known version counts"
+    );
 }
 
-/// Each deletion used to search all that had come: minutes for a list of this length.
+/// Each deletion used to scan all earlier items, which took minutes for a list of this length.
 #[test]
-fn a_streamed_list_may_take_back_as_much_as_it_brought() {
-    let mut it = Written::new();
+fn a_streamed_list_can_drop_many_of_its_items_quickly() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/0", "1"), thing("a/1", "1")]));
     let count = 50_000;
     let items = (0..count).map(|at| Delta::Item(thing(&format!("a/{at}"), "2")));
     let dropped = (1..count).map(|at| Delta::Dropped(key(&format!("a/{at}"))));
     let again = [Delta::Item(thing("a/7", "3")), Delta::Item(thing("a/8", "3")), Delta::Dropped(key("a/8"))];
     let end = Delta::End { version: "4".into(), unreadable: vec![] };
-    let told = it.apply([Delta::Begin].into_iter().chain(items).chain(dropped).chain(again).chain([end]));
-    assert_eq!(told, ["missed a/1@1", "updated a/0@1 2", "added a/7@3"]);
+    let received = it.apply([Delta::Begin].into_iter().chain(items).chain(dropped).chain(again).chain([end]));
+    assert_eq!(received, ["missed a/1@1", "updated a/0@1 2", "added a/7@3"]);
 }
 
 #[test]
 fn in_2_another_uid_at_the_same_key_is_a_deletion_and_an_addition() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
     let recreated = with_uid(thing("a/y", "3"), "second");
-    let told = it.apply(list("4", [thing("a/x", "2"), recreated]));
-    assert_eq!(told, ["missed a/y@1", "updated a/x@1 2", "added a/y@3"]);
-    let told = it.apply([Delta::Applied(with_uid(thing("a/y", "5"), "third"))]);
-    assert_eq!(told, ["missed a/y@3", "added a/y@5"]);
+    let received = it.apply(list("4", [thing("a/x", "2"), recreated]));
+    assert_eq!(received, ["missed a/y@1", "updated a/x@1 2", "added a/y@3"]);
+    let received = it.apply([Delta::Applied(with_uid(thing("a/y", "5"), "third"))]);
+    assert_eq!(received, ["missed a/y@3", "added a/y@5"]);
     assert_eq!(it.contents(), ["a/x@2", "a/y@5"]);
 }
 
 #[test]
 fn replays_of_older_states_are_ignored() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("9", [thing("a/x", "9")]));
     assert_eq!(it.apply([Delta::Applied(thing("a/x", "8")), Delta::Applied(thing("a/x", "9"))]), NOTHING);
     assert_eq!(it.apply([Delta::Applied(thing("a/x", "10"))]), ["updated a/x@9 10"]);
@@ -313,22 +325,23 @@ fn replays_of_older_states_are_ignored() {
     assert_eq!(
         it.apply([Delta::Applied(thing("a/opaque", "b"))]),
         ["updated a/opaque@x b"],
-        "in order of arrival"
+        "versions that cannot be compared count in order of arrival"
     );
 }
 
-/// A server that was restored from a backup counts versions anew. An object that its list could not show stays as it was known, with a
-/// version that is in the future of the new history.
+/// A server that was restored from a backup counts versions again from an older one. An object that
+/// its list could not show keeps its known state, with a version that is in the future of the new
+/// history.
 #[test]
-fn what_was_kept_from_a_history_that_was_taken_back_is_replaced_by_the_next_state() {
+fn an_object_kept_from_a_reset_history_is_replaced_by_the_next_state() {
     for next in ["80", "100"] {
-        let mut written = Written::new();
+        let mut written = TestStore::new();
         written.apply(list("100", [thing("a/x", "100"), thing("a/y", "90")]));
         let unreadable = vec![(key("a/x"), "40".into()), (key("a/y"), "40".into())];
         let end = Delta::End { version: "50".into(), unreadable };
         assert_eq!(written.apply([Delta::Rewound, Delta::Begin, end]), [] as [&str; 0]);
         assert_eq!(written.contents(), ["a/x@100", "a/y@90"]);
-        // Another object of that name, of which nothing was seen but its deletion.
+        // A different object of that name, of which only the deletion was seen.
         let other = with_uid(thing("a/y", "70"), "other");
         assert_eq!(written.apply([Delta::Deleted(other)]), ["missed a/y@90"]);
         let newer = Thing { number: 1, ..thing("a/x", next) };
@@ -338,7 +351,7 @@ fn what_was_kept_from_a_history_that_was_taken_back_is_replaced_by_the_next_stat
 }
 
 #[test]
-fn a_deletion_counts_for_the_object_it_is_about() {
+fn a_deletion_applies_to_the_object_with_its_uid() {
     let held = || with_uid(thing("a/x", "9"), "held");
     for (uid, version, expected) in [
         ("held", "10", vec!["deleted a/x@10"]),
@@ -350,7 +363,7 @@ fn a_deletion_counts_for_the_object_it_is_about() {
         ("", "5", vec![]),
         ("", "", vec!["deleted a/x@"]),
     ] {
-        let mut it = Written::new();
+        let mut it = TestStore::new();
         it.apply(list("9", [held()]));
         assert_eq!(
             it.apply([Delta::Deleted(with_uid(thing("a/x", version), uid))]),
@@ -360,15 +373,15 @@ fn a_deletion_counts_for_the_object_it_is_about() {
         assert_eq!(it.store.is_empty(), !expected.is_empty(), "{uid:?} {version:?}");
     }
     assert_eq!(
-        Written::new().apply([Delta::Deleted(held())]),
+        TestStore::new().apply([Delta::Deleted(held())]),
         NOTHING,
-        "nothing is told of what nobody knew"
+        "a deletion of an unknown object is not reported"
     );
 }
 
 #[test]
-fn what_comes_in_the_middle_of_a_list_takes_its_place_in_it() {
-    let mut it = Written::new();
+fn events_in_the_middle_of_a_list_become_part_of_it() {
+    let mut it = TestStore::new();
     it.apply(list("1", [thing("a/x", "1"), thing("a/y", "1")]));
     let deltas = [
         Delta::Begin,
@@ -381,30 +394,30 @@ fn what_comes_in_the_middle_of_a_list_takes_its_place_in_it() {
         Delta::Deleted(thing("a/z", "6")),
         Delta::End { version: "7".into(), unreadable: vec![] },
     ];
-    let told = it.apply(deltas);
-    assert_eq!(told, ["added a/z@2", "updated a/x@1 4", "deleted a/y@5", "deleted a/z@6"]);
+    let received = it.apply(deltas);
+    assert_eq!(received, ["added a/z@2", "updated a/x@1 4", "deleted a/y@5", "deleted a/z@6"]);
     assert_eq!(it.contents(), ["a/x@4"]);
 }
 
 #[test]
-fn many_deltas_of_one_call_are_seen_at_once_and_told_one_by_one() {
-    let mut it = Written::new();
+fn the_deltas_of_one_call_are_published_at_once_and_reported_one_by_one() {
+    let mut it = TestStore::new();
     it.apply(list("1", []));
-    let told = it.apply([
+    let received = it.apply([
         Delta::Applied(thing("a/x", "2")),
         Delta::Applied(thing("a/x", "3")),
         Delta::Deleted(thing("a/x", "4")),
         Delta::Applied(with_uid(thing("a/x", "5"), "second")),
     ]);
-    assert_eq!(told, ["added a/x@2", "updated a/x@2 3", "deleted a/x@4", "added a/x@5"]);
+    assert_eq!(received, ["added a/x@2", "updated a/x@2 3", "deleted a/x@4", "added a/x@5"]);
 }
 
-/// One write to a scripted server.
+/// One write to a model of a server.
 #[derive(Clone, Debug)]
 enum Write {
     Apply(u8),
     Delete(u8),
-    /// The watch is lost: what follows is not told until the next list.
+    /// The watch is lost: later changes are not delivered until the next list.
     Lose,
     Relist,
 }
@@ -412,7 +425,7 @@ enum Write {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn any_history_gives_the_servers_contents_and_changes_that_fold_to_them(
+    fn any_history_gives_the_contents_of_the_server_and_changes_that_add_up_to_them(
         writes in prop::collection::vec(
             prop_oneof![
                 6 => (0u8..60).prop_map(Write::Apply),
@@ -470,7 +483,7 @@ proptest! {
     }
 }
 
-/// What a handler would know.
+/// Applies changes to the state that a handler would know.
 fn fold(known: &mut BTreeMap<String, Thing>, changes: Vec<Change<Thing>>) -> Result<(), TestCaseError> {
     for change in changes {
         let object = Thing::clone(change.object());

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use dogwatch_core::{Header, LabelSelector, Meta, Object};
 use dogwatch_informer::{Delta, Index, IndexError, Lister, NAMESPACE_INDEX, StoreWriter};
 
-use crate::store::{Thing, Written, key, list, thing};
+use crate::store::{TestStore, Thing, key, list, thing};
 
-/// A thing with labels, written `a=1,b=2`.
+/// Creates a thing with labels, written `a=1,b=2`.
 fn labelled(key: &str, version: &str, labels: &str) -> Thing {
     let mut thing = thing(key, version);
     let labels = labels.split(',').filter_map(|it| it.split_once('='));
@@ -17,7 +17,7 @@ fn labelled(key: &str, version: &str, labels: &str) -> Thing {
     thing
 }
 
-/// By the words of the label `words`, which are joined by dots.
+/// Returns an index by the words of the label `words`, which are joined by dots.
 fn by_word() -> Index<Thing> {
     Index::new("word", |it: &Thing| {
         let words = it.metadata.labels().get("words").unwrap_or_default();
@@ -25,7 +25,7 @@ fn by_word() -> Index<Thing> {
     })
 }
 
-fn keys(it: &Written, index: &str, value: &str) -> Vec<String> {
+fn keys(it: &TestStore, index: &str, value: &str) -> Vec<String> {
     let keys: Vec<_> = it.store.index_keys(index, value).unwrap().iter().map(ToString::to_string).collect();
     let objects = it.store.by_index(index, value).unwrap();
     let of_objects: Vec<_> =
@@ -40,7 +40,7 @@ fn names(objects: &[std::sync::Arc<Thing>]) -> Vec<&str> {
 
 #[test]
 fn st_2_an_index_with_several_values_follows_every_step() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.store.add_index(by_word()).unwrap();
     it.apply(list("1", []));
     for (version, delta, expected) in [
@@ -61,7 +61,7 @@ fn st_2_an_index_with_several_values_follows_every_step() {
 
 #[test]
 fn st_2_deleting_removes_empty_values_and_keeps_the_others() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.store.add_index(by_word()).unwrap();
     it.apply(list("1", [labelled("a/1", "1", "words=x.y"), labelled("a/2", "1", "words=y")]));
     assert_eq!(it.store.index_values("word").unwrap(), ["x", "y"]);
@@ -71,8 +71,8 @@ fn st_2_deleting_removes_empty_values_and_keeps_the_others() {
 }
 
 #[test]
-fn st_2_an_index_that_is_added_later_finds_what_is_there() {
-    let mut it = Written::new();
+fn st_2_an_index_that_is_added_later_contains_existing_objects() {
+    let mut it = TestStore::new();
     it.apply(list("1", [labelled("b/1", "1", "words=x"), labelled("a/2", "1", "words=x.y")]));
     it.store.add_index(by_word()).unwrap();
     assert_eq!(keys(&it, "word", "x"), ["a/2", "b/1"]);
@@ -82,7 +82,7 @@ fn st_2_an_index_that_is_added_later_finds_what_is_there() {
 
 #[test]
 fn an_index_may_be_added_in_the_middle_of_a_list() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list("1", [labelled("a/1", "1", "words=x")]));
     it.apply([
         Delta::Begin,
@@ -96,8 +96,8 @@ fn an_index_may_be_added_in_the_middle_of_a_list() {
 }
 
 #[test]
-fn st_3_names_are_taken_once_and_unknown_ones_are_errors() {
-    let it = Written::new();
+fn st_3_duplicate_and_unknown_index_names_are_errors() {
+    let it = TestStore::new();
     it.store.add_index(by_word()).unwrap();
     for taken in ["word", NAMESPACE_INDEX] {
         let again = it.store.add_index(Index::new(taken, |_: &Thing| None::<String>));
@@ -117,7 +117,7 @@ fn st_3_names_are_taken_once_and_unknown_ones_are_errors() {
 
 #[test]
 fn st_3_objects_that_share_a_value_are_found_once_each() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.store.add_index(by_word()).unwrap();
     let things = [("a/1", "x.y"), ("a/2", "y"), ("b/3", "z"), ("b/4", "y.x")];
     it.apply(list("1", things.map(|(key, words)| labelled(key, "1", &format!("words={words}")))));
@@ -127,8 +127,8 @@ fn st_3_objects_that_share_a_value_are_found_once_each() {
 }
 
 #[test]
-fn the_index_by_namespace_is_built_in_and_keeps_neighbours_apart() {
-    let mut it = Written::new();
+fn the_index_by_namespace_is_built_in_and_separates_similar_names() {
+    let mut it = TestStore::new();
     it.apply(list("1", ["a/1", "a-b/2", "a0/3", "a/4", "b/5", "c1", "a"].map(|key| thing(key, "1"))));
     for (namespace, expected) in [
         ("a", vec!["a/1", "a/4"]),
@@ -148,11 +148,14 @@ fn the_index_by_namespace_is_built_in_and_keeps_neighbours_apart() {
 }
 
 #[test]
-fn an_index_function_that_panics_loses_its_entry_and_nothing_else() {
-    let mut it = Written::new();
+fn an_index_function_that_panics_loses_only_its_entry() {
+    let mut it = TestStore::new();
     let picky = Index::visiting("picky", |it: &Thing, found: &mut dyn FnMut(&str)| {
         found("seen");
-        assert!(it.metadata.name != "bad" || it.metadata.resource_version.as_str() == "3", "on purpose");
+        assert!(
+            it.metadata.name != "bad" || it.metadata.resource_version.as_str() == "3",
+            "an intended panic"
+        );
     });
     it.store.add_index(picky).unwrap();
     it.store.add_index(by_word()).unwrap();
@@ -167,7 +170,7 @@ fn an_index_function_that_panics_loses_its_entry_and_nothing_else() {
 
 #[test]
 fn li_1_a_lister_reads_by_key_namespace_selector_and_index() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     it.apply(list(
         "1",
         [labelled("a/1", "1", "t=x"), labelled("a/2", "1", "t=y"), labelled("b/3", "1", "t=x")],
@@ -190,14 +193,14 @@ fn li_1_a_lister_reads_by_key_namespace_selector_and_index() {
 }
 
 #[test]
-fn selectors_find_the_same_with_and_without_indexes_of_labels() {
+fn selectors_find_the_same_with_and_without_label_indexes() {
     let things = (0..400).map(|it| {
         let labels = format!("m={},n={},o={}", it % 10, it % 40, it % 2);
         labelled(&format!("ns-{}/{it:03}", it % 3), "1", if it % 7 == 0 { "" } else { &labels })
     });
-    let mut plain = Written::new();
+    let mut plain = TestStore::new();
     plain.apply(list("1", things));
-    let mut indexed = Written::new();
+    let mut indexed = TestStore::new();
     for label in ["m", "n", "o"] {
         indexed.store.add_index(Index::label(label)).unwrap();
     }
@@ -232,8 +235,8 @@ fn selectors_find_the_same_with_and_without_indexes_of_labels() {
 }
 
 #[test]
-fn the_pages_of_a_snapshot_are_the_whole_of_it_whatever_happens_meanwhile() {
-    let mut it = Written::new();
+fn the_pages_of_a_snapshot_cover_all_of_it_despite_concurrent_changes() {
+    let mut it = TestStore::new();
     it.apply(list("1", (0..95).map(|it| thing(&format!("a/{it:02}"), "1"))));
     let snapshot = it.store.snapshot();
     for limit in [0, 1, 10, 19, 95, 200] {
@@ -254,7 +257,7 @@ fn the_pages_of_a_snapshot_are_the_whole_of_it_whatever_happens_meanwhile() {
     assert_eq!(snapshot.page(Some(&key("z")), 2).next, None);
 }
 
-/// An object that counts how often somebody looked at it.
+/// An object that counts how often it was examined.
 struct Counted {
     metadata: Meta,
     looks: Arc<AtomicUsize>,
@@ -268,7 +271,7 @@ impl Object for Counted {
 }
 
 #[test]
-fn li_1_what_needs_no_look_at_the_objects_takes_none() {
+fn li_1_reads_by_key_namespace_and_label_index_examine_no_object() {
     let looks = Arc::new(AtomicUsize::new(0));
     let counted = |number: usize| {
         let Thing { metadata, .. } =
@@ -285,7 +288,11 @@ fn li_1_what_needs_no_look_at_the_objects_takes_none() {
         looks.store(0, Ordering::Relaxed);
         (read(), looks.load(Ordering::Relaxed))
     };
-    assert_eq!(looked(&|| lister.list(&label()).len()), (1, 100), "without an index all are looked at");
+    assert_eq!(
+        looked(&|| lister.list(&label()).len()),
+        (1, 100),
+        "without an index all objects are examined"
+    );
     store.add_index(Index::label("n")).unwrap();
     let reads: [(&dyn Fn() -> usize, usize); 8] = [
         (&|| lister.list(&LabelSelector::everything()).len(), 100),

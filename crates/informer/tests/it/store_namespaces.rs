@@ -1,12 +1,13 @@
-//! A store that is written namespace by namespace, and the deltas that only a stream of events brings.
+//! A store that is written namespace by namespace, and the deltas that occur only in a stream of
+//! events.
 
 use dogwatch_core::ObjectKey;
 use dogwatch_informer::{Delta, StoreWriter};
 
 use crate::store::{Thing, list, thing};
 
-/// What changed, as texts.
-fn told(
+/// Applies deltas and returns the changes as texts.
+fn applied(
     writer: &mut StoreWriter<Thing>,
     part: usize,
     deltas: impl IntoIterator<Item = Delta<Thing>>,
@@ -36,45 +37,46 @@ fn dropped(key: &str) -> Delta<Thing> {
 }
 
 #[test]
-fn a_list_of_one_namespace_leaves_the_others() {
+fn a_list_of_one_namespace_does_not_affect_the_others() {
     let mut writer = StoreWriter::of_namespaces(["a", "b"]);
     let store = writer.store();
     assert_eq!(
-        told(&mut writer, 1, list("5", [thing("b/x", "4"), thing("b/y", "5")])),
+        applied(&mut writer, 1, list("5", [thing("b/x", "4"), thing("b/y", "5")])),
         ["initial b/x@4", "initial b/y@5"]
     );
-    assert!(!store.synced() && store.version().is_unset(), "the other was never listed");
-    assert_eq!(told(&mut writer, 0, list("3", [thing("a/x", "2")])), ["initial a/x@2"]);
+    assert!(!store.synced() && store.version().is_unset(), "the other namespace was never listed");
+    assert_eq!(applied(&mut writer, 0, list("3", [thing("a/x", "2")])), ["initial a/x@2"]);
     assert_eq!((store.synced(), store.version().as_str()), (true, "3"));
 
-    // A list begins, and the other namespace changes before it ends, so that places in the whole store move.
-    told(&mut writer, 1, [Delta::Begin, Delta::Item(thing("b/y", "5"))]);
+    // A list begins, and the other namespace changes before it ends, so that ranks in the whole
+    // store shift.
+    applied(&mut writer, 1, [Delta::Begin, Delta::Item(thing("b/y", "5"))]);
     assert_eq!(
-        told(&mut writer, 0, [Delta::Applied(thing("a/a", "6")), Delta::Applied(thing("a/b", "7"))]),
+        applied(&mut writer, 0, [Delta::Applied(thing("a/a", "6")), Delta::Applied(thing("a/b", "7"))]),
         ["added a/a@6", "added a/b@7"]
     );
     let rest = [Delta::Item(thing("b/z", "8")), Delta::End { version: "9".into(), unreadable: vec![] }];
-    assert_eq!(told(&mut writer, 1, rest), ["missed b/x@4", "added b/z@8"]);
+    assert_eq!(applied(&mut writer, 1, rest), ["missed b/x@4", "added b/z@8"]);
     assert_eq!((store.len(), store.version().as_str()), (5, "7"));
 }
 
 #[test]
-fn what_is_of_another_namespace_is_left_out() {
+fn objects_of_another_namespace_are_skipped() {
     let mut writer = StoreWriter::of_namespaces(["a", "b"]);
-    assert_eq!(told(&mut writer, 0, list("3", [thing("a/x", "2"), thing("b/x", "3")])), ["initial a/x@2"]);
-    told(&mut writer, 1, list("3", []));
+    assert_eq!(applied(&mut writer, 0, list("3", [thing("a/x", "2"), thing("b/x", "3")])), ["initial a/x@2"]);
+    applied(&mut writer, 1, list("3", []));
     let stray = [Delta::Applied(thing("b/y", "4")), Delta::Deleted(thing("b/x", "5")), dropped("b/x")];
-    assert_eq!(told(&mut writer, 0, stray), Vec::<String>::new());
-    assert_eq!(told(&mut writer, 1, list("6", [thing("a/x", "6"), thing("b/z", "6")])), ["added b/z@6"]);
+    assert_eq!(applied(&mut writer, 0, stray), Vec::<String>::new());
+    assert_eq!(applied(&mut writer, 1, list("6", [thing("a/x", "6"), thing("b/z", "6")])), ["added b/z@6"]);
 }
 
 #[test]
-fn a_deletion_without_a_state_is_one_that_was_missed() {
+fn a_deletion_without_a_state_is_reported_as_missed() {
     let mut writer = StoreWriter::new();
-    told(&mut writer, 0, list("3", [thing("a/x", "2"), thing("a/y", "3")]));
-    assert_eq!(told(&mut writer, 0, [dropped("a/x"), dropped("a/unknown")]), ["missed a/x@2"]);
-    assert_eq!(writer.store().version().as_str(), "3", "without a state there is no version to move to");
-    // Within a list: what the list told of it is forgotten, and what was held is missing.
+    applied(&mut writer, 0, list("3", [thing("a/x", "2"), thing("a/y", "3")]));
+    assert_eq!(applied(&mut writer, 0, [dropped("a/x"), dropped("a/unknown")]), ["missed a/x@2"]);
+    assert_eq!(writer.store().version().as_str(), "3", "without a state there is no version to advance to");
+    // Within a list, the earlier items of the list are discarded, and the held objects are missing.
     let items = [
         Delta::Begin,
         Delta::Item(thing("a/y", "4")),
@@ -83,14 +85,14 @@ fn a_deletion_without_a_state_is_one_that_was_missed() {
         dropped("a/z"),
     ];
     let end = Delta::End { version: "6".into(), unreadable: vec![] };
-    assert_eq!(told(&mut writer, 0, items.into_iter().chain([end])), ["missed a/y@3"]);
+    assert_eq!(applied(&mut writer, 0, items.into_iter().chain([end])), ["missed a/y@3"]);
 }
 
 #[test]
-fn after_a_rewind_an_equal_version_proves_nothing_until_a_list_has_ended() {
+fn after_a_rewind_equal_versions_prove_nothing_until_a_list_has_ended() {
     let mut writer = StoreWriter::new();
-    told(&mut writer, 0, list("3", [thing("a/x", "2")]));
-    told(&mut writer, 0, [Delta::Rewound]);
-    assert_eq!(told(&mut writer, 0, list("3", [thing("a/x", "2")])), ["updated a/x@2"]);
-    assert_eq!(told(&mut writer, 0, list("3", [thing("a/x", "2")])), Vec::<String>::new());
+    applied(&mut writer, 0, list("3", [thing("a/x", "2")]));
+    applied(&mut writer, 0, [Delta::Rewound]);
+    assert_eq!(applied(&mut writer, 0, list("3", [thing("a/x", "2")])), ["updated a/x@2"]);
+    assert_eq!(applied(&mut writer, 0, list("3", [thing("a/x", "2")])), Vec::<String>::new());
 }

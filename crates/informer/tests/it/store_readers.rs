@@ -1,4 +1,4 @@
-//! Readers beside the writer: waiting for a version, and consistency under real threads.
+//! Readers concurrent with the writer: waiting for a version, and consistency under real threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -6,11 +6,11 @@ use std::thread;
 use dogwatch_core::ResourceVersion;
 use dogwatch_informer::{Delta, Index, StoreWriter, WaitError};
 
-use crate::store::{Thing, Written, list, thing};
+use crate::store::{TestStore, Thing, list, thing};
 
 #[tokio::test(start_paused = true)]
 async fn waiting_ends_when_the_store_has_reached_the_version() {
-    let mut it = Written::new();
+    let mut it = TestStore::new();
     let store = it.store.clone();
     let synced = tokio::spawn({
         let store = store.clone();
@@ -37,8 +37,8 @@ async fn waiting_ends_when_the_store_has_reached_the_version() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_what_cannot_come_is_an_error() {
-    let mut it = Written::new();
+async fn waiting_for_a_version_that_cannot_come_is_an_error() {
+    let mut it = TestStore::new();
     it.apply(list("5", []));
     assert_eq!(it.store.wait_until(&"abc".into()).await, Err(WaitError::Incomparable));
     it.apply(list("abc", []));
@@ -53,14 +53,15 @@ async fn waiting_for_what_cannot_come_is_an_error() {
     assert_eq!(
         (store.wait_until(&"6".into()).await, store.synced()),
         (Ok(()), true),
-        "what it showed last stays"
+        "the last state stays readable"
     );
-    let Written { writer, store } = Written::new();
+    let TestStore { writer, store } = TestStore::new();
     drop(writer);
     assert_eq!(store.wait_synced().await, Err(WaitError::Closed));
 }
 
-/// The writer moves amounts between accounts, two deltas to a batch: every snapshot has the same sum, in the tree and in the index.
+/// The writer moves amounts between accounts, two deltas per batch: every snapshot has the same
+/// sum, in the tree and in the index.
 #[test]
 fn readers_on_other_threads_never_see_a_mix_of_two_states() {
     const ACCOUNTS: usize = 500;
@@ -114,9 +115,10 @@ fn readers_on_other_threads_never_see_a_mix_of_two_states() {
     assert_eq!(store.len(), ACCOUNTS);
 }
 
-/// The writer and whoever adds an index make new states in turns: neither loses what the other did, and an index that is there is whole.
+/// The writer and index changes derive new states in turns: neither loses the other's changes, and
+/// an index that exists is complete.
 #[test]
-fn indexes_come_and_go_beside_the_writer_and_every_snapshot_is_whole() {
+fn indexes_can_be_added_and_removed_concurrently_with_the_writer() {
     const OBJECTS: usize = 200;
     const BATCHES: usize = 2_000;
     let object = |number: usize, version: usize| Thing {
@@ -153,13 +155,13 @@ fn indexes_come_and_go_beside_the_writer_and_every_snapshot_is_whole() {
                         assert_eq!(even.len() + odd.len(), OBJECTS);
                         whole.fetch_add(1, Ordering::Relaxed);
                     }
-                    let seen = store.get(&key).expect("it never goes").number;
+                    let seen = store.get(&key).expect("the object is never deleted").number;
                     assert!(seen >= last, "{seen} after {last}");
                     last = seen;
                 }
             });
         }
-        // Until somebody has seen an index, however the threads take turns.
+        // Until a reader has seen an index, however the threads are scheduled.
         for batch in (0..).take_while(|it| *it < BATCHES || whole.load(Ordering::Relaxed) == 0) {
             changes.clear();
             writer.apply([Delta::Applied(object(batch % OBJECTS, batch + 2))], &mut changes);
@@ -169,9 +171,10 @@ fn indexes_come_and_go_beside_the_writer_and_every_snapshot_is_whole() {
     assert_eq!(store.len(), OBJECTS);
 }
 
-/// Every version is waited for by all before the next one comes, so each of them is one at which a lost wake-up would be for ever.
+/// All waiters wait for every version before the next one comes, so a lost wake-up at any of them
+/// would hang the test.
 #[test]
-fn whoever_waits_on_another_thread_is_woken_at_every_version() {
+fn waiters_on_other_threads_are_woken_at_every_version() {
     const WAITERS: usize = 4;
     const VERSIONS: usize = 1_000;
     let mut writer = StoreWriter::<Thing>::new();

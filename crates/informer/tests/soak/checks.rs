@@ -1,6 +1,7 @@
-//! What must hold: what each member may be told next, and what everybody must have in the end.
+//! The checks: which changes each member may receive next, and which state everything must have in
+//! the end.
 //!
-//! Pure but for the store it looks into. What is wrong is collected as sentences, so that one run can tell all of it.
+//! Pure. Violations are collected as messages, so that one run can report all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use dogwatch_informer::{Change, Overflow};
 use crate::sample::Sample;
 use crate::schedule::{Manner, Member, Watched};
 
-/// A state of an object, as far as it is compared.
+/// The compared part of an object's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct State {
     uid: String,
@@ -21,29 +22,29 @@ pub(crate) struct State {
 /// Objects by their keys.
 pub(crate) type Picture = BTreeMap<String, State>;
 
-/// The key of an object and its state.
+/// Returns the key of an object and its state.
 pub(crate) fn entry(object: &Sample) -> (String, State) {
     entry_of(object)
 }
 
-/// The same, of an object of any type.
+/// Returns the key and the state of an object of any type.
 pub(crate) fn entry_of(object: &impl Object) -> (String, State) {
     let header = object.header();
-    let key = object.key().map(String::from).expect("servers name what they store");
+    let key = object.key().map(String::from).expect("stored objects have names");
     (key, State { uid: header.uid.to_owned(), version: header.version.parse().expect("a number") })
 }
 
-/// What the filter of [`Manner::Filtered`] lets through.
+/// Returns true for the objects that pass the filter of [`Manner::Filtered`].
 pub(crate) fn passes(object: &Sample) -> bool {
     is_on(object)
 }
 
-/// The same, of an object of any type.
+/// Returns true if an object of any type carries the label.
 pub(crate) fn is_on(object: &impl Object) -> bool {
     object.header().labels.get("set") == Some("on")
 }
 
-/// One thing that somebody was told.
+/// One change that a member received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     Added { key: String, state: State, initial: bool },
@@ -58,7 +59,7 @@ impl Told {
             Change::Added { initial, .. } => Self::Added { key, state, initial: *initial },
             Change::Updated { old, .. } => Self::Updated { key, old: entry(old).1, new: state },
             Change::Deleted(last) => Self::Deleted { key, last: state, missed: last.is_missed() },
-            other => panic!("a change that the checks do not know: {other:?}"),
+            other => panic!("unknown change: {other:?}"),
         }
     }
 
@@ -72,7 +73,7 @@ impl Told {
         matches!(self, Self::Added { initial: true, .. })
     }
 
-    /// Brings a picture forward.
+    /// Applies the change to a picture.
     fn apply(&self, picture: &mut Picture) {
         match self {
             Self::Added { key, state, .. } => picture.insert(key.clone(), state.clone()),
@@ -82,31 +83,32 @@ impl Told {
     }
 }
 
-/// What is known when somebody is told something.
+/// The circumstances under which a member received a change.
 #[derive(Clone, Debug)]
 pub(crate) struct Circumstances {
-    /// Whether it had been told of everything that was there at first.
+    /// True if the member had received everything that existed when it joined.
     pub(crate) synced: bool,
-    /// How far the store has come.
+    /// The version of the store.
     pub(crate) store: Option<u64>,
 }
 
-/// What one member was told, folded into a picture, and what should not have been told.
+/// The changes that one member received, applied to a picture, and those that were wrong.
 #[derive(Debug)]
 pub(crate) struct Witness {
     pub(crate) member: Member,
-    /// How far the store had come when the member asked to join.
+    /// The version of the store when the member joined.
     joined_at: Option<u64>,
     pub(crate) picture: Picture,
-    /// The newest version of each key, of objects that are gone too.
+    /// The newest version of each key, including those of deleted objects.
     newest: BTreeMap<String, u64>,
-    /// The uids of the objects that it was told are gone.
+    /// The uids of the objects that were reported as deleted.
     gone: BTreeSet<String>,
     log: Vec<Told>,
-    /// Whether versions went backwards, or began anew: only what follows from one report to the next still holds then.
+    /// Set if versions went back or started again: only consistency between consecutive changes is
+    /// checked then.
     pub(crate) rewound: bool,
     pub(crate) wrong: Vec<String>,
-    /// Whether nothing may be told any more.
+    /// Set when the member must not receive anything any more.
     pub(crate) left: bool,
 }
 
@@ -117,7 +119,7 @@ impl Witness {
         Self { member, joined_at, picture, newest, gone, log, rewound: false, wrong, left: false }
     }
 
-    /// Takes note of one change, and of everything that is wrong with it.
+    /// Records one change and everything that is wrong with it.
     pub(crate) fn told(&mut self, change: &Change<Sample>, at: &Circumstances) {
         let told = Told::of(change);
         if let Some(problem) = self.problem(change, &told, at) {
@@ -136,7 +138,7 @@ impl Witness {
         let (key, state) = entry(change.object());
         let (known, newest) = (self.picture.get(&key), self.newest.get(&key));
         if self.left {
-            return Some("told after it left");
+            return Some("received after it left");
         }
         if self.rewound {
             return self.contradiction(told);
@@ -146,61 +148,63 @@ impl Witness {
         }
         match told {
             Told::Added { .. } if known.is_some() => Some("added twice"),
-            Told::Added { .. } if newest.is_some_and(|it| *it >= state.version) => Some("told again"),
-            Told::Added { .. } if self.deletions_are_final() && self.gone.contains(&state.uid) => {
-                Some("there again after its deletion")
+            Told::Added { .. } if newest.is_some_and(|it| *it >= state.version) => {
+                Some("added again with an old version")
             }
-            Told::Added { initial: true, .. } if at.synced => Some("initial after everything initial"),
+            Told::Added { .. } if self.deletions_are_final() && self.gone.contains(&state.uid) => {
+                Some("exists again after its deletion")
+            }
+            Told::Added { initial: true, .. } if at.synced => Some("initial after the initial list"),
             Told::Added { initial: false, .. } if self.joined_at.is_some_and(|it| it >= state.version) => {
-                Some("was there at first, and is not initial")
+                Some("existed before it joined, and is not initial")
             }
             Told::Added { .. } => None,
             Told::Updated { old, new, .. } => match known {
-                None => Some("updated, and not known"),
+                None => Some("updated, but unknown"),
                 Some(known) if known != old => Some("updated from another state"),
                 Some(_) if old.uid != new.uid => Some("updated into another object"),
                 Some(_) if new.version > old.version => None,
                 Some(_) if new == old && self.is_told_again() => None,
-                Some(_) => Some("updated to what it was, or back"),
+                Some(_) => Some("updated to the same or an older state"),
             },
             Told::Deleted { last, missed, .. } => match known {
-                None => Some("deleted, and not known"),
+                None => Some("deleted, but unknown"),
                 Some(known) if known.uid != last.uid => Some("another object was deleted"),
                 Some(known) if known.version > last.version => Some("deleted in an older state"),
                 Some(known) if *missed && self.hears_all() && known != last => {
-                    Some("missed in a state that nobody saw")
+                    Some("missed in a state that was never delivered")
                 }
                 Some(_) => None,
             },
         }
     }
 
-    /// What cannot follow what was reported before, whatever the versions say.
+    /// Returns a contradiction to the changes before, regardless of versions.
     fn contradiction(&self, told: &Told) -> Option<&'static str> {
         match told {
             Told::Added { key, .. } if self.picture.contains_key(key) => Some("added twice"),
             Told::Added { .. } => None,
             Told::Updated { key, old, new } => match self.picture.get(key) {
-                None => Some("updated, and not known"),
+                None => Some("updated, but unknown"),
                 Some(known) if known != old => Some("updated from another state"),
                 Some(_) if old.uid != new.uid => Some("updated into another object"),
                 Some(_) => None,
             },
             Told::Deleted { key, last, .. } => match self.picture.get(key) {
-                None => Some("deleted, and not known"),
+                None => Some("deleted, but unknown"),
                 Some(known) if known.uid != last.uid => Some("another object was deleted"),
                 Some(_) => None,
             },
         }
     }
 
-    /// Whether an object of which it was told that it is gone is gone from the server: it does not just fail to be selected any more,
-    /// and no older state of the server came back.
+    /// Returns true if an object that was reported as deleted must be deleted on the server: it
+    /// cannot just have stopped matching a selector, and no older state of the server was restored.
     fn deletions_are_final(&self) -> bool {
         !self.rewound && self.member.of != Watched::Labelled && self.member.manner != Manner::Filtered
     }
 
-    /// A key of which it was told that its object is gone, although the server has that object.
+    /// Returns the key of an object that was reported as deleted although the server has it.
     pub(crate) fn told_too_much<'t>(&self, truth: &'t Truth) -> Option<&'t str> {
         let mut there = truth.objects.iter().filter(|_| self.deletions_are_final());
         there.find(|(_, it)| self.gone.contains(&it.uid)).map(|(key, _)| key.as_str())
@@ -210,16 +214,18 @@ impl Witness {
         matches!(self.member.manner, Manner::Again(_))
     }
 
-    /// Whether it is told of every change, one by one.
+    /// Returns true if the member receives every change, one by one.
     fn hears_all(&self) -> bool {
         let own = matches!(self.member.manner, Manner::Filtered | Manner::Again(_));
         self.member.overflow != Overflow::Coalesce && !own
     }
 
-    /// Whether its reports are those of the member that received everything from the start: first everything that was there at some
-    /// moment, as initial, and from that moment on the same in the same order; to the end, unless it left.
+    /// Returns true if its changes are consistent with those of the member that received everything
+    /// from the start: first everything that existed at some moment, as initial additions, and from
+    /// then on the same changes in the same order; to the end, unless it left.
     ///
-    /// A merged backlog may drop updates, and nothing else: every addition and every deletion must be there, of each key in order.
+    /// A merged backlog may drop updates, and nothing else: every addition and every deletion of
+    /// each key must be there, in order.
     pub(crate) fn agrees_with(&self, reference: &Self) -> bool {
         if matches!(self.member.manner, Manner::Filtered | Manner::Again(_)) {
             return true;
@@ -227,7 +233,8 @@ impl Witness {
         if self.member.overflow == Overflow::Coalesce {
             return self.lives().all(|(key, mine)| {
                 let all = reference.lives_of(key);
-                // It joined later, so it may lack the first ones; one that left may lack the last ones.
+                // It joined later, so it may lack the first ones; a member that left may lack the
+                // last ones.
                 if self.left { all.windows(mine.len()).any(|it| it == mine) } else { all.ends_with(&mine) }
             }) && (self.left || self.picture.keys().eq(reference.picture.keys()))
                 && (self.left || self.lost(reference).is_none());
@@ -235,9 +242,11 @@ impl Witness {
         continues(&self.log, &reference.log, !self.left)
     }
 
-    /// The uid of an object whose deletion the reference received after this member joined, and this member did not.
+    /// Returns the uid of an object whose deletion the reference received after this member joined,
+    /// and this member did not.
     fn lost<'r>(&self, reference: &'r Self) -> Option<&'r str> {
-        // The version of several namespaces is that of the one furthest behind: it does not say what the store showed of the others.
+        // The version of several namespaces is the oldest of them: it does not say which states the
+        // store showed of the others.
         if self.member.of == Watched::TwoNamespaces || self.rewound {
             return None;
         }
@@ -249,7 +258,7 @@ impl Witness {
         deletions.find(|uid| !self.gone.contains(*uid))
     }
 
-    /// The additions and deletions of each key: what a merged backlog must keep.
+    /// Returns the additions and deletions of each key, which a merged backlog must keep.
     fn lives(&self) -> impl Iterator<Item = (&str, Vec<(bool, &str)>)> {
         let keys: std::collections::BTreeSet<_> = self.log.iter().map(Told::key).collect();
         keys.into_iter().map(|key| (key, self.lives_of(key)))
@@ -271,18 +280,19 @@ impl Witness {
         self.log.len()
     }
 
-    /// How many of the deletions nobody saw.
+    /// Returns the number of deletions that were only inferred from a list.
     pub(crate) fn missed(&self) -> usize {
         self.log.iter().filter(|it| matches!(it, Told::Deleted { missed: true, .. })).count()
     }
 
-    /// What it was told last.
+    /// Returns the last change.
     pub(crate) fn last(&self) -> Option<&Told> {
         self.log.last()
     }
 }
 
-/// Whether a log is a replay of the picture at some point of the reference, and the reference from there on.
+/// Returns true if a log is a replay of the picture at some point of the reference, followed by the
+/// reference from there on.
 fn continues(log: &[Told], reference: &[Told], to_the_end: bool) -> bool {
     let mut picture = Picture::new();
     for at in 0..=reference.len() {
@@ -294,7 +304,7 @@ fn continues(log: &[Told], reference: &[Told], to_the_end: bool) -> bool {
         let replayed = || {
             let mut replayed = Picture::new();
             replay.iter().for_each(|it| it.apply(&mut replayed));
-            // Who left in the middle of the replay was told a part of it.
+            // A member that left during the replay has received a part of it.
             let whole = replayed == picture
                 || !to_the_end
                     && rest.is_empty()
@@ -311,12 +321,12 @@ fn continues(log: &[Told], reference: &[Told], to_the_end: bool) -> bool {
     false
 }
 
-/// The objects as a picture.
+/// Returns the objects as a picture.
 pub(crate) fn picture<'o>(objects: impl IntoIterator<Item = &'o Arc<Sample>>) -> Picture {
     objects.into_iter().map(|it| entry(it)).collect()
 }
 
-/// Where two pictures differ, as a sentence; nothing where they do not.
+/// Describes the difference between two pictures; `None` if they are equal.
 pub(crate) fn difference(what: &str, have: &Picture, expected: &Picture) -> Option<String> {
     if have == expected {
         return None;
@@ -324,20 +334,21 @@ pub(crate) fn difference(what: &str, have: &Picture, expected: &Picture) -> Opti
     let keys = have.keys().chain(expected.keys().filter(|it| !have.contains_key(*it)));
     let differ = keys.filter(|it| have.get(*it) != expected.get(*it));
     let shown: Vec<_> =
-        differ.map(|it| format!("{it}: {:?} for {:?}", have.get(it), expected.get(it))).collect();
+        differ.map(|it| format!("{it}: {:?} instead of {:?}", have.get(it), expected.get(it))).collect();
     Some(format!("{what} is not as expected: {}", shown.join(", ")))
 }
 
-/// What the server has for an informer.
+/// The state of the server, as far as an informer covers it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) objects: Picture,
-    /// The keys of those that cannot be decoded.
+    /// The keys of the undecodable objects.
     pub(crate) poisoned: BTreeSet<String>,
 }
 
-/// What is wrong with a store: what can be decoded must be shown as it is, and what cannot must be marked, and shown in an older state
-/// or not at all. Which older state is for handlers to judge: the store shows what they were told last.
+/// Returns the violations of a store: decodable objects must be shown as they are, and undecodable
+/// ones must be marked, and shown in an older state or not at all. Which older state is right is
+/// checked for handlers: the store shows the state that they received last.
 pub(crate) fn judge(
     what: &str,
     store: &Picture,

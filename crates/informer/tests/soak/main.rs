@@ -1,16 +1,14 @@
-//! Informers in bad weather: random schedules against our own API server and its fault lab, and what must hold in the end.
+//! Informers under fault injection: random schedules against our own API server, and the properties
+//! that must hold in the end.
 //!
 //! ```text
 //! seed ─► schedule ─► world (server, faults, informers) ─► members (handlers, streams) ─► checks
 //! ```
 //!
-//! `cargo test` plays a few hundred seeds, always the same ones. `cargo xtask soak` plays new ones for as long as one likes, or one of
-//! them again; it says so in the environment. A failure prints the seed and the schedule.
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test binary, and one that reports as it goes"
-)]
+//! `cargo test` plays a few hundred fixed seeds. `cargo xtask soak` plays new ones for a given
+//! time, or one of them again; it passes this in environment variables. A failure prints the seed
+//! and the schedule.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "a test binary that reports its progress")]
 
 mod trace;
 mod sample;
@@ -31,18 +29,18 @@ use tokio::time::Instant;
 use crate::schedule::Schedule;
 use crate::world::{Outcome, play};
 
-/// How many schedules `cargo test` plays.
+/// The number of schedules that `cargo test` plays.
 const SCHEDULES: u64 = 300;
-/// One seed, to be played alone.
+/// A single seed to play.
 const SEED: &str = "DOGWATCH_SOAK_SEED";
-/// How long to go on with new seeds.
+/// The number of minutes for which to play new seeds.
 const MINUTES: &str = "DOGWATCH_SOAK_MINUTES";
-/// How many schedules to play instead, from seed 0 on.
+/// The number of schedules to play instead, from seed 0 on.
 const COUNT: &str = "DOGWATCH_SOAK_SCHEDULES";
-/// How often a long run says how far it is.
+/// The interval at which a long run reports its progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// What all runs come to.
+/// The totals of all runs.
 #[derive(Debug, Default)]
 struct Totals {
     schedules: u64,
@@ -88,7 +86,7 @@ impl Totals {
         self.poisoned += outcome.poisoned;
     }
 
-    /// Whether everything happened that schedules are made for.
+    /// Returns true if everything that schedules are made for has happened.
     fn is_rich(&self) -> bool {
         let counts = [self.told, self.missed, self.looks, self.gone, self.poisoned].map(|it| it as u64);
         let faults = [self.relists, self.delayed, self.refused, self.reset, self.dropped];
@@ -97,11 +95,11 @@ impl Totals {
     }
 }
 
-/// Plays the schedule of a seed on a thread of its own time.
+/// Plays the schedule of a seed on a runtime of its own with a paused clock.
 fn run(seed: u64) -> Outcome {
     let schedule = Schedule::of(seed);
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime can be made");
+    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime can be built");
     let played = catch_unwind(AssertUnwindSafe(|| runtime.block_on(play(&schedule))));
     played.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -110,7 +108,8 @@ fn run(seed: u64) -> Outcome {
     })
 }
 
-/// Plays seeds from the first one on, on all processors, while there is another; gives the totals, or what went wrong first.
+/// Plays seeds from the first one on, on all processors, while `another` returns true. Returns the
+/// totals, or the first failure.
 fn run_all(first: u64, another: impl Fn(u64) -> bool + Sync, progress: bool) -> Result<Totals, String> {
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let (totals, failure) = (Mutex::new(Totals::default()), Mutex::new(None));
@@ -134,7 +133,7 @@ fn run_all(first: u64, another: impl Fn(u64) -> bool + Sync, progress: bool) -> 
             if progress && last_word.elapsed() >= PROGRESS {
                 *last_word = Instant::now();
                 eprintln!(
-                    "{} schedules, {} changes told, {} relists; now at seed {seed}",
+                    "{} schedules, {} changes delivered, {} relists; now at seed {seed}",
                     totals.schedules, totals.told, totals.relists
                 );
             }
@@ -150,7 +149,7 @@ fn run_all(first: u64, another: impl Fn(u64) -> bool + Sync, progress: bool) -> 
 
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, which is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, which is not a number")))
 }
 
 #[test]
@@ -172,13 +171,16 @@ fn whatever_happens_store_and_handlers_end_as_the_server_is() {
     match outcome {
         Ok(totals) => {
             eprintln!("{totals:#?} in {:.1?}", start.elapsed());
-            assert!(totals.schedules < SCHEDULES || totals.is_rich(), "the schedules are too tame");
+            assert!(
+                totals.schedules < SCHEDULES || totals.is_rich(),
+                "the schedules do not cover enough faults"
+            );
         }
-        Err(failure) => panic!("{failure}\nonce more: cargo xtask soak --seed SEED"),
+        Err(failure) => panic!("{failure}\nto repeat it: cargo xtask soak --seed SEED"),
     }
 }
 
-/// A schedule that leaves something out tests nothing of it.
+/// A step that no schedule contains is not tested.
 #[test]
 fn the_schedules_have_everything_in_them() {
     let all: String = (0..SCHEDULES).map(|seed| Schedule::of(seed).to_string()).collect();
@@ -245,13 +247,14 @@ fn the_schedules_have_everything_in_them() {
     assert_eq!(missing, [] as [&str; 0]);
 }
 
-/// A failure that does not come back cannot be looked into. Within one process, addresses and hashes may happen to be the same.
+/// A failure that cannot be reproduced cannot be investigated. Two processes are compared because
+/// addresses and hashes may happen to be equal within one.
 #[test]
 fn a_seed_does_the_same_in_every_process() {
     let (first, count) = variable(COUNT).map_or((1_000, 30), |count| (0, count));
     let differences = trace::differences("a_seed_does_the_same_in_every_process", first, count, |seed| {
         let outcome = run(seed);
-        assert!(outcome.told > 0, "seed {seed} does nothing");
+        assert!(outcome.told > 0, "seed {seed} delivers no change");
     });
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

@@ -1,5 +1,5 @@
-//! Those who are told of changes: handlers that are called, that panic, that filter, and streams that are read slowly. Each writes
-//! down what it is told.
+//! The receivers of changes: handlers that are called, that panic or that filter, and streams that
+//! are read slowly. Each records what it receives.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -17,17 +17,17 @@ use crate::sample::Sample;
 use crate::schedule::{Manner, Member};
 use crate::trace::record;
 
-/// A member of an informer.
+/// A handler or a stream of an informer.
 #[derive(Debug)]
 pub(crate) struct Joined {
     witness: Arc<Mutex<Witness>>,
     pub(crate) registration: Registration,
-    /// Reads the stream, where it is one.
+    /// The task that reads the stream, if it is one.
     reader: Option<JoinHandle<()>>,
 }
 
 impl Joined {
-    /// Has somebody told of changes from now on. While `hurry` is set, nobody takes its time.
+    /// Adds a handler or a stream. While `hurry` is set, slow readers do not pause.
     pub(crate) fn new(informer: &SharedInformer<Sample>, member: Member, hurry: &Arc<AtomicBool>) -> Self {
         let store = informer.store();
         let witness = Arc::new(Mutex::new(Witness::new(member, number(&store.version()))));
@@ -50,7 +50,7 @@ impl Joined {
                 registration
             }),
         };
-        let registration = joined.expect("nobody joins after the end");
+        let registration = joined.expect("the informer has not stopped");
         known.set(registration.clone()).expect("set once");
         Self { witness, registration, reader }
     }
@@ -59,7 +59,7 @@ impl Joined {
         self.witness.lock().expect("a witness does not panic")
     }
 
-    /// Leaves; nothing may be told afterwards. Waits for the end where that is asked for.
+    /// Removes the member; it must receive nothing afterwards. Waits for its end if `wait` is set.
     pub(crate) async fn leave(&self, wait: bool) {
         if wait {
             self.registration.shut_down().await;
@@ -69,7 +69,7 @@ impl Joined {
         self.witness().left = true;
     }
 
-    /// Waits for the end of the one who reads.
+    /// Waits for the end of the reading task.
     pub(crate) async fn end(&mut self) {
         if let Some(reader) = self.reader.take() {
             reader.await.expect("a reader does not panic");
@@ -77,11 +77,11 @@ impl Joined {
     }
 }
 
-/// Writes down what it is told.
+/// Records the changes it receives.
 struct Notes {
     witness: Arc<Mutex<Witness>>,
     store: Store<Sample>,
-    /// Known right after joining, and before anything is told.
+    /// Set right after joining, and before the first change.
     registration: Arc<OnceLock<Registration>>,
 }
 
@@ -121,7 +121,7 @@ impl EventHandler<Sample> for Panicking {
         self.calls += 1;
         if self.calls.is_multiple_of(self.every) {
             // Unlike `panic!`, this prints nothing.
-            std::panic::resume_unwind(Box::new("on purpose"));
+            std::panic::resume_unwind(Box::new("an intended panic"));
         }
     }
 }
@@ -135,7 +135,7 @@ async fn read(mut changes: Changes<Sample>, notes: Notes, pause: Duration, hurry
     }
 }
 
-/// A version as a number; nothing where it is unset.
+/// Returns a version as a number; `None` if it is unset.
 pub(crate) fn number(version: &ResourceVersion) -> Option<u64> {
     version.as_str().parse().ok()
 }

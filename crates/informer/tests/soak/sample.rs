@@ -1,12 +1,14 @@
-//! What the informers of a run hold: an object's metadata, and one value that makes it undecodable while the value is [`POISON`].
+//! The objects of the informers in a run: metadata, and one value that makes the object undecodable
+//! while it is [`POISON`].
 //!
-//! The server takes such an object like any other. Only the informers cannot decode it, as with a field whose type changed.
+//! The server accepts such an object like any other. Only the informers cannot decode it, as with a
+//! field whose type changed.
 
 use dogwatch_core::{Header, Meta, Object};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-/// The value with which an object cannot be decoded.
+/// The value that makes an object undecodable.
 pub(crate) const POISON: &str = "poison";
 
 /// An object of any kind.
@@ -32,7 +34,7 @@ impl Object for Sample {
 fn sound<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
     let value = Option::<String>::deserialize(from)?;
     match value.as_deref() {
-        Some(POISON) => Err(D::Error::custom("a value that nobody can read")),
+        Some(POISON) => Err(D::Error::custom("the value is not decodable")),
         _ => Ok(value),
     }
 }

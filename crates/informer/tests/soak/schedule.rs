@@ -1,6 +1,6 @@
-//! What happens in one run, as a value that prints: the settings of the informers, and the steps in their order.
+//! A schedule: the settings of the informers and the steps of one run, as a printable value.
 //!
-//! A seed gives a schedule, always the same one. Nothing here performs anything; the world does.
+//! A seed always gives the same schedule. Nothing here performs the steps; `world.rs` does.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,9 +11,9 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-/// The namespaces in which something happens.
+/// The namespaces of the objects.
 pub(crate) const NAMESPACES: [&str; 3] = ["a", "b", "c"];
-/// How many names there are in each: few, so that names come back.
+/// The number of names in each namespace: few, so that names are reused.
 const NAMES: u8 = 6;
 
 /// One run.
@@ -24,71 +24,75 @@ pub(crate) struct Schedule {
     pub(crate) steps: Vec<Step>,
 }
 
-/// How the informers of a run are built.
+/// The settings of the informers of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Setting {
-    /// Whether collections are streamed first, or listed.
+    /// True if collections are read by initial events, false if by lists.
     pub(crate) watch_list: bool,
-    /// Objects a page; 0 leaves it to the informer.
+    /// The page size; 0 leaves it to the informer.
     pub(crate) page_size: u32,
-    /// How many deltas may wait, and are applied at once.
+    /// The capacity of the delta queue, and the size of its batches.
     pub(crate) queue: usize,
-    /// Whether the definition is there from the start.
+    /// True if the definition exists from the start.
     pub(crate) defined: bool,
 }
 
-/// One thing that happens.
+/// One step of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
     /// Time passes.
     Pass(Duration),
-    /// Everybody else has this many turns, in no time.
+    /// All other tasks run this many times, without time passing.
     Turns(u8),
-    /// An object is created or changed; whether it carries the label that one of the informers selects by.
+    /// An object is created or changed, with or without the label that one of the informers selects
+    /// by.
     Put(Place, bool),
-    /// The same, and whoever wrote it waits until the informer of all has it.
+    /// An object is created or changed, and its writer waits until the informer of the kind shows
+    /// it.
     PutAndRead(Place),
-    /// An object is created or changed so that informers cannot decode it; whether its writer waits, too.
+    /// An object is created or changed so that informers cannot decode it. If set, its writer waits
+    /// as well.
     Poison(Place, bool),
-    /// Many objects of a namespace are written, one right after the other.
+    /// Many objects of a namespace are written in quick succession.
     Burst(Kind, &'static str),
     Delete(Place),
-    /// An object goes, and another comes under its name at once.
+    /// An object is deleted, and another one is created with its name at once.
     Recreate(Place),
-    /// A namespace goes with everything in it. It comes back with the next write.
+    /// A namespace is deleted with everything in it. The next write recreates it.
     RemoveNamespace(&'static str),
     RemoveDefinition,
     ReturnDefinition,
-    /// Something goes wrong until the sky clears.
+    /// A fault rule is in force until faults are cleared.
     Trouble(Box<Rule>),
-    /// Something goes wrong now.
+    /// A fault is injected now.
     Order(Order),
-    /// No rule is left, and nothing is paused.
+    /// All rules and pauses are removed.
     ClearSky,
-    /// Somebody wants to be told of changes.
+    /// A handler or a stream is added.
     Join(Member),
-    /// One of those leaves: by its place among those that are there, and whether its end is waited for.
+    /// A member leaves: its index among the members, and whether its end is awaited.
     Leave(usize, bool),
-    /// Every store is compared with what the server had at the store's version.
+    /// Every store is compared with the server's state at the store's version.
     Look,
-    /// A copy of the cluster is put aside.
+    /// A copy of the cluster is saved.
     Snapshot,
-    /// The server ends, and another takes its place.
+    /// The server ends, and another one replaces it.
     Restart(Restart),
 }
 
-/// What the server that takes the place of another knows.
+/// The state of the server that replaces another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Restart {
-    /// Everything: only the connections are gone.
+    /// The same state: only the connections are lost.
     Same,
-    /// Nothing, like a server that keeps its objects in memory. Its versions are above those of the last one.
+    /// No objects, like a server that keeps its objects in memory. Its versions are above those of
+    /// the last one.
     Empty,
-    /// What was put aside last: versions go backwards, and mean something else from there on.
+    /// The saved copy: versions go back, and belong to different states from there on.
     Snapshot,
 }
 
-/// Where an object is.
+/// The location of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) kind: Kind,
@@ -96,15 +100,15 @@ pub(crate) struct Place {
     pub(crate) name: u8,
 }
 
-/// What kind of object it is.
+/// The kind of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Map,
-    /// One whose definition comes and goes.
+    /// A custom resource whose definition is removed and recreated.
     Buoy,
 }
 
-/// What all watches are made to do at once, or what is done to the server's memory.
+/// A fault that affects all watches at once, or the server's history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     Drop,
@@ -119,11 +123,11 @@ pub(crate) enum Order {
 /// The informers of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// The maps of all namespaces.
+    /// The config maps of all namespaces.
     Maps,
-    /// The maps of two namespaces, each read by itself.
+    /// The config maps of two namespaces, each listed and watched separately.
     TwoNamespaces,
-    /// The maps with a label.
+    /// The config maps with a label.
     Labelled,
     Buoys,
 }
@@ -131,7 +135,7 @@ pub(crate) enum Watched {
 pub(crate) const WATCHED: [Watched; 4] =
     [Watched::Maps, Watched::TwoNamespaces, Watched::Labelled, Watched::Buoys];
 
-/// Who is told of changes, and how.
+/// A receiver of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) of: Watched,
@@ -139,23 +143,23 @@ pub(crate) struct Member {
     pub(crate) manner: Manner,
 }
 
-/// How somebody takes what it is told.
+/// The manner in which a member receives changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manner {
     /// A handler.
     Called,
-    /// A handler that panics at every so many calls.
+    /// A handler that panics at every n-th call.
     Panicking(u32),
     /// A handler behind a filter.
     Filtered,
-    /// A handler that is told of everything again, this often and after every new list.
+    /// A handler with a resync at this interval and after every relist.
     Again(Duration),
     /// A stream that is read with this pause after each change.
     Reading(Duration),
 }
 
 impl Schedule {
-    /// The schedule of a seed.
+    /// Returns the schedule of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let mut draw = Draw(StdRng::seed_from_u64(seed));
         let setting = Setting {
@@ -170,12 +174,12 @@ impl Schedule {
     }
 }
 
-/// Chance, and what is made of it.
+/// The random choices of a schedule.
 struct Draw(StdRng);
 
 impl Draw {
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        *of.choose(&mut self.0).expect("there is something to choose from")
+        *of.choose(&mut self.0).expect("the slice is not empty")
     }
 
     fn below(&mut self, end: u64) -> u64 {
@@ -234,7 +238,7 @@ impl Draw {
             Overflow::Block(3),
             Overflow::Block(20),
         ]);
-        // Who makes the informer wait must not make it wait for ever.
+        // A member that blocks the informer must not block it for ever.
         let pauses: &[u64] = if matches!(overflow, Overflow::Block(_)) {
             &[0, 1, 50, 700]
         } else {
@@ -250,7 +254,7 @@ impl Draw {
         Member { of: self.one(&WATCHED), overflow, manner }
     }
 
-    /// A rule of any kind there is, on any of the requests there are.
+    /// Returns a rule with any effect, on any requests.
     fn rule(&mut self) -> Rule {
         let effect = self.below(13);
         let on_watches = effect >= 8;

@@ -1,6 +1,8 @@
-//! What a run does, line by line, and the comparison of two processes that play the same seeds. The soak of controllers has it too.
+//! The trace of a run, line by line, and the comparison of two processes that play the same seeds.
+//! The controllers' soak uses it too.
 //!
-//! A run is one thread, so its lines are kept by the thread. They are kept only where somebody compares: a long soak has no use for them.
+//! A run has a single thread, so its lines are thread-local. They are kept only if they are
+//! compared: a long soak does not need them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,13 +10,14 @@ use std::process::{Command, Stdio};
 
 use tokio::time::Instant;
 
-/// Tells a child process which seeds to play: the first, their number, and whether it plays them backwards.
+/// The variable that passes the seeds to a child process: the first one, their number, and whether
+/// it plays them backwards.
 const SEEDS: &str = "DOGWATCH_SOAK_TRACE";
-/// How many seeds a pair of processes plays. Their lines are held in memory.
+/// The number of seeds that a pair of processes plays. Their lines are held in memory.
 const PORTION: u64 = 20;
-/// How many lines before the first difference are shown.
+/// The number of lines that are shown before the first difference.
 const BEFORE: usize = 12;
-/// How many seeds that differ are shown.
+/// The maximal number of differing seeds that are shown.
 const SHOWN: usize = 5;
 
 #[derive(Default)]
@@ -27,7 +30,7 @@ thread_local! {
     static LINES: RefCell<Option<Lines>> = const { RefCell::new(None) };
 }
 
-/// Adds a line with the time since the first one, where lines are kept.
+/// Adds a line with the time since the first one, if lines are kept.
 pub(crate) fn record(line: impl FnOnce() -> String) {
     LINES.with_borrow_mut(|lines| {
         if let Some(Lines { start, text }) = lines {
@@ -37,17 +40,19 @@ pub(crate) fn record(line: impl FnOnce() -> String) {
     });
 }
 
-/// Plays, and returns what was recorded meanwhile.
+/// Plays, and returns the lines that were recorded meanwhile.
 fn traced(play: impl FnOnce()) -> String {
     LINES.set(Some(Lines::default()));
     play();
     LINES.take().map(|it| it.text).unwrap_or_default()
 }
 
-/// Has two processes play the seeds, and describes those that differ, with the first line that does.
+/// Plays the seeds in two processes, and describes those that differ, with the first differing
+/// line.
 ///
-/// The processes play in opposite orders, so what one run leaves behind in its process for the next one shows as well. `test` is the
-/// test that calls this: a child is the same program with that test alone.
+/// The processes play in opposite orders, so that state which one run leaves behind in its process
+/// for the next one shows as well. `test` is the calling test: a child is the same program with
+/// that test alone.
 pub(crate) fn differences(test: &str, first: u64, count: u64, play: impl Fn(u64)) -> Vec<String> {
     if let Ok(seeds) = std::env::var(SEEDS) {
         act(&seeds, play);
@@ -59,7 +64,10 @@ pub(crate) fn differences(test: &str, first: u64, count: u64, play: impl Fn(u64)
         let count = PORTION.min(end - first);
         let (one, other) = std::thread::scope(|scope| {
             let other = scope.spawn(|| child(test, &format!("{first} {count} backwards")));
-            (child(test, &format!("{first} {count} forwards")), other.join().expect("it does not panic"))
+            (
+                child(test, &format!("{first} {count} forwards")),
+                other.join().expect("the child thread does not panic"),
+            )
         });
         assert_eq!(one.len() as u64, count, "some seeds from {first} on have no lines");
         assert!(one.keys().eq(other.keys()), "the processes played different seeds");
@@ -76,7 +84,7 @@ pub(crate) fn differences(test: &str, first: u64, count: u64, play: impl Fn(u64)
     found
 }
 
-/// Plays what this process was started for.
+/// Plays the seeds that this process was started for.
 fn act(seeds: &str, play: impl Fn(u64)) {
     let words: Vec<_> = seeds.split(' ').collect();
     let [first, count, order] = words[..] else { panic!("{SEEDS} is {seeds:?}") };
@@ -120,7 +128,7 @@ fn the_first_line_that_differs_is_shown_with_its_step() {
     assert!(difference(&one, &other[..4]).expect("one is longer").contains("other   (the end)"));
 }
 
-/// The first line that differs, in both processes, and those before it.
+/// Returns the first line that differs, in both processes, and those before it.
 fn difference(one: &[String], other: &[String]) -> Option<String> {
     if one == other {
         return None;

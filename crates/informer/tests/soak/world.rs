@@ -1,7 +1,8 @@
-//! Where a schedule is played: an API server of our own with its fault lab, informers on it, and those who are told.
+//! The environment of a schedule: an API server with fault injection, its informers, and their
+//! handlers and streams.
 //!
-//! Everything is one thread with a clock that stands still, so that hours take milliseconds, and a seed does the same each time.
-//! Clients reach the server by a [`Route`], so that another server can take its place.
+//! Everything runs on one thread with a paused clock, so that hours take milliseconds and a seed is
+//! reproducible. Clients reach the server by a [`Route`], so that another server can replace it.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,14 +34,16 @@ use crate::schedule::{
 use crate::trace::record;
 use crate::writes::{Writer, buoys, maps, turns};
 
-/// After the faults are over, everybody must have what the server has within this time: the longest waits of several requests, of
-/// streams that have to be given up, and of a definition that is asked for again.
+/// The time within which everything must have the server's state after the faults have ended: the
+/// longest backoffs of several requests, the detection of stalled streams, and the retry of a
+/// definition that was gone.
 const PATIENCE: Duration = Duration::from_secs(1800);
-/// And nothing may change afterwards.
+/// The time after that in which nothing may change.
 const REST: Duration = Duration::from_secs(130);
-/// How long a writer waits for what it wrote.
+/// The time for which a writer waits for its own write.
 const OWN_WRITE: Duration = Duration::from_secs(30);
-/// The number of requests that each server remembers: enough for every informer to be among them after a restart.
+/// The number of requests that each server remembers: enough to contain one of every informer after
+/// a restart.
 const REQUESTS: usize = 256;
 /// The path of each collection that the informers read, and whether they select by label.
 const COLLECTIONS: [(&str, bool); 5] = [
@@ -51,27 +54,30 @@ const COLLECTIONS: [(&str, bool); 5] = [
     ("/apis/soak.example/v1/buoys", false),
 ];
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// What is wrong; nothing, where all is well.
+    /// The violations; empty if there are none.
     pub(crate) wrong: Vec<String>,
     pub(crate) steps: usize,
-    /// How many changes were told to all members together, and how many of them were deletions that nobody saw.
+    /// The number of changes that all members received, and the number of inferred deletions among
+    /// them.
     pub(crate) told: usize,
     pub(crate) missed: usize,
     pub(crate) members: usize,
     pub(crate) relists: u64,
-    /// How many times a store was compared with the server's history, and how many times that history was gone.
+    /// The number of comparisons of a store with the server's history, and of those that were
+    /// impossible because the history was gone.
     pub(crate) looks: usize,
     pub(crate) blind: usize,
-    /// How many times a definition's end was noticed.
+    /// The number of times that the removal of a definition was noticed.
     pub(crate) gone: usize,
-    /// How long it took after the faults until everybody had everything.
+    /// The time from the end of the faults until everything had the server's state.
     pub(crate) recovery: Duration,
     pub(crate) tally: Tally,
     pub(crate) restarts: u64,
-    /// How many times an informer could not decode an object, and how many objects there were of that kind when the faults ended.
+    /// The number of undecodable states that informers met, and the number of undecodable objects
+    /// when the faults ended.
     pub(crate) poison: u64,
     pub(crate) poisoned: usize,
 }
@@ -84,7 +90,7 @@ struct Observed {
     members: Vec<Joined>,
 }
 
-/// The way to the server of the moment: a request goes to whichever it is when it is sent.
+/// The route to the current server: a request goes to the server that is current when it is sent.
 #[derive(Clone)]
 struct Route(Arc<Mutex<InProcess<Service>>>);
 
@@ -94,7 +100,7 @@ impl Route {
     }
 
     fn lead_to(&self, server: &ApiServer) {
-        *self.0.lock().expect("no panic holds it") = server.service();
+        *self.0.lock().expect("the lock is not poisoned") = server.service();
     }
 }
 
@@ -111,7 +117,7 @@ where
     }
 
     fn call(&mut self, request: R) -> Self::Future {
-        let service = self.0.lock().expect("no panic holds it").clone();
+        let service = self.0.lock().expect("the lock is not poisoned").clone();
         service.oneshot(request)
     }
 }
@@ -123,7 +129,7 @@ struct World {
     route: Route,
     /// A copy of the cluster at an earlier time.
     snapshot: Option<ApiServer>,
-    /// Whether versions went backwards, or began anew.
+    /// Set if versions went back or started again.
     rewound: bool,
     client: Client,
     observed: Vec<Observed>,
@@ -169,10 +175,10 @@ impl World {
         let outcome = Outcome::default();
         let writer = Writer::new(client.clone());
         for namespace in NAMESPACES {
-            writer.found(namespace).await.expect("nothing is wrong yet");
+            writer.found(namespace).await.expect("there are no faults yet");
         }
         if schedule.setting.defined {
-            writer.define().await.expect("nothing is wrong yet");
+            writer.define().await.expect("there are no faults yet");
         }
         let mut world = Self {
             seed: schedule.seed,
@@ -210,7 +216,8 @@ impl World {
             Watched::Labelled => SharedInformer::builder(api(maps())).labels(labelled()),
             Watched::Buoys => SharedInformer::builder(api(buoys())),
         };
-        // A definition that goes is noticed soon, and its objects are taken for deleted, so that store and server can be compared.
+        // The removal of a definition is detected soon, and its objects are taken for deleted, so
+        // that store and server can be compared.
         let builder = builder.on_gone(OnGone::Clear);
         let builder = builder.reflector(|it| it.not_found(NotFound::GoneAfter(Duration::from_secs(5))));
         builder.name(format!("{what:?}")).index(Index::label("set"))
@@ -220,7 +227,7 @@ impl World {
         match step {
             Step::Pass(time) => tokio::time::sleep(*time).await,
             Step::Turns(count) => turns(*count).await,
-            // Whether a write works is up to the weather.
+            // A write may fail because of faults.
             Step::Put(place, on) => drop(self.writer.put(*place, *on).await),
             Step::PutAndRead(place) => self.put_and_read(*place).await,
             Step::Poison(place, false) => drop(self.writer.poison(*place).await),
@@ -244,7 +251,7 @@ impl World {
             Step::Join(member) => {
                 let hurry = Arc::clone(&self.hurry);
                 let observed = self.observed.iter_mut().find(|it| it.what == member.of);
-                let observed = observed.expect("all are observed");
+                let observed = observed.expect("every collection has an informer");
                 let joined = Joined::new(&observed.informer, *member, &hurry);
                 joined.witness().rewound = self.rewound;
                 observed.members.push(joined);
@@ -261,7 +268,7 @@ impl World {
         }
     }
 
-    /// Ends the server and puts another in its place.
+    /// Stops the server and replaces it by another one.
     async fn restart(&mut self, restart: Restart) {
         let next = match restart {
             Restart::Same => self.server.fork().await,
@@ -293,17 +300,18 @@ impl World {
         }
     }
 
-    /// Waits until every informer has sent a request to the server of the moment.
+    /// Waits until every informer has sent a request to the current server.
     ///
-    /// A restored server counts on from an older version. Once it has reached the version of an informer that was away, nothing in the
-    /// protocol tells the two histories apart, so a schedule writes nothing before everybody has had the chance to notice.
+    /// A restored server continues from an older version. Once it has reached the version of a
+    /// disconnected informer, nothing in the protocol distinguishes the two histories, so a
+    /// schedule writes nothing before every informer could notice.
     async fn wait_for_requests(&mut self) {
         let log = self.server.request_log();
         for (path, selects) in COLLECTIONS {
             let request =
                 log.wait_for(|it| it.path == path && it.query.contains("labelSelector") == selects, 1);
             if tokio::time::timeout(PATIENCE, request).await.is_err() {
-                self.outcome.wrong.push(format!("no informer asked the restored server for {path}"));
+                self.outcome.wrong.push(format!("no informer requested {path} from the restored server"));
             }
         }
     }
@@ -321,7 +329,8 @@ impl World {
         }
     }
 
-    /// Writes, and looks for what it wrote as soon as the informer says that it has it.
+    /// Writes an object, and checks that the store shows it as soon as the informer has reached its
+    /// version.
     async fn put_and_read(&mut self, place: Place) {
         if let Ok(stored) = self.writer.put(place, true).await {
             self.read_own(place, stored).await;
@@ -335,19 +344,21 @@ impl World {
     }
 
     async fn read_own(&mut self, place: Place, stored: Value) {
-        // A version of before says nothing about this server, until the informer has noticed.
+        // An earlier version says nothing about this server until the informer has noticed the
+        // reset.
         if self.rewound {
             return;
         }
         let what = if place.kind == Kind::Map { Watched::Maps } else { Watched::Buoys };
         let Some(observed) = self.observed.iter().find(|it| it.what == what) else { return };
         let object: DynamicObject = serde_json::from_value(stored).expect("an object");
-        let (key, version) = (object.key().expect("it has a name"), object.version());
+        let (key, version) = (object.key().expect("the object has a name"), object.version());
         let waiting = observed.informer.wait_until(&version);
         if let Ok(Ok(())) = tokio::time::timeout(OWN_WRITE, waiting).await {
             let shown = observed.informer.store().get(&key);
             let as_new = shown.as_ref().is_some_and(|it| !it.version().is_older_than(&version));
-            // Nobody else writes, but the server may have deleted it with its namespace or its definition.
+            // There is no other writer, but the server may have deleted it with its namespace or
+            // its definition.
             let is_there = self.writer.api(place).get_opt(key.name()).await;
             if !as_new && matches!(is_there, Ok(Some(_))) {
                 self.outcome.wrong.push(format!("{what:?}: own write of {key} at {version} is not shown"));
@@ -356,7 +367,7 @@ impl World {
     }
 
     async fn leave(&mut self, place: usize, wait: bool) {
-        // The first of each informer is the one that others are compared with.
+        // The first member of each informer is the reference for the others.
         let there = self.observed.iter().flat_map(|it| it.members.iter().skip(1));
         let there: Vec<_> = there.filter(|it| !it.witness().left).collect();
         if let Some(member) = there.get(place % there.len().max(1)) {
@@ -364,7 +375,7 @@ impl World {
         }
     }
 
-    /// Compares stores with what the server had at their versions.
+    /// Compares stores with the server's state at their versions.
     fn look(&mut self) {
         if self.rewound {
             self.outcome.blind += 1;
@@ -394,7 +405,7 @@ impl World {
         }
     }
 
-    /// What the server has for an informer now.
+    /// Returns the server's current state for an informer.
     async fn truth(&self, what: Watched) -> Truth {
         let (api, namespaces): (_, &[&str]) = match what {
             Watched::Buoys => (Api::dynamic(self.client.clone(), buoys()), &[]),
@@ -404,7 +415,7 @@ impl World {
         let list = match api.list_all(&ListParams::default()).await {
             Ok(list) => list.items,
             Err(error) if error.is_not_found() && what == Watched::Buoys => Vec::new(),
-            Err(error) => panic!("the sky is clear, and yet: {error}"),
+            Err(error) => panic!("a list failed without faults: {error}"),
         };
         let shown = |it: &&DynamicObject| match what {
             Watched::Labelled => is_on(*it),
@@ -414,11 +425,11 @@ impl World {
         truth_of(list.iter().filter(shown))
     }
 
-    /// Ends all faults, and waits until everybody has everything.
+    /// Ends all faults, and waits until everything has the server's state.
     async fn settle(&mut self) {
         self.server.faults().clear();
         self.hurry.store(true, Ordering::Relaxed);
-        // Something to tell, so that even a server that forgot everything has a newer version.
+        // A write, so that even a server that lost its state has a newer version.
         for (number, namespace) in NAMESPACES.into_iter().enumerate() {
             drop(self.writer.put(Place { kind: Kind::Map, namespace, name: number as u8 }, true).await);
         }
@@ -445,13 +456,14 @@ impl World {
         true
     }
 
-    /// Ends every poison that is left: one half of the objects is written anew, the other half is deleted.
+    /// Ends every undecodable state: half of the objects are written again, the others are deleted.
     async fn cure(&mut self) {
         let maps = self.truth(Watched::Maps).await.poisoned.into_iter().map(|it| (Kind::Map, it));
         let buoys = self.truth(Watched::Buoys).await.poisoned.into_iter().map(|it| (Kind::Buoy, it));
         for (kind, key) in maps.chain(buoys) {
-            let (namespace, name) = key.split_once("/n").expect("as the writer names them");
-            let namespace = NAMESPACES.into_iter().find(|it| *it == namespace).expect("one of the writer's");
+            let (namespace, name) = key.split_once("/n").expect("the writer's naming scheme");
+            let namespace =
+                NAMESPACES.into_iter().find(|it| *it == namespace).expect("one of the writer's namespaces");
             let place = Place { kind, namespace, name: name.parse().expect("a number") };
             if place.name.is_multiple_of(2) {
                 drop(self.writer.put(place, true).await);
@@ -461,7 +473,7 @@ impl World {
         }
     }
 
-    /// How far the server and the stores have come.
+    /// Formats the versions of the server and the stores.
     fn position(&self) -> String {
         let stores = self.observed.iter().map(|it| {
             let (store, health) = (it.informer.store(), it.informer.health());
@@ -477,7 +489,7 @@ impl World {
         api.list(&ListParams::default().limit(1)).await.is_ok()
     }
 
-    /// Compares everybody with everybody.
+    /// Compares all stores, members and the server.
     async fn compare(&mut self) {
         let defined = self.is_defined().await;
         let mut wrong = Vec::new();
@@ -493,11 +505,14 @@ impl World {
             }
             for witness in observed.members.iter().map(Joined::witness) {
                 let too_much = witness.told_too_much(&truth);
-                wrong.extend(too_much.map(|it| format!("{:?} was told that {it} is gone", witness.member)));
+                wrong.extend(
+                    too_much
+                        .map(|it| format!("{:?} received a deletion of {it}, which exists", witness.member)),
+                );
             }
             wrong.extend(observed.health_problem(defined, self.rewound, &truth));
             let on: Picture = snapshot.iter().filter(|it| passes(it)).map(|it| entry(it)).collect();
-            let indexed = snapshot.by_index("set", "on").expect("there is an index");
+            let indexed = snapshot.by_index("set", "on").expect("the index exists");
             wrong.extend(difference("the index", &picture(&indexed), &on));
             let reference = observed.members[0].witness();
             for member in &observed.members[1..] {
@@ -510,7 +525,7 @@ impl World {
         self.outcome.wrong.extend(wrong);
     }
 
-    /// Stops everything, and counts.
+    /// Stops everything, and sums up.
     async fn finish(mut self) -> Outcome {
         for observed in &mut self.observed {
             let health = observed.informer.health();
@@ -539,7 +554,7 @@ impl World {
 }
 
 impl Observed {
-    /// What is not as it should be with the informer, when nothing is wrong with the server any more.
+    /// Returns the problem of an informer that should be healthy, as there are no faults any more.
     fn health_problem(&self, defined: bool, rewound: bool, truth: &Truth) -> Option<String> {
         let health: Health = self.informer.health();
         let poisoned = truth.poisoned.len() as u64;
@@ -552,21 +567,21 @@ impl Observed {
             _ => is_ok && (self.what != Watched::Buoys || defined),
         };
         let fine = expected && (rewound || health.rewinds == 0) && health.unreadable == poisoned;
-        (!fine).then(|| format!("{:?} says: {health}, {} rewinds", self.what, health.rewinds))
+        (!fine).then(|| format!("{:?} reports: {health}, {} rewinds", self.what, health.rewinds))
     }
 
-    /// The keys that the store marks as undecodable.
+    /// Returns the keys that the store marks as undecodable.
     fn unreadable(&self) -> BTreeSet<String> {
         self.informer.store().unreadable().into_iter().map(String::from).collect()
     }
 
-    /// How much is still to be told to somebody.
+    /// Returns the number of changes that members have not processed yet.
     fn lag(&self) -> usize {
         self.members.iter().map(|it| it.registration.lag().pending).sum()
     }
 }
 
-/// What the server has, of these objects.
+/// Returns the state of the server with these objects.
 fn truth_of<'o>(objects: impl IntoIterator<Item = &'o DynamicObject>) -> Truth {
     let mut truth = Truth::default();
     for object in objects {
@@ -579,7 +594,7 @@ fn truth_of<'o>(objects: impl IntoIterator<Item = &'o DynamicObject>) -> Truth {
     truth
 }
 
-/// Adds the faults of another server.
+/// Adds the fault counts of another server.
 fn add(tally: &mut Tally, other: Tally) {
     tally.delayed += other.delayed;
     tally.refused += other.refused;
@@ -588,7 +603,7 @@ fn add(tally: &mut Tally, other: Tally) {
     tally.bookmarks += other.bookmarks;
 }
 
-/// What is wrong with what one member was told.
+/// Returns the violations in the changes of one member.
 fn opinion(witness: &Witness, reference: &Witness, expected: &Picture) -> Vec<String> {
     let mut wrong = witness.wrong.clone();
     if !witness.left {
@@ -596,7 +611,7 @@ fn opinion(witness: &Witness, reference: &Witness, expected: &Picture) -> Vec<St
         wrong.extend(difference(&what, &witness.picture, expected));
     }
     if !witness.agrees_with(reference) {
-        wrong.push(format!("{:?} was told something else than the first was", witness.member));
+        wrong.push(format!("{:?} received different changes than the first member", witness.member));
     }
     wrong
 }

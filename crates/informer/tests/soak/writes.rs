@@ -1,4 +1,5 @@
-//! Who writes in a run: objects, their namespaces, and the definition of one of their kinds. What comes of it is up to the weather.
+//! The writes of a run: objects, their namespaces, and the definition of one of their kinds. Faults
+//! may make any of them fail.
 
 use dogwatch_client::{Api, Client, Error};
 use dogwatch_core::{DeleteParams, Gvk, ResourceType, WriteParams};
@@ -9,28 +10,28 @@ use crate::schedule::{Kind, Place};
 
 const GROUP: &str = "soak.example";
 
-/// Maps, as the server knows them from the start.
+/// Returns the type of config maps, which the server always serves.
 pub(crate) fn maps() -> ResourceType {
     ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps")
 }
 
-/// Buoys, as the server knows them while they are defined.
+/// Returns the type of buoys, which the server serves while they are defined.
 pub(crate) fn buoys() -> ResourceType {
     ResourceType::namespaced(Gvk::new(GROUP, "v1", "Buoy"), "buoys")
 }
 
-/// Gives everybody else so many turns.
+/// Lets the other tasks run this many times.
 pub(crate) async fn turns(count: u8) {
     for _ in 0..count {
         tokio::task::yield_now().await;
     }
 }
 
-/// The only one who writes, beside the server itself.
+/// The only writer besides the server itself.
 #[derive(Debug)]
 pub(crate) struct Writer {
     client: Client,
-    /// How many objects were written, so that each is another.
+    /// The number of objects written, so that each one is different.
     written: u64,
 }
 
@@ -47,20 +48,20 @@ impl Writer {
         Api::dynamic(self.client.clone(), resource).within(place.namespace)
     }
 
-    /// Creates or changes an object, and its namespace where that is gone.
+    /// Creates or changes an object, and its namespace if that was deleted.
     pub(crate) async fn put(&mut self, place: Place, on: bool) -> Result<Value, Error> {
         let value = (self.written + 1).to_string();
         self.write(place, on, &value).await
     }
 
-    /// The same, so that informers cannot decode it. It may carry the label or not.
+    /// Writes an object that informers cannot decode. It may carry the label or not.
     pub(crate) async fn poison(&mut self, place: Place) -> Result<Value, Error> {
         self.write(place, !self.written.is_multiple_of(3), POISON).await
     }
 
     async fn write(&mut self, place: Place, on: bool, value: &str) -> Result<Value, Error> {
         self.written += 1;
-        // A request to a server in the same process may come back before anybody else has done anything.
+        // A request to an in-process server may complete before any other task has run.
         turns((self.written % 4) as u8).await;
         let api = self.api(place);
         let name = format!("n{}", place.name);
@@ -107,7 +108,7 @@ impl Writer {
         Api::dynamic(self.client.clone(), ResourceType::cluster(kind, "customresourcedefinitions"))
     }
 
-    /// Defines buoys.
+    /// Creates the definition of buoys.
     pub(crate) async fn define(&self) -> Result<(), Error> {
         self.definitions().create(&WriteParams::default(), &definition()).await.map(drop)
     }

@@ -1,15 +1,18 @@
-//! Sixty-four bytes at a time: where the quotes, backslashes and brackets are, as bits.
+//! Classification of 64 bytes at a time: the positions of quotes, backslashes and brackets, as
+//! bits.
 //!
-//! Feeds the scanner, knows no JSON beyond these characters. The comparisons are as wide as the processor at hand allows,
-//! through the `fearless_simd` crate: AVX-512, AVX2, SSE2, NEON or plain code behind one safe face. Everything here is
-//! inlined by force into whoever dispatched on the processor; a call would leave its instructions behind.
+//! It feeds the scanner, and knows no JSON beyond these characters. The comparisons use the widest
+//! instructions of the processor through the `fearless_simd` crate: AVX-512, AVX2, SSE2, NEON or
+//! scalar code behind one safe interface. Everything here is `inline(always)` into the function
+//! that dispatched on the processor: a function that is not inlined would be compiled for the
+//! baseline instruction set.
 
 use fearless_simd::{Simd, SimdBase, SimdMask, u8x64};
 
-/// How many bytes are looked at together: one bit of a word for each.
+/// The number of bytes that are classified together: one bit of a word for each.
 pub(super) const BLOCK: usize = 64;
 
-/// What stands where in one block; bit `n` speaks of byte `n`.
+/// The positions of characters in one block; bit `n` is for byte `n`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Classes {
     /// Every `"`, escaped or not.
@@ -28,7 +31,8 @@ pub(super) struct Classes {
 #[inline(always)]
 pub(super) fn classify<S: Simd>(simd: S, bytes: &[u8; BLOCK]) -> Classes {
     let lane = u8x64::from_slice(simd, bytes);
-    // `[` and `{` differ only in bit 0x20, and so do `]` and `}`: set it, and one comparison finds both.
+    // `[` and `{` differ only in bit 0x20, and so do `]` and `}`: set it, and one comparison finds
+    // both.
     let folded = lane | u8x64::splat(simd, 0x20);
     Classes {
         quote: equal(simd, lane, b'"'),
@@ -52,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    /// With the widest comparisons this processor has, and with the narrowest it must have.
+    /// Checks with the widest instructions of this processor, and with the baseline.
     fn assert_classified(bytes: &[u8; BLOCK]) {
         for level in [Level::new(), Level::baseline()] {
             assert_eq!(dispatch!(level, simd => classify(simd, bytes)), plain(bytes), "{level:?} {bytes:?}");
@@ -73,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_value_is_classified_alike_wherever_it_stands() {
+    fn every_byte_value_is_classified_the_same_at_every_position() {
         for value in 0..=u8::MAX {
             for at in [0, 7, 8, 31, 63] {
                 let mut bytes = [b'x'; BLOCK];
@@ -85,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_at_once_are_seen_as_one_by_one(bytes in proptest::array::uniform32(any::<u8>()), seed in any::<[u8; 32]>()) {
+        fn a_block_is_classified_as_its_bytes_one_by_one(bytes in proptest::array::uniform32(any::<u8>()), seed in any::<[u8; 32]>()) {
             let mut block = [0; BLOCK];
             block[..32].copy_from_slice(&bytes);
             for (slot, pick) in block[32..].iter_mut().zip(seed) {

@@ -1,7 +1,7 @@
-//! Walks over a whole value by its marks: tokens, strings, and jumps over what nobody reads.
+//! Moves over a complete value by its marks: tokens, strings, and skipping of ignored values.
 //!
-//! The reader drives it. It checks the grammar of everything it steps on; what it jumps over is checked only for
-//! quotes and brackets, and that is where the speed of a narrow view comes from.
+//! The reader drives it. It checks the grammar of everything it visits; in skipped values it checks
+//! only quotes and brackets, which makes narrow views fast.
 
 use std::fmt;
 
@@ -11,11 +11,11 @@ use super::number::{self, Number, number};
 use super::scan::{Mark, last_bracket};
 use super::text::unescape;
 
-/// How many brackets an object may have open at once where it is read: serde_json's number. What is jumped over may nest
-/// deeper.
+/// The maximal nesting depth of an object that is read, as in serde_json. Skipped values may be
+/// nested deeper.
 const MAX_DEPTH: u32 = 127;
 
-/// Why a value could not be read.
+/// An error of reading a value.
 #[derive(Debug)]
 pub(super) struct ReadError(Box<Fault>);
 
@@ -25,29 +25,31 @@ struct Fault {
     at: Option<usize>,
 }
 
-/// A string of the value: a part of it, or what its escapes stand for.
+/// A string of the value: borrowed from it, or unescaped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Text<'de, 's> {
     Borrowed(&'de str),
     Unescaped(&'s str),
 }
 
-/// A place in a whole value.
+/// A position in a complete value.
 #[derive(Debug)]
 pub(super) struct Cursor<'de> {
     text: &'de str,
     marks: &'de [Mark],
     at: usize,
-    /// How many brackets are open around `at`. Invariant: the scanner would say the same.
+    /// The number of brackets that are open around `at`. Invariant: the same as the scanner's
+    /// depth.
     depth: u32,
-    /// How many may be open. Counted from where the object begins, so that it may be as deep in a watch as in a list.
+    /// The maximal number of open brackets. Counted from the start of the object, so that it may be
+    /// as deep in a watch as in a list.
     deepest: u32,
-    /// Holds the last string that had escapes.
+    /// The unescaped form of the last string with escapes.
     scratch: String,
 }
 
 impl<'de> Cursor<'de> {
-    /// Stands at a place inside a value that was scanned whole, with `depth` brackets open around it.
+    /// Creates a cursor at a position inside a scanned value, with `depth` brackets open around it.
     pub(super) fn new(text: &'de str, marks: &'de [Mark], at: usize, depth: u32) -> Self {
         Self { text, marks, at, depth, deepest: depth + MAX_DEPTH, scratch: String::new() }
     }
@@ -56,12 +58,12 @@ impl<'de> Cursor<'de> {
         self.at
     }
 
-    /// Goes to a place that [`Self::at`] gave, inside as many brackets as there.
+    /// Moves to a position that [`Self::at`] returned, at the same depth.
     pub(super) fn go_to(&mut self, at: usize) {
         self.at = at;
     }
 
-    /// The next byte that is no white space, not taken.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline]
     pub(super) fn peek(&mut self) -> Result<u8, ReadError> {
         let bytes = self.text.as_bytes();
@@ -74,7 +76,7 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    /// Takes this byte, or fails.
+    /// Consumes this byte, or fails.
     #[inline]
     pub(super) fn expect(&mut self, byte: u8) -> Result<(), ReadError> {
         if self.peek()? != byte {
@@ -84,7 +86,7 @@ impl<'de> Cursor<'de> {
         Ok(())
     }
 
-    /// Takes the opening bracket that stands here.
+    /// Consumes the opening bracket at this position.
     #[inline]
     pub(super) fn enter(&mut self) -> Result<(), ReadError> {
         if self.depth == self.deepest {
@@ -95,7 +97,7 @@ impl<'de> Cursor<'de> {
         Ok(())
     }
 
-    /// Takes the closing bracket that must stand here.
+    /// Consumes the closing bracket that must be at this position.
     #[inline]
     pub(super) fn leave(&mut self, close: u8) -> Result<(), ReadError> {
         self.expect(close)?;
@@ -103,7 +105,8 @@ impl<'de> Cursor<'de> {
         Ok(())
     }
 
-    /// Moves to the next element inside brackets, over a comma unless it is the first. False at the end.
+    /// Moves to the next element inside brackets, over a comma unless it is the first. Returns
+    /// false at the end.
     #[inline]
     pub(super) fn next(&mut self, first: bool, close: u8) -> Result<bool, ReadError> {
         match self.peek()? {
@@ -119,7 +122,7 @@ impl<'de> Cursor<'de> {
         Ok(true)
     }
 
-    /// Takes the string that must stand here.
+    /// Consumes the string that must be at this position.
     #[inline]
     pub(super) fn string(&mut self) -> Result<Text<'de, '_>, ReadError> {
         let start = self.at + 1;
@@ -139,7 +142,7 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    /// Takes the number that must stand here.
+    /// Consumes the number that must be at this position.
     #[inline]
     pub(super) fn number(&mut self) -> Result<Number, ReadError> {
         match number(&self.text.as_bytes()[self.at..]) {
@@ -151,7 +154,7 @@ impl<'de> Cursor<'de> {
         }
     }
 
-    /// Takes `true`, `false` or `null`.
+    /// Consumes `true`, `false` or `null`.
     #[inline]
     pub(super) fn word(&mut self, word: &str) -> Result<(), ReadError> {
         if !self.text.as_bytes()[self.at..].starts_with(word.as_bytes()) {
@@ -161,7 +164,7 @@ impl<'de> Cursor<'de> {
         Ok(())
     }
 
-    /// Jumps over the value that stands here.
+    /// Skips the value at this position.
     pub(super) fn skip(&mut self) -> Result<(), ReadError> {
         match self.peek()? {
             b'{' | b'[' => self.at = self.closing_bracket()? + 1,
@@ -169,7 +172,7 @@ impl<'de> Cursor<'de> {
             b't' => self.word("true")?,
             b'f' => self.word("false")?,
             b'n' => self.word("null")?,
-            // No type sees it, so that it may be beyond the range of all of them.
+            // The number is not passed to a type, so it may be beyond the range of all of them.
             _ => match number::length(&self.text.as_bytes()[self.at..]) {
                 Some(length) => self.at += length,
                 None => return Err(self.error("not a valid number")),
@@ -178,11 +181,13 @@ impl<'de> Cursor<'de> {
         Ok(())
     }
 
-    /// How many elements are still to come in the array around this place: never too many, sometimes too few.
+    /// Returns a lower bound of the number of elements that follow in the array around this
+    /// position.
     ///
-    /// Elements are told apart by their brackets or quotes, so numbers and `{}` are not counted; and the look ahead is
-    /// bounded, so that a deep nest is not walked once per level. It is worth its while: a vector that grows by
-    /// doubling copies its elements, which are large, and keeps up to half of its room empty.
+    /// Elements are counted by their brackets or quotes, so numbers and `{}` are not counted; and
+    /// the look-ahead is bounded, so that deep nesting is not walked once per level. It pays off: a
+    /// vector that grows by doubling copies its elements, which are large, and leaves up to half of
+    /// its capacity unused.
     pub(super) fn elements_ahead(&self) -> usize {
         const BLOCKS: usize = 256;
         let Some(first) = self.text.as_bytes().get(self.at) else {
@@ -222,13 +227,13 @@ impl<'de> Cursor<'de> {
         self.error(format_args!("expected `{wanted}`"))
     }
 
-    /// A fault at this place.
+    /// Returns an error at this position.
     #[cold]
     pub(super) fn error(&self, what: impl fmt::Display) -> ReadError {
         ReadError(Box::new(Fault { what: what.to_string(), at: Some(self.at) }))
     }
 
-    /// Where the string that stands here ends, and whether it has escapes.
+    /// Returns the end of the string at this position, and whether it has escapes.
     #[inline]
     fn string_end(&self) -> Result<(usize, bool), ReadError> {
         let start = self.at + 1;
@@ -246,12 +251,12 @@ impl<'de> Cursor<'de> {
             from = !0;
             block += 1;
         }
-        Err(self.error("a string without an end"))
+        Err(self.error("an unterminated string"))
     }
 
-    /// Where the bracket is that closes the one that stands here.
+    /// Returns the position of the bracket that closes the one at this position.
     fn closing_bracket(&self) -> Result<usize, ReadError> {
-        // The scanner leaves out pairs with nothing between them.
+        // The scanner omits empty pairs of brackets.
         if matches!(self.text.as_bytes().get(self.at + 1), Some(b'}' | b']')) {
             return Ok(self.at + 1);
         }
@@ -263,6 +268,7 @@ impl<'de> Cursor<'de> {
         }
         block += 1;
         for mark in self.marks.iter().skip(block) {
+            // A block whose floor is above the depth cannot contain the bracket.
             if mark.floor <= self.depth
                 && let Some(bit) = last_bracket(mark.open, mark.close, mark.depth, self.depth)
             {
@@ -270,18 +276,18 @@ impl<'de> Cursor<'de> {
             }
             block += 1;
         }
-        Err(self.error("a bracket without its partner"))
+        Err(self.error("an unbalanced bracket"))
     }
 }
 
 impl ReadError {
-    /// Says where, unless that is known already.
+    /// Sets the position, unless it is already known.
     pub(super) fn or_at(mut self, at: usize) -> Self {
         self.0.at.get_or_insert(at);
         self
     }
 
-    /// Puts it into words for an object that begins at `base`.
+    /// Describes the error for an object that starts at `base`.
     pub(super) fn reason(self, base: usize) -> String {
         match self.0.at {
             Some(at) => format!("{} at byte {} of the object", self.0.what, at.saturating_sub(base)),
@@ -311,7 +317,7 @@ impl serde::de::Error for ReadError {
         Self::custom(format_args!("invalid value: {}, expected {wanted}", describe(found)))
     }
 
-    /// The variant is text of the object, as any other value.
+    /// The variant is text of the object, and is not quoted either: see [`describe`].
     fn unknown_variant(found: &str, wanted: &'static [&'static str]) -> Self {
         let wanted = wanted.join(", ");
         Self::custom(format_args!(
@@ -321,7 +327,8 @@ impl serde::de::Error for ReadError {
     }
 }
 
-/// Names what was found, but never quotes text: errors are logged, and the text may be a secret.
+/// Describes the value that was found, but never quotes text: errors are logged, and the text may
+/// be a secret.
 fn describe(found: Unexpected<'_>) -> String {
     match found {
         Unexpected::Unit => "null".to_owned(),

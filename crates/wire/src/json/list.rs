@@ -5,24 +5,24 @@
 //!                                         └─[ of items─► FirstItem ─item─► AfterItem ─]─► AfterMember ─}─► Done
 //! ```
 //!
-//! Only one value is held at a time: an item, or one of the few small things around the items. The latter are
-//! copied aside, and what they say is read when the list has ended, since the server may put them before
-//! or after the items.
+//! Only one value is held at a time: an item, or one of the few small values around the items. The
+//! latter are copied, and decoded when the list has ended, since the server may put them before or
+//! after the items.
 
 use dogwatch_core::Status;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::gather::{Gather, Progress, Whole};
-use super::object::{Place, from_slice};
+use super::object::{ObjectPosition, from_slice};
+use super::value_buffer::{Progress, ScannedValue, ValueBuffer};
 use crate::bad_item::BadItem;
 use crate::error::ListError;
 use crate::fields::Fields;
-use crate::list_meta::{ListMeta, Written};
+use crate::list_meta::{EncodedListMeta, ListMeta};
 
-/// How large everything around the items may be together: room for a long continue token, no more.
+/// The maximal size of everything around the items together: enough for a long continue token.
 const ENVELOPE_LIMIT: usize = 1024 * 1024;
-/// How much of a foreign body is quoted.
+/// The maximal length of the quotation of a body that is not a list.
 const QUOTE: usize = 80;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,13 +37,13 @@ enum State {
     NextItem,
     AfterItem,
     Done,
-    /// This is no list; its beginning is collected so that it can be quoted.
+    /// The body is not a list; its beginning is collected so that it can be quoted.
     Foreign,
 }
 
-/// The value that is being collected.
+/// The kind of the value that is being collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum ValueRole {
     Key,
     Member,
     Item,
@@ -53,19 +53,20 @@ enum Part {
 #[derive(Debug)]
 pub(crate) struct ListSplitter {
     state: State,
-    part: Option<Part>,
-    gather: Gather,
+    part: Option<ValueRole>,
+    buffer: ValueBuffer,
     limit: usize,
     fields: Fields,
-    /// Bytes of the body that are behind us.
+    /// The number of bytes of the body that have been processed.
     offset: u64,
-    /// Where the value that is being collected begins.
+    /// The position of the value that is being collected.
     value_offset: u64,
-    /// The list without its items, written again as one small object; or the beginning of a foreign body.
+    /// The list without its items, as one small object; or the beginning of a body that is not a
+    /// list.
     envelope: Vec<u8>,
     in_items: bool,
     has_items: bool,
-    /// Once the body is found to be wrong, it stays wrong.
+    /// The first error, which every later call returns.
     failed: Option<ListError>,
 }
 
@@ -74,7 +75,7 @@ impl ListSplitter {
         Self {
             state: State::Start,
             part: None,
-            gather: Gather::new(limit),
+            buffer: ValueBuffer::new(limit),
             limit,
             fields,
             offset: 0,
@@ -133,7 +134,8 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// Moves on by one character between values; says whether it is taken.
+    /// Processes one character between values. Returns the number of bytes that it consumes: 0 or
+    /// 1.
     fn step(&mut self, byte: u8) -> Result<usize, ListError> {
         let (state, part) = match (self.state, byte) {
             (State::Start, b'{') => {
@@ -144,12 +146,12 @@ impl ListSplitter {
                 self.state = State::Foreign;
                 return Ok(0);
             }
-            (State::FirstKey | State::Key, b'"') => (State::Colon, Some(Part::Key)),
+            (State::FirstKey | State::Key, b'"') => (State::Colon, Some(ValueRole::Key)),
             (State::Colon, b':') => (State::Value, None),
             (State::Value, b'[') if self.in_items => (State::FirstItem, None),
-            (State::Value, _) => (State::AfterMember, Some(Part::Member)),
+            (State::Value, _) => (State::AfterMember, Some(ValueRole::Member)),
             (State::FirstItem, b']') | (State::AfterItem, b']') => (State::AfterMember, None),
-            (State::FirstItem | State::NextItem, _) => (State::AfterItem, Some(Part::Item)),
+            (State::FirstItem | State::NextItem, _) => (State::AfterItem, Some(ValueRole::Item)),
             (State::AfterItem, b',') => (State::NextItem, None),
             (State::AfterMember, b',') => (State::Key, None),
             (State::FirstKey | State::AfterMember, b'}') => (State::Done, None),
@@ -159,7 +161,7 @@ impl ListSplitter {
             if !matches!(byte, b'{' | b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') {
                 return Err(self.malformed("expected a value"));
             }
-            self.gather.begin(byte);
+            self.buffer.begin(byte);
             self.value_offset = self.offset;
         }
         self.has_items |= state == State::FirstItem;
@@ -167,38 +169,39 @@ impl ListSplitter {
         Ok(usize::from(part.is_none()))
     }
 
-    /// Takes bytes of the value that is being collected, and the value once it is whole.
+    /// Consumes bytes of the value that is being collected, and processes the value once it is
+    /// complete.
     fn collect<T: DeserializeOwned>(
         &mut self,
-        part: Part,
+        part: ValueRole,
         chunk: &[u8],
         sink: &mut impl FnMut(Result<T, BadItem>),
     ) -> Result<usize, ListError> {
         let too_large = ListError::TooLarge { offset: self.value_offset, limit: self.limit };
-        let (whole, used) = match self.gather.feed(chunk) {
+        let (whole, used) = match self.buffer.feed(chunk) {
             Ok(Progress::Done(whole, used)) => (whole, used),
             Ok(Progress::More) => return Ok(chunk.len()),
             Err(_) => return Err(too_large),
         };
         self.part = None;
-        if part == Part::Item {
-            sink(Place::whole(whole).and_then(|it| it.decode(self.fields)));
+        if part == ValueRole::Item {
+            sink(ObjectPosition::whole(whole).and_then(|it| it.decode(self.fields)));
             return Ok(used);
         }
         let malformed =
             |reason: &str| ListError::Malformed { offset: self.value_offset, reason: reason.to_owned() };
-        if part == Part::Key {
+        if part == ValueRole::Key {
             self.in_items = is_items(whole);
             if self.in_items && self.has_items {
-                return Err(malformed("items for the second time"));
+                return Err(malformed("duplicate items"));
             }
         } else if self.in_items && whole.bytes != b"null" {
             return Err(malformed("items are not an array"));
         }
         if !self.in_items {
             self.envelope.extend_from_slice(match (part, self.envelope.len()) {
-                (Part::Key, 2..) => b",",
-                (Part::Key, _) => b"",
+                (ValueRole::Key, 2..) => b",",
+                (ValueRole::Key, _) => b"",
                 _ => b":",
             });
             self.envelope.extend_from_slice(whole.bytes);
@@ -214,10 +217,11 @@ impl ListSplitter {
     }
 }
 
-fn is_items(key: Whole<'_>) -> bool {
+fn is_items(key: ScannedValue<'_>) -> bool {
     key.bytes == br#""items""#
         || (key.bytes.contains(&b'\\')
-            && Place::whole(key).is_ok_and(|it| it.cursor().string().is_ok_and(|it| it.as_str() == "items")))
+            && ObjectPosition::whole(key)
+                .is_ok_and(|it| it.cursor().string().is_ok_and(|it| it.as_str() == "items")))
 }
 
 fn unexpected(state: State) -> &'static str {
@@ -235,7 +239,7 @@ fn foreign(beginning: &[u8]) -> ListError {
     ListError::NotAList { found: format!("text that begins with {:?}", text.trim_end()) }
 }
 
-/// Reads what stood around the items.
+/// Decodes the values around the items.
 fn summary(envelope: &[u8], has_items: bool, offset: u64) -> Result<ListMeta, ListError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -243,7 +247,7 @@ fn summary(envelope: &[u8], has_items: bool, offset: u64) -> Result<ListMeta, Li
         kind: Option<String>,
         api_version: Option<String>,
         #[serde(default)]
-        metadata: Option<Written>,
+        metadata: Option<EncodedListMeta>,
     }
 
     #[derive(Deserialize)]

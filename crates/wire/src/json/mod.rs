@@ -1,16 +1,16 @@
-//! JSON: found by its brackets, read by serde.
+//! The JSON decoder: values are found by their brackets, and read through serde.
 //!
 //! ```text
-//! chunk ─► gather ──scan──► a whole value and its marks ──cursor, reader──► T
+//! chunk ─► buffer ──scan──► a whole value and its marks ──cursor, reader──► T
 //! ```
 //!
-//! [`ListSplitter`] and [`WatchSplitter`] know what stands between the values; everything above them
-//! knows only single values. Another encoding brings its own two splitters and
-//! shares all the types outside this folder.
+//! [`ListSplitter`] and [`WatchSplitter`] know the structure between the values; the modules above
+//! them know only single values. Another encoding would have two splitters of its own and share all
+//! types outside this folder.
 
 mod block;
 mod scan;
-mod gather;
+mod value_buffer;
 mod text;
 mod number;
 mod cursor;

@@ -1,4 +1,4 @@
-//! Numbers: the grammar of JSON, and integers where they fit.
+//! Numbers: the grammar of JSON, and integers if they fit.
 
 /// A number in the widest type that holds it exactly, or a float.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,8 +9,8 @@ pub(super) enum Number {
     Float(f64),
 }
 
-/// Reads the number that `text` begins with; also says how long it is. `None` when there is none, or it is
-/// beyond the range of a float.
+/// Parses the number at the start of `text`, and returns it with its length. Returns `None` if
+/// there is none, or if it is beyond the range of a float.
 pub(super) fn number(text: &[u8]) -> Option<(Number, usize)> {
     let negative = text.first() == Some(&b'-');
     let start = usize::from(negative);
@@ -34,7 +34,8 @@ pub(super) fn number(text: &[u8]) -> Option<(Number, usize)> {
     float.is_finite().then_some((Number::Float(float), length))
 }
 
-/// How long the number is that `text` begins with, whatever its range. `None` when there is none.
+/// Returns the length of the number at the start of `text`, whatever its range. Returns `None` if
+/// there is none.
 pub(super) fn length(text: &[u8]) -> Option<usize> {
     let start = usize::from(text.first() == Some(&b'-'));
     let at = digits(text, start)?;
@@ -45,13 +46,13 @@ pub(super) fn length(text: &[u8]) -> Option<usize> {
 fn integer(sum: u64, negative: bool) -> Option<Number> {
     match (negative, sum) {
         (false, _) => Some(Number::Unsigned(sum)),
-        // Minus zero is a float, and so is what no i64 holds.
+        // Minus zero is a float, and so is a number that does not fit into an i64.
         (true, 0) => None,
         (true, _) => 0_i64.checked_sub_unsigned(sum).map(Number::Signed),
     }
 }
 
-/// The length of a number whose digits before the point end at `at`.
+/// Returns the length of a number whose integer part ends at `at`.
 fn float_length(text: &[u8], mut at: usize) -> Option<usize> {
     if text.get(at) == Some(&b'.') {
         at = digits(text, at + 1)?;
@@ -66,7 +67,7 @@ fn float_length(text: &[u8], mut at: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Where a run of at least one digit ends.
+/// Returns the end of a run of at least one digit.
 fn digits(text: &[u8], from: usize) -> Option<usize> {
     let length = text.get(from..)?.iter().take_while(|it| it.is_ascii_digit()).count();
     (length > 0).then_some(from + length)
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_json_says() {
+    fn numbers_are_parsed_by_the_grammar_of_json() {
         use Number::{Float, Signed, Unsigned};
         for (text, expected) in [
             ("0", Some((Unsigned(0), 1))),

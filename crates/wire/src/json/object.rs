@@ -1,4 +1,4 @@
-//! One scanned value into one typed object, or into a report of what is wrong with it.
+//! Decoding one scanned value into a typed object, or into a report of what is wrong with it.
 
 use std::borrow::Cow;
 
@@ -7,27 +7,28 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::cursor::{Cursor, ReadError};
-use super::gather::Whole;
 use super::reader::Reader;
-use super::scan::{Found, Mark, Scanner};
+use super::scan::{Mark, ScanResult, Scanner};
+use super::value_buffer::ScannedValue;
 use crate::bad_item::BadItem;
 use crate::fields::Fields;
 
-/// Where an object stands inside a scanned value.
+/// The position of an object inside a scanned value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct ObjectPosition<'a> {
     text: &'a str,
     marks: &'a [Mark],
     at: usize,
     depth: u32,
 }
 
-impl<'a> Place<'a> {
-    /// The whole of a value.
+impl<'a> ObjectPosition<'a> {
+    /// Returns the position of a whole value.
     ///
     /// # Errors
-    /// When the value cannot be JSON at all: no UTF-8, or a control character inside a string.
-    pub(super) fn whole(value: Whole<'a>) -> Result<Self, BadItem> {
+    /// Returns an error if the value cannot be JSON: it is not UTF-8, or has a control character
+    /// inside a string.
+    pub(super) fn whole(value: ScannedValue<'a>) -> Result<Self, BadItem> {
         if let Some(at) = value.control {
             return Err(report(
                 value.bytes,
@@ -44,29 +45,30 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The whole of a value that was scanned by itself.
+    /// Returns the position of a whole value that is valid UTF-8.
     pub(super) fn scanned(text: &'a str, marks: &'a [Mark]) -> Self {
         Self { text, marks, at: 0, depth: 0 }
     }
 
-    /// A value inside this one, where a cursor found it.
+    /// Returns the position of a value inside this one, as a cursor found it.
     pub(super) fn inside(self, at: usize, depth: u32) -> Self {
         Self { at, depth, ..self }
     }
 
-    /// Stands at the place.
+    /// Returns a cursor at this position.
     pub(super) fn cursor(self) -> Cursor<'a> {
         Cursor::new(self.text, self.marks, self.at, self.depth)
     }
 
-    /// Decodes the object that stands here.
+    /// Decodes the object at this position.
     ///
     /// # Errors
-    /// When it does not fit the type, with the path to what does not.
+    /// Returns an error with the path of the problem if the object does not match the type.
     pub(super) fn decode<T: DeserializeOwned>(self, fields: Fields) -> Result<T, BadItem> {
         let mut reader = Reader::new(self.cursor(), fields);
         match T::deserialize(&mut reader) {
-            // Only a number or a word can have more text behind it: nothing else marks where they end.
+            // Only a number or a word can be followed by more text: nothing else marks where they
+            // end.
             Ok(_) if self.depth == 0 && reader.cursor.at() < self.text.len() => {
                 Err(self.report(String::new(), reader.cursor.error("more text after the value").reason(0)))
             }
@@ -75,7 +77,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Reads a second time, now keeping track of the path.
+    /// Decodes a second time, with tracking of the path.
     #[cold]
     fn explain<T: DeserializeOwned>(self, fields: Fields, error: ReadError) -> BadItem {
         let mut reader = Reader::new(self.cursor(), fields);
@@ -86,7 +88,7 @@ impl<'a> Place<'a> {
         self.report(path, error.reason(self.at))
     }
 
-    /// Says what is wrong with the object that stands here.
+    /// Reports a problem of the object at this position.
     #[cold]
     pub(super) fn report(self, path: String, reason: String) -> BadItem {
         report(&self.text.as_bytes()[self.at..], path, reason)
@@ -96,7 +98,7 @@ impl<'a> Place<'a> {
 /// Decodes a body that is one object.
 ///
 /// # Errors
-/// When it is no JSON, or more than one value, or does not fit the type.
+/// Returns an error if it is not JSON, or more than one value, or does not match the type.
 pub(crate) fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, BadItem> {
     let body = body.trim_ascii();
     let mut scanner = Scanner::default();
@@ -108,23 +110,25 @@ pub(crate) fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Re
         }
     };
     let at = match end {
-        // A number or a word at the top has no end but that of the body.
-        Found::More if scanner.marks().is_empty() && !matches!(body, [b'{' | b'[' | b'"', ..]) => body.len(),
-        Found::More => {
+        // A number or a word at the top level ends only with the body.
+        ScanResult::More if scanner.marks().is_empty() && !matches!(body, [b'{' | b'[' | b'"', ..]) => {
+            body.len()
+        }
+        ScanResult::More => {
             let reason = format!("the body ends early, after {} bytes", body.len());
             return Err(report(body, String::new(), reason));
         }
-        Found::End(end) => end,
+        ScanResult::End(end) => end,
     };
-    let whole = Whole { bytes: &body[..at], marks: scanner.marks(), control: scanner.control() };
-    let object = Place::whole(whole)?.decode(fields)?;
+    let whole = ScannedValue { bytes: &body[..at], marks: scanner.marks(), control: scanner.control() };
+    let object = ObjectPosition::whole(whole)?.decode(fields)?;
     if at < body.len() {
         return Err(report(body, String::new(), format!("more text after the object, at byte {at}")));
     }
     Ok(object)
 }
 
-/// Reads as much of the identity of an object as can be read.
+/// Creates a report with as much of the identity of an object as can be read.
 fn report(object: &[u8], path: String, reason: String) -> BadItem {
     let (key, version) = identity(object).unwrap_or_default();
     BadItem { key, version, event: None, path, reason }
@@ -148,11 +152,11 @@ fn identity(object: &[u8]) -> Option<(Option<ObjectKey>, ResourceVersion)> {
         resource_version: ResourceVersion,
     }
 
-    // An object that is no UTF-8 may still have a name that is.
+    // An object that is not UTF-8 may still have a name that is.
     let text = String::from_utf8_lossy(object);
     let mut scanner = Scanner::default();
     scanner.begin(*text.as_bytes().first()?);
-    let Found::End(end) = scanner.scan(text.as_bytes()) else {
+    let ScanResult::End(end) = scanner.scan(text.as_bytes()) else {
         return None;
     };
     let cursor = Cursor::new(&text[..end], scanner.marks(), 0, 0);

@@ -1,7 +1,8 @@
 //! A serde `Deserializer` over a scanned value.
 //!
-//! It behaves as serde_json's does, with two differences: what the type ignores is jumped over, not parsed; and
-//! `managedFields` of the object's own `metadata` are never shown to the type, unless they are to be kept.
+//! It behaves like serde_json's, with two differences: values that the type ignores are skipped,
+//! not parsed; and the `managedFields` of the object's own `metadata` are never shown to the type,
+//! unless they are to be kept.
 
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Expected, MapAccess, SeqAccess, Unexpected, VariantAccess,
@@ -13,19 +14,19 @@ use super::cursor::{Cursor, ReadError, Text};
 use super::number::{Number, number};
 use crate::fields::Fields;
 
-/// Which object the next pair of braces belongs to.
+/// The role of the next object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Role {
-    /// Any object, of which every member counts.
+    /// Any object, all of whose members are read.
     #[default]
     Plain,
-    /// The Kubernetes object itself; its `metadata` is looked for.
+    /// The Kubernetes object itself; its `metadata` is recognized.
     Root,
-    /// The metadata of the Kubernetes object; its managed fields are cut out.
+    /// The metadata of the Kubernetes object; its managed fields are skipped.
     Metadata,
 }
 
-/// Reads one value into any type that serde knows.
+/// Reads one value into any type that serde supports.
 #[derive(Debug)]
 pub(super) struct Reader<'de> {
     pub(super) cursor: Cursor<'de>,
@@ -33,7 +34,7 @@ pub(super) struct Reader<'de> {
 }
 
 impl<'de> Reader<'de> {
-    /// Reads the Kubernetes object at the cursor.
+    /// Creates a reader of the Kubernetes object at the cursor.
     pub(super) fn new(cursor: Cursor<'de>, fields: Fields) -> Self {
         let role = if fields.keeps_managed_fields() { Role::Plain } else { Role::Root };
         Self { cursor, role }
@@ -74,7 +75,7 @@ impl<'de> Reader<'de> {
         Ok(value)
     }
 
-    /// Says what stands here instead of what was expected.
+    /// Returns an error that names the actual value and the expected one.
     #[cold]
     fn mismatch(&mut self, byte: u8, wanted: &dyn Expected) -> ReadError {
         let found = match byte {
@@ -102,7 +103,7 @@ impl<'de> Reader<'de> {
     }
 }
 
-/// Methods that want one kind of value: take it where it stands, otherwise say what stands there.
+/// Defines methods for one kind of value: visits it, or returns a mismatch for any other kind.
 macro_rules! deserialize_only {
     ($($method:ident => $($byte:pat_param)|+ => $visit:ident,)*) => {$(
         #[inline]
@@ -215,7 +216,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         }
     }
 
-    /// Nobody reads it, so nobody parses it.
+    /// The value is ignored, so it is not parsed.
     #[inline]
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         self.cursor.skip()?;
@@ -256,7 +257,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 }
 
-/// Reads the key of a map, which JSON always writes as a string, into numbers and the like as well.
+/// Reads the key of a map, which JSON always writes as a string, into numbers and booleans as well.
 struct KeyReader<'r, 'de>(&'r mut Reader<'de>);
 
 macro_rules! parse_key {
@@ -271,7 +272,7 @@ impl<'de> KeyReader<'_, 'de> {
     fn visit_parsed<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ReadError> {
         let text = self.0.cursor.string()?;
         let text = text.as_str();
-        // JSON's grammar, not Rust's, which knows `+1` and `inf` as well.
+        // JSON's grammar, not Rust's, which accepts `+1` and `inf` as well.
         match (number(text.as_bytes()).filter(|it| it.1 == text.len()), text) {
             (Some((Number::Unsigned(number), _)), _) => visitor.visit_u64(number),
             (Some((Number::Signed(number), _)), _) => visitor.visit_i64(number),
@@ -331,7 +332,7 @@ struct Entries<'r, 'de> {
 }
 
 impl Entries<'_, '_> {
-    /// Looks at the key that comes next without taking it.
+    /// Compares the next key without consuming it.
     fn next_key_is(&mut self, key: &str) -> Result<bool, ReadError> {
         let start = self.reader.cursor.at();
         let same = self.reader.cursor.string()?.as_str() == key;
@@ -339,7 +340,7 @@ impl Entries<'_, '_> {
         Ok(same)
     }
 
-    /// Moves to the next key; false at the end of the object.
+    /// Moves to the next key. Returns false at the end of the object.
     #[inline]
     fn next(&mut self) -> Result<bool, ReadError> {
         let more = self.reader.cursor.next(self.first, b'}')?;

@@ -1,53 +1,55 @@
-//! Finds where one JSON value ends, whatever pieces it arrives in, and remembers its brackets and quotes.
+//! Finds the end of one JSON value, in any chunks, and records its brackets and quotes.
 //!
 //! ```text
 //! bytes ──64 at a time──► Classes ──escapes, strings──► Mark ──► the end, and a map to skip by
 //! ```
 //!
-//! The scanner looks at each byte once. What it learns stays behind as one [`Mark`] per block, so that the reader
-//! finds the end of a string or of a whole object by looking at bits, not at bytes. It counts brackets and
-//! does not care which kind closes which, nor what stands between them: the reader checks what it reads.
+//! The scanner examines each byte once, and records the result as one [`Mark`] per block, so that
+//! the reader finds the end of a string or of a whole object by examining bits instead of bytes. It
+//! counts brackets without checking which kind closes which, or what is between them: the reader
+//! checks what it reads.
 
 use fearless_simd::{Level, Simd, dispatch};
 
 use super::block::{BLOCK, classify};
 
-/// What is known of one block of a value.
+/// The marks of one block of a value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Mark {
-    /// Quotes that begin or end a string.
+    /// Quotes that start or end a string.
     pub(super) quote: u64,
-    /// Backslashes, wherever they stand.
+    /// Backslashes, inside strings or not.
     pub(super) backslash: u64,
-    /// Opening brackets outside strings, without those that the next byte closes.
+    /// Opening brackets outside strings, except those that the next byte closes.
     pub(super) open: u64,
-    /// Closing brackets outside strings, without those that close the byte before.
+    /// Closing brackets outside strings, except those that close the previous byte.
     pub(super) close: u64,
-    /// How many brackets are open where the block begins.
+    /// The number of open brackets at the start of the block.
     pub(super) depth: u32,
-    /// No point of the block has fewer brackets open than this.
+    /// A lower bound of the number of open brackets at any point of the block.
     pub(super) floor: u32,
 }
 
-/// How far a value has come.
+/// The result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
-    /// The value is whole and this many bytes long.
+pub(super) enum ScanResult {
+    /// The value is complete and this many bytes long.
     End(usize),
-    /// All bytes given belong to the value, and more must come.
+    /// All given bytes belong to the value, and more are needed.
     More,
 }
 
-/// Scans one value after another; [`Scanner::begin`] stands between them.
+/// Scans one value after another; [`Scanner::begin`] separates them.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
-    /// One for each block scanned; the last one may be of a block that the value fills in part.
+    /// One mark for each scanned block; the last block may be only partly filled by the value.
     marks: Vec<Mark>,
     shape: Shape,
-    /// Bytes looked at. For containers and strings a multiple of the block size until the end is found.
+    /// The number of scanned bytes. For containers and strings, a multiple of the block size until
+    /// the end is found.
     scanned: usize,
     carry: Carry,
-    /// The first control character that stands inside a string, where JSON forbids it.
+    /// The position of the first control character inside a string, which JSON forbids.
     control: Option<usize>,
 }
 
@@ -57,26 +59,26 @@ enum Shape {
     #[default]
     Container,
     String,
-    /// A number, `true`, `false`, `null`, or something that is no JSON at all.
+    /// A number, `true`, `false`, `null`, or something that is not JSON.
     Scalar,
 }
 
-/// What one block leaves to the next.
+/// The state that one block passes to the next.
 #[derive(Clone, Copy, Debug)]
 struct Carry {
-    /// All ones while inside a string, otherwise zero.
+    /// All ones inside a string, otherwise zero.
     in_string: u64,
-    /// One when the next byte is escaped, otherwise zero.
+    /// One if the next byte is escaped, otherwise zero.
     escape: u64,
     depth: u32,
-    /// All ones, save the bit of the bracket that begins the value while that bracket is to come.
+    /// All ones, except for the bit of the bracket that starts the value, in the first block.
     later: u64,
 }
 
 impl Scanner {
-    /// Forgets the last value and expects one that begins with this byte.
+    /// Discards the last value and starts one that begins with this byte.
     pub(super) fn begin(&mut self, first: u8) {
-        // A single huge value must not hold its memory for ever.
+        // A single huge value must not keep its memory allocated for ever.
         const KEEP: usize = 16 * 1024;
         self.marks.clear();
         self.marks.shrink_to(KEEP);
@@ -88,10 +90,11 @@ impl Scanner {
         *self = Self { marks: std::mem::take(&mut self.marks), shape, ..Self::default() };
     }
 
-    /// Looks for the end of the value, of which `value` is everything there is so far.
+    /// Looks for the end of the value, of which `value` is everything so far.
     ///
-    /// Every call must repeat what the calls since [`Self::begin`] were given, and may add to it.
-    pub(super) fn scan(&mut self, value: &[u8]) -> Found {
+    /// Every call must repeat the bytes of the earlier calls since [`Self::begin`], and may append
+    /// to them.
+    pub(super) fn scan(&mut self, value: &[u8]) -> ScanResult {
         match self.shape {
             Shape::Container => {
                 dispatch!(Level::new(), simd => self.scan_blocks(simd, value, Mark::end_of_container))
@@ -103,27 +106,28 @@ impl Scanner {
         }
     }
 
-    /// What is known of the blocks of the value.
+    /// Returns the marks of the blocks of the value.
     pub(super) fn marks(&self) -> &[Mark] {
         &self.marks
     }
 
-    /// Where a control character stands inside a string, if one does.
+    /// Returns the position of a control character inside a string, if there is one.
     pub(super) fn control(&self) -> Option<usize> {
         self.control
     }
 
-    /// Inlined by force, like all it calls for every block, so that it is compiled for the processor dispatched on.
+    /// `inline(always)`, like everything it calls for every block, so that it is compiled for the
+    /// processor that was dispatched on.
     #[inline(always)]
     fn scan_blocks<S: Simd>(
         &mut self,
         simd: S,
         value: &[u8],
         end: impl Fn(&Mark, u64) -> Option<usize>,
-    ) -> Found {
+    ) -> ScanResult {
         let (blocks, rest) = value[self.scanned..].as_chunks::<BLOCK>();
         self.marks.reserve(blocks.len() + 1);
-        // In a local, so that it lives in registers.
+        // In a local variable, so that it is kept in registers.
         let mut carry = self.carry;
         for block in blocks {
             let later = carry.later;
@@ -134,15 +138,16 @@ impl Scanner {
                 self.note_control(controls, end);
             }
             if let Some(end) = end {
-                return Found::End(self.scanned + end + 1);
+                return ScanResult::End(self.scanned + end + 1);
             }
             self.scanned += BLOCK;
         }
         self.carry = carry;
         if rest.is_empty() {
-            return Found::More;
+            return ScanResult::More;
         }
-        // The value may end in a block that is not full. If it does not, the block is looked at again later.
+        // The value may end in a block that is not full. If it does not, the block is scanned again
+        // later.
         let mut padded = [b' '; BLOCK];
         padded[..rest.len()].copy_from_slice(rest);
         let (mark, controls) = carry.step(simd, &padded);
@@ -150,24 +155,24 @@ impl Scanner {
             Some(end) => {
                 self.marks.push(mark);
                 self.note_control(controls, Some(end));
-                Found::End(self.scanned + end + 1)
+                ScanResult::End(self.scanned + end + 1)
             }
-            None => Found::More,
+            None => ScanResult::More,
         }
     }
 
-    fn scan_scalar(&mut self, value: &[u8]) -> Found {
+    fn scan_scalar(&mut self, value: &[u8]) -> ScanResult {
         let ends = |byte: &u8| matches!(byte, b',' | b']' | b'}' | b':' | b' ' | b'\t' | b'\n' | b'\r');
         match value[self.scanned..].iter().position(ends) {
-            Some(at) => Found::End(self.scanned + at),
+            Some(at) => ScanResult::End(self.scanned + at),
             None => {
                 self.scanned = value.len();
-                Found::More
+                ScanResult::More
             }
         }
     }
 
-    /// Remembers the first control character of the value; those behind its end are of no concern.
+    /// Records the first control character of the value; those after its end are ignored.
     #[cold]
     fn note_control(&mut self, controls: u64, end: Option<usize>) {
         let controls = end.map_or(controls, |end| controls & ((1 << end) - 1));
@@ -184,7 +189,7 @@ impl Default for Carry {
 }
 
 impl Carry {
-    /// Learns what one block holds; also says which of its strings hold control characters.
+    /// Computes the marks of one block, and the control characters inside its strings.
     #[inline(always)]
     fn step<S: Simd>(&mut self, simd: S, bytes: &[u8; BLOCK]) -> (Mark, u64) {
         let classes = classify(simd, bytes);
@@ -193,8 +198,9 @@ impl Carry {
         let strings = self.in_string ^ runs(quote);
         self.in_string = ((strings as i64) >> 63) as u64;
         let (open, close) = (classes.open & !strings, classes.close & !strings);
-        // Half the brackets of a real object are `{}`. They change no depth, and without them the floor of most blocks
-        // lies well above the depth a reader skips to. Only the one that begins the value must stay.
+        // Half the brackets of a typical object are `{}`. They change no depth, and without them
+        // the floor of most blocks is well above the depth that a reader skips to. Only the one
+        // that starts the value must stay.
         let pairs = open & (close >> 1) & self.later;
         let (open, close) = (open & !pairs, close & !(pairs << 1));
         let closes = close.count_ones();
@@ -205,10 +211,11 @@ impl Carry {
         (mark, classes.control & strings)
     }
 
-    /// Which characters a backslash escapes.
+    /// Returns the characters that a backslash escapes.
     ///
-    /// The way of simdjson: a run of backslashes escapes what follows it if it is of odd length, and adding the
-    /// starts of the runs to the runs themselves tells odd ends from even ones, all runs at once.
+    /// The algorithm is simdjson's: a run of backslashes escapes the next character if its length
+    /// is odd, and adding the starts of the runs to the runs themselves distinguishes odd ends from
+    /// even ones, for all runs at once.
     #[inline(always)]
     fn escaped(&mut self, backslash: u64) -> u64 {
         const EVEN: u64 = 0x5555_5555_5555_5555;
@@ -226,7 +233,7 @@ impl Carry {
 }
 
 impl Mark {
-    /// The bit of the bracket that closes the whole value.
+    /// Returns the bit of the bracket that closes the whole value.
     #[inline(always)]
     fn end_of_container(&self, _later: u64) -> Option<usize> {
         if self.floor > 0 {
@@ -235,7 +242,7 @@ impl Mark {
         last_bracket(self.open, self.close, self.depth, 0)
     }
 
-    /// The bit of the quote that ends the value, which is not the one that begins it.
+    /// Returns the bit of the quote that ends the value, which is not the one that starts it.
     #[inline(always)]
     fn end_of_string(&self, later: u64) -> Option<usize> {
         let quote = self.quote & later;
@@ -243,7 +250,7 @@ impl Mark {
     }
 }
 
-/// The first closing bracket that leaves no more than `target` brackets open.
+/// Returns the first closing bracket that leaves at most `target` brackets open.
 #[inline]
 pub(super) fn last_bracket(open: u64, close: u64, mut depth: u32, target: u32) -> Option<usize> {
     let mut bits = open | close;
@@ -262,7 +269,8 @@ pub(super) fn last_bracket(open: u64, close: u64, mut depth: u32, target: u32) -
     None
 }
 
-/// Sets every bit from each odd bit set (counted from the lowest) up to, but not including, the next.
+/// Sets every bit from each odd set bit (counted from the lowest) up to, but not including, the
+/// next set bit.
 #[inline(always)]
 fn runs(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
@@ -277,14 +285,14 @@ mod tests {
 
     use super::*;
 
-    fn end_of(value: &[u8]) -> Found {
+    fn end_of(value: &[u8]) -> ScanResult {
         let mut scanner = Scanner::default();
         scanner.begin(value[0]);
         scanner.scan(value)
     }
 
     #[test]
-    fn a_value_ends_where_its_last_bracket_or_quote_stands() {
+    fn a_value_ends_at_its_last_bracket_or_quote() {
         for (text, end) in [
             ("{}", Some(2)),
             ("[]", Some(2)),
@@ -303,7 +311,7 @@ mod tests {
             (r#""abc\""#, None),
             ("12", None),
         ] {
-            assert_eq!(end_of(text.as_bytes()), end.map_or(Found::More, Found::End), "{text}");
+            assert_eq!(end_of(text.as_bytes()), end.map_or(ScanResult::More, ScanResult::End), "{text}");
         }
     }
 
@@ -314,22 +322,22 @@ mod tests {
         {
             let mut scanner = Scanner::default();
             scanner.begin(b'{');
-            assert!(matches!(scanner.scan(text.as_bytes()), Found::End(_)), "{text:?}");
+            assert!(matches!(scanner.scan(text.as_bytes()), ScanResult::End(_)), "{text:?}");
             assert_eq!(scanner.control(), control, "{text:?}");
         }
     }
 
     #[test]
-    fn memory_of_a_huge_value_is_given_back() {
+    fn the_memory_of_a_huge_value_is_released() {
         let mut scanner = Scanner::default();
         scanner.begin(b'[');
-        assert_eq!(scanner.scan(&vec![b'['; 4 << 20]), Found::More);
+        assert_eq!(scanner.scan(&vec![b'['; 4 << 20]), ScanResult::More);
         scanner.begin(b'{');
         assert!(scanner.marks.capacity() <= 16 * 1024);
     }
 
-    /// The same answer, one byte at a time and without any cleverness.
-    fn plain_end(value: &[u8]) -> Found {
+    /// Finds the end one byte at a time, as a reference.
+    fn plain_end(value: &[u8]) -> ScanResult {
         let (mut depth, mut in_string, mut escape) = (0, false, false);
         for (at, byte) in value.iter().enumerate() {
             let escaped = std::mem::take(&mut escape);
@@ -341,15 +349,15 @@ mod tests {
                 _ => {}
             }
             if depth == 0 && !in_string {
-                return Found::End(at + 1);
+                return ScanResult::End(at + 1);
             }
         }
-        Found::More
+        ScanResult::More
     }
 
     proptest! {
         #[test]
-        fn any_cut_gives_the_end_that_a_plain_loop_finds(
+        fn any_chunks_give_the_end_that_a_plain_loop_finds(
             picks in proptest::collection::vec(0usize..8, 0..400),
             cuts in proptest::collection::vec(0usize..400, 0..6),
         ) {
@@ -360,8 +368,8 @@ mod tests {
             cuts.sort_unstable();
             let mut scanner = Scanner::default();
             scanner.begin(b'{');
-            let found = cuts.into_iter().map(|cut| scanner.scan(&value[..cut])).find(|it| *it != Found::More);
-            prop_assert_eq!(found.unwrap_or(Found::More), plain_end(&value));
+            let found = cuts.into_iter().map(|cut| scanner.scan(&value[..cut])).find(|it| *it != ScanResult::More);
+            prop_assert_eq!(found.unwrap_or(ScanResult::More), plain_end(&value));
         }
     }
 }

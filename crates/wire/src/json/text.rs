@@ -1,15 +1,15 @@
-//! Strings with escapes: what `\n`, `\"` and `\u00e9` stand for.
+//! Strings with escapes such as `\n`, `\"` and `\u00e9`.
 //!
-//! The reader hands over only strings that hold a backslash; all others are used as they stand.
+//! The reader passes only strings that contain a backslash; all others are used as they are.
 
-/// What is wrong with an escape, and how far into the string.
+/// An invalid escape, at this offset in the string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BadEscape(pub(super) usize);
 
-/// Writes what `raw`, the part between the quotes, stands for.
+/// Appends the unescaped form of `raw`, the part between the quotes.
 ///
 /// # Errors
-/// When an escape is unknown or cut short, or is half of a surrogate pair.
+/// Returns an error if an escape is unknown or incomplete, or is half of a surrogate pair.
 pub(super) fn unescape(raw: &str, out: &mut String) -> Result<(), BadEscape> {
     let mut rest = raw;
     while let Some(at) = memchr(b'\\', rest) {
@@ -39,7 +39,8 @@ fn memchr(byte: u8, text: &str) -> Option<usize> {
     text.bytes().position(|it| it == byte)
 }
 
-/// Reads `uXXXX`, or `uXXXX\uXXXX` for a character beyond the basic plane; also says how long it is.
+/// Parses `uXXXX`, or `uXXXX\uXXXX` for a character beyond the basic plane, and returns it with its
+/// length.
 fn unicode(escape: &str) -> Option<(char, usize)> {
     let first = four_digits(escape.get(1..5)?)?;
     if let Some(plain) = char::from_u32(first) {
@@ -69,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_stand_for_what_json_says() {
+    fn escapes_follow_the_grammar_of_json() {
         for (raw, plain) in [
             (r"\u0061\n\t\r\b\f\/\\\x22", None),
             (r#"\"\\\/\b\f\n\r\t"#, Some("\"\\/\u{8}\u{c}\n\r\t")),
@@ -90,13 +91,13 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_escape_says_where_it_stands() {
+    fn a_bad_escape_is_reported_with_its_position() {
         assert_eq!(unescaped(r"ab\n\q"), Err(BadEscape(4)));
     }
 
     proptest! {
         #[test]
-        fn any_string_survives_being_escaped(text in any::<String>(), all in any::<bool>()) {
+        fn any_string_survives_escaping_and_unescaping(text in any::<String>(), all in any::<bool>()) {
             let mut raw = serde_json::to_string(&text).expect("a string");
             if all {
                 raw = text.encode_utf16().fold("\"".to_owned(), |raw, unit| raw + &format!("\\u{unit:04x}")) + "\"";

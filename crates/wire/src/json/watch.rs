@@ -1,15 +1,15 @@
 //! Splits a JSON watch into its events as it arrives.
 //!
-//! A watch is JSON objects one after the other, with or without white space between them; lines mean nothing. Each
-//! object is one event: `type` and `object`, in either order.
+//! A watch consists of consecutive JSON objects, with or without white space between them; line
+//! ends have no meaning. Each object is one event: `type` and `object`, in either order.
 
 use dogwatch_core::{Reason, Status};
 use serde::de::DeserializeOwned;
 
 use super::cursor::ReadError;
-use super::gather::{Gather, Progress, Whole};
-use super::object::Place;
-use super::scan::{Found, Scanner};
+use super::object::ObjectPosition;
+use super::scan::{ScanResult, Scanner};
+use super::value_buffer::{Progress, ScannedValue, ValueBuffer};
 use crate::bad_item::BadItem;
 use crate::error::WatchError;
 use crate::event::{EventKind, WatchEvent};
@@ -18,20 +18,20 @@ use crate::fields::Fields;
 /// The state of one watch.
 #[derive(Debug)]
 pub(crate) struct WatchSplitter {
-    gather: Gather,
+    buffer: ValueBuffer,
     limit: usize,
     fields: Fields,
-    /// Bytes of the stream that are behind us.
+    /// The number of bytes of the stream that have been processed.
     offset: u64,
-    /// Where the event that is being collected begins, while one is.
+    /// The position of the event that is being collected, if there is one.
     event_offset: Option<u64>,
-    /// Once the stream is found to be wrong, it stays wrong.
+    /// The first error, which every later call returns.
     failed: Option<WatchError>,
 }
 
 impl WatchSplitter {
     pub(crate) fn new(limit: usize, fields: Fields) -> Self {
-        Self { gather: Gather::new(limit), limit, fields, offset: 0, event_offset: None, failed: None }
+        Self { buffer: ValueBuffer::new(limit), limit, fields, offset: 0, event_offset: None, failed: None }
     }
 
     pub(crate) fn feed<T: DeserializeOwned>(
@@ -62,7 +62,7 @@ impl WatchSplitter {
     ) -> Result<(), WatchError> {
         while let Some(first) = chunk.first() {
             let used = if let Some(offset) = self.event_offset {
-                match self.gather.feed(chunk) {
+                match self.buffer.feed(chunk) {
                     Ok(Progress::Done(whole, used)) => {
                         sink(event(whole, self.fields));
                         self.event_offset = None;
@@ -75,7 +75,7 @@ impl WatchSplitter {
                 match first {
                     b' ' | b'\t' | b'\n' | b'\r' => 1,
                     b'{' => {
-                        self.gather.begin(b'{');
+                        self.buffer.begin(b'{');
                         self.event_offset = Some(self.offset);
                         0
                     }
@@ -92,15 +92,15 @@ impl WatchSplitter {
     }
 }
 
-/// Where the two parts of an event stand.
+/// The parts of an event.
 #[derive(Default)]
 struct Frame {
     kind: Option<String>,
     object: Option<usize>,
 }
 
-fn event<T: DeserializeOwned>(whole: Whole<'_>, fields: Fields) -> Result<WatchEvent<T>, BadItem> {
-    let place = match Place::whole(whole) {
+fn event<T: DeserializeOwned>(whole: ScannedValue<'_>, fields: Fields) -> Result<WatchEvent<T>, BadItem> {
+    let place = match ObjectPosition::whole(whole) {
         Ok(place) => place,
         Err(bad) => return damaged(whole.bytes, bad),
     };
@@ -125,16 +125,17 @@ fn event<T: DeserializeOwned>(whole: Whole<'_>, fields: Fields) -> Result<WatchE
     event.map_err(|bad| BadItem { event: Some(kind), ..bad })
 }
 
-/// Reads what can be read of an event that is no JSON as a whole, for a character that is no UTF-8 or that JSON forbids.
+/// Reads as much as possible of an event that is not valid JSON, because of invalid UTF-8 or a
+/// control character.
 ///
-/// What happened to which object is known nevertheless, and a deletion must not be lost.
+/// The type of the event and the object are known nevertheless, and a deletion must not be lost.
 #[cold]
 fn damaged<T>(event: &[u8], bad: BadItem) -> Result<WatchEvent<T>, BadItem> {
     let text = String::from_utf8_lossy(event);
     let mut scanner = Scanner::default();
     scanner.begin(b'{');
-    let Found::End(end) = scanner.scan(text.as_bytes()) else { return Err(bad) };
-    let place = Place::scanned(&text[..end], scanner.marks());
+    let ScanResult::End(end) = scanner.scan(text.as_bytes()) else { return Err(bad) };
+    let place = ObjectPosition::scanned(&text[..end], scanner.marks());
     let Ok(Frame { kind: Some(word), object: Some(at) }) = frame(place) else { return Err(bad) };
     let (object, kind) = (place.inside(at, 1), EventKind::from_word(&word));
     if kind == Some(EventKind::Error) {
@@ -143,8 +144,8 @@ fn damaged<T>(event: &[u8], bad: BadItem) -> Result<WatchEvent<T>, BadItem> {
     Err(BadItem { event: kind, ..object.report(bad.path, bad.reason) })
 }
 
-/// Finds the parts of an event; of a part that comes twice, the last one counts.
-fn frame(place: Place<'_>) -> Result<Frame, ReadError> {
+/// Finds the parts of an event; if a part occurs twice, the last one is used.
+fn frame(place: ObjectPosition<'_>) -> Result<Frame, ReadError> {
     let mut cursor = place.cursor();
     let mut frame = Frame::default();
     let mut first = true;
@@ -171,10 +172,10 @@ fn frame(place: Place<'_>) -> Result<Frame, ReadError> {
     Ok(frame)
 }
 
-/// The server says that the watch is over; even if it says so badly, it is.
-fn status(object: Place<'_>) -> Status {
+/// Decodes the status of an error event. The watch is over even if the status cannot be decoded.
+fn status(object: ObjectPosition<'_>) -> Status {
     object.decode(Fields::default()).unwrap_or_else(|bad| {
-        let message = format!("the watch ended with an error that is no status: {}", bad.reason);
+        let message = format!("the watch ended with an error that is not a status: {}", bad.reason);
         Status::failure(Reason::InternalError, message)
     })
 }

@@ -1,4 +1,4 @@
-//! However a body is cut into chunks, the same comes out; whatever the bytes are, nothing breaks.
+//! Any split of a body into chunks gives the same result, and no input causes a panic.
 
 use dogwatch_wire::{
     BadItem, Fields, ListDecoder, ListError, ListMeta, WatchDecoder, WatchError, WatchEvent,
@@ -6,7 +6,7 @@ use dogwatch_wire::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::nasty::{cut, object, text, value, written};
+use crate::strategies::{cut, object, text, value, written};
 
 type Listed = (Vec<Result<Value, BadItem>>, Result<ListMeta, ListError>);
 type Watched = (Vec<Result<WatchEvent<Value>, BadItem>>, Result<(), WatchError>);
@@ -15,7 +15,7 @@ fn list(chunks: &[&[u8]]) -> Listed {
     let mut decoder = ListDecoder::json().fields(Fields::default().keep_managed_fields()).item_limit(5000);
     let mut items = Vec::new();
     for chunk in chunks {
-        // A failure is kept by the decoder and told again at the end.
+        // The decoder keeps an error and returns it again at the end.
         let _ = decoder.feed(chunk, |item| items.push(item));
     }
     (items, decoder.finish())
@@ -30,7 +30,7 @@ fn watch(chunks: &[&[u8]]) -> Watched {
     (events, decoder.finish())
 }
 
-/// Bytes that look enough like JSON to reach every corner.
+/// Generates bytes that are similar enough to JSON to reach every case.
 fn almost_json() -> impl Strategy<Value = Vec<u8>> {
     let token = prop_oneof![
         Just(&b"{"[..]),
@@ -62,7 +62,7 @@ fn almost_json() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn a_list_is_what_serde_json_says_however_it_is_cut(
+    fn a_list_decodes_as_with_serde_json_however_it_is_split(
         items in proptest::collection::vec(prop_oneof![object(), value()], 0..6),
         note in text(),
         metadata_last in any::<bool>(),
@@ -75,7 +75,7 @@ proptest! {
         let text = written(&body, escape, pretty);
         let (found, meta) = list(&cut(text.as_bytes(), &places));
         prop_assert_eq!(found, items.into_iter().map(Ok).collect::<Vec<_>>());
-        let meta = meta.expect("a whole list");
+        let meta = meta.expect("a complete list");
         prop_assert_eq!(meta.kind.as_str(), "XList");
         if metadata_last {
             prop_assert_eq!(meta.version.as_str(), "5");
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn a_watch_is_what_serde_json_says_however_it_is_cut(
+    fn a_watch_decodes_as_with_serde_json_however_it_is_split(
         objects in proptest::collection::vec((object(), any::<bool>(), "[ \n\r\t]{0,3}"), 0..6),
         (escape, pretty) in any::<(bool, bool)>(),
         places in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn a_torn_body_is_torn_and_nothing_else(items in proptest::collection::vec(object(), 1..4), at in any::<prop::sample::Index>()) {
+    fn a_truncated_body_is_reported_as_torn(items in proptest::collection::vec(object(), 1..4), at in any::<prop::sample::Index>()) {
         let body = written(&json!({"kind": "XList", "items": items, "metadata": {}}), false, false);
         let end = at.index(body.len());
         let (found, meta) = list(&[&body.as_bytes()[..end]]);
@@ -117,7 +117,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_in_any_chunks_give_the_same_and_never_panic(
+    fn any_bytes_in_any_chunks_give_the_same_result_and_never_panic(
         bytes in prop_oneof![almost_json(), proptest::collection::vec(any::<u8>(), 0..300)],
         places in proptest::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_jumped_over_never_moves_what_is_read(
+    fn skipped_values_do_not_affect_the_values_that_are_read(
         (before, between, after) in (value(), value(), value()),
         pretty in any::<bool>(),
     ) {
@@ -153,7 +153,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_read_in_full_is_accepted_exactly_where_serde_json_accepts_it(bytes in almost_json()) {
+    fn values_that_are_read_in_full_are_accepted_exactly_if_serde_json_accepts_them(bytes in almost_json()) {
         let ours = dogwatch_wire::from_slice::<Value>(&bytes, Fields::default().keep_managed_fields());
         let theirs = serde_json::from_slice::<Value>(&bytes);
         prop_assert_eq!(ours.ok(), theirs.ok());

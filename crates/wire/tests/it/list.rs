@@ -1,4 +1,5 @@
-//! Lists: where the metadata stands, what is no list, and items that cannot be decoded.
+//! Lists: the position of the metadata, bodies that are not lists, and items that cannot be
+//! decoded.
 
 use dogwatch_core::{Meta, ResourceVersion};
 use dogwatch_wire::{BadItem, ListDecoder, ListError, ListMeta};
@@ -24,7 +25,7 @@ fn decode(body: &[u8]) -> (Vec<Result<String, BadItem>>, Result<ListMeta, ListEr
 }
 
 #[test]
-fn metadata_may_stand_before_or_after_the_items() {
+fn metadata_may_be_before_or_after_the_items() {
     let metadata = r#""metadata":{"resourceVersion":"7","continue":"tok","remainingItemCount":3,"selfLink":"/x","shardInfo":{"selector":"s"}}"#;
     let items = r#""items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]"#;
     for body in [
@@ -34,7 +35,7 @@ fn metadata_may_stand_before_or_after_the_items() {
     ] {
         let (names, meta) = decode(body.as_bytes());
         assert_eq!(names, [Ok("a".to_owned()), Ok("b".to_owned())], "{body}");
-        let meta = meta.expect("a whole list");
+        let meta = meta.expect("a complete list");
         assert_eq!((meta.kind.as_str(), meta.api_version.as_str()), ("PodList", "v1"));
         assert_eq!(meta.version, ResourceVersion::new("7"));
         assert_eq!(meta.continue_token.as_deref(), Some("tok"));
@@ -50,13 +51,13 @@ fn no_items_null_items_and_an_empty_array_are_an_empty_list() {
             format!(r#"{{"kind":"PodList","metadata":{{"resourceVersion":"1","continue":""}}{items}}}"#);
         let (names, meta) = decode(body.as_bytes());
         assert_eq!(names, []);
-        let meta = meta.expect("a whole list");
+        let meta = meta.expect("a complete list");
         assert_eq!((meta.version.as_str(), meta.continue_token), ("1", None));
     }
 }
 
 #[test]
-fn a_status_in_the_place_of_a_list_is_a_refusal() {
+fn a_status_instead_of_a_list_is_reported_as_refused() {
     let body = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old","reason":"Expired","code":410}"#;
     match decode(body).1 {
         Err(ListError::Refused(status)) => assert!(status.is_expired(), "{status:?}"),
@@ -65,7 +66,7 @@ fn a_status_in_the_place_of_a_list_is_a_refusal() {
 }
 
 #[test]
-fn what_is_no_list_is_named() {
+fn a_body_that_is_not_a_list_is_described() {
     let page = "<html><body>Bad Gateway</body></html>".repeat(9);
     for (body, found) in [
         (r#"{"kind":"Pod","metadata":{"name":"a"}}"#, "a Pod"),
@@ -80,12 +81,12 @@ fn what_is_no_list_is_named() {
 }
 
 #[test]
-fn a_broken_list_says_where_and_what() {
+fn a_malformed_list_is_reported_with_position_and_reason() {
     for (body, offset, reason) in [
         (r#"{"items":[{}]} x"#, 15, "more text after the list"),
         (r#"{"items":[{} {}]}"#, 13, "expected a comma or the end of the items"),
         (r#"{"items":[{},]}"#, 13, "expected a value"),
-        (r#"{"items":[],"items":[]}"#, 12, "items for the second time"),
+        (r#"{"items":[],"items":[]}"#, 12, "duplicate items"),
         (r#"{"items":{"a":1}}"#, 9, "items are not an array"),
         (r#"{"kind" "x"}"#, 8, "expected a colon"),
         (r#"{kind:1}"#, 1, "expected a key"),
@@ -101,7 +102,7 @@ fn a_broken_list_says_where_and_what() {
 }
 
 #[test]
-fn a_torn_list_is_not_a_malformed_one() {
+fn a_truncated_list_is_torn_and_not_malformed() {
     let body = br#"{"kind":"PodList","items":[{"metadata":{"name":"a\u0041"}},{"metadata":{"name":"b"}}]}"#;
     for end in 0..body.len() {
         let (names, meta) = decode(&body[..end]);
@@ -112,7 +113,7 @@ fn a_torn_list_is_not_a_malformed_one() {
 }
 
 #[test]
-fn a_poison_item_is_reported_and_its_neighbours_still_come() {
+fn an_undecodable_item_is_reported_and_the_others_are_decoded() {
     let body = br#"{"kind":"PodList","items":[
         {"metadata":{"name":"a"}},
         {"metadata":{"name":"b","namespace":"n","resourceVersion":"9"},"spec":{"containers":[{"name":"c","ports":[{"containerPort":"http"}]}]}},
@@ -127,7 +128,7 @@ fn a_poison_item_is_reported_and_its_neighbours_still_come() {
             Err(item) => bad.push(item),
         })
         .expect("a list");
-    decoder.finish().expect("a whole list");
+    decoder.finish().expect("a complete list");
     assert_eq!(good, ["a", "d"]);
     assert_eq!(bad.len(), 6);
     assert_eq!(bad[0].key.as_ref().map(ToString::to_string).as_deref(), Some("n/b"));
@@ -146,13 +147,13 @@ fn a_poison_item_is_reported_and_its_neighbours_still_come() {
 }
 
 #[test]
-fn invalid_utf_8_and_control_characters_are_told_apart_and_told_whose() {
+fn invalid_utf_8_and_control_characters_are_reported_with_the_key_of_the_item() {
     for (poison, reason) in [
         (&b"\xff"[..], "invalid UTF-8 at byte 41 of the object"),
         (&b"\n"[..], "a control character at byte 41 of the object"),
     ] {
         let item = [br#"{"metadata":{"name":"a"},"spec":{"note":""#, poison, br#""}}"#].concat();
-        let at = item.windows(poison.len()).position(|it| it == poison).expect("it is there");
+        let at = item.windows(poison.len()).position(|it| it == poison).expect("the item contains it");
         assert_eq!(at, 41);
         let body = [br#"{"items":["#, &item[..], br#",{"metadata":{"name":"b"}}]}"#].concat();
         let (names, meta) = decode(&body);
@@ -164,7 +165,7 @@ fn invalid_utf_8_and_control_characters_are_told_apart_and_told_whose() {
     }
 }
 
-/// Whatever stands in the place of a number may have been meant for another place.
+/// Text in the place of a number may be a secret that was put into the wrong field.
 #[test]
 fn a_report_never_quotes_text_of_the_object() {
     let body = br#"{"items":[{"metadata":{"name":"a"},"kind":"hunter2","spec":{"priority":"hunter2"}},
@@ -182,7 +183,7 @@ fn a_report_never_quotes_text_of_the_object() {
 }
 
 #[test]
-fn an_item_beyond_the_limit_is_refused() {
+fn an_item_beyond_the_limit_is_rejected() {
     let body = br#"{"items":[{"metadata":{"name":"a"}},{"metadata":{"name":"too long a name"}}]}"#;
     for size in [1, 10, 1000] {
         let mut decoder = ListDecoder::<Named>::json().item_limit(30);
@@ -194,7 +195,7 @@ fn an_item_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn an_envelope_beyond_all_reason_is_refused() {
+fn an_envelope_beyond_the_limit_is_rejected() {
     let body = format!(r#"{{"kind":"{}"}}"#, "x".repeat(2 << 20));
     let mut decoder = ListDecoder::<Named>::json();
     let result = body.as_bytes().chunks(64 << 10).try_for_each(|chunk| decoder.feed(chunk, |_| ()));
@@ -202,7 +203,7 @@ fn an_envelope_beyond_all_reason_is_refused() {
 }
 
 #[test]
-fn after_an_error_every_call_repeats_it() {
+fn after_an_error_every_call_returns_it_again() {
     let mut decoder = ListDecoder::<Named>::json();
     let error = decoder.feed(b"{]", |_| ()).expect_err("malformed");
     assert_eq!(decoder.feed(b"{}", |_| ()), Err(error.clone()));

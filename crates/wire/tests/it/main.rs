@@ -1,8 +1,8 @@
-//! What the decoders promise, told from outside: any chunks, bad weather, every kind of type.
+//! Integration tests of the decoders: any chunks, malformed input, every kind of type.
 
 mod chunks;
 mod managed_fields;
 mod list;
-mod nasty;
+mod strategies;
 mod types;
 mod watch;

@@ -1,4 +1,4 @@
-//! `managedFields` go before anything is allocated for them, and nothing else does.
+//! `managedFields` are skipped before they are allocated, and nothing else is.
 
 use dogwatch_wire::{Fields, ListDecoder, WatchDecoder, WatchEvent, from_slice};
 use k8s_openapi::api::core::v1::Pod;
@@ -7,7 +7,7 @@ use kube_core::metadata::PartialObjectMeta;
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::nasty::{object, written};
+use crate::strategies::{object, written};
 
 const POD: &str =
     r#"{"metadata":{"name":"a","managedFields":[{"manager":"m","fieldsV1":{"f:x":{}}}],"labels":{"k":"v"}}}"#;
@@ -19,7 +19,7 @@ fn without(mut object: Value) -> Value {
 
 proptest! {
     #[test]
-    fn cutting_while_decoding_equals_removing_afterwards(object in object(), (escape, pretty) in any::<(bool, bool)>()) {
+    fn skipping_while_decoding_equals_removing_afterwards(object in object(), (escape, pretty) in any::<(bool, bool)>()) {
         let text = written(&object, escape, pretty);
         let cut: Value = from_slice(text.as_bytes(), Fields::default()).expect("valid");
         let kept: Value = from_slice(text.as_bytes(), Fields::default().keep_managed_fields()).expect("valid");
@@ -29,7 +29,7 @@ proptest! {
 }
 
 #[test]
-fn typed_dynamic_and_partial_objects_all_lose_them() {
+fn managed_fields_of_typed_dynamic_and_partial_objects_are_skipped() {
     let pod: Pod = from_slice(POD.as_bytes(), Fields::default()).expect("a pod");
     assert_eq!(pod.metadata.managed_fields, None);
     assert_eq!(pod.metadata.labels.map(|it| it.len()), Some(1));
@@ -42,14 +42,14 @@ fn typed_dynamic_and_partial_objects_all_lose_them() {
 }
 
 #[test]
-fn keys_written_with_escapes_are_still_those_keys() {
+fn keys_with_escapes_are_recognized() {
     let text = r#"{"m\u0065tadata":{"managed\u0046ields":[],"name":"a"}}"#;
     let value: Value = from_slice(text.as_bytes(), Fields::default()).expect("valid");
     assert_eq!(value, serde_json::json!({"metadata": {"name": "a"}}));
 }
 
 #[test]
-fn every_position_of_the_key_is_found() {
+fn the_key_is_found_at_every_position() {
     for text in [
         r#"{"metadata":{"managedFields":[1]}}"#,
         r#"{"metadata":{"managedFields":[1],"managedFields":{"a":2}}}"#,
@@ -61,7 +61,7 @@ fn every_position_of_the_key_is_found() {
 }
 
 #[test]
-fn lists_and_watches_cut_them_unless_told_to_keep_them() {
+fn lists_and_watches_skip_managed_fields_unless_configured_to_keep_them() {
     for (fields, expected) in [(Fields::default(), false), (Fields::default().keep_managed_fields(), true)] {
         let mut has = Vec::new();
         let mut list = ListDecoder::<Pod>::json().fields(fields);

@@ -1,4 +1,4 @@
-//! Whatever serde can read, the reader reads as serde_json does.
+//! The reader behaves like serde_json for every type that serde supports.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ fn ours<T: DeserializeOwned>(text: &str) -> Option<T> {
     from_slice(text.as_bytes(), Fields::default().keep_managed_fields()).ok()
 }
 
-/// Both readers must say the same, be it a value or a refusal.
+/// Checks that both readers give the same result, a value or an error.
 fn agree<T: DeserializeOwned + PartialEq + std::fmt::Debug>(text: &str) {
     assert_eq!(ours::<T>(text), serde_json::from_str::<T>(text).ok(), "{text}");
 }
@@ -103,7 +103,7 @@ fn enums_newtypes_tuples_and_strict_structs() {
 }
 
 #[test]
-fn numbers_bounds_and_what_is_no_number() {
+fn numbers_their_bounds_and_invalid_numbers() {
     for text in [
         "0",
         "255",
@@ -137,7 +137,7 @@ fn numbers_bounds_and_what_is_no_number() {
 }
 
 #[test]
-fn maps_with_keys_that_are_no_strings() {
+fn maps_with_keys_that_are_not_strings() {
     for text in
         [r#"{"1":"a","-2":"b"}"#, r#"{"x":"a"}"#, r#"{"1":"a",}"#, r#"{1:"a"}"#, r#"{"1" "a"}"#, "{,}"]
     {
@@ -157,14 +157,14 @@ fn maps_with_keys_that_are_no_strings() {
 }
 
 #[test]
-fn duplicate_keys_are_what_the_type_makes_of_them() {
+fn duplicate_keys_are_handled_by_the_type() {
     agree::<Value>(r#"{"a":1,"a":2,"\u0061":3}"#);
     agree::<Pod>(r#"{"metadata":{"name":"a"},"metadata":{"name":"b"}}"#);
     agree::<DynamicObject>(r#"{"metadata":{"name":"a"},"x":1,"x":2}"#);
 }
 
 #[test]
-fn kubernetes_types_with_habits_of_their_own() {
+fn kubernetes_types_with_custom_decoding() {
     let service = r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"},"spec":{"ports":[{"port":80,"targetPort":"http"},{"port":81,"targetPort":8081}]}}"#;
     agree::<Service>(service);
     let ports = ours::<Service>(service).and_then(|it| it.spec?.ports).expect("ports");
@@ -189,7 +189,7 @@ fn kubernetes_types_with_habits_of_their_own() {
 }
 
 #[test]
-fn nesting_is_limited_where_it_is_read_and_free_where_it_is_not() {
+fn nesting_is_limited_where_values_are_read_and_unlimited_where_they_are_skipped() {
     #[derive(Debug, PartialEq, Deserialize)]
     struct Shallow {
         a: u8,
@@ -205,7 +205,7 @@ fn nesting_is_limited_where_it_is_read_and_free_where_it_is_not() {
 }
 
 #[test]
-fn strings_are_found_at_every_distance_from_a_block_boundary() {
+fn strings_are_found_at_every_offset_from_a_block_boundary() {
     for length in 0..200 {
         let text = format!(
             r#"{{"{}":["{}\n",{{}},[{{"a":{{}}}}]],"last":"\\"}}"#,
@@ -221,9 +221,9 @@ fn strings_are_found_at_every_distance_from_a_block_boundary() {
     }
 }
 
-/// Containers and volumes are kilobytes each; a vector grown by doubling would waste as many.
+/// Containers and volumes are kilobytes each; a vector that grows by doubling would waste as many.
 #[test]
-fn a_vector_of_objects_or_strings_has_no_room_to_spare() {
+fn a_vector_of_objects_or_strings_has_no_excess_capacity() {
     let filler = "x".repeat(50);
     for count in [1, 3, 5, 17, 100] {
         let strings = format!("[{}]", vec![format!(r#""{filler}\"[{{""#); count].join(","));
@@ -249,14 +249,17 @@ fn the_body_of_one_object_must_be_one_object() {
 }
 
 #[test]
-fn an_object_survives_the_way_out_and_back() {
+fn an_object_survives_encoding_and_decoding() {
     let pod: Pod =
         ours(r#"{"metadata":{"name":"a","labels":{"k":"\"v\""}},"spec":{"containers":[]}}"#).expect("a pod");
-    assert_eq!(from_slice::<Pod>(&to_vec(&pod).expect("a pod can be written"), Fields::default()), Ok(pod));
+    assert_eq!(
+        from_slice::<Pod>(&to_vec(&pod).expect("a pod can be serialized"), Fields::default()),
+        Ok(pod)
+    );
 }
 
 #[test]
-fn what_a_type_ignores_may_be_out_of_its_range() {
+fn ignored_numbers_may_be_out_of_range() {
     #[derive(Debug, PartialEq, Deserialize)]
     struct Narrow {
         a: u8,

@@ -9,9 +9,9 @@ struct Named {
     metadata: Meta,
 }
 
-type Told = Vec<Result<WatchEvent<String>, BadItem>>;
+type Events = Vec<Result<WatchEvent<String>, BadItem>>;
 
-fn decode(stream: &[u8]) -> (Told, Result<(), WatchError>) {
+fn decode(stream: &[u8]) -> (Events, Result<(), WatchError>) {
     let mut decoder = WatchDecoder::<Named>::json();
     let mut events = Vec::new();
     let name = |it: Named| it.metadata.name.to_string();
@@ -59,7 +59,7 @@ fn rq_4_events_need_no_line_ends_and_no_order_of_keys() {
 }
 
 #[test]
-fn an_event_is_told_with_its_last_byte_and_not_later() {
+fn an_event_is_delivered_with_its_last_byte_and_not_later() {
     let event = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#;
     let mut decoder = WatchDecoder::<Named>::json();
     let mut count = 0;
@@ -70,7 +70,7 @@ fn an_event_is_told_with_its_last_byte_and_not_later() {
 }
 
 #[test]
-fn a_bookmark_says_how_far_and_whether_the_initial_events_are_over() {
+fn a_bookmark_has_a_version_and_may_end_the_initial_events() {
     for (annotations, ends) in [
         ("", false),
         (r#","annotations":null"#, false),
@@ -91,7 +91,7 @@ fn a_bookmark_says_how_far_and_whether_the_initial_events_are_over() {
 }
 
 #[test]
-fn an_error_event_is_a_status_even_if_it_is_a_bad_one() {
+fn an_error_event_is_a_status_even_if_it_is_malformed() {
     for (object, code) in [
         (r#"{"kind":"Status","status":"Failure","reason":"Expired","code":410,"message":"too old"}"#, 410),
         ("5", 500),
@@ -106,7 +106,7 @@ fn an_error_event_is_a_status_even_if_it_is_a_bad_one() {
 }
 
 #[test]
-fn what_cannot_be_decoded_is_reported_and_the_stream_goes_on() {
+fn an_undecodable_event_is_reported_and_decoding_continues() {
     let stream = br#"
         {"type":"DELETED","object":{"metadata":{"name":"a","namespace":"n","resourceVersion":"4","labels":7}}}
         {"type":"RENAMED","object":{"metadata":{"name":"b"}}}
@@ -150,7 +150,7 @@ fn what_cannot_be_decoded_is_reported_and_the_stream_goes_on() {
 }
 
 #[test]
-fn between_events_is_a_clean_end_and_inside_one_is_a_torn_one() {
+fn an_end_between_events_is_clean_and_an_end_inside_one_is_torn() {
     let event = br#"{"type":"ADDED","object":{"metadata":{"name":"a\u00e9\\"}}}"#;
     for end in 1..event.len() {
         assert_eq!(decode(&event[..end]), (Vec::new(), Err(WatchError::Torn { offset: end as u64 })));
@@ -161,7 +161,7 @@ fn between_events_is_a_clean_end_and_inside_one_is_a_torn_one() {
 }
 
 #[test]
-fn what_is_no_event_ends_the_watch() {
+fn anything_but_an_event_ends_the_watch() {
     for (stream, offset) in [(&b"<html>"[..], 0), (b"{}\n[]", 3), (b"{}}", 2), (b"null", 0)] {
         match decode(stream).1 {
             Err(WatchError::Malformed { offset: found, .. }) => assert_eq!(found, offset),
@@ -170,9 +170,9 @@ fn what_is_no_event_ends_the_watch() {
     }
 }
 
-/// The peer allocates whatever arrives; a broken server could fill the memory of every client.
+/// Without a limit, a broken server could fill the memory of every client.
 #[test]
-fn rq_4_a_frame_of_a_hundred_megabytes_is_refused_at_sixteen() {
+fn rq_4_a_frame_of_a_hundred_megabytes_is_rejected_at_sixteen() {
     let mut decoder = WatchDecoder::<Named>::json();
     let chunk = vec![b' '; 64 * 1024];
     let mut fed = 0;
@@ -182,11 +182,11 @@ fn rq_4_a_frame_of_a_hundred_megabytes_is_refused_at_sixteen() {
         result = decoder.feed(&chunk, |_| ());
     }
     assert_eq!(result, Err(WatchError::TooLarge { offset: 0, limit: 16 << 20 }));
-    assert!(fed <= (16 << 20) + chunk.len(), "refused only after {fed} bytes");
+    assert!(fed <= (16 << 20) + chunk.len(), "rejected only after {fed} bytes");
 }
 
 #[test]
-fn the_limit_of_a_frame_can_be_chosen() {
+fn the_limit_of_a_frame_is_configurable() {
     let event = br#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#;
     for (limit, good) in [(event.len(), true), (event.len() - 1, false)] {
         for size in [1, 7, 1000] {
@@ -197,9 +197,10 @@ fn the_limit_of_a_frame_can_be_chosen() {
     }
 }
 
-/// What happened to which object is known although the object is no JSON: a deletion must not be lost.
+/// The type of the event and the object are known although the object is not JSON: a deletion must
+/// not be lost.
 #[test]
-fn an_event_with_a_character_that_json_forbids_still_says_what_happened() {
+fn an_event_with_an_invalid_character_still_has_its_type_and_key() {
     for (forbidden, reason) in [(&b"\xff"[..], "invalid UTF-8"), (b"\x01", "a control character")] {
         let event = |kind: &str, field: &str| {
             let (before, after) = field.split_once('*').expect("a place");
@@ -240,16 +241,16 @@ fn an_object_may_be_as_deep_in_a_watch_as_in_a_list() {
     }
     for (depth, fits) in [(126, true), (127, false)] {
         let object = format!(r#"{{"x":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
-        let mut told = Vec::new();
+        let mut decoded = Vec::new();
         let event = format!(r#"{{"type":"ADDED","object":{object}}}"#);
         let mut watch = WatchDecoder::<Deep>::json();
-        watch.feed(event.as_bytes(), |it| told.push(it.is_ok())).expect("events");
+        watch.feed(event.as_bytes(), |it| decoded.push(it.is_ok())).expect("events");
         let list = format!(r#"{{"kind":"DeepList","items":[{object}]}}"#);
         let mut items = dogwatch_wire::ListDecoder::<Deep>::json();
-        items.feed(list.as_bytes(), |it| told.push(it.is_ok())).expect("items");
-        told.push(
+        items.feed(list.as_bytes(), |it| decoded.push(it.is_ok())).expect("items");
+        decoded.push(
             dogwatch_wire::from_slice::<Deep>(object.as_bytes(), dogwatch_wire::Fields::default()).is_ok(),
         );
-        assert_eq!(told, [fits; 3], "{depth}");
+        assert_eq!(decoded, [fits; 3], "{depth}");
     }
 }

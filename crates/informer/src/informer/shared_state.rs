@@ -1,4 +1,4 @@
-//! What the handles of an informer and its task share.
+//! The state that the handles of an informer and its task share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use dogwatch_core::{Object, ResourceType};
 use tokio::sync::{mpsc, watch};
 
 use super::coverage::Coverage;
-use crate::fan_out::{Joining, Shared};
+use crate::fan_out::{HandlerContext, NewSubscription};
 use crate::health::Health;
-use crate::health_watch::Healths;
+use crate::health_watch::CombinedHealth;
 use crate::store::Store;
 
-/// Where an informer is in its life; it goes in one direction only.
+/// The lifecycle phase of an informer; it only advances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
     Made,
@@ -20,70 +20,80 @@ pub(super) enum Phase {
     Stopped,
 }
 
-/// Shared by all handles of one informer and by its task.
-pub(super) struct Core<T: Object> {
-    /// In metrics, logs and errors.
+/// The state that all handles of one informer and its task share.
+pub(super) struct SharedState<T: Object> {
+    /// The name in metrics, logs and errors.
     pub(super) name: String,
     pub(super) resource: ResourceType,
     pub(super) coverage: Coverage,
     pub(super) store: Store<T>,
-    /// What its handlers have in common.
-    pub(super) members: Shared,
-    /// To the task, which takes handlers in between two batches.
-    pub(super) joins: mpsc::UnboundedSender<Joining<T>>,
-    /// One for each feed.
-    pub(super) healths: Arc<Healths>,
+    /// The settings that its handlers have in common.
+    pub(super) members: HandlerContext,
+    /// The channel of new handlers to the task, which adds them between two batches.
+    pub(super) subscriptions: mpsc::UnboundedSender<NewSubscription<T>>,
+    /// One health for each feed.
+    pub(super) healths: Arc<CombinedHealth>,
     pub(super) phase: watch::Sender<Phase>,
-    /// Whether the task is asked to end.
+    /// Set when the task is asked to stop.
     pub(super) stop: watch::Sender<bool>,
 }
 
-/// Why an informer has no whole copy of its collection.
+/// An error of waiting until an informer is synced.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotSynced {
-    /// It goes on trying; what keeps it is said here.
+    /// The timeout elapsed. The informer keeps trying; `health` says what it waits for.
     #[error("informer {informer} is not synced after {after:?}: {health}")]
     Late {
         /// The name of the informer.
         informer: String,
-        /// How long was waited.
+        /// The timeout.
         after: Duration,
-        /// How it was doing then.
+        /// The health of the informer at that time.
         health: Box<Health>,
     },
-    /// It has ended and will never be synced.
+    /// The informer has ended and will never be synced.
     #[error("informer {informer} ended before it was synced: {health}")]
     Ended {
         /// The name of the informer.
         informer: String,
-        /// How it was doing in the end.
+        /// The health of the informer at its end.
         health: Box<Health>,
     },
 }
 
-impl<T: Object> Core<T> {
+impl<T: Object> SharedState<T> {
     pub(super) fn new(
         name: String,
         resource: ResourceType,
         coverage: Coverage,
         store: Store<T>,
-        members: Shared,
-        joins: mpsc::UnboundedSender<Joining<T>>,
-        healths: Healths,
+        members: HandlerContext,
+        subscriptions: mpsc::UnboundedSender<NewSubscription<T>>,
+        healths: CombinedHealth,
     ) -> Self {
         let (phase, stop) = (watch::Sender::new(Phase::Made), watch::Sender::new(false));
-        Self { name, resource, coverage, store, members, joins, healths: Arc::new(healths), phase, stop }
+        Self {
+            name,
+            resource,
+            coverage,
+            store,
+            members,
+            subscriptions,
+            healths: Arc::new(healths),
+            phase,
+            stop,
+        }
     }
 
-    /// How all its reflectors are doing, as one; when they have ended, how they were.
+    /// Returns the combined health of its reflectors; when they have ended, their last health.
     pub(super) fn health(&self) -> Health {
         self.healths.get()
     }
 
-    /// Says that it has stopped.
+    /// Marks the informer as stopped.
     pub(super) fn end(&self) {
-        // First, so that whoever waited for the stop is told of nothing else.
+        // The health comes first, so that a caller that waited for the stop sees the final health.
         self.healths.end();
         self.phase.send_replace(Phase::Stopped);
     }
@@ -93,7 +103,7 @@ impl<T: Object> Core<T> {
     }
 
     pub(super) async fn stopped(&self) {
-        // The sender is here, so it cannot be gone.
+        // `wait_for` fails only if the sender is dropped, and `self` owns it.
         let _ = self.phase.subscribe().wait_for(|it| *it == Phase::Stopped).await;
     }
 
@@ -106,12 +116,12 @@ impl<T: Object> Core<T> {
         Err(NotSynced::Ended { informer: self.name.clone(), health: Box::new(self.health()) })
     }
 
-    pub(super) async fn synced_within(&self, patience: Duration) -> Result<(), NotSynced> {
-        match tokio::time::timeout(patience, self.synced()).await {
+    pub(super) async fn synced_within(&self, timeout: Duration) -> Result<(), NotSynced> {
+        match tokio::time::timeout(timeout, self.synced()).await {
             Ok(outcome) => outcome,
             Err(_) => Err(NotSynced::Late {
                 informer: self.name.clone(),
-                after: patience,
+                after: timeout,
                 health: Box::new(self.health()),
             }),
         }

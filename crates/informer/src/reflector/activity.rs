@@ -1,4 +1,4 @@
-//! What is under way at the server, one thing at a time, and the objects that come of it, transformed.
+//! The current request to the source, one at a time, and the transformation of its objects.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use super::options::Transform;
 use super::signals::Input;
 use crate::list_watch::{ListEvent, Lists, Watches};
 
-/// What is under way.
+/// The current activity.
 pub(super) enum Activity<T> {
     Nothing,
     Listing(Lists<T>),
@@ -26,7 +26,10 @@ pub(super) enum Activity<T> {
 }
 
 impl<T: Object> Activity<T> {
-    /// The next thing that happens. Nothing is lost when the future is dropped.
+    /// Waits for the next input.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing.
     pub(super) async fn next(&mut self, transform: Option<&Transform<T>>) -> Input<T> {
         match self {
             Self::Nothing => std::future::pending().await,
@@ -39,7 +42,7 @@ impl<T: Object> Activity<T> {
                 Some(Err(error)) => Input::ListFailed(error),
                 None => Input::ListFailed(Error::Malformed {
                     request: "the list".to_owned(),
-                    problem: "it ended before its end".to_owned(),
+                    problem: "it ended before it was complete".to_owned(),
                 }),
             },
             Self::Opening(opening) => match opening.await {
@@ -79,7 +82,7 @@ fn event_of<T: Object>(event: WatchEvent<T>, transform: Option<&Transform<T>>) -
     }
 }
 
-/// The object as everybody will see it, or why nobody can.
+/// Returns the transformed object, or the reason why it is unusable.
 fn prepared<T: Object>(
     object: T,
     event: Option<EventKind>,
@@ -92,7 +95,8 @@ fn prepared<T: Object>(
         path: String::new(),
         reason: reason.to_owned(),
     };
-    // What is no object of this kind, a `Table` for example, decodes to one without a name (rule REF-7).
+    // A response of another kind, a `Table` for example, decodes to an object without a name (rule
+    // REF-7).
     if object.header().name.is_empty() {
         return Err(bad(None, object.version(), "it has no name"));
     }

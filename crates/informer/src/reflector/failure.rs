@@ -1,4 +1,5 @@
-//! What a failure means for what is asked next: pure decisions, one table for each kind of request (rules REF-3, REF-5, REF-6, REF-10).
+//! Classification of failures by the request that should follow: pure functions, one table for each
+//! kind of request (rules REF-3, REF-5, REF-6, REF-10).
 
 use std::time::Duration;
 
@@ -6,16 +7,18 @@ use dogwatch_client::Error;
 use dogwatch_client::transport::TransportErrorKind;
 use dogwatch_core::{Reason, Status};
 
-/// What went wrong, as far as the next request depends on it.
+/// The class of a failure, as far as the next request depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
-    /// The server does not keep the version that was asked for, or has not come to it: ask for the newest.
+    /// The server does not keep the requested version any more, or has not reached it: request the
+    /// newest state.
     Version,
-    /// Nobody listens, or too many ask: the same request later.
+    /// The connection was refused, or the server is overloaded: retry the same request later.
     Busy,
-    /// The connection, the credentials, the settings, or a server that is down: another request would fail in the same way.
+    /// The connection, the credentials or the configuration failed, or the server is down: another
+    /// request would fail in the same way.
     Connection,
-    /// No such collection.
+    /// The collection does not exist.
     NotFound,
     /// Anything else.
     Other,
@@ -44,7 +47,7 @@ impl Failure {
     }
 }
 
-/// What servers that are not up say, and what stands before them says for them.
+/// Returns true for the answers of a server that is down, or of a proxy in front of it.
 fn is_down(status: &Status) -> bool {
     status.is_service_unavailable() || status.is_timeout() || matches!(status.code, 502..=504)
 }
@@ -61,30 +64,32 @@ fn is_about_the_connection(error: &Error) -> bool {
     }
 }
 
-/// Whether the server may have been restarted: there was no connection to it, or something before it says that it is down.
+/// Returns true if the server may have been restarted: the connection failed, or a proxy reports
+/// that the server is down.
 pub(super) fn suggests_a_restart(error: &Error) -> bool {
     error.transport().is_some() || error.status().is_some_and(is_down)
 }
 
-/// Whether a 404 comes with a `Status` of the server's own. Anything between here and the server may answer with another page, of which
-/// the client makes a status that says so.
+/// Returns true if a 404 carries a `Status` from the server itself. A proxy may answer with another
+/// page, which the client converts into a status with the cause `UnexpectedServerResponse`.
 pub(super) fn is_from_an_api_server(error: &Error) -> bool {
     error.status().is_some_and(|it| !it.causes().iter().any(|it| it.reason == "UnexpectedServerResponse"))
 }
 
-/// How long the server asks to be left alone, where it asks (429 and some 5xx carry it).
-pub(super) fn asked_to_wait(error: &Error) -> Option<Duration> {
+/// Returns the delay that the server asked for, if any (429 and some 5xx carry it).
+pub(super) fn requested_delay(error: &Error) -> Option<Duration> {
     error.status().and_then(Status::suggested_delay)
 }
 
-/// What an `ERROR` event says about the watch that it ends.
+/// The meaning of an `ERROR` event for the watch that it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// Read the collection anew.
+    /// List the collection again.
     Relist,
-    /// Open the watch again after a while.
+    /// Open the watch again after a backoff.
     Later,
-    /// Something broke inside the server; whether to open the watch again depends on how often it did.
+    /// An internal error of the server; how often it occurred decides whether the watch is opened
+    /// again.
     Internal,
 }
 
@@ -92,7 +97,8 @@ impl Ending {
     pub(super) fn of(status: &Status) -> Self {
         match status {
             it if it.is_too_many_requests() => Self::Later,
-            // By reason alone: an object that cannot be read from storage also comes with code 500, and is gone from lists.
+            // By reason alone: the error of an object that cannot be read from storage has code 500
+            // too, and the object is missing from lists.
             it if it.reason == Reason::InternalError => Self::Internal,
             _ => Self::Relist,
         }
@@ -118,7 +124,7 @@ mod tests {
         }
     }
 
-    /// The three shapes of the upstream test FullListIfTooLarge.
+    /// The three forms of client-go's TestReflectorFullListIfTooLarge.
     fn too_large() -> [Status; 3] {
         let cause = |reason: &str, message: &str| {
             let cause = Cause { reason: reason.to_owned(), message: message.to_owned(), ..Cause::default() };
@@ -136,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn ref_3_ref_5_and_ref_10_failures_by_what_is_asked_next() {
+    fn ref_3_ref_5_and_ref_10_failures_are_classified_by_the_next_request() {
         let malformed = Error::Malformed { request: "GET /x".to_owned(), problem: "no".to_owned() };
         let again = Error::AfterRetries {
             current: Box::new(unreachable(ErrorKind::ConnectionRefused)),
@@ -168,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_failures_without_a_server_suggest_that_it_was_restarted() {
+    fn only_failures_to_reach_the_server_suggest_that_it_was_restarted() {
         for (error, expected) in [
             (unreachable(ErrorKind::ConnectionRefused), true),
             (unreachable(ErrorKind::ConnectionReset), true),
@@ -199,10 +205,10 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_that_the_server_asks_for_is_found() {
+    fn the_delay_that_the_server_asks_for_is_returned() {
         let details = Some(Details { retry_after_seconds: 7, ..Details::default() });
         let status = Status { details, ..Status::failure(Reason::TooManyRequests, "no") };
-        assert_eq!(asked_to_wait(&status.into()), Some(Duration::from_secs(7)));
-        assert_eq!(asked_to_wait(&refused(Reason::TooManyRequests)), None);
+        assert_eq!(requested_delay(&status.into()), Some(Duration::from_secs(7)));
+        assert_eq!(requested_delay(&refused(Reason::TooManyRequests)), None);
     }
 }

@@ -1,4 +1,5 @@
-//! The moves of the state machine: what it remembers, and how it goes from one request to the next. Pure.
+//! The transitions of the state machine: its memory, and how it goes from one request to the next.
+//! Pure.
 //!
 //! ```text
 //!          ┌── refused, not understood ──► List ──┐
@@ -7,7 +8,7 @@
 //!   └ Wait ┴──────── 410, an error event ────────┘
 //! ```
 //!
-//! Which move an input leads to is decided in `state.rs`.
+//! The function for each phase, which chooses the transition for an input, is in `state.rs`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,32 +16,35 @@ use std::time::Duration;
 use dogwatch_core::{Object, ObjectKey, ResourceType, ResourceVersion};
 use tokio::time::Instant;
 
-use super::collected::Collected;
 use super::explain::named;
+use super::health_tracker::{HealthTracker, Until};
 use super::internal_errors::InternalErrors;
+use super::list_in_progress::ListInProgress;
 use super::options::{NotFound, ReflectorOptions};
 use super::requests::{Position, Requests};
 use super::signals::{Command, Ended, Measure, Moment};
-use super::vitals::{Until, Vitals};
-use crate::backoff::{AGES, Backoff, later};
+use crate::backoff::{Backoff, MAX_WAIT, instant_after};
 use crate::delta::Delta;
 use crate::health::{Health, HealthState};
 
-/// How often a watch may come to nothing in a row before the collection is read anew, and a stream of initial events before it
-/// is listed instead. client-go gives in at the first one, and whole fleets of readers list at once when a proxy hiccups.
-pub(super) const PATIENCE: u32 = 3;
+/// The number of consecutive watches without a result after which the collection is listed again,
+/// and of unfinished streams of initial events after which it is listed instead. client-go lists
+/// after the first one, so all its clients list at once when a proxy fails briefly.
+pub(super) const MAX_ATTEMPTS: u32 = 3;
 
-/// A watch that ends sooner than this without bringing anything is a short one.
-pub(super) const MOMENT: Duration = Duration::from_secs(1);
+/// A watch that ends sooner than this without advancing the version is a short one. client-go uses
+/// the same limit (`VeryShortWatchError` in `tools/cache/reflector.go`).
+pub(super) const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-/// The longest wait that a server may ask for. A number from outside must not decide that a cache is out of date for days; a server
-/// that is still busy then asks again.
-const LONGEST_ASKED: Duration = Duration::from_secs(300);
+/// The longest delay that the server may ask for. A number from outside must not leave a cache out
+/// of date for days; a server that is still busy then asks again.
+const MAX_REQUESTED_DELAY: Duration = Duration::from_secs(300);
 
-/// A reader is told when the initial events pause for this long, each time. client-go's number.
+/// The interval at which a pause of the initial events is reported. client-go uses the same one
+/// (k8s.io/client-go v0.36.4 `tools/cache/reflector.go`).
 pub(super) const INITIAL_EVENTS_TICK: Duration = Duration::from_secs(10);
 
-/// What a reflector remembers.
+/// The state of a reflector.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) resource: ResourceType,
@@ -50,43 +54,43 @@ pub(super) struct Machine {
     pub(super) position: Position,
     pub(super) backoff: Backoff,
     pub(super) internal_errors: InternalErrors,
-    pub(super) vitals: Vitals,
-    /// Watches in a row that could not be opened, or from which nothing came.
+    pub(super) tracker: HealthTracker,
+    /// The number of consecutive watches that could not be opened or brought nothing.
     pub(super) fruitless: u32,
-    /// Streams of initial events in a row that did not come to their end.
+    /// The number of consecutive streams of initial events that were not finished.
     pub(super) unfinished: u32,
-    /// Whether the server was found to take a watch with initial events for an ordinary one.
+    /// Set if the server was found to treat a watch with initial events as an ordinary one.
     pub(super) ignores_initial_events: bool,
-    /// Since when every answer says that there is no such collection.
+    /// The time since which every answer has been that the collection does not exist.
     pub(super) not_found: Option<Instant>,
-    /// Whether the collection was gone when this reflector began, and nothing else has been read since.
+    /// Set if the collection was gone when this reflector started, and nothing has been read since.
     pub(super) still_gone: bool,
-    /// Silences in a row.
+    /// The number of consecutive silences.
     pub(super) stalls: u32,
-    /// How many times in a row the collection was read anew after silences, and had not changed.
+    /// The number of consecutive relists after silences in which nothing had changed.
     pub(super) quiet: u32,
-    /// Whether the collection is being read because of silences.
+    /// Set while the collection is being listed because of silences.
     pub(super) after_silence: bool,
-    /// Whether the server is known to send bookmarks from time to time, so that their absence means something.
+    /// Set if the server is known to send periodic bookmarks, so that their absence is significant.
     pub(super) bookmarks: bool,
-    /// Whether it ended initial events with a bookmark, which it may do and send no others.
+    /// Set if the server ended initial events with a bookmark. It may still send no others.
     pub(super) initial_bookmark: bool,
-    /// Whether the source cannot tell the server's newest version.
+    /// Set if the source cannot read the server's newest version.
     pub(super) incomparable: bool,
-    /// Whether the server may have been restarted since it was last heard of: its newest version is asked for before a watch is
-    /// resumed.
+    /// Set if the server may have been restarted since it last sent something: its newest version
+    /// is read before a watch is resumed.
     pub(super) suspect: bool,
-    /// How long the watch that was asked for last may take.
+    /// The timeout of the last watch request.
     pub(super) watch_timeout: Duration,
-    /// Whether it is time to tell of every object again.
+    /// Set when a resync is due.
     pub(super) resync_due: bool,
-    /// The objects that exist and whose newest state could not be decoded.
+    /// The existing objects whose newest state could not be decoded.
     pub(super) unreadable: BTreeSet<ObjectKey>,
-    /// How many more such objects there may be, of which no name is known.
+    /// The number of further such objects whose name is not known either.
     pub(super) nameless: usize,
 }
 
-/// What does not change while a reflector runs.
+/// The settings that do not change while a reflector runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
     pub(super) watch_list: bool,
@@ -94,59 +98,60 @@ pub(super) struct Policy {
     pub(super) not_found: NotFound,
 }
 
-/// What is under way.
+/// The current activity.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// Nothing yet, or nothing any more.
+    /// Not started, or ended.
     Idle,
-    /// A list is read.
-    Listing(Collected),
-    /// A watch with initial events was asked for.
-    OpeningInitial(Collected),
-    /// Initial events come.
-    Initial(Open, Collected),
-    /// A watch was asked for.
+    /// A list is being received.
+    Listing(ListInProgress),
+    /// A watch with initial events was requested.
+    OpeningInitial(ListInProgress),
+    /// Initial events are being received.
+    Initial(OpenWatch, ListInProgress),
+    /// A watch was requested.
     Opening,
-    /// Events come.
-    Watching(Open),
-    /// The server's newest version was asked for, to resume a watch.
+    /// Events are being received.
+    Watching(OpenWatch),
+    /// The server's newest version was requested, to resume a watch.
     Comparing,
-    /// Discovery was asked whether the collection is gone.
+    /// Discovery was requested, to find out whether the collection is gone.
     Discovering(Absence),
-    /// A wait, and what comes after it.
+    /// A wait, and the request that follows it.
     Waiting(Next),
 }
 
 /// A collection that was not found for long enough.
 #[derive(Debug)]
 pub(super) struct Absence {
-    /// What the server answered.
+    /// The server's answer.
     pub(super) message: String,
-    /// Whether that was an API server.
+    /// True if an API server answered.
     pub(super) certain: bool,
-    /// How long the server asked to wait.
+    /// The delay that the server asked for.
     pub(super) least: Option<Duration>,
 }
 
-/// A watch that is open.
+/// An open watch.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenWatch {
     pub(super) since: Instant,
-    /// How long it may take.
+    /// The requested timeout.
     pub(super) timeout: Duration,
     pub(super) events: u64,
-    /// Bookmarks before the one that ends the initial events.
+    /// The number of bookmarks before the one that ends the initial events.
     pub(super) early_bookmarks: u32,
-    /// Whether it brought us further.
+    /// Set once it advanced the version.
     pub(super) advanced: bool,
-    /// Whether versions come in order: not from a watch without a version to start from, until its first real event (rule REF-8).
+    /// Set if versions come in order. They do not on a watch without a start version, until its
+    /// first event that is not `ADDED` (rule REF-8).
     pub(super) ordered: bool,
 }
 
-/// What comes after a wait.
+/// The request that follows a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Read the collection, by initial events where possible.
+    /// Read the collection, by initial events if possible.
     Sync,
     /// Watch from the last version.
     Watch,
@@ -166,7 +171,7 @@ impl Machine {
             position: Position::default(),
             backoff: Backoff::new(options.backoff),
             internal_errors: InternalErrors::new(options.internal_error_retry),
-            vitals: Vitals::default(),
+            tracker: HealthTracker::default(),
             fruitless: 0,
             unfinished: 0,
             ignores_initial_events: false,
@@ -186,17 +191,18 @@ impl Machine {
         }
     }
 
-    /// Begins after another one ended. If that was because the collection was gone, the first answer that it still is ends this one
-    /// too: the informer asks again from time to time.
-    pub(super) fn once_more(&mut self, ended: Health) {
+    /// Continues after another reflector has ended. If that was because the collection was gone,
+    /// the first answer that it is still gone ends this one too: the informer retries periodically.
+    pub(super) fn continue_after(&mut self, ended: Health) {
         self.still_gone = ended.state == HealthState::Gone;
-        // Without it, the first list could be answered from a cache that is older than what was delivered.
+        // Without it, the first list could be answered from a cache that is older than what was
+        // delivered.
         self.position.last = ended.last_version.clone();
-        self.vitals = Vitals::after(ended);
+        self.tracker = HealthTracker::after(ended);
     }
 
-    /// How long to wait for an input before a silence is one.
-    pub(super) fn patience(&self) -> Option<Duration> {
+    /// Returns how long to wait for an input before a silence is reported.
+    pub(super) fn silence_timeout(&self) -> Option<Duration> {
         match self.phase {
             Phase::Idle | Phase::Waiting(_) => None,
             Phase::Initial(..) => {
@@ -206,21 +212,21 @@ impl Machine {
         }
     }
 
-    /// Reads the collection by initial events, or by a list where those are not wanted.
+    /// Reads the collection by initial events, or by a list if those are disabled.
     pub(super) fn sync<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
         if !self.policy.watch_list || self.ignores_initial_events {
             return self.list(at, out);
         }
         let params = self.requests.watch_list(&self.position, at.chance);
         self.watch_timeout = params.timeout.unwrap_or(Duration::MAX);
-        self.phase = Phase::OpeningInitial(Collected::new(at.now, params.version.clone()));
+        self.phase = Phase::OpeningInitial(ListInProgress::new(at.now, params.version.clone()));
         out.push(Command::Watch(params));
     }
 
     /// Reads the collection by a list.
     pub(super) fn list<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
         let params = self.requests.list(&self.position);
-        self.phase = Phase::Listing(Collected::new(at.now, params.version.clone()));
+        self.phase = Phase::Listing(ListInProgress::new(at.now, params.version.clone()));
         out.push(Command::List(params));
     }
 
@@ -232,11 +238,13 @@ impl Machine {
         out.push(Command::Watch(params));
     }
 
-    /// Watches from the last version, after a look at the server's newest one where it may have been restarted.
+    /// Watches from the last version, after comparing it with the server's newest one if the server
+    /// may have been restarted.
     ///
-    /// A server whose state is older than the last version accepts a watch from there and says nothing until it has come that far
-    /// again (kube-apiserver's cacheWatcher drops events and bookmarks that are not newer), which may be never. One
-    /// request with a limit of one tells.
+    /// A server whose state is older than the last version accepts a watch from there and sends
+    /// nothing until it has reached that version again, which may be never: kube-apiserver's
+    /// cacheWatcher drops events that are not newer (k8s.io/apiserver v0.36.4
+    /// `pkg/storage/cacher/cache_watcher.go`). One list request with a limit of one reveals this.
     pub(super) fn resume<T>(&mut self, at: Moment, out: &mut Vec<Command<T>>) {
         if self.suspect && self.position.last.is_exact() {
             self.phase = Phase::Comparing;
@@ -246,50 +254,47 @@ impl Machine {
         }
     }
 
-    /// Waits, at least as long as the server asked for, and goes on.
-    pub(super) fn later<T>(
+    /// Waits, at least as long as the server asked for, and continues with `next`.
+    pub(super) fn wait_then<T>(
         &mut self,
         at: Moment,
         next: Next,
         least: Option<Duration>,
         out: &mut Vec<Command<T>>,
     ) {
-        let least = least.unwrap_or_default().min(LONGEST_ASKED);
-        let wait = self.backoff.delay(at.now, at.chance).max(least).min(AGES);
-        self.vitals.retrying(at.now, later(at.now, wait));
+        let least = least.unwrap_or_default().min(MAX_REQUESTED_DELAY);
+        let wait = self.backoff.delay(at.now, at.chance).max(least).min(MAX_WAIT);
+        self.tracker.retrying(at.now, instant_after(at.now, wait));
         self.phase = Phase::Waiting(next);
         out.push(Command::Wait(wait));
     }
 
-    /// A watch came to nothing: the same again after a while, and everything anew when that does not help.
-    pub(super) fn came_to_nothing<T>(
-        &mut self,
-        at: Moment,
-        least: Option<Duration>,
-        out: &mut Vec<Command<T>>,
-    ) {
+    /// Handles a watch without a result: retries after a backoff, and lists again after several
+    /// attempts.
+    pub(super) fn retry_watch<T>(&mut self, at: Moment, least: Option<Duration>, out: &mut Vec<Command<T>>) {
         self.fruitless += 1;
-        let next = if self.fruitless >= PATIENCE { Next::Sync } else { Next::Watch };
-        self.later(at, next, least, out);
+        let next = if self.fruitless >= MAX_ATTEMPTS { Next::Sync } else { Next::Watch };
+        self.wait_then(at, next, least, out);
     }
 
-    /// Initial events ended before their end: the same again after a while, and a list when that does not help.
-    pub(super) fn unfinished<T>(&mut self, at: Moment, list: Collected, out: &mut Vec<Command<T>>) {
+    /// Handles initial events that were not finished: retries after a backoff, and lists after
+    /// several attempts.
+    pub(super) fn unfinished<T>(&mut self, at: Moment, list: ListInProgress, out: &mut Vec<Command<T>>) {
         list.abort(out);
         self.unfinished += 1;
-        if self.unfinished >= PATIENCE {
+        if self.unfinished >= MAX_ATTEMPTS {
             self.unfinished = 0;
             self.list(at, out);
         } else {
-            self.later(at, Next::Sync, None, out);
+            self.wait_then(at, Next::Sync, None, out);
         }
     }
 
-    /// The list is whole, unless its version shows that the server went back in time; then false.
+    /// Completes a list. Returns false if its version shows that the server's history was reset.
     pub(super) fn complete<T>(
         &mut self,
         at: Moment,
-        mut list: Collected,
+        mut list: ListInProgress,
         version: ResourceVersion,
         out: &mut Vec<Command<T>>,
     ) -> bool {
@@ -304,59 +309,60 @@ impl Machine {
         }));
         list.end(version.clone(), out);
         (self.unreadable, self.nameless) = (list.unreadable.into_keys().collect(), list.nameless);
-        self.vitals.unreadable(self.unreadable.len() + self.nameless);
+        self.tracker.unreadable(self.unreadable.len() + self.nameless);
         (self.fruitless, self.unfinished, self.stalls) = (0, 0, 0);
         (self.not_found, self.still_gone, self.suspect) = (None, false, false);
-        // A collection that is only quiet is read anew ever more seldom.
+        // A collection that is merely quiet is listed ever less often.
         let unchanged = std::mem::take(&mut self.after_silence) && version == self.position.last;
         self.quiet = if unchanged { self.quiet.saturating_add(1) } else { 0 };
         self.position.unavailable = false;
         self.position.last = version.clone();
-        self.vitals.synced(at.now, version);
+        self.tracker.synced(at.now, version);
         true
     }
 
-    /// The server told a version older than one it told before: nothing that it said can be built upon.
+    /// Handles a version that is older than an earlier one: the server's history was reset, and
+    /// nothing that it reported before can be relied on.
     pub(super) fn rewound<T>(&mut self, at: Moment, version: &ResourceVersion, out: &mut Vec<Command<T>>) {
         let message = format!(
-            "the server went back in time: it tells of {} at version {version} after version {}; everything is read anew",
+            "the server's history was reset: it reports {} at version {version} after version {}; listing again",
             named(&self.resource),
             self.position.last,
         );
-        self.vitals.rewound();
-        self.vitals.failed(at.now, Until::InStep, message);
+        self.tracker.rewound();
+        self.tracker.failed(at.now, Until::Synced, message);
         self.position =
             Position { last: ResourceVersion::UNSET, unavailable: true, paged: self.position.paged };
         out.push(Command::Emit(Delta::Rewound));
-        self.later(at, Next::Sync, None, out);
+        self.wait_then(at, Next::Sync, None, out);
     }
 
     /// Ends for good.
     pub(super) fn gone<T>(&mut self, message: String, out: &mut Vec<Command<T>>) {
-        self.vitals.gone();
+        self.tracker.gone();
         self.phase = Phase::Idle;
         out.push(Command::End(Ended::Gone(message)));
     }
 
-    /// The end of a watch, in numbers; whether it was one that brought nothing.
-    pub(super) fn watched<T>(&mut self, at: Moment, open: &Open, out: &mut Vec<Command<T>>) -> bool {
+    /// Records the end of a watch in the metrics. Returns true if it was a short one.
+    pub(super) fn watched<T>(&mut self, at: Moment, open: &OpenWatch, out: &mut Vec<Command<T>>) -> bool {
         let took = at.now.saturating_duration_since(open.since);
-        let short = took < MOMENT && !open.advanced;
+        let short = took < SHORT_WATCH && !open.advanced;
         out.push(Command::Measure(Measure::Watched { took, events: open.events, short }));
         short
     }
 
-    /// Tells of every object again when that is due, and never inside a list or before the first one.
+    /// Requests a resync if it is due, but never inside a list or before the initial one.
     pub(super) fn resync<T: Object>(&mut self, out: &mut Vec<Command<T>>) {
         let listing = matches!(self.phase, Phase::Listing(_) | Phase::OpeningInitial(_) | Phase::Initial(..));
-        if self.resync_due && !listing && self.vitals.health().synced {
+        if self.resync_due && !listing && self.tracker.health().synced {
             self.resync_due = false;
             out.push(Command::Emit(Delta::Resync));
         }
     }
 }
 
-impl Open {
+impl OpenWatch {
     pub(super) fn new(since: Instant, timeout: Duration, ordered: bool) -> Self {
         Self { since, timeout, events: 0, early_bookmarks: 0, advanced: false, ordered }
     }

@@ -1,30 +1,31 @@
-//! Numbers that name what has no name of its own, given back when no longer needed.
+//! NumberAllocator as names for handlers that have none, recycled when no longer needed.
 //!
-//! Handlers without a name are numbered, and the number is a label of their metrics. A counter that only grows would make a new time
-//! series for each short-lived stream; the smallest free number keeps them to as many as there are handlers at one time.
+//! The number is a label of the handler's metrics. A counter that only grows would create a new
+//! time series for each short-lived stream; taking the smallest free number limits them to the
+//! number of handlers that exist at the same time.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Hands out numbers from 1 on. A clone hands out from the same.
+/// An allocator of numbers from 1 on. A clone shares the state.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Numbers(Arc<Mutex<BTreeSet<usize>>>);
+pub(crate) struct NumberAllocator(Arc<Mutex<BTreeSet<usize>>>);
 
-/// A number that no other one of its [`Numbers`] has. Dropping it gives it back.
+/// A number that is unique within its [`NumberAllocator`]. Dropping it frees the number.
 #[derive(Debug)]
-pub(crate) struct Number {
+pub(crate) struct AllocatedNumber {
     number: usize,
-    taken: Numbers,
+    taken: NumberAllocator,
 }
 
-impl Numbers {
-    /// Takes the smallest number that is free.
-    pub(crate) fn take(&self) -> Number {
+impl NumberAllocator {
+    /// Allocates the smallest free number.
+    pub(crate) fn take(&self) -> AllocatedNumber {
         let mut taken = self.taken();
         let number =
             (1..).zip(taken.iter()).find(|(free, it)| free != *it).map_or(taken.len() + 1, |it| it.0);
         taken.insert(number);
-        Number { number, taken: self.clone() }
+        AllocatedNumber { number, taken: self.clone() }
     }
 
     fn taken(&self) -> MutexGuard<'_, BTreeSet<usize>> {
@@ -32,13 +33,13 @@ impl Numbers {
     }
 }
 
-impl Number {
+impl AllocatedNumber {
     pub(crate) fn get(&self) -> usize {
         self.number
     }
 }
 
-impl Drop for Number {
+impl Drop for AllocatedNumber {
     fn drop(&mut self) {
         self.taken.taken().remove(&self.number);
     }
@@ -50,9 +51,9 @@ mod tests {
 
     #[test]
     fn the_smallest_free_number_is_taken() {
-        let numbers = Numbers::default();
+        let numbers = NumberAllocator::default();
         let taken: Vec<_> = (0..3).map(|_| numbers.take()).collect();
-        assert_eq!(taken.iter().map(Number::get).collect::<Vec<_>>(), [1, 2, 3]);
+        assert_eq!(taken.iter().map(AllocatedNumber::get).collect::<Vec<_>>(), [1, 2, 3]);
         let mut taken = taken.into_iter();
         let (first, second) = (taken.next(), taken.next());
         drop(second);

@@ -1,6 +1,7 @@
-//! A list while it is read, from whichever source: what has been said of it to the queue, and what must be said at its end.
+//! A list in progress, from a LIST or from initial events: what was sent to the queue, and what its
+//! end must contain.
 //!
-//! It keeps no object: those go to the queue as they come.
+//! It keeps no object: objects go to the queue as they arrive.
 
 use std::collections::BTreeMap;
 
@@ -11,45 +12,47 @@ use tokio::time::Instant;
 use super::signals::Command;
 use crate::delta::Delta;
 
-/// A list while it is read.
+/// A list in progress.
 #[derive(Debug)]
-pub(super) struct Collected {
-    /// When it was asked for.
+pub(super) struct ListInProgress {
+    /// The time of the request.
     pub(super) since: Instant,
-    /// How many objects have come.
+    /// The number of objects received.
     pub(super) items: u64,
-    /// The version that was asked for.
+    /// The requested version.
     asked: ResourceVersion,
-    /// Whether `Begin` has been said: only when there is something to say, so that a server that refuses costs the store nothing.
+    /// Set once `Begin` was sent: it is sent with the first item, so that a rejected request does
+    /// not affect the store.
     begun: bool,
-    /// Objects that are there and cannot be decoded, and the version that cannot.
+    /// The existing objects that cannot be decoded, with the versions of the undecodable states.
     pub(super) unreadable: BTreeMap<ObjectKey, ResourceVersion>,
-    /// How many more such objects there are, of which no name is known.
+    /// The number of further such objects whose name is not known either.
     pub(super) nameless: usize,
 }
 
-impl Collected {
+impl ListInProgress {
     pub(super) fn new(since: Instant, asked: ResourceVersion) -> Self {
         Self { since, items: 0, asked, begun: false, unreadable: BTreeMap::new(), nameless: 0 }
     }
 
-    /// Whether it asks for the newest state, so that asking for a newer one is no way out.
-    pub(super) fn of_the_newest(&self) -> bool {
+    /// Returns true if the newest state was requested, so that requesting a newer one does not
+    /// help.
+    pub(super) fn requested_newest(&self) -> bool {
         self.asked.is_unset()
     }
 
-    /// Whether it takes whatever the server has in memory.
-    pub(super) fn of_any_version(&self) -> bool {
+    /// Returns true if any state in the server's cache was acceptable.
+    pub(super) fn accepts_any_version(&self) -> bool {
         self.asked == ResourceVersion::ANY
     }
 
-    /// An object that was not there before.
+    /// Adds an object.
     pub(super) fn item<T: Object>(&mut self, object: T, out: &mut Vec<Command<T>>) {
         self.items += 1;
         self.replace(object, out);
     }
 
-    /// Another state of an object.
+    /// Replaces the state of an object.
     pub(super) fn replace<T: Object>(&mut self, object: T, out: &mut Vec<Command<T>>) {
         self.begin(out);
         if !self.unreadable.is_empty()
@@ -60,7 +63,7 @@ impl Collected {
         out.push(Command::Emit(Delta::Item(object)));
     }
 
-    /// An object went while the list was read.
+    /// Removes an object that was deleted while the list was being received.
     pub(super) fn dropped<T>(&mut self, key: ObjectKey, out: &mut Vec<Command<T>>) {
         self.begin(out);
         self.items = self.items.saturating_sub(1);
@@ -68,7 +71,7 @@ impl Collected {
         out.push(Command::Emit(Delta::Dropped(key)));
     }
 
-    /// An object that cannot be decoded: it is there, unless the server says that it went.
+    /// Records an object that cannot be decoded. It exists, unless the event is its deletion.
     pub(super) fn bad<T>(&mut self, bad: &BadItem, out: &mut Vec<Command<T>>) {
         match (&bad.key, bad.event) {
             (Some(key), Some(EventKind::Deleted)) => self.dropped(key.clone(), out),
@@ -77,7 +80,7 @@ impl Collected {
                 self.unreadable.insert(key.clone(), bad.version.clone());
             }
             (None, Some(EventKind::Deleted)) => {}
-            // It may be any of those that the list lacks.
+            // It may be any of the objects that the list lacks.
             (None, _) => {
                 self.begin(out);
                 self.nameless += 1;
@@ -86,7 +89,7 @@ impl Collected {
         }
     }
 
-    /// It is read again from the start.
+    /// Starts over, because the list is read again from the start.
     pub(super) fn restarted<T>(&mut self, out: &mut Vec<Command<T>>) {
         if self.begun {
             out.push(Command::Emit(Delta::Begin));

@@ -1,9 +1,10 @@
-//! JSON as no server would write it but any may: strategies for the property tests of the other files.
+//! Unusual but valid JSON: strategies for the property tests of the other files.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-/// Text made of what trips scanners: quotes, runs of backslashes, brackets, and what lies beyond ASCII.
+/// Generates text that is difficult for scanners: quotes, runs of backslashes, brackets and
+/// non-ASCII characters.
 pub(crate) fn text() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("\"".to_owned()),
@@ -20,14 +21,14 @@ pub(crate) fn text() -> impl Strategy<Value = String> {
     proptest::collection::vec(piece, 0..5).prop_map(|pieces| pieces.concat())
 }
 
-/// Any value; objects may hold keys that mean something elsewhere.
+/// Generates any value; objects may contain keys that have a meaning elsewhere.
 pub(crate) fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
         any::<i64>().prop_map(Value::from),
         any::<u64>().prop_map(Value::from),
-        // Halves survive printing and both ways of reading without loss.
+        // Halves survive printing and both readers without loss.
         any::<i32>().prop_map(|it| json!(f64::from(it) + 0.5)),
         text().prop_map(Value::from),
     ];
@@ -40,7 +41,7 @@ pub(crate) fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An object with a name, and whatever else.
+/// Generates an object with a name and random other fields.
 pub(crate) fn object() -> impl Strategy<Value = Value> {
     (value(), value(), proptest::option::of(value()), "[a-z]{1,9}").prop_map(
         |(spec, status, managed, name)| {
@@ -53,14 +54,14 @@ pub(crate) fn object() -> impl Strategy<Value = Value> {
     )
 }
 
-/// The same text with some letters and white space written the long way.
+/// Formats a value, optionally with escapes in keys and with white space.
 pub(crate) fn written(value: &Value, escape_keys: bool, pretty: bool) -> String {
     let text = if pretty { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) };
-    let text = text.expect("a value can be written");
+    let text = text.expect("a value can be serialized");
     if escape_keys { text.replace("\"metadata\"", r#""metad\u0061ta""#) } else { text }
 }
 
-/// Cuts a body at the given places.
+/// Splits a body at the given positions.
 pub(crate) fn cut<'a>(body: &'a [u8], places: &[prop::sample::Index]) -> Vec<&'a [u8]> {
     let mut places: Vec<_> = places.iter().map(|it| it.index(body.len() + 1)).collect();
     places.sort_unstable();

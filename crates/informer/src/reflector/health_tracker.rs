@@ -1,4 +1,4 @@
-//! Keeps the health of a reflector as things happen to it, and knows which changes are worth waking a reader for.
+//! Tracks the health of a reflector, and decides which changes wake watchers of the health.
 
 use dogwatch_core::ResourceVersion;
 use dogwatch_wire::BadItem;
@@ -6,43 +6,44 @@ use tokio::time::Instant;
 
 use crate::health::{Health, HealthState, Problem};
 
-/// A reader who shows progress is woken each time so many objects more have come.
+/// The number of objects after which the progress of a list wakes watchers.
 const PROGRESS_STEP: u64 = 500;
 
-/// What changed since the last look.
+/// The significance of the changes since the last publication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum News {
+pub(super) enum Significance {
     #[default]
     None,
-    /// Versions, times, a few objects more.
+    /// Versions, times, a few more objects.
     Progress,
-    /// Something to wake for.
+    /// A change that wakes watchers.
     Change,
 }
 
-/// Which success shows that a problem is over.
+/// The success that ends a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Until {
     /// The server sends anything.
     Sent,
     /// The server accepts a request.
     Accepted,
-    /// A watch tells something, or a list comes to its end: requests were accepted before, and nothing came of them.
-    InStep,
+    /// A watch delivers an event, or a list is completed: requests were accepted before without a
+    /// result.
+    Synced,
 }
 
-/// The health of a reflector, and what it takes to keep it.
+/// The health of a reflector, and the state needed to update it.
 #[derive(Debug, Default)]
-pub(super) struct Vitals {
+pub(super) struct HealthTracker {
     health: Health,
-    news: News,
+    changes: Significance,
     until: Option<Until>,
-    /// Failures in a row, and when the first one was.
+    /// The time of the first of the consecutive failures, and their number.
     failing: Option<(Instant, u32)>,
 }
 
-impl Vitals {
-    /// Those of a reflector that begins where another one ended.
+impl HealthTracker {
+    /// Continues from the health of a reflector that ended.
     pub(super) fn after(ended: Health) -> Self {
         Self { health: ended, ..Self::default() }
     }
@@ -51,89 +52,90 @@ impl Vitals {
         &self.health
     }
 
-    pub(super) fn take_news(&mut self) -> News {
-        std::mem::take(&mut self.news)
+    pub(super) fn take_changes(&mut self) -> Significance {
+        std::mem::take(&mut self.changes)
     }
 
-    /// Something failed.
+    /// Records a failure.
     pub(super) fn failed(&mut self, now: Instant, until: Until, message: String) {
         let (since, count) = self.failing.map_or((now, 0), |it| it);
         let count = count.saturating_add(1);
         self.failing = Some((since, count));
         self.until = Some(until);
-        self.trouble(Problem { message, since, count });
+        self.set_problem(Problem { message, since, count });
     }
 
-    /// Something is not as it should be, and goes on nevertheless. A failure that is not over is worth more to know.
-    pub(super) fn uneasy(&mut self, now: Instant, message: String) {
+    /// Records a problem that does not stop the reflector. An unresolved failure takes precedence.
+    pub(super) fn degraded(&mut self, now: Instant, message: String) {
         if self.until.is_none_or(|it| it == Until::Sent) {
             let (since, count) = self.health.problem.as_ref().map_or((now, 0), |it| (it.since, it.count));
             self.until = Some(Until::Sent);
-            self.trouble(Problem { message, since, count: count.saturating_add(1) });
+            self.set_problem(Problem { message, since, count: count.saturating_add(1) });
         }
     }
 
-    /// The next request comes later.
+    /// Records that the next request is scheduled.
     pub(super) fn retrying(&mut self, now: Instant, next: Instant) {
         let (since, attempts) = self.failing.unwrap_or((now, 1));
-        self.enter(HealthState::Retrying { since, attempts, next });
+        self.set_state(HealthState::Retrying { since, attempts, next });
     }
 
-    /// The server accepted a request.
+    /// Records that the server accepted a request.
     pub(super) fn accepted(&mut self) {
         if matches!(self.until, Some(Until::Sent | Until::Accepted)) {
-            self.well();
+            self.resolved();
         }
         if self.health.synced && matches!(self.health.state, HealthState::Retrying { .. }) {
-            self.enter(HealthState::Synced);
+            self.set_state(HealthState::Synced);
         }
     }
 
-    /// The server was asked, and has nothing older than what is known: a silence was none of its.
+    /// Records that the server's newest version is not older than the last one: a silence was
+    /// harmless.
     pub(super) fn verified(&mut self) {
-        self.well();
+        self.resolved();
     }
 
-    /// The server sent something.
-    pub(super) fn heard(&mut self, now: Instant) {
+    /// Records that the server sent something.
+    pub(super) fn received(&mut self, now: Instant) {
         self.health.last_event_at = Some(now);
-        self.news = self.news.max(News::Progress);
+        self.changes = self.changes.max(Significance::Progress);
         if self.until == Some(Until::Sent) {
-            self.well();
+            self.resolved();
         }
     }
 
-    /// A watch that follows on a list told something.
-    pub(super) fn followed(&mut self, now: Instant) {
-        self.heard(now);
+    /// Records an event of a watch that follows a list.
+    pub(super) fn received_event(&mut self, now: Instant) {
+        self.received(now);
         if self.until.is_some() {
-            self.well();
+            self.resolved();
         }
     }
 
-    /// So many objects have come of a list.
+    /// Records the number of objects received of a list.
     pub(super) fn listing(&mut self, items: u64) {
         let begins = !matches!(self.health.state, HealthState::Listing { .. });
         self.health.state = HealthState::Listing { items };
         let loud = begins || items.is_multiple_of(PROGRESS_STEP);
-        self.news = self.news.max(if loud { News::Change } else { News::Progress });
+        self.changes = self.changes.max(if loud { Significance::Change } else { Significance::Progress });
     }
 
-    /// A list is whole.
+    /// Records that a list is complete.
     pub(super) fn synced(&mut self, now: Instant, version: ResourceVersion) {
         if std::mem::replace(&mut self.health.synced, true) {
             self.health.relists += 1;
         }
-        self.well();
-        self.heard(now);
+        self.resolved();
+        self.received(now);
         self.reached(version);
-        self.enter(HealthState::Synced);
+        self.set_state(HealthState::Synced);
     }
 
-    /// Everything up to this version has been told.
+    /// Records the version up to which everything has been delivered.
     pub(super) fn reached(&mut self, version: ResourceVersion) {
         self.health.last_version = version;
-        self.news = self.news.max(News::Progress);
+        self.changes = self.changes.max(Significance::Progress);
     }
 
     pub(super) fn rewound(&mut self) {
@@ -141,39 +143,39 @@ impl Vitals {
         self.reached(ResourceVersion::UNSET);
     }
 
-    pub(super) fn poison(&mut self, bad: BadItem) {
+    pub(super) fn undecodable(&mut self, bad: BadItem) {
         self.health.poison += 1;
         self.health.last_poison = Some(bad);
-        self.news = News::Change;
+        self.changes = Significance::Change;
     }
 
-    /// The newest states of so many objects could not be decoded.
+    /// Records the number of objects whose newest state could not be decoded.
     pub(super) fn unreadable(&mut self, objects: usize) {
         let objects = objects as u64;
         if std::mem::replace(&mut self.health.unreadable, objects) != objects {
-            self.news = News::Change;
+            self.changes = Significance::Change;
         }
     }
 
     pub(super) fn gone(&mut self) {
-        self.enter(HealthState::Gone);
+        self.set_state(HealthState::Gone);
     }
 
-    fn well(&mut self) {
+    fn resolved(&mut self) {
         self.failing = None;
         self.until = None;
         if self.health.problem.take().is_some() {
-            self.news = News::Change;
+            self.changes = Significance::Change;
         }
     }
 
-    fn trouble(&mut self, problem: Problem) {
+    fn set_problem(&mut self, problem: Problem) {
         self.health.problem = Some(problem);
-        self.news = News::Change;
+        self.changes = Significance::Change;
     }
 
-    fn enter(&mut self, state: HealthState) {
+    fn set_state(&mut self, state: HealthState) {
         self.health.state = state;
-        self.news = News::Change;
+        self.changes = Significance::Change;
     }
 }

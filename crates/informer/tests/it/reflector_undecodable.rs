@@ -16,9 +16,10 @@ fn undecodable(text: &str, kind: EventKind) -> Step {
     Step::Fails(bad(text, Some(kind)).into())
 }
 
-/// kube-rs: one such object fails its page, and the collection is listed for ever and never known.
+/// In kube-rs, one such object fails its page, and the collection is listed for ever without
+/// success.
 #[tokio::test(start_paused = true)]
-async fn a_list_goes_on_behind_an_object_that_cannot_be_decoded_and_names_it_at_its_end() {
+async fn a_list_continues_after_an_undecodable_object_and_names_it_at_its_end() {
     let listed = |event| Step::Listed(event);
     let steps = vec![
         listed(ListEvent::Item(thing("a@1"))),
@@ -30,15 +31,15 @@ async fn a_list_goes_on_behind_an_object_that_cannot_be_decoded_and_names_it_at_
     let script = Script::new([Answer::Steps(steps), watch(Vec::new())]);
     let mut run = Run::start(script, options().without_watch_list());
     assert_eq!(run.now().await, ["begin", "item a@1", "nameless", "item c@4", "end 5 but for b"]);
-    assert_eq!(run.script.asked().len(), 2, "one list, one watch");
+    assert_eq!(run.script.requests().len(), 2, "one list, one watch");
     let health = run.health();
     assert_eq!((health.poison, health.unreadable, health.is_ok()), (2, 2, false), "{health}");
     run.after(20 * SECOND).await;
-    assert_eq!(run.script.asked().len(), 2, "and no list after it");
+    assert_eq!(run.script.requests().len(), 2, "no further list");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_goes_on_behind_an_object_that_cannot_be_decoded() {
+async fn a_watch_continues_after_an_undecodable_object() {
     let events = vec![
         added("a@1"),
         end("2"),
@@ -48,17 +49,17 @@ async fn a_watch_goes_on_behind_an_object_that_cannot_be_decoded() {
         undecodable("@", EventKind::Modified),
     ];
     let mut run = Run::start(Script::new([watch(events)]), options());
-    let told = run.now().await;
+    let received = run.now().await;
     let unreadable = ["unreadable a@3", "bookmark 3", "unreadable b@4", "bookmark 4"];
-    assert_eq!(told, [&["begin", "item a@1", "end 2"], &unreadable[..], &["applied a@5"]].concat());
+    assert_eq!(received, [&["begin", "item a@1", "end 2"], &unreadable[..], &["applied a@5"]].concat());
     let health = run.health();
     assert_eq!((health.poison, health.last_version.as_str()), (3, "5"));
-    assert_eq!(health.unreadable, 2, "a can be read again; b cannot, and nor can one without a name");
+    assert_eq!(health.unreadable, 2, "a was decoded again; b was not, nor was one without a name");
     assert!(!health.is_ok() && health.to_string().contains("except for 2 objects"), "{health}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_one_is_reported_with_its_key_its_path_and_the_reason() {
+async fn the_last_undecodable_object_is_reported_with_its_key_path_and_reason() {
     let events = vec![end("2"), undecodable("b@4", EventKind::Added)];
     let mut run = Run::start(Script::new([watch(events)]), options());
     run.now().await;
@@ -68,16 +69,16 @@ async fn the_last_one_is_reported_with_its_key_its_path_and_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_is_obeyed_even_if_what_was_deleted_cannot_be_decoded() {
+async fn a_deletion_applies_even_if_the_deleted_object_cannot_be_decoded() {
     let events = vec![added("a@1"), end("2"), undecodable("a@3", EventKind::Deleted), Step::Close];
     let mut run = Run::start(Script::new([watch(events)]), options());
     assert_eq!(run.now().await, ["begin", "item a@1", "end 2", "dropped a", "bookmark 3"]);
-    assert_eq!(run.script.asked()[1], "watch \"3\"");
+    assert_eq!(run.script.requests()[1], "watch \"3\"");
 }
 
-/// The loop that client-go runs into: the watch fails at the object, and is opened again right before it.
+/// In client-go, the watch fails at such an object, and is opened again right before it, for ever.
 #[tokio::test(start_paused = true)]
-async fn a_resumed_watch_begins_behind_the_object_that_could_not_be_decoded() {
+async fn a_resumed_watch_starts_after_the_undecodable_object() {
     let script = Script::new([
         watch_closed(vec![end("2"), undecodable("a@3", EventKind::Modified)]),
         watch_closed(vec![undecodable("a@4", EventKind::Modified)]),
@@ -85,11 +86,11 @@ async fn a_resumed_watch_begins_behind_the_object_that_could_not_be_decoded() {
     ]);
     let mut run = Run::start(script, options());
     run.now().await;
-    assert_eq!(run.script.asked(), ["initial \"\"", "watch \"3\"", "watch \"4\""]);
+    assert_eq!(run.script.requests(), ["initial \"\"", "watch \"3\"", "watch \"4\""]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_event_that_cannot_be_decoded_moves_nothing() {
+async fn an_undecodable_error_event_does_not_advance_the_version() {
     let mut events = vec![end("2"), undecodable("a@9", EventKind::Error)];
     events.push(Step::Fails(bad("a@9", None).into()));
     events.push(modified("a@3"));
@@ -98,9 +99,10 @@ async fn an_error_event_that_cannot_be_decoded_moves_nothing() {
     assert_eq!((run.health().poison, run.health().rewinds), (2, 0));
 }
 
-/// The upstream tests of `Table` objects and wrong types: here they decode to something that has no name.
+/// Ported from client-go's tests of `Table` objects and wrong types: here they decode to objects
+/// without a name.
 #[tokio::test(start_paused = true)]
-async fn ref_7_what_is_no_object_of_the_collection_is_skipped() {
+async fn ref_7_an_item_that_is_not_an_object_of_the_collection_is_skipped() {
     let events = vec![added("@1"), added("a@1"), end("2"), modified("@3"), modified("a@4")];
     let mut run = Run::start(Script::new([watch(events)]), options());
     assert_eq!(run.now().await, ["begin", "nameless", "item a@1", "end 2", "bookmark 3", "applied a@4"]);
@@ -110,9 +112,9 @@ async fn ref_7_what_is_no_object_of_the_collection_is_skipped() {
     assert_eq!(run.now().await, ["begin", "nameless", "item a@1", "end 2"]);
 }
 
-/// The upstream test RespectStoreTransformer.
+/// Ported from client-go: RespectStoreTransformer.
 #[tokio::test(start_paused = true)]
-async fn a_transform_sees_each_object_once_however_it_comes() {
+async fn a_transform_is_called_once_for_each_object_of_lists_and_watches() {
     for (watch_list, first) in [
         (
             true,
@@ -130,14 +132,14 @@ async fn a_transform_sees_each_object_once_however_it_comes() {
         options.watch_list = watch_list;
         let following = watch(vec![modified("a@5"), deleted("a@6")]);
         let mut run = Run::start(Script::new([first, following]), options);
-        let told = run.now().await;
+        let received = run.now().await;
         let expected = if watch_list { 6 } else { 4 };
-        assert_eq!(calls.load(Ordering::Relaxed), expected, "{told:?}");
+        assert_eq!(calls.load(Ordering::Relaxed), expected, "{received:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transform_that_panics_or_breaks_its_word_costs_the_object_and_nothing_else() {
+async fn a_transform_that_panics_or_renames_an_object_loses_only_that_object() {
     let options = options().transform(|mut it: Thing| {
         assert_ne!(it.metadata.name, "panics");
         if it.metadata.name == "renamed" {
@@ -154,7 +156,7 @@ async fn a_transform_that_panics_or_breaks_its_word_costs_the_object_and_nothing
         deleted("panics@4"),
     ];
     let mut run = Run::start(Script::new([watch(events)]), options);
-    let told = run.now().await;
+    let received = run.now().await;
     let expected = [
         "begin",
         "item a@1",
@@ -164,13 +166,13 @@ async fn a_transform_that_panics_or_breaks_its_word_costs_the_object_and_nothing
         "dropped panics",
         "bookmark 4",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(received, expected);
     assert_eq!(run.health().last_poison.expect("one").reason, "the transform panicked");
-    assert_eq!(run.health().unreadable, 1, "the other one is gone");
+    assert_eq!(run.health().unreadable, 1, "the deleted object does not count");
 }
 
 #[tokio::test(start_paused = true)]
-async fn poison_survives_a_relist_as_poison() {
+async fn an_undecodable_object_is_still_undecodable_after_a_relist() {
     let steps = || {
         vec![
             Step::Listed(ListEvent::Bad(bad("a@1", None))),
@@ -180,6 +182,6 @@ async fn poison_survives_a_relist_as_poison() {
     let script =
         Script::new([Answer::Steps(steps()), watch(vec![error(Reason::Expired)]), Answer::Steps(steps())]);
     let mut run = Run::start(script, options().without_watch_list());
-    let told = run.after(SECOND).await;
-    assert_eq!(told, ["begin", "end 2 but for a", "begin", "end 2 but for a"]);
+    let received = run.after(SECOND).await;
+    assert_eq!(received, ["begin", "end 2 but for a", "begin", "end 2 but for a"]);
 }

@@ -1,15 +1,16 @@
-//! Numbers about a reflector, under the names client-go uses.
+//! The metrics of a reflector, with client-go's names.
 
 use dogwatch_core::ResourceVersion;
 use metrics::{Counter, Gauge, Histogram, Label, counter, gauge, histogram};
 
 use super::signals::Measure;
 
-/// Versions are truncated to so many digits, as a gauge cannot hold more (rule IN-14).
+/// The number of trailing digits of a version that are exported, as a gauge cannot hold more (rule
+/// IN-14).
 const EXACT_DIGITS: usize = 15;
 
-/// The numbers of one reflector, labelled with its name and its resource.
-pub(super) struct Meter {
+/// The metrics of one reflector, labelled with its name and its resource.
+pub(super) struct ReflectorMetrics {
     lists: Counter,
     list_duration: Histogram,
     items_per_list: Histogram,
@@ -21,7 +22,7 @@ pub(super) struct Meter {
     undecodable: Counter,
 }
 
-impl Meter {
+impl ReflectorMetrics {
     pub(super) fn new(name: &str, resource: &str) -> Self {
         let labels = vec![Label::new("name", name.to_owned()), Label::new("resource", resource.to_owned())];
         Self {
@@ -37,12 +38,12 @@ impl Meter {
         }
     }
 
-    /// A list, or a watch with initial events, is asked for.
+    /// Counts a list, or a watch with initial events.
     pub(super) fn listing(&self) {
         self.lists.increment(1);
     }
 
-    /// A watch is asked for.
+    /// Counts a watch.
     pub(super) fn watching(&self) {
         self.watches.increment(1);
     }
@@ -69,7 +70,7 @@ impl Meter {
         }
     }
 
-    pub(super) fn poison(&self, objects: u64) {
+    pub(super) fn undecodable(&self, objects: u64) {
         self.undecodable.increment(objects);
     }
 }
@@ -78,10 +79,11 @@ impl Meter {
 mod tests {
     use super::*;
 
-    /// A version is any text to us; one that cannot be cut before its last fifteen bytes used to end the reflector.
+    /// A version is opaque text: one that has no character boundary before its last fifteen bytes
+    /// used to panic.
     #[test]
-    fn in_14_a_version_of_any_letters_is_told_or_left_out() {
-        let meter = Meter::new("a", "things");
+    fn in_14_a_version_of_any_characters_is_exported_or_skipped() {
+        let metrics = ReflectorMetrics::new("a", "things");
         for version in [
             "",
             "7",
@@ -89,7 +91,7 @@ mod tests {
             "x\u{e9}123456789012345",
             "\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}\u{e9}",
         ] {
-            meter.reached(&ResourceVersion::new(version));
+            metrics.reached(&ResourceVersion::new(version));
         }
     }
 }
