@@ -3,7 +3,7 @@
 use dogwatch::k8s_openapi::api::core::v1::Service;
 use dogwatch::k8s_openapi::api::networking::v1::Ingress;
 
-use crate::wanted::{host_of, ingress, is_owner, spec};
+use crate::desired::{host_of, ingress, is_owner, spec};
 
 /// One write, or none.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,10 +7,10 @@
 //!
 //! The `mod` lines below are in layer order.
 
-mod wanted;
+mod desired;
 mod decide;
 mod reconciler;
 
 pub use decide::{Step, decide};
 pub use reconciler::{IngressManager, controller};
-pub use wanted::{ANNOTATION, DEFAULT_HOST, host_of};
+pub use desired::{ANNOTATION, DEFAULT_HOST, host_of};

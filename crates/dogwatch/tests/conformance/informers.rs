@@ -11,7 +11,7 @@ use dogwatch::{
 use futures_util::StreamExt;
 use serde_json::json;
 
-use crate::cable::Cable;
+use crate::proxy::Cable;
 use crate::custom_resources::{ship, ships};
 use crate::fixtures::{config_map, labelled, labels, names};
 use crate::support::{Space, client, config, until, within};

@@ -6,7 +6,7 @@
 
 mod fixtures;
 mod support;
-mod cable;
+mod proxy;
 mod login;
 mod impersonation;
 mod verbs;
@@ -17,8 +17,8 @@ mod patches;
 mod subresources;
 mod custom_resources;
 mod informers;
-mod forms;
-mod refusals;
+mod representations;
+mod api_errors;
 mod discovery;
 mod leader_election;
 mod events;

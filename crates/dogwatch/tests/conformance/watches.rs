@@ -13,7 +13,7 @@ use dogwatch::{
 use futures_util::StreamExt;
 use serde_json::json;
 
-use crate::cable::Cable;
+use crate::proxy::Cable;
 use crate::fixtures::{config_map, labelled, labels, names};
 use crate::support::{Space, client, config, next_change, next_event, within};
 
