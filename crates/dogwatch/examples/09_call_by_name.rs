@@ -1,4 +1,4 @@
-//! Calls a gRPC service by its name in the cluster, whatever becomes of its pods: asks it how it is.
+//! Calls the health service of a gRPC server by its service name in the cluster.
 //!
 //! ```text
 //! cargo run --example 09_call_by_name -- kubernetes:///greeter.shop:grpc

@@ -1,7 +1,8 @@
-//! Keeps programs in step with a Kubernetes cluster: the machinery of client-go, rebuilt for Rust.
+//! Keeps programs synced with a Kubernetes cluster: the machinery of client-go, rebuilt for Rust.
 //!
-//! This is the crate to depend on. It makes nothing itself: it hands out, under short names, what the crates below it
-//! make. It works with the types you already have: those of [`k8s_openapi`], and your own with
+//! This is the crate to depend on. It contains no code of its own: it re-exports the crates below
+//! it under short names.
+//! It works with the types you already have: those of [`k8s_openapi`], and your own types with
 //! `#[derive(CustomResource)]`.
 //!
 //! ```no_run
@@ -35,26 +36,33 @@
 //! ┌──────┐   ┌──────┐   ┌────────┐   ┌──────────┐     ┌───────────┐   ┌────────────┐
 //! │ core │──►│ wire │──►│ client │──►│ informer │──┬─►│ workqueue │──►│ controller │──► your reconcilers
 //! └──────┘   └──────┘   └────────┘   └──────────┘  │  └───────────┘   └────────────┘
-//!  words      bytes to   requests,    a local      │  ┌──────┐
-//!             objects    watches      copy         ├─►│ grpc │──► your calls
+//!  types      bytes to   requests,    local        │  ┌──────┐
+//!             objects    watches      cache        ├─►│ grpc │──► your calls
 //!                                                  │  └──────┘
 //!                                                  └─► your handlers and reads
 //! ```
 //!
-//! - **Which server, and who are we?** [`Config`], from a kubeconfig, a pod or by hand; everything about it is in [`config`].
-//! - **Speak to it.** [`Client`] holds connections and credentials; [`Request`] is one call of any path.
-//! - **Work on a collection.** [`Api`] is the handle on one: typed, dynamic, metadata only, or a [`View`] with just the
-//!   fields you name.
-//! - **Find out what there is.** [`CachedDiscovery`] reads what a server serves, [`RestMapper`] knows what `deploy` means.
-//! - **Hear what changes.** [`Api::watch`] is one watch, [`Api::watch_from`] one that goes on when the connection breaks.
-//! - **Have a copy of it.** [`SharedInformer`] keeps one in step with the server; [`Store`] and [`Lister`] read it, an
-//!   [`EventHandler`], closures or a stream are told of its changes, and an [`InformerFactory`] shares it in the program.
-//! - **Work on what changed.** [`workqueue::WorkQueue`] holds keys without duplicates, by priority, by turns, later, or with limits.
-//! - **Bring things about.** A [`Reconciler`] compares what is with what should be; a [`Controller`] runs it for every key that
-//!   changed, and a [`Manager`] runs controllers with their informers, elections, endpoints and an orderly end.
-//! - **Call a service by its name.** [`grpc`] resolves `kubernetes:///greeter.shop:grpc` from the same watch, and its `KubeChannel`
-//!   spreads the calls of any tonic client over the pods.
-//! - **When it fails.** [`Error`] says what to do next; [`Status`] is the server's own word.
+//! - **Configuration.** [`Config`] names the server and the credentials. It comes from a
+//!   kubeconfig, from the pod's environment or from code; see [`config`].
+//! - **Requests.** [`Client`] holds connections and credentials; [`Request`] is a call to any path.
+//! - **Collections.** [`Api`] is the handle on one collection: typed, dynamic, metadata only, or a
+//!   [`View`] with just the fields you name.
+//! - **Discovery.** [`CachedDiscovery`] reads which resources a server serves; [`RestMapper`]
+//!   resolves names such as `deploy`.
+//! - **Watches.** [`Api::watch`] is a single watch; [`Api::watch_from`] is one that resumes when
+//!   the connection breaks.
+//! - **Local caches.** [`SharedInformer`] keeps a cache synced with the server. [`Store`] and
+//!   [`Lister`] read it; an [`EventHandler`], closures or a stream receive its changes; an
+//!   [`InformerFactory`] shares it within the program.
+//! - **Work queues.** [`workqueue::WorkQueue`] holds keys without duplicates, with priorities,
+//!   fairness, delays and rate limits.
+//! - **Controllers.** A [`Reconciler`] compares the actual with the desired state; a [`Controller`]
+//!   runs it for every key that changed; a [`Manager`] runs controllers with their informers,
+//!   leader election, HTTP endpoints and graceful shutdown.
+//! - **gRPC by service name.** [`grpc`] resolves `kubernetes:///greeter.shop:grpc` from the same
+//!   watch, and its `KubeChannel` balances the calls of any tonic client over the pods.
+//! - **Errors.** [`Error`] is classified by what the caller can do next; [`Status`] is the server's
+//!   answer.
 //!
 //! # If you come from client-go
 //!
