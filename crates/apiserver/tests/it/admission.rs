@@ -4,7 +4,7 @@ use dogwatch_apiserver::cluster::Writer;
 use dogwatch_apiserver::controllers::Controllers;
 use serde_json::{Value, json};
 
-use crate::running::Running;
+use crate::test_cluster::Running;
 
 const QUOTAS: (&str, &str) = ("v1", "ResourceQuota");
 

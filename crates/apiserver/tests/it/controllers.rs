@@ -6,7 +6,7 @@ use dogwatch_apiserver::cluster::Propagation;
 use dogwatch_apiserver::controllers::Controllers;
 use serde_json::{Value, json};
 
-use crate::running::{Running, named, owner};
+use crate::test_cluster::{Running, named, owner};
 
 const MAPS: (&str, &str) = ("v1", "ConfigMap");
 const NAMESPACES: (&str, &str) = ("v1", "Namespace");

@@ -1,16 +1,16 @@
 //! The HTTP layer without a socket: a request in, an answer out.
 
-mod webhook;
+mod test_webhook;
 
-mod arithmetic;
+mod extreme_numbers;
 mod conversion;
-mod depth;
-mod hooks;
-mod lost_writes;
+mod nesting_depth;
+mod admission_webhooks;
+mod races;
 mod panics;
 mod read;
 mod shards;
-mod small;
+mod non_resource;
 mod watch;
 mod write;
 

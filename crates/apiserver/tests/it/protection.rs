@@ -6,7 +6,7 @@ use dogwatch_apiserver::cluster::{DeleteOptions, Place, Writer};
 use dogwatch_apiserver::controllers::Controllers;
 use serde_json::{Value, json};
 
-use crate::running::Running;
+use crate::test_cluster::Running;
 
 const NAMESPACES: (&str, &str) = ("v1", "Namespace");
 const CLAIMS: (&str, &str) = ("v1", "PersistentVolumeClaim");

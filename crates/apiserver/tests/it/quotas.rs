@@ -7,7 +7,7 @@ use dogwatch_apiserver::cluster::Writer;
 use dogwatch_apiserver::controllers::Controllers;
 use serde_json::{Value, json};
 
-use crate::running::{Running, named};
+use crate::test_cluster::{Running, named};
 
 const MAPS: (&str, &str) = ("v1", "ConfigMap");
 const QUOTAS: (&str, &str) = ("v1", "ResourceQuota");

@@ -9,7 +9,7 @@ use dogwatch_apiserver::controllers::Controllers;
 use dogwatch_apiserver::simulators::Simulators;
 use serde_json::{Value, json};
 
-use crate::running::{Running, named};
+use crate::test_cluster::{Running, named};
 
 const DEPLOYMENTS: (&str, &str) = ("apps/v1", "Deployment");
 const SETS: (&str, &str) = ("apps/v1", "ReplicaSet");

@@ -11,7 +11,7 @@ use dogwatch_core::ObjectKey;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::running::Running;
+use super::test_cluster::Running;
 
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 

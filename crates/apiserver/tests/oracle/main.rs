@@ -6,13 +6,13 @@
 mod scenario;
 mod paths;
 mod compare;
-mod kept;
+mod selection;
 mod symbols;
 mod variables;
-mod wire;
+mod http_client;
 mod events;
-mod given;
-mod own;
+mod external_server;
+mod own_server;
 mod run;
 
 use scenario::Scenario;
@@ -20,13 +20,13 @@ use scenario::Scenario;
 /// Replays the scenario of this name. Panics with all differences.
 async fn hold(name: &str) {
     let scenario = Scenario::load(name);
-    let client = match given::client() {
+    let client = match external_server::client() {
         // A real server has real time.
         Some(given) => {
             tokio::time::resume();
             given
         }
-        None => own::client().await,
+        None => own_server::client().await,
     };
     if scenario.requires.iter().any(|it| it == "auth") && !client.is_somebody() {
         return;

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::events::Events;
-use super::kept::{Answer, Content, Outcome, keep};
+use super::http_client::{Client, Headers};
 use super::paths::Path;
 use super::scenario::{Action, Scenario, Step};
+use super::selection::{Answer, Content, Outcome, keep};
 use super::variables::Variables;
-use super::wire::{Client, Headers};
 use super::{compare, symbols};
 
 /// Between two requests of a poll.

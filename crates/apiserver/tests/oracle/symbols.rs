@@ -10,8 +10,8 @@ use jiff::{SignedDuration, Timestamp};
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
-use super::kept::{BETWEEN, Body, EXACT, Kept};
 use super::paths::Path;
+use super::selection::{BETWEEN, Body, EXACT, Kept};
 
 /// A time further away than this is not one the server has just made.
 const NEAR: SignedDuration = SignedDuration::from_hours(24);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::webhook::{Answer, Webhook};
+use super::test_webhook::{Answer, Webhook};
 use super::{MERGE, Server};
 
 const OLD: &str = "/apis/e.test/v1/namespaces/default/cars";

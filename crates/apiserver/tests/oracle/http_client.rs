@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::kept::{Answer, Content};
+use super::selection::{Answer, Content};
 
 /// How long one answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);

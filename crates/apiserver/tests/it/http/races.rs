@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::webhook::Webhook;
+use super::test_webhook::Webhook;
 use super::{JSON, Server};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";

@@ -13,7 +13,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::wire::{Client, Dial, Dialing, Stream};
+use super::http_client::{Client, Dial, Dialing, Stream};
 
 /// A client of the server that is given, if one is.
 pub(crate) fn client() -> Option<Client> {

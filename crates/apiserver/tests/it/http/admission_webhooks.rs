@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-use super::webhook::{Answer, Webhook};
+use super::test_webhook::{Answer, Webhook};
 use super::{JSON, Server};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::webhook::Webhook;
+use super::test_webhook::Webhook;
 use super::{JSON, MERGE, Server, TABLE};
 
 const LIMIT: usize = 100;

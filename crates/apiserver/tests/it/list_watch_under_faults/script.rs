@@ -11,8 +11,8 @@ use http::Method;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::truth::Truth;
-use crate::asking::Road;
+use super::recorded_history::Truth;
+use crate::requests::Road;
 
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 const COLOURS: [&str; 3] = ["red", "green", "blue"];

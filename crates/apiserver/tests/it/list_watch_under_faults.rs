@@ -5,7 +5,7 @@
 //! client may, and hold it against the truth after every single event.
 
 mod script;
-mod truth;
+mod recorded_history;
 mod watcher;
 
 use std::sync::{Arc, Mutex};
@@ -17,9 +17,9 @@ use proptest::prelude::*;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::asking::Road;
+use crate::requests::Road;
+use recorded_history::Truth;
 use script::{Script, Step};
-use truth::Truth;
 use watcher::{Manner, Seen, Watcher};
 
 proptest! {

@@ -9,9 +9,9 @@ use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::truth::{Pods, Selector, Truth};
-use crate::asking::{Road, Told, Watching, version};
-use crate::running::named;
+use super::recorded_history::{Pods, Selector, Truth};
+use crate::requests::{Road, Told, Watching, version};
+use crate::test_cluster::named;
 
 /// Longer than any weather lasts.
 const LONG: Duration = Duration::from_secs(3600);

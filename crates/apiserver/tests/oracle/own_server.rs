@@ -3,7 +3,7 @@
 use dogwatch_apiserver::ApiServer;
 use jiff::Timestamp;
 
-use super::wire::{Client, Dial, Dialing, Stream};
+use super::http_client::{Client, Dial, Dialing, Stream};
 
 /// The token of the administrator.
 const TOKEN: &str = "token-of-the-administrator";

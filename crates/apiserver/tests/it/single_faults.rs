@@ -13,7 +13,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::asking::{Answered, Broken, Road, Told, Watching, version};
+use crate::requests::{Answered, Broken, Road, Told, Watching, version};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WATCH: &str = "/api/v1/namespaces/default/configmaps?watch=true";
