@@ -15,10 +15,10 @@ async fn main() -> anyhow::Result<()> {
 
     let channel = dogwatch::grpc::channel(&target).await?;
     let mut client = HealthClient::new(channel);
-    let answer = client.check(HealthCheckRequest::default()).await;
+    let response = client.check(HealthCheckRequest::default()).await;
 
-    match answer {
-        Ok(answer) => println!("{target} is {:?}", answer.into_inner().status()),
+    match response {
+        Ok(response) => println!("{target} is {:?}", response.into_inner().status()),
         Err(status) => println!("{target} cannot be called: {}", status.message()),
     }
     Ok(())

@@ -20,7 +20,7 @@
 //!     let mut events = pods.watch_from(WatchParams::from(list.metadata.version))?;
 //!     while let Some(event) = events.try_next().await? {
 //!         match event {
-//!             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => println!("{:?} is there", pod.key()),
+//!             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => println!("{:?} exists", pod.key()),
 //!             WatchEvent::Deleted(pod) => println!("{:?} is gone", pod.key()),
 //!             WatchEvent::Error(status) => anyhow::bail!("list again: {status}"),
 //!             _ => {}
@@ -61,8 +61,8 @@
 //!   leader election, HTTP endpoints and graceful shutdown.
 //! - **gRPC by service name.** [`grpc`] resolves `kubernetes:///greeter.shop:grpc` from the same
 //!   watch, and its `KubeChannel` balances the calls of any tonic client over the pods.
-//! - **Errors.** [`Error`] is classified by what the caller can do next; [`Status`] is the server's
-//!   answer.
+//! - **Errors.** [`Error`] is classified by what the caller can do next; [`Status`] is the error
+//!   response of the server.
 //!
 //! # If you come from client-go
 //!
@@ -73,22 +73,22 @@
 //! | `kubernetes.Clientset`, `CoreV1().Pods(ns)` | [`Client`], [`Api::namespaced`] |
 //! | `dynamic.Interface`, `unstructured.Unstructured` | [`Api::dynamic`] with [`DynamicObject`] |
 //! | `metadata.Interface` | [`Api::dynamic_metadata`] with [`PartialObjectMeta`], or `Api<PartialObjectMeta<Pod>>` |
-//! | `rest.Request` | [`Request`], from [`Client::get`] and its siblings |
+//! | `rest.Request` | [`Request`], from [`Client::get`] and similar methods |
 //! | `metav1.ListOptions`, `CreateOptions`, `PatchOptions` | [`ListParams`], [`WatchParams`], [`WriteParams`], [`PatchParams`] |
 //! | `pager.ListPager` | [`Api::list_all`], [`Api::list_pages`] |
 //! | `watch.Interface` | [`WatchStream`] |
 //! | `watch.RetryWatcher` | [`RetryWatcher`], from [`Api::watch_from`] |
 //! | `watch.Until`, `UntilWithSync`, `kubectl wait` | [`until`], [`Api::until`], [`Api::wait_until`], [`Api::wait_for`] |
-//! | `apierrors.IsNotFound(err)` | [`Error::is_not_found`]; the whole answer is [`Error::status`] |
+//! | `apierrors.IsNotFound(err)` | [`Error::is_not_found`]; the full response is [`Error::status`] |
 //! | `retry.RetryOnConflict` | [`retry_on_conflict`] |
-//! | `Apply` with apply configurations | [`Api::apply`] with anything that serializes |
+//! | `Apply` with apply configurations | [`Api::apply`] with any `Serialize` value |
 //! | `discovery`, `restmapper`, `kubectl get po` | [`CachedDiscovery`], [`RestMapper`] |
 //! | `scale.ScalesGetter` | [`Api::get_scale`], [`Api::set_replicas`], [`RestMapper::scalable`] |
 //! | `cache.SharedIndexInformer`, `cache.Controller` | [`SharedInformer`] |
 //! | `informers.SharedInformerFactory`, `dynamicinformer` | [`InformerFactory`] |
-//! | `cache.Store`, `cache.Indexer`, `Indexers` | [`Store`], [`Index`]; what fits together is read from a [`Snapshot`] |
+//! | `cache.Store`, `cache.Indexer`, `Indexers` | [`Store`], [`Index`]; consistent reads come from a [`Snapshot`] |
 //! | `listers` | [`Lister`] |
-//! | `cache.ResourceEventHandler`, `…Funcs`, `FilteringResourceEventHandler` | [`EventHandler`], [`SharedInformer::on_update`] and its siblings, [`Filtered`] |
+//! | `cache.ResourceEventHandler`, `…Funcs`, `FilteringResourceEventHandler` | [`EventHandler`], [`SharedInformer::on_update`] and similar methods, [`Filtered`] |
 //! | `cache.DeletedFinalStateUnknown` | [`Deleted::Missed`] |
 //! | `HasSynced`, `cache.WaitForCacheSync` | [`SharedInformer::synced`], [`Registration::synced`], [`InformerFactory::wait_for_sync`] |
 //! | `SetTransform`, `SetWatchErrorHandler` | [`InformerBuilder::transform`], [`SharedInformer::health`] |
@@ -96,7 +96,7 @@
 //! | `cache.ObjectName` | [`ObjectKey`] |
 //! | `workqueue` (and controller-runtime's `priorityqueue`) | [`workqueue`] |
 //! | controller-runtime's `Reconciler`, `Builder`, `Manager`, `predicate` | [`Reconciler`], [`Controller`], [`Manager`], [`controller::Predicate`] |
-//! | `leaderelection.LeaderElector`, `LeaderElectionConfig` | [`LeaderElector`], whose work is a future that is dropped at loss |
+//! | `leaderelection.LeaderElector`, `LeaderElectionConfig` | [`LeaderElector`], whose work is a future that is dropped when the lease is lost |
 //! | `tools/events`, `record.EventRecorder` | [`EventBroadcaster`], [`EventRecorder`] |
 //! | `controllerutil` finalizers, owner references, `CreateOrUpdate` | [`Finalizer`], [`Owner`], [`create_or_update`] |
 

@@ -68,7 +68,7 @@ impl Fixture {
     /// Waits until the Ingress has this host, or until there is none.
     async fn until(&self, name: &str, host: Option<&str>) {
         loop {
-            let found = self.ingresses.get_opt(name).await.expect("an answer");
+            let found = self.ingresses.get_opt(name).await.expect("a response");
             if found.as_ref().and_then(host_of) == host && found.is_some() == host.is_some() {
                 return;
             }
@@ -94,7 +94,7 @@ async fn an_ingress_follows_the_annotation_of_its_service_and_is_restored() {
     let running = fixture.run("a");
     fixture.add("web", Some("shop.test")).await;
     fixture.until("web", Some("shop.test")).await;
-    let ingress = fixture.ingresses.get("web").await.expect("there");
+    let ingress = fixture.ingresses.get("web").await.expect("exists");
     let owner = &ingress.metadata.owner_references.as_ref().expect("an owner")[0];
     assert_eq!((owner.kind.as_str(), owner.controller), ("Service", Some(true)));
 
@@ -136,7 +136,7 @@ async fn an_ingress_that_is_deleted_before_the_manager_sees_it_is_restored() {
         }
         if delayed {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            assert!(fixture.ingresses.get_opt("web").await.expect("an answer").is_none());
+            assert!(fixture.ingresses.get_opt("web").await.expect("a response").is_none());
             faults.clear();
         }
         let restored = tokio::time::timeout(Duration::from_secs(60), fixture.until("web", Some("shop.test")));
@@ -158,7 +158,7 @@ async fn a_foreign_ingress_is_left_alone_until_it_is_deleted() {
     let running = fixture.run("a");
     fixture.add("other", Some("other.test")).await;
     fixture.until("other", Some("other.test")).await;
-    let found = fixture.ingresses.get("web").await.expect("there");
+    let found = fixture.ingresses.get("web").await.expect("exists");
     assert_eq!((host_of(&found), &found.metadata.owner_references), (None, &None));
     fixture.ingresses.delete("web", &DeleteParams::default()).await.expect("deleted");
     fixture.until("web", Some("shop.test")).await;

@@ -1,4 +1,4 @@
-//! Tests of the API server, part by part, from outside.
+//! Tests of the API server through its public API.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod recording;

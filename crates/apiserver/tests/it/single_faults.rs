@@ -1,4 +1,5 @@
-//! Each fault by itself, as a client meets it: over a wire with HTTP/1.1 and HTTP/2, and without one.
+//! Each fault by itself, as a client sees it: over a pipe with HTTP/1.1 and HTTP/2, and by direct
+//! calls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,35 +14,35 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::requests::{Answered, Broken, Road, Told, Watching, version};
+use crate::requests::{ConnectionCut, Reply, Transport, WatchItem, WatchReader, version};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const WATCH: &str = "/api/v1/namespaces/default/configmaps?watch=true";
 
 async fn server() -> ApiServer {
     let server = ApiServer::builder().in_process().seed(1).controllers(Controllers::none());
-    server.start().await.expect("it starts")
+    server.start().await.expect("the server starts")
 }
 
-fn roads(server: &ApiServer) -> [Road; 3] {
-    [Road::direct(server), Road::wire(server, false), Road::wire(server, true)]
+fn transports(server: &ApiServer) -> [Transport; 3] {
+    [Transport::direct(server), Transport::wire(server, false), Transport::wire(server, true)]
 }
 
-async fn create(road: &Road, name: &str) -> Result<Answered, Broken> {
+async fn create(transport: &Transport, name: &str) -> Result<Reply, ConnectionCut> {
     let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name } });
-    road.ask(Method::POST, MAPS, Some(&map)).await
+    transport.send(Method::POST, MAPS, Some(&map)).await
 }
 
-/// Creates a map for sure, and gives its version.
-async fn created(road: &Road, name: &str) -> u64 {
-    let answered = create(road, name).await.expect("answered");
-    assert_eq!(answered.code, 201, "{}", answered.body);
-    version(&answered.body)
+/// Creates a config map, which must succeed, and returns its version.
+async fn created(transport: &Transport, name: &str) -> u64 {
+    let reply = create(transport, name).await.expect("a reply");
+    assert_eq!(reply.code, 201, "{}", reply.body);
+    version(&reply.body)
 }
 
-async fn watch_from(road: &Road, version: u64, options: &str) -> Watching {
+async fn watch_from(transport: &Transport, version: u64, options: &str) -> WatchReader {
     let path = format!("{WATCH}&resourceVersion={version}{options}");
-    road.watch(&path).await.expect("answered").expect("accepted")
+    transport.watch(&path).await.expect("a reply").expect("accepted")
 }
 
 fn event(kind: &str, name: &str) -> (String, String) {
@@ -49,83 +50,83 @@ fn event(kind: &str, name: &str) -> (String, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_request_says_when_to_come_back_and_was_not_carried_out() {
+async fn a_rejected_request_has_retry_after_and_was_not_executed() {
     let server = server().await;
-    for road in roads(&server) {
+    for transport in transports(&server) {
         let rule = Rule::on("create").resource("configmaps").namespace("default").times(1);
         let busy = server.faults().rule(rule.refuse(429).retry_after(7)).scoped();
-        let refused = create(&road, "a").await.expect("answered");
-        assert_eq!((refused.code, refused.retry_after.as_deref()), (429, Some("7")));
-        assert_eq!(refused.body["reason"], "TooManyRequests");
-        assert_eq!(refused.body["details"]["retryAfterSeconds"], 7);
+        let rejected = create(&transport, "a").await.expect("a reply");
+        assert_eq!((rejected.code, rejected.retry_after.as_deref()), (429, Some("7")));
+        assert_eq!(rejected.body["reason"], "TooManyRequests");
+        assert_eq!(rejected.body["details"]["retryAfterSeconds"], 7);
         assert_eq!(busy.fired(), 1);
-        created(&road, "a").await;
+        created(&transport, "a").await;
         let broken = server.faults().rule(Rule::on("delete").refuse(500).message("no disk")).scoped();
         let path = format!("{MAPS}/a");
-        let refused = road.ask(Method::DELETE, &path, None).await.expect("answered");
-        assert_eq!((refused.code, &refused.body["message"]), (500, &json!("no disk")));
-        assert_eq!((refused.retry_after, &refused.body["reason"]), (None, &json!("InternalError")));
+        let rejected = transport.send(Method::DELETE, &path, None).await.expect("a reply");
+        assert_eq!((rejected.code, &rejected.body["message"]), (500, &json!("no disk")));
+        assert_eq!((rejected.retry_after, &rejected.body["reason"]), (None, &json!("InternalError")));
         drop(broken);
-        assert_eq!(road.ask(Method::DELETE, &path, None).await.expect("answered").code, 200);
+        assert_eq!(transport.send(Method::DELETE, &path, None).await.expect("a reply").code, 200);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reset_before_the_commit_leaves_nothing_and_one_after_it_leaves_everything() {
+async fn a_reset_before_the_commit_stores_nothing_and_one_after_it_stores_the_object() {
     let server = server().await;
-    for (number, road) in roads(&server).iter().enumerate() {
+    for (number, transport) in transports(&server).iter().enumerate() {
         let (before, after) = (format!("before-{number}"), format!("after-{number}"));
         server.faults().rule(Rule::on("create").times(1).reset_before());
-        assert_eq!(create(road, &before).await.err(), Some(Broken));
-        assert_eq!(road.get(&format!("{MAPS}/{before}")).await.expect("answered").code, 404);
+        assert_eq!(create(transport, &before).await.err(), Some(ConnectionCut));
+        assert_eq!(transport.get(&format!("{MAPS}/{before}")).await.expect("a reply").code, 404);
         server.faults().rule(Rule::on("create").times(1).reset_after());
-        assert_eq!(create(road, &after).await.err(), Some(Broken));
-        assert_eq!(road.get(&format!("{MAPS}/{after}")).await.expect("answered").code, 200);
+        assert_eq!(create(transport, &after).await.err(), Some(ConnectionCut));
+        assert_eq!(transport.get(&format!("{MAPS}/{after}")).await.expect("a reply").code, 200);
         assert_eq!(
-            create(road, &after).await.expect("answered").code,
+            create(transport, &after).await.expect("a reply").code,
             409,
-            "as a client that tries again finds"
+            "a retry finds the stored object"
         );
         server.faults().clear();
     }
     let codes: Vec<_> = server.requests().verb("create").iter().map(|it| it.status).collect();
-    assert_eq!(codes, [0, 0, 409].repeat(3), "a request that was cut off has no code");
+    assert_eq!(codes, [0, 0, 409].repeat(3), "a request that was cut has no status code");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_passes_by_the_clock_and_not_a_moment_more() {
+async fn a_delay_takes_exactly_its_time_on_the_paused_clock() {
     let server = server().await;
     let delay = server.faults().rule(Rule::on("list").delay(Duration::from_secs(3)));
-    for road in roads(&server) {
+    for transport in transports(&server) {
         let begun = Instant::now();
-        assert_eq!(road.get(MAPS).await.expect("answered").code, 200);
+        assert_eq!(transport.get(MAPS).await.expect("a reply").code, 200);
         assert_eq!(begun.elapsed(), Duration::from_secs(3));
     }
     delay.remove();
     let begun = Instant::now();
-    Road::direct(&server).get(MAPS).await.expect("answered");
+    Transport::direct(&server).get(MAPS).await.expect("a reply");
     assert_eq!(begun.elapsed(), Duration::ZERO);
     let took: Vec<_> = server.requests().verb("list").iter().map(|it| it.duration.as_secs()).collect();
     assert_eq!(took, [3, 3, 3, 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_end_cleanly_or_by_a_cut_and_go_on_where_they_were() {
+async fn watches_end_cleanly_or_by_a_cut_and_can_be_resumed() {
     let server = server().await;
-    for road in roads(&server) {
+    for transport in transports(&server) {
         let mut last = server.cluster().store().revision();
         for cut in [false, true] {
-            let mut watching = watch_from(&road, last, "").await;
-            last = created(&road, "a").await;
-            assert_eq!(watching.event().await, event("ADDED", "a"));
+            let mut reader = watch_from(&transport, last, "").await;
+            last = created(&transport, "a").await;
+            assert_eq!(reader.event().await, event("ADDED", "a"));
             let everywhere_else = Scope { namespace: Some("elsewhere".to_owned()), ..Scope::default() };
             server.faults().drop_watches_of(everywhere_else, cut);
-            assert_eq!(watching.soon().await, None);
+            assert_eq!(reader.next_within_a_second().await, None);
             server.faults().drop_watches_of(Scope::resource("configmaps"), cut);
-            assert_eq!(watching.next().await, if cut { Told::Cut } else { Told::End });
-            // What happens meanwhile comes first.
-            road.ask(Method::DELETE, &format!("{MAPS}/a"), None).await.expect("answered");
-            let mut again = watch_from(&road, last, "").await;
+            assert_eq!(reader.next().await, if cut { WatchItem::Cut } else { WatchItem::End });
+            // Changes made meanwhile are delivered first.
+            transport.send(Method::DELETE, &format!("{MAPS}/a"), None).await.expect("a reply");
+            let mut again = watch_from(&transport, last, "").await;
             assert_eq!(again.event().await, event("DELETED", "a"));
             last = server.cluster().store().revision();
         }
@@ -133,232 +134,237 @@ async fn watches_end_cleanly_or_by_a_cut_and_go_on_where_they_were() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_after_so_many_events_also_among_those_that_were_there() {
+async fn a_watch_ends_after_a_number_of_events_including_initial_ones() {
     let server = server().await;
-    let [road, ..] = roads(&server);
+    let [transport, ..] = transports(&server);
     for name in ["a", "b", "c", "d"] {
-        created(&road, name).await;
+        created(&transport, name).await;
     }
-    for road in roads(&server) {
+    for transport in transports(&server) {
         let rule = server.faults().rule(Rule::on("watch").cut_after(3)).scoped();
-        let mut watching =
-            road.watch(&format!("{WATCH}&resourceVersion=0")).await.expect("answered").expect("accepted");
+        let mut reader =
+            transport.watch(&format!("{WATCH}&resourceVersion=0")).await.expect("a reply").expect("accepted");
         for name in ["a", "b", "c"] {
-            assert_eq!(watching.event().await, event("ADDED", name));
+            assert_eq!(reader.event().await, event("ADDED", name));
         }
-        assert_eq!(watching.next().await, Told::Cut);
+        assert_eq!(reader.next().await, WatchItem::Cut);
         drop(rule);
         server.faults().rule(Rule::on("watch").drop_after(0));
-        let mut watching = road.watch(WATCH).await.expect("answered").expect("accepted");
-        assert_eq!(watching.next().await, Told::End, "not a single one");
+        let mut reader = transport.watch(WATCH).await.expect("a reply").expect("accepted");
+        assert_eq!(reader.next().await, WatchItem::End, "ended without an event");
         server.faults().clear();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_watch_tells_everything_in_order_when_it_is_resumed() {
+async fn a_paused_watch_delivers_all_events_in_order_when_it_is_resumed() {
     let server = server().await;
-    for road in roads(&server) {
-        let mut watching = watch_from(&road, server.cluster().store().revision(), "").await;
+    for transport in transports(&server) {
+        let mut reader = watch_from(&transport, server.cluster().store().revision(), "").await;
         server.faults().pause();
         for name in ["a", "b"] {
-            created(&road, name).await;
+            created(&transport, name).await;
         }
-        assert_eq!(watching.soon().await, None);
-        road.ask(Method::DELETE, MAPS, None).await.expect("answered");
-        assert_eq!(watching.soon().await, None);
+        assert_eq!(reader.next_within_a_second().await, None);
+        transport.send(Method::DELETE, MAPS, None).await.expect("a reply");
+        assert_eq!(reader.next_within_a_second().await, None);
         server.faults().resume();
         for (kind, name) in [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a"), ("DELETED", "b")] {
-            assert_eq!(watching.event().await, event(kind, name));
+            assert_eq!(reader.event().await, event(kind, name));
         }
-        assert_eq!(watching.soon().await, None);
+        assert_eq!(reader.next_within_a_second().await, None);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_pauses_only_what_it_covers_and_lets_go_when_it_is_gone() {
+async fn a_rule_pauses_only_matching_watches_until_it_is_removed() {
     let server = server().await;
-    let [road, ..] = roads(&server);
+    let [transport, ..] = transports(&server);
     let version = server.cluster().store().revision();
-    let mut maps = watch_from(&road, version, "").await;
+    let mut maps = watch_from(&transport, version, "").await;
     let everywhere = format!("/api/v1/configmaps?watch=true&resourceVersion={version}");
-    let mut all = road.watch(&everywhere).await.expect("answered").expect("accepted");
+    let mut all = transport.watch(&everywhere).await.expect("a reply").expect("accepted");
     let rule = server.faults().rule(Rule::on("watch").namespace("default").pause());
-    created(&road, "a").await;
+    created(&transport, "a").await;
     assert_eq!(all.event().await, event("ADDED", "a"));
-    assert_eq!(maps.soon().await, None);
+    assert_eq!(maps.next_within_a_second().await, None);
     rule.remove();
     assert_eq!(maps.event().await, event("ADDED", "a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_bookmark_shows_the_newest_version_to_those_who_asked_for_bookmarks() {
+async fn a_forced_bookmark_has_the_newest_version_and_is_sent_only_on_request() {
     let server = server().await;
-    for (number, road) in roads(&server).iter().enumerate() {
+    for (number, transport) in transports(&server).iter().enumerate() {
         let version_before = server.cluster().store().revision();
-        let mut with = watch_from(road, version_before, "&allowWatchBookmarks=true").await;
-        let mut without = watch_from(road, version_before, "").await;
-        assert_eq!((with.soon().await, without.soon().await), (None, None));
-        // Something that neither of them is told of.
+        let mut with = watch_from(transport, version_before, "&allowWatchBookmarks=true").await;
+        let mut without = watch_from(transport, version_before, "").await;
+        assert_eq!((with.next_within_a_second().await, without.next_within_a_second().await), (None, None));
+        // A change that neither watch delivers.
         let secret =
             json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": format!("s{number}") } });
-        let written = road.ask(Method::POST, "/api/v1/namespaces/default/secrets", Some(&secret)).await;
-        let newest = version(&written.expect("answered").body);
+        let written = transport.send(Method::POST, "/api/v1/namespaces/default/secrets", Some(&secret)).await;
+        let newest = version(&written.expect("a reply").body);
         server.faults().bookmark_now();
-        let Told::Event { kind, object } = with.next().await else { panic!("a bookmark") };
+        let WatchItem::Event { kind, object } = with.next().await else { panic!("a bookmark") };
         assert_eq!((kind.as_str(), version(&object)), ("BOOKMARK", newest));
-        assert_eq!((with.soon().await, without.soon().await), (None, None), "once");
+        assert_eq!(
+            (with.next_within_a_second().await, without.next_within_a_second().await),
+            (None, None),
+            "a bookmark is sent once"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_history_expired_everybody_has_to_list_again() {
+async fn after_an_expiry_every_watcher_must_list_again() {
     let server = server().await;
-    for road in roads(&server) {
-        let last = created(&road, "a").await;
-        let mut watching = watch_from(&road, last, "").await;
+    for transport in transports(&server) {
+        let last = created(&transport, "a").await;
+        let mut reader = watch_from(&transport, last, "").await;
         server.faults().expire(server.cluster());
-        assert_eq!(watching.next().await, Told::End);
-        let mut again = watch_from(&road, last, "").await;
-        let Told::Event { kind, object } = again.next().await else { panic!("an error") };
+        assert_eq!(reader.next().await, WatchItem::End);
+        let mut again = watch_from(&transport, last, "").await;
+        let WatchItem::Event { kind, object } = again.next().await else { panic!("an error") };
         assert_eq!(
             (kind.as_str(), &object["reason"], &object["code"]),
             ("ERROR", &json!("Expired"), &json!(410))
         );
-        assert_eq!(again.next().await, Told::End);
+        assert_eq!(again.next().await, WatchItem::End);
         let exact = format!("{MAPS}?resourceVersion={last}&resourceVersionMatch=Exact");
-        assert_eq!(road.get(&exact).await.expect("answered").code, 410);
-        let listed = road.get(MAPS).await.expect("answered");
+        assert_eq!(transport.get(&exact).await.expect("a reply").code, 410);
+        let listed = transport.get(MAPS).await.expect("a reply");
         assert_eq!((listed.code, listed.body["items"].as_array().map(Vec::len)), (200, Some(1)));
-        let mut fresh = watch_from(&road, version(&listed.body), "").await;
-        road.ask(Method::DELETE, &format!("{MAPS}/a"), None).await.expect("answered");
+        let mut fresh = watch_from(&transport, version(&listed.body), "").await;
+        transport.send(Method::DELETE, &format!("{MAPS}/a"), None).await.expect("a reply");
         assert_eq!(fresh.event().await, event("DELETED", "a"));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_history_overtakes_is_told_so_and_nothing_else() {
+async fn a_watch_behind_the_compacted_history_gets_410_and_no_bookmark() {
     let server = server().await;
-    for road in roads(&server) {
+    for transport in transports(&server) {
         let bookmarks = "&allowWatchBookmarks=true";
-        let mut watching = watch_from(&road, server.cluster().store().revision(), bookmarks).await;
+        let mut reader = watch_from(&transport, server.cluster().store().revision(), bookmarks).await;
         server.faults().pause();
         for name in ["a", "b", "c"] {
-            created(&road, name).await;
+            created(&transport, name).await;
         }
-        assert_eq!(watching.soon().await, None);
+        assert_eq!(reader.next_within_a_second().await, None);
         server.faults().compact(server.cluster());
-        // By now a bookmark is due: it would say that nothing was missed.
+        // By now a bookmark is due: it would claim that nothing was missed.
         tokio::time::sleep(Duration::from_secs(120)).await;
         server.faults().resume();
-        let mut told = Vec::new();
+        let mut received = Vec::new();
         loop {
-            match watching.next().await {
-                Told::Event { kind, object } => told.push((kind, object["code"].clone())),
-                Told::End => break,
-                Told::Cut => panic!("not cut"),
+            match reader.next().await {
+                WatchItem::Event { kind, object } => received.push((kind, object["code"].clone())),
+                WatchItem::End => break,
+                WatchItem::Cut => panic!("not cut"),
             }
         }
-        let (error, events) = told.split_last().expect("something");
+        let (error, events) = received.split_last().expect("at least one event");
         assert_eq!(*error, ("ERROR".to_owned(), json!(410)));
-        assert!(events.len() <= 1 && events.iter().all(|(kind, _)| kind == "ADDED"), "{told:?}");
-        road.ask(Method::DELETE, MAPS, None).await.expect("answered");
+        assert!(events.len() <= 1 && events.iter().all(|(kind, _)| kind == "ADDED"), "{received:?}");
+        transport.send(Method::DELETE, MAPS, None).await.expect("a reply");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_history_overtakes_can_go_on_with_what_there_is_now() {
+async fn an_expired_list_can_continue_with_the_current_objects() {
     let server = server().await;
-    let [road, ..] = roads(&server);
+    let [transport, ..] = transports(&server);
     for name in ["a", "b", "c"] {
-        created(&road, name).await;
+        created(&transport, name).await;
     }
-    let page = road.get(&format!("{MAPS}?limit=1")).await.expect("answered").body;
-    let token = |it: &Value| it["metadata"]["continue"].as_str().expect("more to come").to_owned();
+    let page = transport.get(&format!("{MAPS}?limit=1")).await.expect("a reply").body;
+    let token = |it: &Value| it["metadata"]["continue"].as_str().expect("a continue token").to_owned();
     server.faults().expire(server.cluster());
-    let late = road.get(&format!("{MAPS}?limit=5&continue={}", token(&page))).await.expect("answered");
+    let late = transport.get(&format!("{MAPS}?limit=5&continue={}", token(&page))).await.expect("a reply");
     assert_eq!((late.code, &late.body["reason"]), (410, &json!("Expired")));
-    let rest = road.get(&format!("{MAPS}?limit=5&continue={}", token(&late.body))).await.expect("answered");
+    let rest =
+        transport.get(&format!("{MAPS}?limit=5&continue={}", token(&late.body))).await.expect("a reply");
     let items = rest.body["items"].as_array().expect("items");
     let names: Vec<_> = items.iter().filter_map(|it| it["metadata"]["name"].as_str()).collect();
     assert_eq!((rest.code, names), (200, vec!["b", "c"]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_come_in_small_pieces_or_many_in_one() {
+async fn events_can_be_split_into_chunks_or_coalesced() {
     let server = server().await;
-    let [road, ..] = roads(&server);
+    let [transport, ..] = transports(&server);
     let split = server.faults().rule(Rule::on("watch").split(10));
-    let mut watching = watch_from(&road, server.cluster().store().revision(), "").await;
-    created(&road, "a").await;
-    assert_eq!(watching.event().await, event("ADDED", "a"));
-    let (last, others) = watching.pieces.split_last().expect("pieces");
-    assert!(others.len() > 10 && others.iter().all(|it| *it == 10) && *last <= 10, "{:?}", watching.pieces);
+    let mut reader = watch_from(&transport, server.cluster().store().revision(), "").await;
+    created(&transport, "a").await;
+    assert_eq!(reader.event().await, event("ADDED", "a"));
+    let (last, others) = reader.chunks.split_last().expect("chunks");
+    assert!(others.len() > 10 && others.iter().all(|it| *it == 10) && *last <= 10, "{:?}", reader.chunks);
     split.remove();
 
     server.faults().rule(Rule::on("watch").coalesce(Duration::from_secs(2)));
-    let mut watching = watch_from(&road, server.cluster().store().revision(), "").await;
+    let mut reader = watch_from(&transport, server.cluster().store().revision(), "").await;
     let begun = Instant::now();
     for name in ["b", "c"] {
-        created(&road, name).await;
+        created(&transport, name).await;
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     for name in ["b", "c"] {
-        assert_eq!(watching.event().await, event("ADDED", name));
+        assert_eq!(reader.event().await, event("ADDED", name));
     }
-    assert_eq!(watching.pieces.len(), 1, "in one");
+    assert_eq!(reader.chunks.len(), 1, "one chunk");
     assert!(begun.elapsed() >= Duration::from_secs(2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_lagging_watch_tells_comes_late_and_whole() {
+async fn a_lagging_watch_delivers_its_events_late_and_complete() {
     let server = server().await;
-    for (number, road) in roads(&server).iter().enumerate() {
+    for (number, transport) in transports(&server).iter().enumerate() {
         let lag = server.faults().rule(Rule::on("watch").lag(Duration::from_secs(30))).scoped();
-        let mut watching = watch_from(road, server.cluster().store().revision(), "").await;
+        let mut reader = watch_from(transport, server.cluster().store().revision(), "").await;
         let begun = Instant::now();
         let name = format!("late-{number}");
-        created(road, &name).await;
-        assert_eq!(watching.event().await, event("ADDED", &name));
+        created(transport, &name).await;
+        assert_eq!(reader.event().await, event("ADDED", &name));
         assert_eq!(begun.elapsed(), Duration::from_secs(30));
         drop(lag);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fork_knows_the_past_and_has_weather_of_its_own() {
+async fn a_fork_has_the_history_and_its_own_faults() {
     let server = server().await;
-    let [road, ..] = roads(&server);
+    let [transport, ..] = transports(&server);
     let before = server.cluster().store().revision();
-    created(&road, "a").await;
+    created(&transport, "a").await;
     server.faults().rule(Rule::on("list").refuse(500));
-    let fork = server.fork().await.expect("it starts");
-    let other = Road::direct(&fork);
-    assert_eq!(other.get(MAPS).await.expect("answered").code, 200, "no rules yet");
-    let mut here = watch_from(&road, before, "").await;
+    let fork = server.fork().await.expect("the fork starts");
+    let other = Transport::direct(&fork);
+    assert_eq!(other.get(MAPS).await.expect("a reply").code, 200, "no rules yet");
+    let mut here = watch_from(&transport, before, "").await;
     let mut there = watch_from(&other, before, "").await;
     assert_eq!((here.event().await, there.event().await), (event("ADDED", "a"), event("ADDED", "a")));
     created(&other, "b").await;
-    assert_eq!((there.event().await, here.soon().await), (event("ADDED", "b"), None));
+    assert_eq!((there.event().await, here.next_within_a_second().await), (event("ADDED", "b"), None));
     fork.faults().drop_watches();
-    assert_eq!((there.next().await, here.soon().await), (Told::End, None));
+    assert_eq!((there.next().await, here.next_within_a_second().await), (WatchItem::End, None));
 }
 
-/// The endpoint is for those who start the server, not for everybody who can reach it.
+/// The endpoint is enabled by the operator of the server, and is not open to every client.
 #[tokio::test(start_paused = true)]
-async fn the_endpoint_of_the_lab_is_there_only_when_asked_for() {
+async fn the_fault_api_is_served_only_if_enabled() {
     let server = server().await;
-    for road in roads(&server) {
-        assert_eq!(road.get("/_dogwatch/faults").await.expect("answered").code, 404);
+    for transport in transports(&server) {
+        assert_eq!(transport.get("/_dogwatch/faults").await.expect("a reply").code, 404);
     }
     let service =
         Service::new(Arc::clone(server.cluster()), Authenticator::new().anonymous(Anonymous::Admin))
             .settings(Settings { fault_admin: true, ..Settings::default() });
     let ask = async |method: Method, path: &str, body: &str| {
         let request = Request::builder().method(method).uri(path).body(Full::from(body.to_owned())).unwrap();
-        let answer = service.respond(request, None).await.expect("answered");
-        let code = answer.status().as_u16();
-        let bytes = answer.into_body().collect().await.expect("whole").to_bytes();
+        let response = service.respond(request, None).await.expect("a reply");
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect().await.expect("a complete body").to_bytes();
         (code, serde_json::from_slice::<Value>(&bytes).expect("JSON"))
     };
     let rule =
@@ -368,9 +374,9 @@ async fn the_endpoint_of_the_lab_is_there_only_when_asked_for() {
     assert_eq!(ask(Method::GET, MAPS, "").await.0, 503);
     assert_eq!(ask(Method::GET, MAPS, "").await.0, 200);
     assert_eq!(ask(Method::GET, "/_dogwatch/faults", "").await.1["rules"][0]["fired"], 1);
-    let (code, refused) = ask(Method::POST, "/_dogwatch/faults", r#"{"times": "2"}"#).await;
+    let (code, rejected) = ask(Method::POST, "/_dogwatch/faults", r#"{"times": "2"}"#).await;
     assert_eq!(code, 400);
-    assert!(refused["message"].as_str().unwrap().starts_with("times: invalid type"), "{refused}");
+    assert!(rejected["message"].as_str().unwrap().starts_with("times: invalid type"), "{rejected}");
     assert_eq!(ask(Method::POST, "/_dogwatch/faults/expire", "").await.0, 200);
     assert_eq!(ask(Method::DELETE, "/_dogwatch/faults", "").await.1["rules"], json!([]));
 }

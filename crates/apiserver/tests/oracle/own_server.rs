@@ -1,23 +1,24 @@
-//! Our own server, in this process, without a socket: where nothing is under way, a paused clock goes to the next timer.
+//! Our own server, in this process and without a socket: whenever everything is idle, the paused
+//! clock advances to the next timer.
 
 use dogwatch_apiserver::ApiServer;
 use jiff::Timestamp;
 
 use super::http_client::{Client, Dial, Dialing, Stream};
 
-/// The token of the administrator.
+/// The administrator's token.
 const TOKEN: &str = "token-of-the-administrator";
 
-/// A client of a server that lives as long as it.
+/// Starts a server and returns its client, which owns it.
 pub(crate) async fn client() -> Client {
-    // Its time is the clock's of the test, from now on.
+    // The server's clock starts at the current time and follows the paused clock of the test.
     let server = ApiServer::builder().in_process().token(TOKEN).clock(Timestamp::now());
-    Client::new(Box::new(Own(server.start().await.unwrap())), Some(TOKEN.to_owned()))
+    Client::new(Box::new(OwnServer(server.start().await.unwrap())), Some(TOKEN.to_owned()))
 }
 
-struct Own(ApiServer);
+struct OwnServer(ApiServer);
 
-impl Dial for Own {
+impl Dial for OwnServer {
     fn dial(&self) -> Dialing<'_> {
         Box::pin(async { Ok(Box::new(self.0.connector().connect()?) as Box<dyn Stream>) })
     }

@@ -162,7 +162,7 @@ async fn a_derived_type_is_a_resource_like_any_other() {
     let updated = api.replace_status("a", &WriteParams::default(), &changed).await.expect("replaced");
     assert_eq!((updated.spec.depth, updated.status.as_ref().map(|it| it.afloat)), (4, Some(true)));
     assert_eq!(updated.metadata.generation, replaced.metadata.generation);
-    assert_eq!(api.get("a").await.expect("there"), updated);
+    assert_eq!(api.get("a").await.expect("exists"), updated);
     api.delete("a", &DeleteParams::default()).await.expect("deleted");
 
     let mut watch = api.watch(&WatchParams::from(version)).await.expect("a watch");

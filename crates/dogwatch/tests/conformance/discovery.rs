@@ -55,15 +55,15 @@ fn assert_serves(discovery: &Discovery) {
 
 #[tokio::test]
 async fn aggregated_documents_list_every_resource() {
-    assert_serves(&client().discover().await.expect("an answer"));
+    assert_serves(&client().discover().await.expect("a response"));
 }
 
 #[tokio::test]
 async fn legacy_documents_list_the_same_resources() {
     let client = client();
-    let legacy = Discovery::fetch_as(&client, DiscoveryFormat::Legacy).await.expect("an answer");
+    let legacy = Discovery::fetch_as(&client, DiscoveryFormat::Legacy).await.expect("a response");
     assert_serves(&legacy);
-    let aggregated = client.discover().await.expect("an answer");
+    let aggregated = client.discover().await.expect("a response");
     for (group, version, _, plural, ..) in SERVED {
         let gvr = Gvr::new(group, version, plural);
         let mut pair = [&legacy, &aggregated].map(|it| it.by_resource(&gvr).expect("served").clone());
@@ -78,7 +78,7 @@ async fn legacy_documents_list_the_same_resources() {
 
 #[tokio::test]
 async fn subresources_are_listed_with_their_kinds() {
-    let discovery = client().discover().await.expect("an answer");
+    let discovery = client().discover().await.expect("a response");
     let deployments = discovery.by_kind(&Gvk::new("apps", "v1", "Deployment")).expect("served");
     let scale = deployments.subresource("scale").expect("deployments can be scaled");
     assert_eq!(scale.gvk, Gvk::new("autoscaling", "v1", "Scale"));
@@ -139,11 +139,11 @@ async fn a_new_kind_is_found_after_the_cache_is_invalidated() {
     let space = TestNamespace::new(&client).await;
     let discovery = CachedDiscovery::new(client.clone());
     let group = format!("{}.conformance.example", space.name);
-    assert!(discovery.get().await.expect("an answer").group(&group).is_none());
+    assert!(discovery.get().await.expect("a response").group(&group).is_none());
     let (definition, api) = ships(&client, &space).await;
     let lookup = async || {
         discovery.invalidate();
-        let served = discovery.get().await.expect("an answer");
+        let served = discovery.get().await.expect("a response");
         served.by_resource(&api.resource().gvr()).cloned()
     };
     let found = until("the new kind in discovery", lookup).await;
@@ -162,7 +162,7 @@ async fn a_new_kind_is_found_after_the_cache_is_invalidated() {
 
 #[tokio::test]
 async fn the_server_reports_its_version() {
-    let version = client().server_version().await.expect("an answer");
+    let version = client().server_version().await.expect("a response");
     assert!(version.git_version.starts_with('v') && !version.major.is_empty(), "{version:?}");
 }
 
@@ -170,9 +170,9 @@ async fn the_server_reports_its_version() {
 /// it must come from disk.
 #[tokio::test]
 async fn di_4_documents_cached_on_disk_are_revalidated_and_not_sent_again() {
-    let folder = tempfile::tempdir().expect("a folder for the answers");
-    let answers = Arc::new(Mutex::new(Vec::new()));
-    let record = Arc::clone(&answers);
+    let folder = tempfile::tempdir().expect("a folder for the responses");
+    let responses = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&responses);
     let layer = tower::util::MapResponseLayer::new(move |response: Response<ResponseBody>| {
         let tagged = response.headers().contains_key(ETAG);
         record.lock().expect("not poisoned").push((response.status().as_u16(), tagged));
@@ -185,12 +185,12 @@ async fn di_4_documents_cached_on_disk_are_revalidated_and_not_sent_again() {
         let disk = DiskCache::new(folder.path().join("discovery"), Duration::ZERO);
         CachedDiscovery::on_disk(client.clone(), disk.http(folder.path().join("http")))
     };
-    assert_serves(&later().get().await.expect("an answer"));
-    let first = std::mem::take(&mut *answers.lock().expect("not poisoned"));
+    assert_serves(&later().get().await.expect("a response"));
+    let first = std::mem::take(&mut *responses.lock().expect("not poisoned"));
     assert_eq!(first, [(200, true), (200, true)], "aggregated documents have tags");
     until("a 304 for a cached document", async || {
-        assert_serves(&later().get().await.expect("an answer"));
-        let codes = std::mem::take(&mut *answers.lock().expect("not poisoned"));
+        assert_serves(&later().get().await.expect("a response"));
+        let codes = std::mem::take(&mut *responses.lock().expect("not poisoned"));
         (codes.contains(&(304, true)) || codes.contains(&(304, false))).then_some(())
     })
     .await;

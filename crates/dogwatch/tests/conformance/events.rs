@@ -59,7 +59,7 @@ async fn texts_are_truncated_to_the_longest_the_server_accepts() {
 async fn an_event_about_a_cluster_scoped_object_is_in_the_default_namespace() {
     let client = client();
     let space = TestNamespace::new(&client).await;
-    let namespace = Api::<Namespace>::all(client.clone()).get(&space.name).await.expect("there");
+    let namespace = Api::<Namespace>::all(client.clone()).get(&space.name).await.expect("exists");
     let events = EventBroadcaster::builder(client.clone()).start();
     let recorder = events.recorder("conformance").expect("a name");
     recorder.record(&namespace, Note::normal("Seen", "Looking"));

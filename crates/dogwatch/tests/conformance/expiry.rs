@@ -81,11 +81,13 @@ impl TokenExpirer {
         let Some(token) = token else { return server.oneshot(request).await };
         let Some(with_first_version) = with_first_version(&token) else { return Ok(expired()) };
         *request.uri_mut() = with_token(request.uri(), &with_first_version);
-        let answer = server.oneshot(request).await?;
-        match answer.status() {
-            StatusCode::GONE => Ok(answer),
+        let response = server.oneshot(request).await?;
+        match response.status() {
+            StatusCode::GONE => Ok(response),
             StatusCode::OK => Ok(expired()),
-            code => panic!("a token for an old version must be served or expired, but the answer is {code}"),
+            code => {
+                panic!("a token for an old version must be served or expired, but the response is {code}")
+            }
         }
     }
 }
@@ -119,8 +121,8 @@ fn expired() -> Response<ResponseBody> {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": EXPIRED, "reason": "Expired", "code": 410,
     });
-    let answer = Response::builder().status(StatusCode::GONE).header("content-type", "application/json");
-    answer.body(boxed(status.to_string())).expect("a valid response")
+    let response = Response::builder().status(StatusCode::GONE).header("content-type", "application/json");
+    response.body(boxed(status.to_string())).expect("a valid response")
 }
 
 /// A namespace with objects `a` to `e`, a handle whose lists expire and one whose lists do not.
@@ -227,7 +229,7 @@ async fn pg_1_an_expired_list_is_read_again_at_the_requested_version() {
             version_match: Some(format!("{version_match:?}")),
             ..requested(Some("2"), false)
         };
-        // kube-apiserver may answer a NotOlderThan list from its watch cache and ignore the limit.
+        // kube-apiserver may response a NotOlderThan list from its watch cache and ignore the limit.
         if version_match != VersionMatch::NotOlderThan || lists.len() > 1 {
             let again = ListRequest { limit: None, ..first.clone() };
             assert_eq!(lists, [first, requested(Some("2"), true), again]);
@@ -241,7 +243,7 @@ async fn pg_1_a_list_that_begins_with_an_expired_token_is_an_error() {
     let page = fixture.plain.list(&in_pages()).await.expect("a page");
     let token = page.metadata.continue_token.expect("there is more");
     let mut stream = fixture.lists.list_pages(&in_pages().continue_token(token));
-    let error = within("an answer", stream.try_next())
+    let error = within("a response", stream.try_next())
         .await
         .expect_err("a list that began with a token cannot restart");
     assert!(error.is_expired(), "{}", chain(&error));

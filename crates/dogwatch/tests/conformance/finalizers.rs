@@ -35,12 +35,12 @@ async fn an_object_stays_until_its_cleanup_is_done() {
     assert!(matches!(deletion, Deletion::Going(_)), "{deletion:?}");
     // The stale copy has no deletion timestamp; only the server's copy does.
     let Ok(Phase::CleanUp(going)) =
-        finalizer.phase(api.get("a").await.expect("there"), &Context::detached()).await
+        finalizer.phase(api.get("a").await.expect("exists"), &Context::detached()).await
     else {
         panic!("the object is terminating")
     };
     finalizer.done(&going, &Context::detached()).await.expect("finalizer removed");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
     finalizer.done(&going, &Context::detached()).await.expect("removing it again succeeds");
 }
 
@@ -60,7 +60,7 @@ async fn a_stale_copy_adds_the_finalizer_once_and_keeps_what_others_added() {
         .done(&stale, &Context::detached())
         .await
         .expect("nothing to do for a copy without the finalizer");
-    let current = api.get("a").await.expect("there");
+    let current = api.get("a").await.expect("exists");
     assert_eq!(count(&current), 2);
     finalizer.done(&current, &Context::detached()).await.expect("finalizer removed");
     let none = json!({ "metadata": { "finalizers": null } });
@@ -82,7 +82,7 @@ async fn no_finalizer_is_added_to_a_terminating_object() {
     assert!(matches!(finalizer.phase(stale, &Context::detached()).await, Ok(Phase::Ignored)));
     let none = json!({ "metadata": { "finalizers": null } });
     api.patch("a", &PatchParams::default(), Patch::Merge(&none)).await.expect("finalizers removed");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 }
 
 #[tokio::test]
@@ -93,5 +93,5 @@ async fn another_object_of_the_same_name_is_left_alone() {
     assert!(matches!(finalizer.phase(first.clone(), &Context::detached()).await, Ok(Phase::Ignored)));
     api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created again");
     assert!(matches!(finalizer.phase(first, &Context::detached()).await, Ok(Phase::Ignored)));
-    assert_eq!(count(&api.get("a").await.expect("there")), 0);
+    assert_eq!(count(&api.get("a").await.expect("exists")), 0);
 }

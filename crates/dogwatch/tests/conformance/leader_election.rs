@@ -35,11 +35,11 @@ async fn le_2_a_lease_is_created_renewed_and_released() {
     let leases: Api<Lease> = space.api(&client);
     let elector = elector(&client, &space, "me");
     let work = async |led: Led| {
-        let first = leases.get("lock").await.expect("there").spec.expect("a spec");
+        let first = leases.get("lock").await.expect("exists").spec.expect("a spec");
         let renewed = leases.wait_for("lock", |it| {
             it.and_then(|it| it.spec.as_ref()).is_some_and(|it| it.renew_time != first.renew_time)
         });
-        let renewed = renewed.await.expect("an answer").expect("there");
+        let renewed = renewed.await.expect("a response").expect("exists");
         (led.transitions(), first, renewed)
     };
     let (transitions, first, renewed) =
@@ -48,7 +48,7 @@ async fn le_2_a_lease_is_created_renewed_and_released() {
     assert_eq!((first.holder_identity.as_deref(), first.lease_duration_seconds), (Some("me"), Some(600)));
     assert_eq!(renewed.metadata.labels.expect("labels")["app"], "conformance");
     assert_eq!(renewed.spec.expect("a spec").acquire_time, first.acquire_time);
-    let released = leases.get("lock").await.expect("there").spec.expect("a spec");
+    let released = leases.get("lock").await.expect("exists").spec.expect("a spec");
     assert_eq!((released.holder_identity.as_deref(), released.lease_duration_seconds), (Some(""), Some(1)));
 }
 

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::fixtures::{config_map, labelled, names, pod};
 use crate::support::{TestNamespace, chain, client, client_without_retries, refused};
 
-/// Creates objects labelled `set=this`, which tells them apart from any others in the namespace.
+/// Creates objects labelled `set=this`, so that others in the namespace are ignored.
 async fn filled(names: &[&str]) -> (TestNamespace, Api<ConfigMap>) {
     let client = client();
     let space = TestNamespace::new(&client).await;

@@ -65,7 +65,7 @@ async fn rt_1_an_owned_object_is_created_once_and_then_updated_when_it_differs()
     };
     assert!(matches!(create_or_update(&api, "owned", wanted).await, Ok(Upserted::Created(_))));
     assert!(matches!(create_or_update(&api, "owned", wanted).await, Ok(Upserted::Unchanged(_))));
-    let mut stored = api.get("owned").await.expect("there");
+    let mut stored = api.get("owned").await.expect("exists");
     one.disown(&mut stored);
     api.replace("owned", &WriteParams::default(), &stored).await.expect("replaced");
     let Ok(Upserted::Updated(object)) = create_or_update(&api, "owned", wanted).await else {

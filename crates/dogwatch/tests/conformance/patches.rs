@@ -45,7 +45,7 @@ async fn a_json_patch_applies_all_operations_or_none() {
         { "op": "test", "path": "/data/more", "value": "2" },
     ]);
     refused(api.patch("a", &PatchParams::default(), Patch::Json(&failing)).await);
-    assert_eq!(data(&api.get("a").await.expect("there")), json!({ "key": "new", "more": "1" }));
+    assert_eq!(data(&api.get("a").await.expect("exists")), json!({ "key": "new", "more": "1" }));
 }
 
 #[tokio::test]
@@ -115,14 +115,14 @@ async fn an_apply_creates_an_object_and_owns_its_fields() {
     let less = api.apply("a", &params, &state(json!({ "x": "2" }))).await.expect("applied");
     assert_eq!(data(&less), json!({ "x": "2" }), "a field that is no longer applied is removed");
 
-    let owned = api.clone().with_managed_fields().get("a").await.expect("there");
+    let owned = api.clone().with_managed_fields().get("a").await.expect("exists");
     let managers = owned.metadata.managed_fields.expect("the server tracks managers");
     assert!(
         managers
             .iter()
             .any(|it| it.manager.as_deref() == Some("ours") && it.operation.as_deref() == Some("Apply"))
     );
-    assert_eq!(api.get("a").await.expect("there").metadata.managed_fields, None, "left out by default");
+    assert_eq!(api.get("a").await.expect("exists").metadata.managed_fields, None, "left out by default");
 }
 
 #[tokio::test]
@@ -182,9 +182,9 @@ async fn an_apply_may_omit_kind_and_name() {
 async fn a_dry_apply_stores_nothing() {
     let (_space, api) = config_maps().await;
     let dry = PatchParams::apply("ours").dry_run();
-    let answered = api.apply("a", &dry, &state(json!({ "x": "1" }))).await.expect("would be applied");
-    assert_eq!(data(&answered), json!({ "x": "1" }));
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    let returned = api.apply("a", &dry, &state(json!({ "x": "1" }))).await.expect("would be applied");
+    assert_eq!(data(&returned), json!({ "x": "1" }));
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn pods() -> (Client, TestNamespace) {
 async fn a_view_reads_the_fields_it_names_from_objects_lists_and_watches() {
     let (client, space) = pods().await;
     let api = space.api::<PodView>(&client);
-    let view = api.get("a").await.expect("there");
+    let view = api.get("a").await.expect("exists");
     assert_eq!((view.metadata.name.as_str(), view.metadata.namespace.as_str()), ("a", space.name.as_str()));
     assert_eq!(
         (view.spec.scheduler_name.as_str(), view.spec.restart_policy.as_str()),
@@ -100,9 +100,9 @@ async fn a_typed_handle_on_metadata_gets_metadata_only() {
     let list = api.list(&ListParams::default()).await.expect("listed");
     assert_eq!(list.metadata.kind, "PartialObjectMetadataList");
     assert_eq!(names(&list.items), ["a", "b"]);
-    let one = api.get("a").await.expect("there");
+    let one = api.get("a").await.expect("exists");
     assert_eq!(one.types.as_ref().map(|it| it.kind.as_str()), Some("PartialObjectMetadata"));
-    assert_eq!(one.metadata, space.api::<Pod>(&client).get("a").await.expect("there").metadata);
+    assert_eq!(one.metadata, space.api::<Pod>(&client).get("a").await.expect("exists").metadata);
 
     let mut watch = api.watch(&WatchParams::from(list.metadata.version)).await.expect("a watch");
     let patch = json!({ "metadata": { "labels": { "seen": "yes" } } });
@@ -125,7 +125,7 @@ async fn a_dynamic_handle_on_metadata_gets_metadata_only() {
     let api = Api::<PartialObjectMeta>::dynamic_metadata(client.clone(), resource).within(&space.name);
     assert_eq!(names(&api.list(&ListParams::default()).await.expect("listed").items), ["a"]);
     api.delete("a", &DeleteParams::background()).await.expect("deleted");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 
     // Reading the same response as raw JSON proves that the server sent only metadata.
     space
@@ -133,7 +133,7 @@ async fn a_dynamic_handle_on_metadata_gets_metadata_only() {
         .create(&WriteParams::default(), &deployment("b"))
         .await
         .expect("created");
-    let raw = api.reading::<BTreeMap<String, serde_json::Value>>().get("b").await.expect("there");
+    let raw = api.reading::<BTreeMap<String, serde_json::Value>>().get("b").await.expect("exists");
     assert_eq!(raw.into_keys().collect::<Vec<_>>(), ["apiVersion", "kind", "metadata"]);
 }
 
@@ -144,7 +144,7 @@ async fn a_table_has_a_row_for_each_object() {
     let table = api.table(&ListParams::default()).await.expect("a table");
     let heading = table.column_definitions.iter().find(|it| it.format == "name").expect("a column of names");
     for row in &table.rows {
-        let name = row.object.as_ref().expect("metadata comes along").metadata.name.as_str();
+        let name = row.object.as_ref().expect("metadata is included").metadata.name.as_str();
         assert_eq!(table.cell(row, &heading.name), Some(&json!(name)));
         assert_eq!(row.cells.len(), table.column_definitions.len());
     }

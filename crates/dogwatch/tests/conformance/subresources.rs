@@ -42,7 +42,7 @@ async fn bind(api: &Api<Pod>) {
 #[tokio::test]
 async fn replacing_the_status_keeps_the_spec_and_vice_versa() {
     let (_space, api) = pods().await;
-    let mut pod = api.get_status("a").await.expect("there");
+    let mut pod = api.get_status("a").await.expect("exists");
     pod.status.get_or_insert_default().message = Some("from the node".to_owned());
     pod.spec.as_mut().expect("a spec").active_deadline_seconds = Some(7);
     let stored = api.replace_status("a", &WriteParams::default(), &pod).await.expect("replaced");
@@ -60,7 +60,7 @@ async fn replacing_the_status_keeps_the_spec_and_vice_versa() {
 #[tokio::test]
 async fn replacing_a_stale_status_is_a_conflict() {
     let (_space, api) = pods().await;
-    let stale = api.get("a").await.expect("there");
+    let stale = api.get("a").await.expect("exists");
     let patch = json!({ "status": { "message": "newer" } });
     api.patch_status("a", &PatchParams::default(), Patch::Merge(&patch)).await.expect("patched");
     let mut stale = stale;
@@ -92,7 +92,7 @@ async fn a_status_can_be_patched_and_applied() {
 #[tokio::test]
 async fn a_change_of_the_spec_increments_the_generation_and_one_of_the_labels_does_not() {
     let (_space, api) = deployments().await;
-    let first = api.get("a").await.expect("there").metadata.generation;
+    let first = api.get("a").await.expect("exists").metadata.generation;
     let labels = json!({ "metadata": { "labels": { "note": "1" } } });
     let noted = api.patch("a", &PatchParams::default(), Patch::Merge(&labels)).await.expect("patched");
     assert_eq!(noted.metadata.generation, first);
@@ -110,12 +110,12 @@ async fn a_scale_can_be_read_set_and_replaced() {
 
     let set = api.set_replicas("a", &PatchParams::default(), 4).await.expect("set");
     assert_eq!(set.spec.and_then(|it| it.replicas), Some(4));
-    assert_eq!(api.get("a").await.expect("there").spec.replicas, Some(4));
+    assert_eq!(api.get("a").await.expect("exists").spec.replicas, Some(4));
 
     let mut next = api.get_scale("a").await.expect("a scale");
     next.spec.as_mut().expect("a spec").replicas = Some(0);
     api.replace_scale("a", &WriteParams::default(), &next).await.expect("replaced");
-    assert_eq!(api.get("a").await.expect("there").spec.replicas, Some(0));
+    assert_eq!(api.get("a").await.expect("exists").spec.replicas, Some(0));
     assert!(refused(api.replace_scale("a", &WriteParams::default(), &next).await).is_conflict());
     assert!(refused(api.get_scale("b").await).is_not_found());
 }
@@ -124,9 +124,9 @@ async fn a_scale_can_be_read_set_and_replaced() {
 async fn a_pod_can_be_evicted() {
     let (_space, api) = pods().await;
     api.evict("a", &DeleteParams::default().dry_run()).await.expect("would be evicted");
-    assert!(api.get_opt("a").await.expect("an answer").is_some());
+    assert!(api.get_opt("a").await.expect("a response").is_some());
     api.evict("a", &DeleteParams::default()).await.expect("evicted");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
     assert!(refused(api.evict("a", &DeleteParams::default()).await).is_not_found());
 }
 
@@ -134,16 +134,16 @@ async fn a_pod_can_be_evicted() {
 async fn a_bound_pod_is_deleted_with_its_grace_period() {
     let (_space, api) = pods().await;
     bind(&api).await;
-    let bound = api.get("a").await.expect("there");
+    let bound = api.get("a").await.expect("exists");
     assert_eq!(bound.spec.expect("a spec").node_name.as_deref(), Some("no-such-node"));
 
     let grace = DeleteParams::default().grace_period(Duration::from_secs(3600));
     let deletion = api.delete("a", &grace).await.expect("accepted");
     let Deletion::Going(going) = deletion else { panic!("{deletion:?}") };
     assert_eq!(going.metadata.deletion_grace_period_seconds, Some(3600));
-    assert!(api.get_opt("a").await.expect("an answer").is_some());
+    assert!(api.get_opt("a").await.expect("a response").is_some());
     api.delete("a", &DeleteParams::default().grace_period(Duration::ZERO)).await.expect("accepted");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 }
 
 #[tokio::test]
@@ -174,8 +174,8 @@ async fn a_token_of_a_service_account_logs_in_as_that_account() {
         .await
         .expect("created");
     let request: TokenRequest = object(json!({ "spec": { "audiences": [], "expirationSeconds": 3600 } }));
-    let answer = accounts.create_token("robot", &request).await.expect("a token");
-    let status = answer.status.expect("the token is in the status");
+    let response = accounts.create_token("robot", &request).await.expect("a token");
+    let status = response.status.expect("the token is in the status");
 
     let mut config = config();
     config.tls.identity = None;
@@ -192,6 +192,6 @@ async fn a_token_of_a_service_account_logs_in_as_that_account() {
 #[tokio::test]
 async fn an_unknown_subresource_is_not_found() {
     let (_space, api) = pods().await;
-    let answer = api.get_subresource::<Value>("a", "nonsense", &GetParams::default()).await;
-    assert!(refused(answer).is_not_found());
+    let response = api.get_subresource::<Value>("a", "nonsense", &GetParams::default()).await;
+    assert!(refused(response).is_not_found());
 }

@@ -142,8 +142,8 @@ pub(crate) async fn within<T>(what: &str, happens: impl Future<Output = T>) -> T
 pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         loop {
-            if let Some(answer) = ask().await {
-                return answer;
+            if let Some(response) = ask().await {
+                return response;
             }
         }
     };
@@ -154,7 +154,7 @@ pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>
 pub(crate) async fn next_event<K>(
     watch: &mut (impl Stream<Item = Result<WatchEvent<K>, Error>> + Unpin),
 ) -> WatchEvent<K> {
-    let event = within("the next event of the watch", watch.next()).await.expect("the watch goes on");
+    let event = within("the next event of the watch", watch.next()).await.expect("the watch continues");
     event.unwrap_or_else(|error| panic!("the watch broke: {}", chain(&error)))
 }
 

@@ -33,7 +33,7 @@ where
     assert!(created.meta().uid.is_some() && created.meta().creation_timestamp.is_some());
     assert!(created.version().is_exact());
 
-    let read = api.get(&name).await.expect("there");
+    let read = api.get(&name).await.expect("exists");
     assert_eq!((read.version(), &read.meta().uid), (created.version(), &created.meta().uid));
     let listed = api.list(&ListParams::default()).await.expect("listed");
     assert!(names(&listed.items).contains(&name) && listed.bad.is_empty());
@@ -45,7 +45,7 @@ where
     assert!(created.version().is_older_than(&replaced.version()), "a change makes a newer version");
 
     api.delete(&name, &DeleteParams::default()).await.expect("deleted");
-    assert!(api.get_opt(&name).await.expect("an answer").is_none());
+    assert!(api.get_opt(&name).await.expect("a response").is_none());
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn config_maps() -> (Client, TestNamespace, Api<ConfigMap>) {
 #[tokio::test]
 async fn get_opt_returns_none_for_a_missing_object_and_any_other_failure_as_an_error() {
     let (client, _space, api) = config_maps().await;
-    assert!(api.get_opt("nothing").await.expect("an answer").is_none());
+    assert!(api.get_opt("nothing").await.expect("a response").is_none());
     let everywhere = Api::<ConfigMap>::all(client);
     assert!(everywhere.get_opt("nothing").await.is_err(), "a name without its namespace is an error");
 }
@@ -147,11 +147,11 @@ async fn an_object_with_finalizers_is_terminating_until_the_last_is_removed() {
     let deletion = api.delete("a", &DeleteParams::default()).await.expect("accepted");
     let Deletion::Going(going) = deletion else { panic!("{deletion:?}") };
     assert!(going.metadata.deletion_timestamp.is_some());
-    assert!(api.get("a").await.expect("still there").metadata.deletion_timestamp.is_some());
+    assert!(api.get("a").await.expect("still exists").metadata.deletion_timestamp.is_some());
 
     let free = json!({ "metadata": { "finalizers": null } });
     api.patch("a", &PatchParams::default(), Patch::Merge(&free)).await.expect("freed");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 }
 
 #[tokio::test]
@@ -175,18 +175,18 @@ async fn a_dry_run_returns_the_result_and_stores_nothing() {
     let dry = WriteParams::default().dry_run();
     let created = api.create(&dry, &config_map("a", json!({}))).await.expect("would be created");
     assert!(created.metadata.uid.is_some());
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 
     let stored = api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     let mut changed = stored.clone();
     changed.data = None;
-    let answered = api.replace("a", &dry, &changed).await.expect("would be replaced");
-    assert_eq!(answered.data, None);
+    let returned = api.replace("a", &dry, &changed).await.expect("would be replaced");
+    assert_eq!(returned.data, None);
     let patch = json!({ "data": { "key": "patched" } });
-    let answered = api.patch("a", &PatchParams::default().dry_run(), Patch::Merge(&patch)).await;
-    assert_eq!(answered.expect("would be patched").data.expect("data")["key"], "patched");
+    let returned = api.patch("a", &PatchParams::default().dry_run(), Patch::Merge(&patch)).await;
+    assert_eq!(returned.expect("would be patched").data.expect("data")["key"], "patched");
     api.delete("a", &DeleteParams::default().dry_run()).await.expect("would be deleted");
-    assert_eq!(api.get("a").await.expect("still there"), stored);
+    assert_eq!(api.get("a").await.expect("still exists"), stored);
 }
 
 /// Returns a deployment with an unknown field, and a dynamic handle, which keeps the field.
@@ -205,7 +205,7 @@ async fn strict_validation_rejects_an_unknown_field_by_name() {
     let strict = WriteParams::default().validation(FieldValidation::Strict);
     let status = refused(api.create(&strict, &misspelt).await);
     assert!(status.is_bad_request() && status.message.contains("spec.replicaz"), "{status:?}");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 }
 
 #[derive(Clone, Debug, Default)]
@@ -288,7 +288,7 @@ async fn a_large_object_comes_back_whole_compressed_or_not() {
         let api = space.api::<ConfigMap>(&client);
         let large: ConfigMap = object(json!({ "metadata": { "name": "a" }, "data": { "text": text } }));
         api.create(&WriteParams::default(), &large).await.expect("created");
-        assert_eq!(api.get("a").await.expect("there").data, large.data);
+        assert_eq!(api.get("a").await.expect("exists").data, large.data);
         assert_eq!(
             api.list(&ListParams::default().fields(dogwatch::FieldSelector::name("a")))
                 .await
@@ -307,7 +307,7 @@ async fn a_typed_object_and_a_dynamic_one_are_the_same_object() {
     let typed = space.api::<Deployment>(&client);
     let dynamic = Api::<DynamicObject>::dynamic(client.clone(), deployments()).within(&space.name);
     let stored = typed.create(&WriteParams::default(), &deployment("a")).await.expect("created");
-    let read = dynamic.get("a").await.expect("there");
+    let read = dynamic.get("a").await.expect("exists");
     assert_eq!(read.metadata, stored.metadata);
     assert_eq!(read.types.as_ref().map(|it| (&*it.api_version, &*it.kind)), Some(("apps/v1", "Deployment")));
     assert_eq!(read.try_parse::<Deployment>().expect("a deployment"), stored);

@@ -164,7 +164,7 @@ async fn an_undecodable_object_is_reported_by_name_and_the_watch_continues() {
     api.create(&WriteParams::default(), &crate::fixtures::object(empty)).await.expect("created");
 
     let bad = loop {
-        match within("the first event", watch.next()).await.expect("the watch goes on") {
+        match within("the first event", watch.next()).await.expect("the watch continues") {
             Err(Error::Undecodable(bad)) => break bad,
             Ok(WatchEvent::Bookmark(_)) => {}
             other => panic!("{other:?}"),

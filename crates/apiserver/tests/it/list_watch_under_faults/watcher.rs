@@ -1,4 +1,5 @@
-//! A watcher: lists, watches, starts again when it must, and believes nothing without holding it against the truth.
+//! A watcher: lists, watches, restarts when it must, and compares its cache with the recorded
+//! history after every event.
 
 use std::ops::AddAssign;
 use std::sync::{Arc, Mutex};
@@ -9,12 +10,12 @@ use serde_json::Value;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::recorded_history::{Pods, Selector, Truth};
-use crate::requests::{Road, Told, Watching, version};
-use crate::test_cluster::named;
+use super::recorded_history::{Pods, RecordedHistory, Selector};
+use crate::requests::{Transport, WatchItem, WatchReader, version};
+use crate::test_cluster::key_of;
 
-/// Longer than any weather lasts.
-const LONG: Duration = Duration::from_secs(3600);
+/// Longer than any script takes.
+const TIMEOUT: Duration = Duration::from_secs(3600);
 
 const SELECTORS: [Selector; 6] = [
     Selector { namespace: None, query: "", holds: |_| true },
@@ -41,290 +42,296 @@ const SELECTORS: [Selector; 6] = [
     },
 ];
 
-/// How a watcher goes about it.
+/// The behaviour of a watcher.
 #[derive(Clone, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct WatcherConfig {
     pub(crate) selector: Selector,
-    /// Over a wire, with HTTP/2 or without.
-    pub(crate) wire: Option<bool>,
-    /// By a watch that begins with what there is, instead of a list.
+    /// `Some(http2)` to use a pipe with HTTP/2 or HTTP/1.1; `None` for direct calls.
+    pub(crate) pipe: Option<bool>,
+    /// True to start with a streaming list instead of a list.
     stream: bool,
-    /// In pages of so many.
+    /// The page size of lists.
     limit: Option<u8>,
     bookmarks: bool,
-    /// How long it wants each watch to last.
+    /// The timeout that it requests for each watch, in seconds.
     seconds: Option<u8>,
-    /// Hangs up after so many events.
-    fickle: Option<u8>,
+    /// The number of events after which it closes each watch.
+    hang_up_after: Option<u8>,
 }
 
-pub(crate) fn manner() -> impl Strategy<Value = Manner> {
-    let wire = prop_oneof![2 => Just(None), 1 => any::<bool>().prop_map(Some)];
+pub(crate) fn config() -> impl Strategy<Value = WatcherConfig> {
+    let pipe = prop_oneof![2 => Just(None), 1 => any::<bool>().prop_map(Some)];
     let often = |most: u8| prop_oneof![2 => Just(None), 1 => (1..=most).prop_map(Some)];
-    (0..SELECTORS.len(), wire, any::<bool>(), often(3), any::<bool>(), often(20), often(5)).prop_map(
-        |(selector, wire, stream, limit, bookmarks, seconds, fickle)| {
+    (0..SELECTORS.len(), pipe, any::<bool>(), often(3), any::<bool>(), often(20), often(5)).prop_map(
+        |(selector, pipe, stream, limit, bookmarks, seconds, hang_up_after)| {
             let selector = SELECTORS[selector];
-            Manner { selector, wire, stream, limit, bookmarks, seconds, fickle }
+            WatcherConfig { selector, pipe, stream, limit, bookmarks, seconds, hang_up_after }
         },
     )
 }
 
-/// Every selector, and some of everything else.
-pub(crate) fn every_manner() -> Vec<Manner> {
-    let manner = |(at, selector): (usize, &Selector)| Manner {
+/// Returns a config for every selector, with various other settings.
+pub(crate) fn every_config() -> Vec<WatcherConfig> {
+    let config = |(at, selector): (usize, &Selector)| WatcherConfig {
         selector: *selector,
-        wire: [None, Some(false), Some(true)][at % 3],
+        pipe: [None, Some(false), Some(true)][at % 3],
         stream: at % 2 == 1,
         limit: (at == 2).then_some(2),
         bookmarks: at != 3,
         seconds: (at == 4).then_some(7),
-        fickle: (at == 5).then_some(3),
+        hang_up_after: (at == 5).then_some(3),
     };
-    SELECTORS.iter().enumerate().map(manner).collect()
+    SELECTORS.iter().enumerate().map(config).collect()
 }
 
-/// How often what was seen.
+/// The number of occurrences of each kind of event.
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Counts {
     pub(crate) lists: usize,
     pub(crate) events: usize,
     pub(crate) bookmarks: usize,
     pub(crate) ends: usize,
     pub(crate) cuts: usize,
-    pub(crate) refusals: usize,
+    pub(crate) rejections: usize,
     pub(crate) expirations: usize,
 }
 
-impl AddAssign for Seen {
+impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         self.lists += other.lists;
         self.events += other.events;
         self.bookmarks += other.bookmarks;
         self.ends += other.ends;
         self.cuts += other.cuts;
-        self.refusals += other.refusals;
+        self.rejections += other.rejections;
         self.expirations += other.expirations;
     }
 }
 
-/// A watcher and what it believes.
+/// A watcher and its cache.
 pub(crate) struct Watcher {
-    road: Road,
-    manner: Manner,
-    truth: Arc<Mutex<Truth>>,
-    /// The version at which everything is over.
+    transport: Transport,
+    config: WatcherConfig,
+    history: Arc<Mutex<RecordedHistory>>,
+    /// The final version, once the script has ended.
     last: Receiver<Option<u64>>,
-    /// What it believes, by key, as of a version; nothing before a list.
-    believed: Option<(Pods, u64)>,
-    seen: Seen,
+    /// The cache by key, and its version; `None` before a list.
+    cached: Option<(Pods, u64)>,
+    counts: Counts,
 }
 
-/// Why a watch is over.
+/// The next step after the end of a watch.
 #[derive(PartialEq, Eq)]
-enum Over {
-    GoOn,
-    TooLate,
+enum NextStep {
+    Resume,
+    Relist,
 }
 
 impl Watcher {
     pub(crate) fn new(
-        road: Road,
-        manner: Manner,
-        truth: Arc<Mutex<Truth>>,
+        transport: Transport,
+        config: WatcherConfig,
+        history: Arc<Mutex<RecordedHistory>>,
         last: Receiver<Option<u64>>,
     ) -> Self {
-        Self { road, manner, truth, last, believed: None, seen: Seen::default() }
+        Self { transport, config, history, last, cached: None, counts: Counts::default() }
     }
 
-    /// Watches until it believes what is true in the end, and a while longer.
-    pub(crate) async fn run(mut self) -> Seen {
+    /// Runs until the cache equals the final state, and some time longer.
+    pub(crate) async fn run(mut self) -> Counts {
         let begun = Instant::now();
         while !self.is_done() {
-            assert!(begun.elapsed() < LONG, "it never got there: {:?} {:?}", self.manner, self.believed);
-            if self.believed.is_none() && !self.manner.stream {
+            assert!(
+                begun.elapsed() < TIMEOUT,
+                "the watcher never caught up: {:?} {:?}",
+                self.config,
+                self.cached
+            );
+            if self.cached.is_none() && !self.config.stream {
                 self.list().await;
             } else {
                 self.watch().await;
             }
-            // As clients do, and so that time goes on.
+            // Clients back off too; it also lets the paused clock advance.
             sleep(Duration::from_millis(20)).await;
         }
-        self.seen
+        self.counts
     }
 
     fn is_done(&self) -> bool {
-        let (Some(last), Some((believed, _))) = (*self.last.borrow(), &self.believed) else { return false };
-        *believed == self.truth.lock().unwrap().at(last, &self.manner.selector)
+        let (Some(last), Some((cached, _))) = (*self.last.borrow(), &self.cached) else { return false };
+        *cached == self.history.lock().unwrap().at(last, &self.config.selector)
     }
 
-    /// Lists page by page, all pages of one version.
+    /// Lists page by page; all pages must have one version.
     async fn list(&mut self) {
-        let mut path = self.manner.selector.path();
-        path += &self.manner.limit.map(|it| format!("&limit={it}")).unwrap_or_default();
+        let mut path = self.config.selector.path();
+        path += &self.config.limit.map(|it| format!("&limit={it}")).unwrap_or_default();
         let (mut pods, mut at, mut token) = (Vec::new(), None, String::new());
         loop {
-            let Ok(answer) = self.road.get(&format!("{path}{token}")).await else {
-                self.seen.cuts += 1;
+            let Ok(response) = self.transport.get(&format!("{path}{token}")).await else {
+                self.counts.cuts += 1;
                 return;
             };
-            if answer.code != 200 {
-                assert!([410, 429, 500, 503].contains(&answer.code), "{}", answer.body);
-                assert_eq!(answer.code == 429, answer.retry_after.is_some());
-                self.seen.refusals += 1;
+            if response.code != 200 {
+                assert!([410, 429, 500, 503].contains(&response.code), "{}", response.body);
+                assert_eq!(response.code == 429, response.retry_after.is_some());
+                self.counts.rejections += 1;
                 return;
             }
-            let version = version(&answer.body);
+            let version = version(&response.body);
             assert_eq!(*at.get_or_insert(version), version, "pages of one list have one version");
-            let items = answer.body["items"].as_array().expect("items");
+            let items = response.body["items"].as_array().expect("items");
             pods.extend(items.iter().map(typed));
-            match answer.body["metadata"]["continue"].as_str() {
+            match response.body["metadata"]["continue"].as_str() {
                 None | Some("") => break,
                 Some(next) => token = format!("&continue={next}"),
             }
         }
-        self.seen.lists += 1;
-        let keys: Vec<_> = pods.iter().map(named).collect();
-        assert!(keys.is_sorted(), "in the order of keys: {keys:?}");
-        let believed = keys.into_iter().zip(pods.into_iter().map(Arc::new)).collect();
-        self.believe(believed, at.expect("at least one page"));
+        self.counts.lists += 1;
+        let keys: Vec<_> = pods.iter().map(key_of).collect();
+        assert!(keys.is_sorted(), "not in the order of keys: {keys:?}");
+        let cached = keys.into_iter().zip(pods.into_iter().map(Arc::new)).collect();
+        self.set_cache(cached, at.expect("at least one page"));
     }
 
     async fn watch(&mut self) {
-        let mut path = format!("{}&watch=true", self.manner.selector.path());
-        path += if self.manner.bookmarks { "&allowWatchBookmarks=true" } else { "" };
-        path += &self.manner.seconds.map(|it| format!("&timeoutSeconds={it}")).unwrap_or_default();
-        path += &match &self.believed {
+        let mut path = format!("{}&watch=true", self.config.selector.path());
+        path += if self.config.bookmarks { "&allowWatchBookmarks=true" } else { "" };
+        path += &self.config.seconds.map(|it| format!("&timeoutSeconds={it}")).unwrap_or_default();
+        path += &match &self.cached {
             Some((_, version)) => format!("&resourceVersion={version}"),
             None => "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
                 .to_owned(),
         };
-        let mut watching = match self.road.watch(&path).await {
-            Ok(Ok(watching)) => watching,
-            Ok(Err(refused)) => {
-                assert!([429, 500, 503].contains(&refused.code), "{}", refused.body);
-                self.seen.refusals += 1;
+        let mut reader = match self.transport.watch(&path).await {
+            Ok(Ok(reader)) => reader,
+            Ok(Err(rejected)) => {
+                assert!([429, 500, 503].contains(&rejected.code), "{}", rejected.body);
+                self.counts.rejections += 1;
                 return;
             }
             Err(_) => {
-                self.seen.cuts += 1;
+                self.counts.cuts += 1;
                 return;
             }
         };
-        if self.believed.is_none() && !self.begin(&mut watching).await {
+        if self.cached.is_none() && !self.read_initial_events(&mut reader).await {
             return;
         }
-        if self.follow(&mut watching).await == Over::TooLate {
-            self.seen.expirations += 1;
-            self.believed = None;
+        if self.follow(&mut reader).await == NextStep::Relist {
+            self.counts.expirations += 1;
+            self.cached = None;
         }
     }
 
-    /// Takes the objects that were there, up to the bookmark that ends them.
-    async fn begin(&mut self, watching: &mut Watching) -> bool {
-        let mut believed = Pods::new();
+    /// Receives the initial events, up to the bookmark that ends them. Returns false if the watch
+    /// ends earlier.
+    async fn read_initial_events(&mut self, reader: &mut WatchReader) -> bool {
+        let mut cached = Pods::new();
         loop {
-            match timeout(LONG, watching.next()).await.expect("it tells or ends") {
-                Told::Event { kind, object } if kind == "ADDED" => {
-                    self.seen.events += 1;
-                    let before = believed.insert(named(&object), Arc::new(object));
-                    assert!(before.is_none(), "told twice: {before:?}");
+            match timeout(TIMEOUT, reader.next()).await.expect("an event or the end") {
+                WatchItem::Event { kind, object } if kind == "ADDED" => {
+                    self.counts.events += 1;
+                    let before = cached.insert(key_of(&object), Arc::new(object));
+                    assert!(before.is_none(), "delivered twice: {before:?}");
                 }
-                Told::Event { kind, object } if kind == "BOOKMARK" => {
+                WatchItem::Event { kind, object } if kind == "BOOKMARK" => {
                     let ends = &object["metadata"]["annotations"]["k8s.io/initial-events-end"];
-                    assert_eq!(ends, "true", "nothing else comes before");
-                    self.seen.bookmarks += 1;
-                    self.believe(believed, version(&object));
+                    assert_eq!(ends, "true", "an earlier bookmark");
+                    self.counts.bookmarks += 1;
+                    self.set_cache(cached, version(&object));
                     return true;
                 }
-                Told::Event { kind, object } => panic!("{kind} {object} before the end of what is there"),
-                Told::End => self.seen.ends += 1,
-                Told::Cut => self.seen.cuts += 1,
+                WatchItem::Event { kind, object } => panic!("{kind} {object} among the initial events"),
+                WatchItem::End => self.counts.ends += 1,
+                WatchItem::Cut => self.counts.cuts += 1,
             }
-            // A watch that broke off before the bookmark said nothing to rely on.
-            if watching.is_over() {
+            // A watch that ends before the bookmark gives no consistent state.
+            if reader.is_over() {
                 return false;
             }
         }
     }
 
-    async fn follow(&mut self, watching: &mut Watching) -> Over {
-        let mut patience = self.manner.fickle;
-        let mut until = Instant::now() + LONG;
+    async fn follow(&mut self, reader: &mut WatchReader) -> NextStep {
+        let mut remaining = self.config.hang_up_after;
+        let mut until = Instant::now() + TIMEOUT;
         loop {
             if self.is_done() {
-                // Nothing more may come.
+                // Wait a little longer: nothing more may come.
                 until = until.min(Instant::now() + Duration::from_secs(10));
             }
-            let told = tokio::select! {
-                told = watching.next() => told,
+            let item = tokio::select! {
+                item = reader.next() => item,
                 _ = self.last.changed() => continue,
-                () = sleep_until(until) => return Over::GoOn,
+                () = sleep_until(until) => return NextStep::Resume,
             };
-            match told {
-                Told::Event { kind, object } if kind == "ERROR" => {
+            match item {
+                WatchItem::Event { kind, object } if kind == "ERROR" => {
                     assert_eq!((&object["code"], &object["reason"]), (&410.into(), &"Expired".into()));
-                    return Over::TooLate;
+                    return NextStep::Relist;
                 }
-                Told::Event { kind, object } => self.learn(&kind, &object),
-                Told::End => {
-                    self.seen.ends += 1;
-                    return Over::GoOn;
+                WatchItem::Event { kind, object } => self.apply(&kind, &object),
+                WatchItem::End => {
+                    self.counts.ends += 1;
+                    return NextStep::Resume;
                 }
-                Told::Cut => {
-                    self.seen.cuts += 1;
-                    return Over::GoOn;
+                WatchItem::Cut => {
+                    self.counts.cuts += 1;
+                    return NextStep::Resume;
                 }
             }
-            patience = patience.map(|it| it.saturating_sub(1));
-            if patience == Some(0) {
-                return Over::GoOn;
+            remaining = remaining.map(|it| it.saturating_sub(1));
+            if remaining == Some(0) {
+                return NextStep::Resume;
             }
         }
     }
 
-    /// Takes an event in, and holds the result against the truth.
-    fn learn(&mut self, kind: &str, object: &Value) {
-        let (mut believed, at) = self.believed.take().expect("it begins with a list");
+    /// Applies an event to the cache, and compares the result with the history.
+    fn apply(&mut self, kind: &str, object: &Value) {
+        let (mut cached, at) = self.cached.take().expect("it begins with a list");
         let new = version(object);
         match kind {
             "BOOKMARK" => {
-                assert!(self.manner.bookmarks || self.manner.stream, "nobody asked for bookmarks");
-                assert!(new >= at, "a bookmark of the past: {new} after {at}");
-                self.seen.bookmarks += 1;
+                assert!(self.config.bookmarks || self.config.stream, "bookmarks were not requested");
+                assert!(new >= at, "a bookmark with an older version: {new} after {at}");
+                self.counts.bookmarks += 1;
             }
             _ => {
-                assert!(new > at, "versions grow: {kind} {new} after {at}");
-                self.seen.events += 1;
+                assert!(new > at, "versions must increase: {kind} {new} after {at}");
+                self.counts.events += 1;
                 let before = match kind {
-                    "DELETED" => believed.remove(&named(object)),
-                    _ => believed.insert(named(object), Arc::new(object.clone())),
+                    "DELETED" => cached.remove(&key_of(object)),
+                    _ => cached.insert(key_of(object), Arc::new(object.clone())),
                 };
-                assert_eq!(before.is_some(), kind != "ADDED", "{kind} {object}, known before: {before:?}");
+                assert_eq!(before.is_some(), kind != "ADDED", "{kind} {object}, cached before: {before:?}");
             }
         }
-        self.believe(believed, new);
+        self.set_cache(cached, new);
     }
 
-    fn believe(&mut self, believed: Pods, version: u64) {
-        let truth = self.truth.lock().unwrap().at(version, &self.manner.selector);
-        if believed != truth {
+    fn set_cache(&mut self, cached: Pods, version: u64) {
+        let history = self.history.lock().unwrap().at(version, &self.config.selector);
+        if cached != history {
             let keys = |it: &Pods| {
                 it.iter()
                     .map(|(key, pod)| format!("{key}@{}", pod["metadata"]["resourceVersion"]))
                     .collect::<Vec<_>>()
             };
             panic!(
-                "at {version}: believed {:?}, true {:?}, {:?}",
-                keys(&believed),
-                keys(&truth),
-                self.manner
+                "at {version}: cached {:?}, expected {:?}, {:?}",
+                keys(&cached),
+                keys(&history),
+                self.config
             );
         }
-        self.believed = Some((believed, version));
+        self.cached = Some((cached, version));
     }
 }
 
-/// An item of a list as an object of its own.
+/// Returns an item of a list as a standalone object.
 fn typed(item: &Value) -> Value {
     let mut pod = item.clone();
     pod["apiVersion"] = "v1".into();
