@@ -71,8 +71,7 @@ func newIndexer(count int) cache.Indexer {
 }
 
 // besideReaders updates objects one by one while readers list all of them, as client-go's
-// BenchmarkSharedIndexInformer
-// does, but with the store alone, without the informer around it.
+// BenchmarkSharedIndexInformer does, but with the store alone, without the informer around it.
 func besideReaders(indexer cache.Indexer, count, readers int, period time.Duration) beside {
 	var stop atomic.Bool
 	var reads atomic.Int64

@@ -69,8 +69,7 @@ func keys(prefix string, count int) []string {
 }
 
 // alternating calls Add, Get and Done for one key after the other, in one goroutine, with a hundred
-// keys as in
-// client-go's BenchmarkQueue.
+// keys as in client-go's BenchmarkQueue.
 func alternating(q queue, count int) spent {
 	keys := keys("namespace", 100)
 	start := now()

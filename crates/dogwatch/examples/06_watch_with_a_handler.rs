@@ -21,7 +21,7 @@ struct Arguments {
     events: u32,
 }
 
-/// Prints every change, and counts the lines it printed.
+/// A handler that prints every change, and counts the lines it printed.
 struct Printer(Arc<Semaphore>);
 
 impl Printer {

@@ -70,6 +70,7 @@ fn field_names_are_case_sensitive_and_unknown_values_are_not_inspected() {
     );
 }
 
+/// The limit is that of sigs.k8s.io/json internal/golang/encoding/json/kubernetes_patch.go.
 #[test]
 fn no_more_than_a_hundred_fields_are_reported() {
     let body: serde_json::Map<String, Value> = (0..150).map(|it| (format!("x{it}"), json!(1))).collect();

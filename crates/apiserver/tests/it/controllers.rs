@@ -109,6 +109,8 @@ async fn a_namespace_waits_for_finalizers_and_reports_them() {
     it.until_gone(NAMESPACES, "a").await;
 }
 
+/// The order is that of k8s.io/kubernetes v1.36.4
+/// pkg/controller/namespace/deletion/namespaced_resources_deleter.go.
 #[tokio::test(start_paused = true)]
 async fn pods_are_deleted_first_with_their_grace_period() {
     let it = start().await;
@@ -443,6 +445,8 @@ async fn the_controller_accepts_names_if_the_cluster_does_not() {
     it.until_one(DEFINITIONS, "widgets.example.com", accepted).await;
 }
 
+/// The hour is the default of `EventTTL` in k8s.io/kubernetes v1.36.4
+/// pkg/controlplane/apiserver/options/options.go.
 #[tokio::test(start_paused = true)]
 async fn an_event_expires_an_hour_after_its_last_change() {
     let it = start().await;

@@ -15,7 +15,7 @@ fn recorded(path: &str) -> Vec<Value> {
     serde_json::from_str(&text).expect("recordings are valid")
 }
 
-/// Grants every allocation for services, and knows the two system priority classes.
+/// A cluster that grants every allocation for services and has the two system priority classes.
 struct GrantingCluster;
 
 impl prepare::Surroundings for GrantingCluster {

@@ -93,6 +93,8 @@ async fn a_volume_is_deleted_unless_it_is_bound_to_an_existing_claim() {
     it.until_gone(VOLUMES, "bound").await;
 }
 
+/// The interval is `DefaultEndpointReconcilerInterval` in k8s.io/kubernetes v1.36.4
+/// pkg/controlplane/instance.go.
 #[tokio::test(start_paused = true)]
 async fn the_service_of_the_api_server_is_restored_within_ten_seconds() {
     let it = TestCluster::with(Controllers::of_server()).await;

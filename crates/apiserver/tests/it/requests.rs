@@ -141,7 +141,7 @@ impl Transport {
 }
 
 impl WatchReader {
-    /// Returns the next item as next_within_a_second as it arrives.
+    /// Returns the next item as soon as it arrives.
     pub(crate) async fn next(&mut self) -> WatchItem {
         loop {
             if let Some(end) = self.buffer.iter().position(|it| *it == b'\n') {

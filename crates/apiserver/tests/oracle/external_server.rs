@@ -55,7 +55,7 @@ fn unverified_tls() -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config.with_no_client_auth()))
 }
 
-/// Accepts any certificate.
+/// A verifier that accepts any certificate.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

@@ -1,8 +1,8 @@
 //! Requests and responses over HTTP/1.1, on connections from any source: a socket, TLS, a pipe in
 //! memory.
 //!
-//! Built on hyper's plain connection, without a pool, redirects or retries: a scenario sees exactly
-//! what the server sends.
+//! Built on hyper's plain connection, without a pool or redirects: a scenario sees exactly what the
+//! server sends.
 
 use std::collections::BTreeMap;
 use std::future::Future;

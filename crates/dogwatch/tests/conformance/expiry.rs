@@ -229,7 +229,7 @@ async fn pg_1_an_expired_list_is_read_again_at_the_requested_version() {
             version_match: Some(format!("{version_match:?}")),
             ..requested(Some("2"), false)
         };
-        // kube-apiserver may response a NotOlderThan list from its watch cache and ignore the limit.
+        // kube-apiserver may serve a NotOlderThan list from its watch cache and ignore the limit.
         if version_match != VersionMatch::NotOlderThan || lists.len() > 1 {
             let again = ListRequest { limit: None, ..first.clone() };
             assert_eq!(lists, [first, requested(Some("2"), true), again]);

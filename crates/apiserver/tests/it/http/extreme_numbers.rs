@@ -50,7 +50,8 @@ async fn a_huge_grace_period_ends_at_the_largest_timestamp() {
         assert_eq!(metadata["deletionTimestamp"], "9999-12-30T22:00:00Z", "{metadata}");
         assert_eq!(metadata["deletionGracePeriodSeconds"], huge, "{metadata}");
     }
-    // A shortened grace period counts from the first deletion request.
+    // A shortened grace period counts from the first deletion request, as in k8s.io/apiserver v0.36.4
+    // pkg/registry/rest/delete.go.
     let path = format!("{PODS}/by-spec?gracePeriodSeconds=5");
     let shorter = server.send("DELETE", &path, &[], "").await;
     assert_eq!(
@@ -66,6 +67,8 @@ async fn a_huge_grace_period_ends_at_the_largest_timestamp() {
     assert_eq!(server.send("DELETE", &negative, &[], "").await.code, 200);
 }
 
+/// The limits are those of k8s.io/kubernetes v1.36.4
+/// pkg/apis/authentication/validation/validation.go.
 #[tokio::test(start_paused = true)]
 async fn a_token_lasts_at_most_2_to_the_32_seconds() {
     let server = Server::start().await;

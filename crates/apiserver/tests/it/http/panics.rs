@@ -62,6 +62,7 @@ async fn status(body: impl Body<Data = Bytes, Error: std::fmt::Debug>) -> Value 
     serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).expect("a status")
 }
 
+/// The message is that of k8s.io/apiserver v0.36.4 pkg/server/filters/wrap.go.
 #[tokio::test]
 async fn a_request_that_panics_is_answered_with_500_and_counted() {
     let server = Server::start().await;

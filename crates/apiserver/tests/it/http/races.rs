@@ -130,6 +130,8 @@ async fn an_object_whose_definition_is_replaced_during_the_request_is_not_stored
     assert_eq!(listed["items"], json!([]));
 }
 
+/// The minute is the leeway of token validation: k8s.io/kubernetes v1.36.4
+/// pkg/serviceaccount/claims.go.
 #[tokio::test(start_paused = true)]
 async fn a_token_expires_a_minute_after_its_account_is_deleted_despite_finalizers() {
     let server = Server::start().await;

@@ -76,6 +76,8 @@ async fn pages_continue_and_an_expired_token_returns_a_new_one() {
     assert_eq!(names(&rest), ["c", "d"]);
 }
 
+/// The three seconds are `blockTimeout` in k8s.io/apiserver v0.36.4
+/// pkg/storage/cacher/watch_cache.go.
 #[tokio::test(start_paused = true)]
 async fn a_future_version_is_awaited_for_three_seconds() {
     let server = Server::start().await;
@@ -141,6 +143,8 @@ async fn partial_metadata_must_match_object_or_list() {
     assert_eq!(server.get_as(&format!("{MAPS}/a"), list_form).await.error(), (406, message.to_owned()));
 }
 
+/// Responses are compressed from 128 KiB on: k8s.io/apiserver v0.36.4
+/// pkg/endpoints/handlers/responsewriters/writers.go.
 #[tokio::test]
 async fn large_responses_are_compressed_on_request_and_small_ones_never() {
     let server = Server::start().await;

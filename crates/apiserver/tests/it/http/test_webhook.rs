@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// Returns the response to a request, without its uid.
+/// A function that returns the response to a request, without its uid.
 pub(super) type Responder = fn(&Value) -> Value;
 
 /// A webhook on loopback with a self-signed certificate. Stops when it is dropped.
@@ -28,7 +28,7 @@ pub(super) struct Webhook {
     pub(super) bundle: String,
     requests: Arc<Mutex<Vec<Value>>>,
     connections: Arc<AtomicUsize>,
-    /// Requests to close all connections; the sender is notified when that is done.
+    /// Accepts requests to close all connections; the sender is notified when that is done.
     cut: mpsc::Sender<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }

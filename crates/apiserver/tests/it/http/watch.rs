@@ -96,6 +96,8 @@ async fn one_object_is_watched_by_the_legacy_path_and_only_read_by_the_new_one()
     assert_eq!(server.get(&format!("{MAPS}/nope?watch=1")).await.code, 404);
 }
 
+/// The last bookmark comes two seconds before the deadline: `nextBookmarkTime` in k8s.io/apiserver
+/// v0.36.4 pkg/storage/cacher/cache_watcher.go.
 #[tokio::test(start_paused = true)]
 async fn bookmarks_are_sent_every_period_and_shortly_before_the_end_on_request() {
     let server = Server::start().await;
@@ -322,6 +324,7 @@ async fn faults_can_reject_and_cut_requests() {
     cut.remove();
 }
 
+/// The random factor is that of k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/get.go.
 #[tokio::test(start_paused = true)]
 async fn a_watch_without_a_timeout_ends_between_one_and_two_minimum_timeouts() {
     let settings = Settings { watch_timeout: Duration::from_secs(10), ..Settings::default() };

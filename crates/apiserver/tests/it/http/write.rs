@@ -53,6 +53,7 @@ async fn a_dry_run_may_create_an_object_with_a_version() {
     assert_eq!(server.post(MAPS, object).await.error(), (500, why.to_owned()));
 }
 
+/// The limit is `MaxRequestBodyBytes` in k8s.io/apiserver v0.36.4 pkg/server/config.go.
 #[tokio::test]
 async fn a_body_is_json_or_yaml_of_limited_size() {
     let server = Server::start().await;
@@ -206,7 +207,7 @@ async fn responses_for_a_custom_kind_follow_the_apiextensions_server() {
     assert_eq!(crosswise.error(), (500, "content is not a list".to_owned()));
 }
 
-/// Expects what kube-apiserver returns.
+/// The expected responses are those of kube-apiserver.
 #[tokio::test]
 async fn the_status_of_an_autoscaler_is_written_in_either_version() {
     let server = Server::start().await;

@@ -108,7 +108,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     prop_oneof![on_request, on_delivery]
 }
 
-/// Runs a script.
+/// The executor of a script.
 pub(crate) struct Script {
     transport: Transport,
     faults: Lab,

@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 
 type Body = Full<Bytes>;
 
-/// Sends requests on one connection.
+/// The sending half of one connection.
 pub(crate) enum Sender {
     Http1(http1::SendRequest<Body>),
     Http2(http2::SendRequest<Body>),
