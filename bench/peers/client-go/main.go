@@ -1,4 +1,5 @@
-// Follows the ConfigMaps of a namespace with client-go's shared informer and says what it ended up with; see ../README.md.
+// Follows the ConfigMaps of a namespace with client-go's shared informer and prints the final
+// state; see ../README.md.
 package main
 
 import (
@@ -22,14 +23,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// How long the cache must have been still before it counts as final.
-const still = time.Second
+// The cache counts as final when it has not changed for this long.
+const settled = time.Second
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "leads to the server")
+	kubeconfig := flag.String("kubeconfig", "", "the kubeconfig of the server")
 	namespace := flag.String("namespace", "", "the namespace to follow")
-	until := flag.String("until", "", "the ConfigMap that says that it is over")
-	contentType := flag.String("content-type", "application/json", "how objects are sent")
+	until := flag.String("until", "", "the ConfigMap that marks the end")
+	contentType := flag.String("content-type", "application/json", "the media type of requests and responses")
 	flag.Parse()
 	if err := follow(*kubeconfig, *namespace, *until, *contentType); err != nil {
 		fmt.Fprintln(os.Stderr, "client-go:", err)
@@ -53,8 +54,8 @@ func follow(kubeconfig, namespace, until, contentType string) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace))
 	maps := factory.Core().V1().ConfigMaps()
 
-	var events, moved atomic.Int64
-	change := func() { events.Add(1); moved.Store(time.Now().UnixNano()) }
+	var events, lastChange atomic.Int64
+	change := func() { events.Add(1); lastChange.Store(time.Now().UnixNano()) }
 	if _, err := maps.Informer().AddEventHandler(cache.ResourceEventHandlerDetailedFuncs{
 		AddFunc: func(_ any, initial bool) {
 			if !initial {
@@ -73,25 +74,25 @@ func follow(kubeconfig, namespace, until, contentType string) error {
 		return fmt.Errorf("the cache did not sync")
 	}
 	lister := maps.Lister().ConfigMaps(namespace)
-	if err := say(map[string]any{"synced": len(state(lister))}); err != nil {
+	if err := printJSON(map[string]any{"synced": len(state(lister))}); err != nil {
 		return err
 	}
 	for {
 		_, err := lister.Get(until)
-		if err == nil && time.Now().UnixNano()-moved.Load() > still.Nanoseconds() {
+		if err == nil && time.Now().UnixNano()-lastChange.Load() > settled.Nanoseconds() {
 			break
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
 	objects := state(lister)
-	return say(map[string]any{
+	return printJSON(map[string]any{
 		"peer": "client-go 0.36", "objects": len(objects), "digest": digest(objects),
 		"events": events.Load(), "lists": lists.Load(),
 	})
 }
 
 func state(lister corelisters.ConfigMapNamespaceLister) []*corev1.ConfigMap {
-	objects, _ := lister.List(labels.Everything()) // reads the cache: it cannot fail
+	objects, _ := lister.List(labels.Everything()) // cannot fail: it reads the cache
 	sort.Slice(objects, func(i, j int) bool { return objects[i].Name < objects[j].Name })
 	return objects
 }
@@ -104,9 +105,9 @@ func digest(objects []*corev1.ConfigMap) string {
 	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
-func say(line map[string]any) error { return json.NewEncoder(os.Stdout).Encode(line) }
+func printJSON(line map[string]any) error { return json.NewEncoder(os.Stdout).Encode(line) }
 
-// counter counts the requests that ask for the whole state: plain lists, and watches that begin with it.
+// counter counts the requests for the whole state: plain lists, and watches with initial events.
 type counter struct {
 	next  http.RoundTripper
 	lists *atomic.Int64

@@ -1,4 +1,4 @@
-// Command grpc-go-server is a gRPC server with all of grpc-go's defaults, to call it as it stands; see ../README.md.
+// Command grpc-go-server is a gRPC server with all of grpc-go's defaults; see ../README.md.
 package main
 
 import (
@@ -14,13 +14,13 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 )
 
-// counting counts the connections that it accepts.
-type counting struct {
+// countingListener counts the connections it accepts.
+type countingListener struct {
 	net.Listener
 	accepted atomic.Int64
 }
 
-func (c *counting) Accept() (net.Conn, error) {
+func (c *countingListener) Accept() (net.Conn, error) {
 	connection, err := c.Listener.Accept()
 	if err == nil {
 		c.accepted.Add(1)
@@ -28,7 +28,7 @@ func (c *counting) Accept() (net.Conn, error) {
 	return connection, err
 }
 
-func say(line map[string]any) error {
+func printJSON(line map[string]any) error {
 	return json.NewEncoder(os.Stdout).Encode(line)
 }
 
@@ -37,20 +37,21 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	counted := &counting{Listener: listener}
+	counted := &countingListener{Listener: listener}
 	server := grpc.NewServer()
-	// Watch of this service is a stream that says something once, and then only when the health changes, which it never does.
+	// Health.Watch is a stream that sends one message, and another only when the health changes, which
+	// it never does.
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(counted) }()
-	if err := say(map[string]any{"port": listener.Addr().(*net.TCPAddr).Port}); err != nil {
+	if err := printJSON(map[string]any{"port": listener.Addr().(*net.TCPAddr).Port}); err != nil {
 		return err
 	}
-	// It ends with its input.
+	// Runs until standard input is closed.
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
-	if err := say(map[string]any{"connections": counted.accepted.Load()}); err != nil {
+	if err := printJSON(map[string]any{"connections": counted.accepted.Load()}); err != nil {
 		return err
 	}
 	server.Stop()

@@ -1,4 +1,5 @@
-// Command grpc-go calls a service through kuberesolver and grpc-go, as it is told line by line; see ../README.md.
+// Command grpc-go calls a service through kuberesolver and grpc-go, controlled by lines on standard
+// input; see ../README.md.
 package main
 
 import (
@@ -22,26 +23,26 @@ import (
 )
 
 const (
-	// The same as in xtask/src/bench/grpc/caller.
-	method   = "/bench.Echo/Call"
-	payload  = 1024
-	patience = 5 * time.Second
+	// These values must match xtask/src/bench/grpc/caller.
+	method  = "/bench.Echo/Call"
+	payload = 1024
+	timeout = 5 * time.Second
 )
 
-// policies are grpc-go's names for what we are told.
+// policies maps the POLICY argument to the name of grpc-go's balancer.
 var policies = map[string]string{
 	"turns": "round_robin",
 	"load":  "least_request_experimental",
 }
 
-// told is how calls went.
-type told struct {
+// outcome holds the results of calls.
+type outcome struct {
 	took   []time.Duration
 	failed int
 	why    string
 }
 
-func (t *told) add(took time.Duration, err error) {
+func (t *outcome) add(took time.Duration, err error) {
 	if err == nil {
 		t.took = append(t.took, took)
 		return
@@ -52,7 +53,7 @@ func (t *told) add(took time.Duration, err error) {
 	}
 }
 
-func (t *told) join(other told) {
+func (t *outcome) join(other outcome) {
 	t.took = append(t.took, other.took...)
 	t.failed += other.failed
 	if t.why == "" {
@@ -60,16 +61,16 @@ func (t *told) join(other told) {
 	}
 }
 
-// at is the time that this part of the calls stayed within, in microseconds.
-func (t *told) at(part float64) float64 {
+// at returns the given quantile of the latencies, in microseconds.
+func (t *outcome) at(part float64) float64 {
 	if len(t.took) == 0 {
 		return 0
 	}
-	place := min(int(part*float64(len(t.took))), len(t.took)-1)
-	return float64(t.took[place].Nanoseconds()) / 1e3
+	index := min(int(part*float64(len(t.took))), len(t.took)-1)
+	return float64(t.took[index].Nanoseconds()) / 1e3
 }
 
-// clocks know how much time has gone by, on the wall and of all processors.
+// clocks holds the start of a measurement, as wall-clock time and CPU time of the process.
 type clocks struct {
 	wall time.Time
 	cpu  time.Duration
@@ -85,9 +86,9 @@ func cpu() time.Duration {
 
 func start() clocks { return clocks{time.Now(), cpu()} }
 
-func (c clocks) tell(t told) {
+func (c clocks) report(t outcome) {
 	sort.Slice(t.took, func(i, j int) bool { return t.took[i] < t.took[j] })
-	say(map[string]any{
+	printJSON(map[string]any{
 		"calls":       len(t.took) + t.failed,
 		"failed":      t.failed,
 		"seconds":     time.Since(c.wall).Seconds(),
@@ -99,7 +100,7 @@ func (c clocks) tell(t told) {
 	})
 }
 
-func say(line map[string]any) {
+func printJSON(line map[string]any) {
 	if err := json.NewEncoder(os.Stdout).Encode(line); err != nil {
 		os.Exit(1)
 	}
@@ -109,9 +110,9 @@ func call(ctx context.Context, channel *grpc.ClientConn, message *wrapperspb.Byt
 	return channel.Invoke(ctx, method, message, &wrapperspb.BytesValue{})
 }
 
-// burst calls without a pause, so many at a time, and tells of it.
+// burst keeps inFlight calls in flight for the duration and reports the outcome.
 func burst(channel *grpc.ClientConn, message *wrapperspb.BytesValue, inFlight int, duration time.Duration) {
-	clocks, each := start(), make([]told, inFlight)
+	clocks, each := start(), make([]outcome, inFlight)
 	end := clocks.wall.Add(duration)
 	var done sync.WaitGroup
 	for number := range each {
@@ -125,22 +126,23 @@ func burst(channel *grpc.ClientConn, message *wrapperspb.BytesValue, inFlight in
 		})
 	}
 	done.Wait()
-	var all told
+	var all outcome
 	for _, it := range each {
 		all.join(it)
 	}
-	clocks.tell(all)
+	clocks.report(all)
 }
 
-// steady calls so often a second, whether earlier calls have ended or not, until it is told to end.
+// steady starts calls at a fixed rate, whether earlier calls have ended or not, until end is
+// closed.
 func steady(channel *grpc.ClientConn, message *wrapperspb.BytesValue, rate int, end <-chan struct{}) {
 	clocks := start()
 	var mutex sync.Mutex
-	var all told
+	var all outcome
 	var done sync.WaitGroup
 	defer func() {
 		done.Wait()
-		clocks.tell(all)
+		clocks.report(all)
 	}()
 	for number := 0; ; number++ {
 		due := clocks.wall.Add(time.Duration(number) * time.Second / time.Duration(rate))
@@ -150,7 +152,7 @@ func steady(channel *grpc.ClientConn, message *wrapperspb.BytesValue, rate int, 
 		case <-time.After(time.Until(due)):
 		}
 		done.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), timeout)
 			defer cancel()
 			err := call(ctx, channel, message)
 			took := time.Since(due)
@@ -163,11 +165,11 @@ func steady(channel *grpc.ClientConn, message *wrapperspb.BytesValue, rate int, 
 
 func run() error {
 	if len(os.Args) != 4 {
-		return fmt.Errorf("expected URL SERVICE POLICY")
+		return fmt.Errorf("usage: grpc-go URL SERVICE POLICY")
 	}
 	policy, known := policies[os.Args[3]]
 	if !known {
-		return fmt.Errorf("%q is no policy", os.Args[3])
+		return fmt.Errorf("unknown policy %q", os.Args[3])
 	}
 	resolver.Register(kuberesolver.NewBuilder(kuberesolver.NewInsecureK8sClient(os.Args[1]), "kubernetes"))
 	channel, err := grpc.NewClient(
@@ -179,10 +181,10 @@ func run() error {
 		return err
 	}
 	defer channel.Close()
-	// A channel of ours connects when it is made; this one does when it is told to.
+	// Our channel connects when it is built; grpc-go's needs this call.
 	channel.Connect()
 	message := &wrapperspb.BytesValue{Value: make([]byte, payload)}
-	say(map[string]any{"ready": true})
+	printJSON(map[string]any{"ready": true})
 
 	var end chan struct{}
 	var ended sync.WaitGroup
@@ -200,7 +202,7 @@ func run() error {
 			ended.Wait()
 			end = nil
 		} else {
-			return fmt.Errorf("%q cannot be done now", line)
+			return fmt.Errorf("unexpected command %q", line)
 		}
 	}
 	return nil

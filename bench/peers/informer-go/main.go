@@ -22,12 +22,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// The same as in xtask/src/bench/informer.
+// These values must match xtask/src/bench/informer.
 const (
 	namespace = "default"
-	// How many objects change in turn, where notifications are measured.
+	// The number of objects that are updated in turn when notifications are measured.
 	objects = 10_000
-	// Where a label is looked for: so many pods, of which so many have the same value.
+	// The number of pods in the label lookup, and the number of pods with the same label value.
 	many  = 100_000
 	group = 100
 )
@@ -53,7 +53,7 @@ type figures struct {
 
 func newPod(number int, version int) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		// Twenty letters without an order, as a server makes them.
+		// Twenty unordered characters, as in generated names.
 		Name:            fmt.Sprintf("%016x%04x", uint64(number+1)*0x9e3779b97f4a7c15, number&0xffff),
 		Namespace:       namespace,
 		Labels:          map[string]string{"group": strconv.Itoa(number / group)},
@@ -70,8 +70,8 @@ func newIndexer(count int) cache.Indexer {
 	return indexer
 }
 
-// Updates one by one beside readers who go through all objects, as client-go's BenchmarkSharedIndexInformer has them; but the
-// store alone, without the informer around it.
+// besideReaders updates objects one by one while readers list all of them, as client-go's
+// BenchmarkSharedIndexInformer does, but with the store alone, without the informer around it.
 func besideReaders(indexer cache.Indexer, count, readers int, period time.Duration) beside {
 	var stop atomic.Bool
 	var reads atomic.Int64
@@ -96,7 +96,7 @@ func besideReaders(indexer cache.Indexer, count, readers int, period time.Durati
 	return beside{count, readers, float64(read) / seconds, float64(writes) / seconds}
 }
 
-// Lets an informer follow so many changes, and says how much CPU time it took.
+// flood sends this many changes through an informer and returns the CPU time it took.
 func flood(handlers, events int) time.Duration {
 	watcher := watch.NewFakeWithChanSize(events, false)
 	list := &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
@@ -113,7 +113,7 @@ func flood(handlers, events int) time.Duration {
 	}, &corev1.Pod{}, cache.SharedIndexInformerOptions{
 		Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 	})
-	told := make([]struct {
+	delivered := make([]struct {
 		count atomic.Int64
 		_     [120]byte
 	}, handlers)
@@ -121,7 +121,7 @@ func flood(handlers, events int) time.Duration {
 	var registered []cache.ResourceEventHandlerRegistration
 	for i := range handlers {
 		registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			UpdateFunc: func(any, any) { told[i].count.Add(1) },
+			UpdateFunc: func(any, any) { delivered[i].count.Add(1) },
 		})
 		must(err)
 		registered = append(registered, registration)
@@ -147,8 +147,8 @@ func flood(handlers, events int) time.Duration {
 	}
 	last := strconv.Itoa(events + 1)
 	wait(func() bool { return informer.LastSyncResourceVersion() == last })
-	for i := range told {
-		wait(func() bool { return told[i].count.Load() == int64(events) })
+	for i := range delivered {
+		wait(func() bool { return delivered[i].count.Load() == int64(events) })
 	}
 	spent := cpu() - start
 	close(stop)
@@ -156,7 +156,7 @@ func flood(handlers, events int) time.Duration {
 	return spent
 }
 
-// What one notification takes beyond an informer without handlers.
+// notify returns the cost of one notification beyond that of an informer without handlers.
 func notify(handlers, events, rounds int) notification {
 	bare, with := math.Inf(1), math.Inf(1)
 	for range rounds {
@@ -166,7 +166,7 @@ func notify(handlers, events, rounds int) notification {
 	return notification{handlers, max(with-bare, 0) / float64(events*handlers)}
 }
 
-// How long it takes to find the pods of one group by their label, the best of several rounds.
+// label returns the time to find the pods of one group by their label, the best of several rounds.
 func label(rounds int) float64 {
 	indexer := newIndexer(many)
 	selector := labels.SelectorFromSet(labels.Set{"group": "7"})
@@ -195,7 +195,7 @@ func must(err error) {
 	}
 }
 
-// The arguments: the numbers of pods, the numbers of readers, milliseconds of each pair of them, notifications, rounds.
+// Arguments: pod counts, reader counts, milliseconds for each pair of them, notifications, rounds.
 func main() {
 	var pods, readers []int
 	must(json.Unmarshal([]byte(os.Args[1]), &pods))

@@ -17,21 +17,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 )
 
-// The same as in xtask/src/bench/workqueue.rs.
+// These values must match xtask/src/bench/workqueue.rs.
 const (
 	producers = 8
 	workers   = 8
-	// Keys of each producer.
+	// The number of keys of each producer.
 	each = 100_000
-	// Adds, takes and dones in one round.
+	// The number of Add, Get and Done calls in one round.
 	turns = 20_000
-	// Delayed keys in one round.
+	// The number of delayed keys in one round.
 	many = 500_000
 )
 
 type queue = workqueue.TypedRateLimitingInterface[string]
 
-// What a round took: time on the wall, and of all processors together.
+// spent is the cost of a round: wall-clock time, and CPU time of all threads.
 type spent struct{ wall, cpu time.Duration }
 
 func now() spent {
@@ -47,7 +47,7 @@ func since(start spent) spent {
 	return spent{end.wall - start.wall, end.cpu - start.cpu}
 }
 
-// The best of several rounds, by wall and by CPU, in nanoseconds per key.
+// best returns the best of several rounds, by wall-clock and by CPU time, in nanoseconds per key.
 func best(rounds, count int, newQueue func() queue, round func(queue) spent) (float64, float64) {
 	wall, cpu := math.Inf(1), math.Inf(1)
 	for range rounds {
@@ -68,7 +68,8 @@ func keys(prefix string, count int) []string {
 	return keys
 }
 
-// Add, Get and Done of one key after the other, in one goroutine: a hundred keys, as client-go's BenchmarkQueue has them.
+// alternating calls Add, Get and Done for one key after the other, in one goroutine, with a hundred
+// keys as in client-go's BenchmarkQueue.
 func alternating(q queue, count int) spent {
 	keys := keys("namespace", 100)
 	start := now()
@@ -80,13 +81,13 @@ func alternating(q queue, count int) spent {
 	return since(start)
 }
 
-// Counts what one worker has done, in memory that no other worker writes to.
+// counter counts the keys of one worker. The padding keeps counters on separate cache lines.
 type counter struct {
 	atomic.Int64
 	_ [120]byte
 }
 
-// Eight producers add distinct keys, eight workers take them.
+// crowd adds distinct keys from eight producers while eight workers take them.
 func crowd(q queue, each int) spent {
 	all := make([][]string, producers)
 	for i := range all {
@@ -127,7 +128,7 @@ func crowd(q queue, each int) spent {
 	}
 }
 
-// Delays up to `longest`, of distinct keys.
+// delayed adds distinct keys with random delays up to longest.
 func delayed(q queue, count int, longest time.Duration, take bool) spent {
 	keys := keys("namespace", count)
 	delays := make([]time.Duration, count)
@@ -145,7 +146,7 @@ func delayed(q queue, count int, longest time.Duration, take bool) spent {
 	return since(start)
 }
 
-// The arguments are the rounds of what is quick and of what is not.
+// Arguments: the number of rounds of quick measurements and of slow ones.
 func main() {
 	short, err := strconv.Atoi(os.Args[1])
 	if err != nil {

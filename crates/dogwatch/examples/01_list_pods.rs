@@ -1,4 +1,4 @@
-//! Lists the pods of a namespace, or of all, in pages, and prints where each runs.
+//! Lists the pods of one namespace, or of all, in pages, and prints the node of each.
 //!
 //! ```text
 //! cargo run --example 01_list_pods -- --namespace kube-system --selector app=web
@@ -13,10 +13,10 @@ use futures_util::TryStreamExt;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Only this namespace.
+    /// List only this namespace.
     #[arg(short, long)]
     namespace: Option<String>,
-    /// Only pods with these labels.
+    /// List only pods with these labels.
     #[arg(short = 'l', long, default_value = "")]
     selector: LabelSelector,
 }
@@ -30,7 +30,7 @@ async fn main() -> anyhow::Result<()> {
         None => Api::all(client),
     };
 
-    // Objects come out while the answer arrives: at no time is the whole list in memory.
+    // Items are yielded while the response arrives: the whole list is never in memory.
     let mut list = pods.list_pages(&ListParams::default().labels(arguments.selector));
     let mut count = 0;
     while let Some(listed) = list.try_next().await? {
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
             Listed::Bad(bad) => println!("{bad}"),
             _ => {
                 count = 0;
-                println!("the server forgot the list half-way: once more from the start");
+                println!("the list expired on the server: starting again");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Follows the pods of the whole cluster: first those that are there, then every change, over broken connections too.
+//! Lists the pods of the cluster, then prints every change, resuming when connections break.
 //!
 //! ```text
 //! cargo run --example 02_watch_pods -- --events 10      # or until Ctrl-C
@@ -13,12 +13,12 @@ use futures_util::{StreamExt, TryStreamExt};
 
 #[derive(Parser)]
 struct Arguments {
-    /// End after so many changes.
+    /// Exit after this many changes.
     #[arg(long, value_name = "N", default_value_t = usize::MAX, hide_default_value = true)]
     events: usize,
 }
 
-/// What we want to know of a pod. Everything else is skipped on the wire.
+/// The fields of a pod that we read. Everything else is skipped while decoding.
 #[derive(serde::Deserialize)]
 struct PodMeta {
     metadata: Meta,
@@ -52,7 +52,7 @@ async fn follow(pods: &Api<PodMeta>, count: usize) -> anyhow::Result<()> {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) | WatchEvent::Deleted(pod) => {
                 println!("{:8} {}/{}", event.kind().as_str(), pod.metadata.namespace, pod.metadata.name);
             }
-            WatchEvent::Error(status) => anyhow::bail!("the watch cannot go on: {status}"),
+            WatchEvent::Error(status) => anyhow::bail!("the watch cannot be resumed: {status}"),
             _ => {}
         }
     }

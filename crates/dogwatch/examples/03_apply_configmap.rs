@@ -1,4 +1,4 @@
-//! States what a config map should hold, owns just that, and says who else does when they disagree.
+//! Applies a config map with server-side apply, and prints the other managers on a conflict.
 //!
 //! ```text
 //! cargo run --example 03_apply_configmap -- greeting hello=world answer=42
@@ -18,10 +18,10 @@ struct Arguments {
     /// The name of the config map, in the namespace of the kubeconfig.
     #[arg(default_value = "greeting")]
     name: String,
-    /// What it should hold, as `key=value`.
+    /// The data of the config map, as `key=value`.
     #[arg(default_value = "hello=world")]
     data: Vec<String>,
-    /// Take over what others own.
+    /// Take over fields that other managers own.
     #[arg(long)]
     force: bool,
 }
@@ -32,7 +32,7 @@ async fn main() -> anyhow::Result<()> {
     let mut wanted = ConfigMap::default();
     wanted.metadata.name = Some(arguments.name.clone());
     let data: Option<BTreeMap<_, _>> = arguments.data.iter().map(|it| it.split_once('=')).collect();
-    let data = data.context("data is written as key=value")?;
+    let data = data.context("data must be given as key=value")?;
     wanted.data = Some(data.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect());
 
     let config_maps = Api::<ConfigMap>::default_namespaced(Client::from_env().await?);
@@ -46,8 +46,11 @@ async fn main() -> anyhow::Result<()> {
             Ok(())
         }
         Err(ApplyError::Conflict(conflicts)) => {
-            conflicts.iter().for_each(|it| println!("{} belongs to {}", it.field, it.manager));
-            anyhow::bail!("others own {} of these fields: agree with them, or --force", conflicts.len())
+            conflicts.iter().for_each(|it| println!("{} is owned by {}", it.field, it.manager));
+            anyhow::bail!(
+                "other managers own {} of these fields; use --force to take them over",
+                conflicts.len()
+            )
         }
         Err(error) => Err(error.into()),
     }

@@ -1,4 +1,4 @@
-//! Prints what a server serves, or what a word such as `deploy` means there and how many objects of it there are.
+//! Prints the resources a server serves, or what names such as `deploy` resolve to, with counts.
 //!
 //! ```text
 //! cargo run --example 04_discover_resources -- deploy po
@@ -12,7 +12,7 @@ use dogwatch::{Api, CachedDiscovery, Client, ListParams, PartialObjectMeta, Rest
 
 #[derive(Parser)]
 struct Arguments {
-    /// Names, short names or kinds; everything where none is given.
+    /// Resource names, short names or kinds. All resources if none is given.
     words: Vec<String>,
 }
 
@@ -33,7 +33,7 @@ async fn main() -> anyhow::Result<()> {
         let found = mapper.resolve(&word).await?.resource;
         print(&found);
         if found.supports("list") {
-            // Metadata is enough to count by, and a fraction of the bytes.
+            // Metadata is enough for counting, at a fraction of the bytes.
             let api = Api::<PartialObjectMeta>::dynamic_metadata(client.clone(), found.resource);
             let list = api.list_all(&ListParams::default()).await?;
             println!("  {} objects at version {}", list.items.len(), list.metadata.version);

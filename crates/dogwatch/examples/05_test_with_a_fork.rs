@@ -1,4 +1,4 @@
-//! A test of a program that watches, as a program: a cluster of its own for each case, and a watch that expires on purpose.
+//! Tests code that watches: each case gets its own fork of a cluster, and one watch expires.
 //!
 //! ```text
 //! cargo run --example 05_test_with_a_fork      # needs no cluster
@@ -14,7 +14,7 @@ use dogwatch::{Api, Client, Config, ListParams, WatchEvent, WatchParams, WritePa
 use dogwatch_apiserver::ApiServer;
 use futures_util::TryStreamExt;
 
-/// What is tested: a copy of all names, kept by list and watch until `last` is in it. Gives how often it had to list.
+/// Keeps names by list and watch until `last` is seen. Returns the number of lists and the names.
 async fn follow(api: Api<ConfigMap>, last: &str) -> anyhow::Result<(usize, BTreeSet<String>)> {
     for lists in 1.. {
         let list = api.list_all(&ListParams::default()).await?;
@@ -24,14 +24,14 @@ async fn follow(api: Api<ConfigMap>, last: &str) -> anyhow::Result<(usize, BTree
             match watch.try_next().await? {
                 Some(WatchEvent::Added(it)) => names.extend(it.metadata.name),
                 Some(WatchEvent::Error(status)) if status.is_expired() => break,
-                other => anyhow::bail!("not expected: {other:?}"),
+                other => anyhow::bail!("unexpected event: {other:?}"),
             }
         }
         if names.contains(last) {
             return Ok((lists, names));
         }
     }
-    anyhow::bail!("never seen")
+    anyhow::bail!("the last object was never seen")
 }
 
 async fn case(server: ApiServer, expires: bool) -> anyhow::Result<()> {

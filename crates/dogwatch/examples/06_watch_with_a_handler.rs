@@ -1,5 +1,5 @@
-//! Tells of every pod in the cluster that comes, changes or goes. The informer behind it keeps a copy of them all, and goes on through
-//! every failure; the handler hears what changed, from a task of its own.
+//! Prints every pod of the cluster that is added, updated or deleted. The informer keeps a cache
+//! of all pods and recovers from failures; the handler runs in a task of its own.
 //!
 //! ```text
 //! cargo run --example 06_watch_with_a_handler -- --events 10      # or until Ctrl-C
@@ -16,42 +16,43 @@ use tokio::sync::Semaphore;
 
 #[derive(Parser)]
 struct Arguments {
-    /// End after so many changes, counting the pods that are there.
+    /// Exit after this many changes, including the pods of the first list.
     #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true)]
     events: u32,
 }
 
-/// Prints, and counts what it printed.
-struct Teller(Arc<Semaphore>);
+/// A handler that prints every change, and counts the lines it printed.
+struct Printer(Arc<Semaphore>);
 
-impl Teller {
-    fn tell(&self, pod: &Pod, what: &str) {
+impl Printer {
+    fn print(&self, pod: &Pod, what: &str) {
         println!("{} {what}", pod.key().map(String::from).unwrap_or_default());
         self.0.add_permits(1);
     }
 }
 
-impl EventHandler<Pod> for Teller {
+impl EventHandler<Pod> for Printer {
     fn on_add(&mut self, pod: &Arc<Pod>, initial: bool) {
-        self.tell(pod, if initial { "is there" } else { "came" });
+        self.print(pod, if initial { "exists" } else { "added" });
     }
     fn on_update(&mut self, old: &Arc<Pod>, new: &Arc<Pod>) {
-        self.tell(new, &format!("changed: version {} after {}", new.version(), old.version()));
+        self.print(new, &format!("updated: version {} after {}", new.version(), old.version()));
     }
     fn on_delete(&mut self, last: Deleted<Pod>) {
-        self.tell(last.last(), if last.is_missed() { "went unseen" } else { "went" });
+        self.print(last.last(), if last.is_missed() { "deleted, unobserved" } else { "deleted" });
     }
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let told = Arc::new(Semaphore::new(0));
+    let printed = Arc::new(Semaphore::new(0));
     let pods = SharedInformer::new(Api::<Pod>::all(Client::from_env().await?));
-    // Every change, however slow the terminal is; unless asked for, what waits is merged to the newest of each pod.
-    pods.add_handler_with(Teller(Arc::clone(&told)), HandlerOptions::default().overflow(Overflow::Grow))?;
+    // Deliver every change, however slow the terminal is. By default, pending changes are merged
+    // into the newest of each pod.
+    pods.add_handler_with(Printer(Arc::clone(&printed)), HandlerOptions::default().overflow(Overflow::Grow))?;
     tokio::select! {
         () = pods.run_until(tokio::signal::ctrl_c()) => {}
-        _ = told.acquire_many(Arguments::parse().events) => pods.stop().await,
+        _ = printed.acquire_many(Arguments::parse().events) => pods.stop().await,
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! Prints which pods run on which node, from a copy with an index: a look-up by node touches only that node's pods, however many there
-//! are in the cluster. The copy holds of each pod just the fields that are named here.
+//! Prints the pods of each node from a cache with an index: a lookup reads only the pods of that
+//! node, however large the cluster is. Only the fields declared here are kept in memory.
 //!
 //! ```text
-//! cargo run --example 07_pods_by_node -- node-1      # or all nodes that have pods
+//! cargo run --example 07_pods_by_node -- node-1      # default: all nodes that have pods
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
@@ -13,43 +13,43 @@ use dogwatch::{Api, Client, Header, Index, Meta, Object, SharedInformer, View};
 
 #[derive(Parser)]
 struct Arguments {
-    /// Only these nodes.
+    /// Print only these nodes.
     nodes: Vec<String>,
 }
 
-/// What we want to know of a pod.
+/// The fields of a pod that are decoded and cached.
 #[derive(serde::Deserialize)]
-struct Placed {
+struct PodView {
     metadata: Meta,
-    spec: Place,
+    spec: PodSpecView,
 }
 
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Place {
+struct PodSpecView {
     node_name: Option<String>,
 }
 
-impl Object for Placed {
+impl Object for PodView {
     fn header(&self) -> Header<'_> {
         self.metadata.header()
     }
 }
 
-impl View for Placed {
+impl View for PodView {
     type Of = Pod;
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let by_node = Index::new("node", |pod: &Placed| pod.spec.node_name.clone());
-    let pods = SharedInformer::builder(Api::<Placed>::all(Client::from_env().await?)).index(by_node).build();
+    let by_node = Index::new("node", |pod: &PodView| pod.spec.node_name.clone());
+    let pods = SharedInformer::builder(Api::<PodView>::all(Client::from_env().await?)).index(by_node).build();
     pods.start();
     pods.synced().await?;
-    // What has to fit together is read from one snapshot; the informer goes on meanwhile.
+    // One snapshot gives consistent reads while the informer continues to apply changes.
     let now = pods.store().snapshot();
-    let asked = Arguments::parse().nodes;
-    for node in if asked.is_empty() { now.index_values("node")? } else { asked } {
+    let wanted = Arguments::parse().nodes;
+    for node in if wanted.is_empty() { now.index_values("node")? } else { wanted } {
         let names: Vec<_> = now.by_index("node", &node)?.iter().map(|it| it.metadata.name.clone()).collect();
         println!("{node}: {}", names.join(", "));
     }

@@ -1,5 +1,5 @@
-//! Writes a config map, and reads it back from the local copy: a copy is always a little behind, and `wait_until` waits exactly until it
-//! shows what was written.
+//! Writes a config map and reads it back from the local cache. The cache always lags a little;
+//! `wait_until` returns as soon as it contains the write.
 //!
 //! ```text
 //! cargo run --example 08_read_your_writes -- greeting hello
@@ -18,7 +18,7 @@ use serde_json::json;
 struct Arguments {
     /// The name of the config map, in the namespace of the context.
     name: String,
-    /// What to write into it.
+    /// The text to write into it.
     text: String,
 }
 
@@ -34,11 +34,12 @@ async fn main() -> anyhow::Result<()> {
         .apply(&name, &PatchParams::apply("example").force(), &json!({ "data": { "text": text } }))
         .await?;
     let before = maps.lister().get(&written.key().expect("it is stored"));
-    println!("right after the write the copy shows version {:?}", before.ok().map(|it| it.version()));
+    println!("right after the write, the cache has version {:?}", before.ok().map(|it| it.version()));
 
-    // A server that went back in time would never get there, so there is a limit.
+    // A server restored from an older backup may never reach this version, so there is a timeout.
     tokio::time::timeout(Duration::from_secs(30), maps.wait_until(&written.version())).await??;
-    let read = maps.store().get(&written.key().expect("it is stored")).expect("the copy is that far");
+    let read =
+        maps.store().get(&written.key().expect("it is stored")).expect("the cache has reached this version");
     println!("now it shows {:?} at version {}", read.data, read.version());
     maps.stop().await;
     Ok(())

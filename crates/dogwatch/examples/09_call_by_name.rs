@@ -1,4 +1,4 @@
-//! Calls a gRPC service by its name in the cluster, whatever becomes of its pods: asks it how it is.
+//! Calls the health service of a gRPC server by its service name in the cluster.
 //!
 //! ```text
 //! cargo run --example 09_call_by_name -- kubernetes:///greeter.shop:grpc
@@ -15,10 +15,10 @@ async fn main() -> anyhow::Result<()> {
 
     let channel = dogwatch::grpc::channel(&target).await?;
     let mut client = HealthClient::new(channel);
-    let answer = client.check(HealthCheckRequest::default()).await;
+    let response = client.check(HealthCheckRequest::default()).await;
 
-    match answer {
-        Ok(answer) => println!("{target} is {:?}", answer.into_inner().status()),
+    match response {
+        Ok(response) => println!("{target} is {:?}", response.into_inner().status()),
         Err(status) => println!("{target} cannot be called: {}", status.message()),
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Three gRPC servers are replaced one after another while they are called; prints who took the calls.
+//! Replaces three gRPC servers one after another under load, and prints the calls of each.
 //!
 //! ```text
 //! cargo run --example 10_rolling_restart      # needs no cluster
@@ -17,7 +17,8 @@ use tonic::transport::Server;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-/// Starts a server that answers until it is aborted, and lists it as an endpoint of the service `echo`.
+/// Starts a server that runs until it is aborted, and adds it to the endpoints of the service
+/// `echo`.
 async fn start(slices: &Api<EndpointSlice>, name: &str) -> anyhow::Result<tokio::task::AbortHandle> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let port = listener.local_addr()?.port();

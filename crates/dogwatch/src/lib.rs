@@ -1,7 +1,8 @@
-//! Keeps programs in step with a Kubernetes cluster: the machinery of client-go, rebuilt for Rust.
+//! Keeps programs synced with a Kubernetes cluster: the machinery of client-go, rebuilt for Rust.
 //!
-//! This is the crate to depend on. It makes nothing itself: it hands out, under short names, what the crates below it
-//! make. It works with the types you already have: those of [`k8s_openapi`], and your own with
+//! This is the crate to depend on. It contains no code of its own: it re-exports the crates below
+//! it under short names.
+//! It works with the types you already have: those of [`k8s_openapi`], and your own types with
 //! `#[derive(CustomResource)]`.
 //!
 //! ```no_run
@@ -19,7 +20,7 @@
 //!     let mut events = pods.watch_from(WatchParams::from(list.metadata.version))?;
 //!     while let Some(event) = events.try_next().await? {
 //!         match event {
-//!             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => println!("{:?} is there", pod.key()),
+//!             WatchEvent::Added(pod) | WatchEvent::Modified(pod) => println!("{:?} exists", pod.key()),
 //!             WatchEvent::Deleted(pod) => println!("{:?} is gone", pod.key()),
 //!             WatchEvent::Error(status) => anyhow::bail!("list again: {status}"),
 //!             _ => {}
@@ -35,26 +36,33 @@
 //! ┌──────┐   ┌──────┐   ┌────────┐   ┌──────────┐     ┌───────────┐   ┌────────────┐
 //! │ core │──►│ wire │──►│ client │──►│ informer │──┬─►│ workqueue │──►│ controller │──► your reconcilers
 //! └──────┘   └──────┘   └────────┘   └──────────┘  │  └───────────┘   └────────────┘
-//!  words      bytes to   requests,    a local      │  ┌──────┐
-//!             objects    watches      copy         ├─►│ grpc │──► your calls
+//!  types      bytes to   requests,    local        │  ┌──────┐
+//!             objects    watches      cache        ├─►│ grpc │──► your calls
 //!                                                  │  └──────┘
 //!                                                  └─► your handlers and reads
 //! ```
 //!
-//! - **Which server, and who are we?** [`Config`], from a kubeconfig, a pod or by hand; everything about it is in [`config`].
-//! - **Speak to it.** [`Client`] holds connections and credentials; [`Request`] is one call of any path.
-//! - **Work on a collection.** [`Api`] is the handle on one: typed, dynamic, metadata only, or a [`View`] with just the
-//!   fields you name.
-//! - **Find out what there is.** [`CachedDiscovery`] reads what a server serves, [`RestMapper`] knows what `deploy` means.
-//! - **Hear what changes.** [`Api::watch`] is one watch, [`Api::watch_from`] one that goes on when the connection breaks.
-//! - **Have a copy of it.** [`SharedInformer`] keeps one in step with the server; [`Store`] and [`Lister`] read it, an
-//!   [`EventHandler`], closures or a stream are told of its changes, and an [`InformerFactory`] shares it in the program.
-//! - **Work on what changed.** [`workqueue::WorkQueue`] holds keys without duplicates, by priority, by turns, later, or with limits.
-//! - **Bring things about.** A [`Reconciler`] compares what is with what should be; a [`Controller`] runs it for every key that
-//!   changed, and a [`Manager`] runs controllers with their informers, elections, endpoints and an orderly end.
-//! - **Call a service by its name.** [`grpc`] resolves `kubernetes:///greeter.shop:grpc` from the same watch, and its `KubeChannel`
-//!   spreads the calls of any tonic client over the pods.
-//! - **When it fails.** [`Error`] says what to do next; [`Status`] is the server's own word.
+//! - **Configuration.** [`Config`] names the server and the credentials. It comes from a
+//!   kubeconfig, from the pod's environment or from code; see [`config`].
+//! - **Requests.** [`Client`] holds connections and credentials; [`Request`] is a call to any path.
+//! - **Collections.** [`Api`] is the handle on one collection: typed, dynamic, metadata only, or a
+//!   [`View`] with just the fields you name.
+//! - **Discovery.** [`CachedDiscovery`] reads which resources a server serves; [`RestMapper`]
+//!   resolves names such as `deploy`.
+//! - **Watches.** [`Api::watch`] is a single watch; [`Api::watch_from`] is one that resumes when
+//!   the connection breaks.
+//! - **Local caches.** [`SharedInformer`] keeps a cache synced with the server. [`Store`] and
+//!   [`Lister`] read it; an [`EventHandler`], closures or a stream receive its changes; an
+//!   [`InformerFactory`] shares it within the program.
+//! - **Work queues.** [`workqueue::WorkQueue`] holds keys without duplicates, with priorities,
+//!   fairness, delays and rate limits.
+//! - **Controllers.** A [`Reconciler`] compares the actual with the desired state; a [`Controller`]
+//!   runs it for every key that changed; a [`Manager`] runs controllers with their informers,
+//!   leader election, HTTP endpoints and graceful shutdown.
+//! - **gRPC by service name.** [`grpc`] resolves `kubernetes:///greeter.shop:grpc` from the same
+//!   watch, and its `KubeChannel` balances the calls of any tonic client over the pods.
+//! - **Errors.** [`Error`] is classified by what the caller can do next; [`Status`] is the error
+//!   response of the server.
 //!
 //! # If you come from client-go
 //!
@@ -65,22 +73,22 @@
 //! | `kubernetes.Clientset`, `CoreV1().Pods(ns)` | [`Client`], [`Api::namespaced`] |
 //! | `dynamic.Interface`, `unstructured.Unstructured` | [`Api::dynamic`] with [`DynamicObject`] |
 //! | `metadata.Interface` | [`Api::dynamic_metadata`] with [`PartialObjectMeta`], or `Api<PartialObjectMeta<Pod>>` |
-//! | `rest.Request` | [`Request`], from [`Client::get`] and its siblings |
+//! | `rest.Request` | [`Request`], from [`Client::get`] and similar methods |
 //! | `metav1.ListOptions`, `CreateOptions`, `PatchOptions` | [`ListParams`], [`WatchParams`], [`WriteParams`], [`PatchParams`] |
 //! | `pager.ListPager` | [`Api::list_all`], [`Api::list_pages`] |
 //! | `watch.Interface` | [`WatchStream`] |
 //! | `watch.RetryWatcher` | [`RetryWatcher`], from [`Api::watch_from`] |
 //! | `watch.Until`, `UntilWithSync`, `kubectl wait` | [`until`], [`Api::until`], [`Api::wait_until`], [`Api::wait_for`] |
-//! | `apierrors.IsNotFound(err)` | [`Error::is_not_found`]; the whole answer is [`Error::status`] |
+//! | `apierrors.IsNotFound(err)` | [`Error::is_not_found`]; the full response is [`Error::status`] |
 //! | `retry.RetryOnConflict` | [`retry_on_conflict`] |
-//! | `Apply` with apply configurations | [`Api::apply`] with anything that serializes |
+//! | `Apply` with apply configurations | [`Api::apply`] with any `Serialize` value |
 //! | `discovery`, `restmapper`, `kubectl get po` | [`CachedDiscovery`], [`RestMapper`] |
 //! | `scale.ScalesGetter` | [`Api::get_scale`], [`Api::set_replicas`], [`RestMapper::scalable`] |
 //! | `cache.SharedIndexInformer`, `cache.Controller` | [`SharedInformer`] |
 //! | `informers.SharedInformerFactory`, `dynamicinformer` | [`InformerFactory`] |
-//! | `cache.Store`, `cache.Indexer`, `Indexers` | [`Store`], [`Index`]; what fits together is read from a [`Snapshot`] |
+//! | `cache.Store`, `cache.Indexer`, `Indexers` | [`Store`], [`Index`]; consistent reads come from a [`Snapshot`] |
 //! | `listers` | [`Lister`] |
-//! | `cache.ResourceEventHandler`, `…Funcs`, `FilteringResourceEventHandler` | [`EventHandler`], [`SharedInformer::on_update`] and its siblings, [`Filtered`] |
+//! | `cache.ResourceEventHandler`, `…Funcs`, `FilteringResourceEventHandler` | [`EventHandler`], [`SharedInformer::on_update`] and similar methods, [`Filtered`] |
 //! | `cache.DeletedFinalStateUnknown` | [`Deleted::Missed`] |
 //! | `HasSynced`, `cache.WaitForCacheSync` | [`SharedInformer::synced`], [`Registration::synced`], [`InformerFactory::wait_for_sync`] |
 //! | `SetTransform`, `SetWatchErrorHandler` | [`InformerBuilder::transform`], [`SharedInformer::health`] |
@@ -88,7 +96,7 @@
 //! | `cache.ObjectName` | [`ObjectKey`] |
 //! | `workqueue` (and controller-runtime's `priorityqueue`) | [`workqueue`] |
 //! | controller-runtime's `Reconciler`, `Builder`, `Manager`, `predicate` | [`Reconciler`], [`Controller`], [`Manager`], [`controller::Predicate`] |
-//! | `leaderelection.LeaderElector`, `LeaderElectionConfig` | [`LeaderElector`], whose work is a future that is dropped at loss |
+//! | `leaderelection.LeaderElector`, `LeaderElectionConfig` | [`LeaderElector`], whose work is a future that is dropped when the lease is lost |
 //! | `tools/events`, `record.EventRecorder` | [`EventBroadcaster`], [`EventRecorder`] |
 //! | `controllerutil` finalizers, owner references, `CreateOrUpdate` | [`Finalizer`], [`Owner`], [`create_or_update`] |
 

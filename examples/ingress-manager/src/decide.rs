@@ -1,48 +1,51 @@
-//! What is to be done for a Service, from what there is.
+//! Decides which write a Service needs, from the Service and its Ingress.
 
 use dogwatch::k8s_openapi::api::core::v1::Service;
 use dogwatch::k8s_openapi::api::networking::v1::Ingress;
 
-use crate::wanted::{host_of, ingress, is_owner, spec};
+use crate::desired::{host_of, ingress, is_owner, spec};
 
-/// One write, or none.
+/// The write that a Service needs, or none.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Step {
-    /// All is as it should be.
+pub enum Decision {
+    /// The Ingress is as it should be.
     Nothing,
-    /// There is no Ingress, and should be this one.
+    /// The Ingress is missing and should be created.
     Create(Box<Ingress>),
-    /// The Ingress should be like this; it names the version it was made from.
+    /// The Ingress should be replaced by this one, which carries the version it is based on.
     Replace(Box<Ingress>),
-    /// The Ingress should not be there: this very one, by uid and version.
+    /// The Ingress should be deleted, with this uid and version as preconditions.
     Delete(Box<Ingress>),
-    /// Somebody else has an Ingress of this name.
+    /// An Ingress of this name exists that the Service does not own.
     Taken,
 }
 
-/// What is to be done for a Service, if there is one, whose Ingress is this, if there is one.
+/// Decides which write a Service needs, given the Service and the Ingress of the same name, if they
+/// exist.
 ///
-/// An Ingress whose Service is gone is left to the garbage collector of the cluster, which knows the owner too.
-pub fn decide(service: Option<&Service>, found: Option<&Ingress>) -> Step {
-    let Some(service) = service else { return Step::Nothing };
+/// An Ingress whose Service is gone is left to the cluster's garbage collector, which follows the
+/// owner reference.
+pub fn decide(service: Option<&Service>, found: Option<&Ingress>) -> Decision {
+    let Some(service) = service else { return Decision::Nothing };
     match (host_of(service), found) {
-        (None, None) => Step::Nothing,
-        (Some(host), None) => Step::Create(Box::new(ingress(service, host))),
-        (Some(_), Some(found)) if !is_owner(service, found) => Step::Taken,
-        (None, Some(found)) if !is_owner(service, found) => Step::Nothing,
-        // One that is on its way out comes back when it is gone.
-        (_, Some(found)) if found.metadata.deletion_timestamp.is_some() => Step::Nothing,
-        (None, Some(found)) => Step::Delete(Box::new(found.clone())),
+        (None, None) => Decision::Nothing,
+        (Some(host), None) => Decision::Create(Box::new(ingress(service, host))),
+        (Some(_), Some(found)) if !is_owner(service, found) => Decision::Taken,
+        (None, Some(found)) if !is_owner(service, found) => Decision::Nothing,
+        // A terminating Ingress is created again once it is gone: its deletion triggers another
+        // reconcile.
+        (_, Some(found)) if found.metadata.deletion_timestamp.is_some() => Decision::Nothing,
+        (None, Some(found)) => Decision::Delete(Box::new(found.clone())),
         (Some(host), Some(found)) => {
-            let wanted = spec(service, host);
+            let desired = spec(service, host);
             let rules = found.spec.as_ref().and_then(|spec| spec.rules.as_ref());
-            if rules == wanted.rules.as_ref() {
-                return Step::Nothing;
+            if rules == desired.rules.as_ref() {
+                return Decision::Nothing;
             }
             let mut next = found.clone();
-            next.spec.get_or_insert_default().rules = wanted.rules;
-            Step::Replace(Box::new(next))
+            next.spec.get_or_insert_default().rules = desired.rules;
+            Decision::Replace(Box::new(next))
         }
     }
 }
@@ -64,27 +67,27 @@ mod tests {
         service
     }
 
-    fn called(step: &Step) -> &'static str {
+    fn name_of(step: &Decision) -> &'static str {
         match step {
-            Step::Nothing => "nothing",
-            Step::Create(_) => "create",
-            Step::Replace(_) => "replace",
-            Step::Delete(_) => "delete",
-            Step::Taken => "taken",
+            Decision::Nothing => "nothing",
+            Decision::Create(_) => "create",
+            Decision::Replace(_) => "replace",
+            Decision::Delete(_) => "delete",
+            Decision::Taken => "taken",
         }
     }
 
     #[test]
-    fn every_meeting_of_a_service_and_an_ingress() {
+    fn every_combination_of_service_and_ingress_leads_to_its_decision() {
         let (plain, annotated) = (service(None), service(Some("a.b")));
         let own = ingress(&annotated, "a.b");
         let other_host = ingress(&annotated, "c.d");
-        let mut strangers = own.clone();
-        strangers.metadata.owner_references = None;
-        let mut leaving = annotated.clone();
-        leaving.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-        let mut going = own.clone();
-        going.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        let mut foreign = own.clone();
+        foreign.metadata.owner_references = None;
+        let mut terminating_service = annotated.clone();
+        terminating_service.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+        let mut terminating = own.clone();
+        terminating.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
         for (service, ingress, expected) in [
             (None, None, "nothing"),
             (None, Some(&own), "nothing"),
@@ -93,26 +96,28 @@ mod tests {
             (Some(&annotated), Some(&own), "nothing"),
             (Some(&annotated), Some(&other_host), "replace"),
             (Some(&plain), Some(&own), "delete"),
-            (Some(&annotated), Some(&strangers), "taken"),
-            (Some(&plain), Some(&strangers), "nothing"),
-            (Some(&leaving), None, "nothing"),
-            (Some(&plain), Some(&going), "nothing"),
+            (Some(&annotated), Some(&foreign), "taken"),
+            (Some(&plain), Some(&foreign), "nothing"),
+            (Some(&terminating_service), None, "nothing"),
+            (Some(&plain), Some(&terminating), "nothing"),
         ] {
-            assert_eq!(called(&decide(service, ingress)), expected, "{service:?} and {ingress:?}");
+            assert_eq!(name_of(&decide(service, ingress)), expected, "{service:?} and {ingress:?}");
         }
     }
 
     #[test]
-    fn an_annotation_without_a_host_means_the_usual_one() {
+    fn an_empty_annotation_means_the_default_host() {
         assert_eq!(host_of(&service(Some(" "))), Some(DEFAULT_HOST));
         assert_eq!(host_of(&service(Some("shop.test"))), Some("shop.test"));
         assert_eq!(host_of(&service(None)), None);
     }
 
     #[test]
-    fn what_was_done_leaves_nothing_to_do() {
+    fn a_created_ingress_needs_no_further_write() {
         let service = service(Some("a.b"));
-        let Step::Create(made) = decide(Some(&service), None) else { panic!("it has none") };
-        assert_eq!(decide(Some(&service), Some(&made)), Step::Nothing);
+        let Decision::Create(made) = decide(Some(&service), None) else {
+            panic!("the service has no ingress")
+        };
+        assert_eq!(decide(Some(&service), Some(&made)), Decision::Nothing);
     }
 }

@@ -1,4 +1,4 @@
-//! Runs the ingress manager until it is told to end.
+//! Runs the ingress manager until it receives SIGINT or SIGTERM.
 
 use std::net::SocketAddr;
 
@@ -9,19 +9,19 @@ use dogwatch::controller::{Endpoints, LeaderElector, Manager};
 use metrics_exporter_prometheus::PrometheusBuilder;
 use tracing_subscriber::EnvFilter;
 
-/// Gives every Service that is annotated `ingress/http` an Ingress.
+/// Creates an Ingress for every Service that is annotated `ingress/http`.
 ///
-/// Run as many as you like: one of them leads, and the others take over when it ends. The cluster is the one of your kubeconfig, or the one
-/// this runs in.
+/// Several instances can run at once: one leads, and the others take over when it ends. The cluster
+/// is that of your kubeconfig, or the one the program runs in.
 #[derive(Debug, Parser)]
 struct Options {
-    /// The Lease that decides who leads.
+    /// The name of the Lease for leader election.
     #[arg(long, value_name = "NAME", default_value = "ingress-manager")]
     lease: String,
-    /// Where that Lease is. Without it: in the namespace of the kubeconfig or the pod.
+    /// The namespace of the Lease. Defaults to the namespace of the kubeconfig or the pod.
     #[arg(long, value_name = "NAMESPACE")]
     lease_namespace: Option<String>,
-    /// Where /healthz, /readyz and /metrics are answered.
+    /// The address that serves /healthz, /readyz and /metrics.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     bind: SocketAddr,
 }
@@ -31,7 +31,8 @@ async fn main() -> anyhow::Result<()> {
     let options = Options::parse();
     let level = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     tracing_subscriber::fmt().with_env_filter(level).init();
-    let metrics = PrometheusBuilder::new().install_recorder().context("cannot collect metrics")?;
+    let metrics =
+        PrometheusBuilder::new().install_recorder().context("cannot install the metrics recorder")?;
 
     let client = Client::from_env().await?;
     let mut elector = LeaderElector::builder(client.clone(), options.lease);
@@ -40,9 +41,9 @@ async fn main() -> anyhow::Result<()> {
     }
     let endpoints = Endpoints::bind(options.bind)
         .await
-        .with_context(|| format!("cannot listen on {}; --bind chooses another address", options.bind))?;
+        .with_context(|| format!("cannot listen on {}; choose another address with --bind", options.bind))?;
 
-    tracing::info!(address = %endpoints.local_addr()?, "answering /healthz, /readyz and /metrics");
+    tracing::info!(address = %endpoints.local_addr()?, "serving /healthz, /readyz and /metrics");
 
     let manager = Manager::new(client.clone());
     let controller = ingress_manager::controller(&manager, client);

@@ -1,4 +1,4 @@
-//! Does what was decided, and is told when to decide again.
+//! Performs the decided writes, whenever a Service or an Ingress changes.
 
 use dogwatch::controller::{
     Action, Context, Controller, Manager, Predicate, ReconcileError, Reconciler, Watched,
@@ -8,9 +8,9 @@ use dogwatch::k8s_openapi::api::networking::v1::Ingress;
 use dogwatch::{Api, Client, DeleteParams, Lister, Object, ObjectKey, Preconditions, WriteParams};
 use tracing::{info, warn};
 
-use crate::decide::{Step, decide};
+use crate::decide::{Decision, decide};
 
-/// Gives Services their Ingresses.
+/// The reconciler that gives Services their Ingresses.
 #[derive(Debug)]
 pub struct IngressManager {
     services: Lister<Service>,
@@ -18,13 +18,15 @@ pub struct IngressManager {
     client: Client,
 }
 
-/// The controller, with its informers from this manager: it reconciles Services, and looks again when an Ingress of one changes.
+/// Returns the controller, with informers from this manager. It reconciles Services, also when the
+/// Ingress of one changes.
 pub fn controller(manager: &Manager, client: Client) -> Controller {
     let (services, ingresses) = (manager.informer::<Service>(), manager.informer::<Ingress>());
     let reconciler = IngressManager { services: services.lister(), ingresses: ingresses.lister(), client };
     Controller::for_(Watched::new(&services).when(Predicate::version_changed()))
         .named("ingress-manager")
-        // By name and not by owner: one that stands in the way matters too, when it goes.
+        // Map by name and not by owner reference: a foreign Ingress of the same name blocks ours
+        // until it is deleted.
         .watches(Watched::new(&ingresses).when(Predicate::version_changed()), Object::key)
         .workers(4)
         .build(reconciler)
@@ -38,30 +40,31 @@ impl Reconciler<ObjectKey> for IngressManager {
         let ingress = self.ingresses.get(key).ok();
         let api = Api::<Ingress>::namespaced(self.client.clone(), key.namespace().unwrap_or_default());
         match decide(service.as_deref(), ingress.as_deref()) {
-            Step::Nothing => {}
-            Step::Create(wanted) => {
-                context.wrote(&api.create(&WriteParams::default(), &wanted).await?);
-                info!(service = %key, "made its ingress");
+            Decision::Nothing => {}
+            Decision::Create(desired) => {
+                context.wrote(&api.create(&WriteParams::default(), &desired).await?);
+                info!(service = %key, "created the ingress");
             }
-            Step::Replace(wanted) => {
-                // Somebody else may have changed it: then this fails, and the queue brings the key back.
-                context.wrote(&api.replace(key.name(), &WriteParams::default(), &wanted).await?);
-                info!(service = %key, "put its ingress right");
+            Decision::Replace(desired) => {
+                // If another client has changed it, this fails with a conflict and the queue
+                // retries the key.
+                context.wrote(&api.replace(key.name(), &WriteParams::default(), &desired).await?);
+                info!(service = %key, "restored the ingress");
             }
-            Step::Delete(found) => match api.delete(key.name(), &only(&found)).await {
+            Decision::Delete(found) => match api.delete(key.name(), &delete_exactly(&found)).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
-                _ => info!(service = %key, "removed its ingress"),
+                _ => info!(service = %key, "deleted the ingress"),
             },
-            Step::Taken => {
-                warn!(service = %key, "an ingress of that name belongs to somebody else; it stays as it is")
+            Decision::Taken => {
+                warn!(service = %key, "an ingress of that name has another owner; leaving it alone")
             }
         }
         Ok(Action::Done)
     }
 }
 
-/// Deletes this very object, as it is now.
-fn only(found: &Ingress) -> DeleteParams {
+/// Returns parameters that delete exactly this object at its current version.
+fn delete_exactly(found: &Ingress) -> DeleteParams {
     let preconditions = Preconditions {
         uid: found.metadata.uid.clone(),
         resource_version: found.metadata.resource_version.clone(),

@@ -1,4 +1,5 @@
-//! The ingress manager on any server: that of `DOGWATCH_CONFORMANCE_KUBECONFIG`, or else our own. Part of `cargo xtask conformance`.
+//! The ingress manager on the server of `DOGWATCH_CONFORMANCE_KUBECONFIG`, or on our own by
+//! default. Part of `cargo xtask conformance`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,30 +13,31 @@ use dogwatch_apiserver::ApiServer;
 use ingress_manager::ANNOTATION;
 use serde_json::{from_value, json};
 
-/// How long anything may take. Only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The limit for any wait. Only a failing test waits this long.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ingress_manager_keeps_ingresses_as_services_say_and_hands_over() {
+async fn the_ingress_manager_restores_ingresses_and_fails_over() {
     let own = match std::env::var_os("DOGWATCH_CONFORMANCE_KUBECONFIG") {
         Some(_) => None,
         None => Some(ApiServer::builder().tls(true).start().await.expect("there is a free port")),
     };
-    let client = Client::new(config(own.as_ref())).expect("the settings can be used");
-    let space = json!({ "metadata": { "generateName": "conformance-" } });
-    let space: Namespace = from_value(space).expect("a namespace");
-    let spaces = Api::<Namespace>::all(client.clone());
-    let space = spaces.create(&WriteParams::default(), &space).await.expect("it can be made").metadata.name;
-    let space = space.expect("the server names what it stores");
-    let outcome = tokio::spawn(live(client, space.clone())).await;
-    spaces.delete(&space, &DeleteParams::background()).await.expect("it can be deleted");
-    outcome.expect("what the test asserts");
+    let client = Client::new(config(own.as_ref())).expect("the config is valid");
+    let namespace = json!({ "metadata": { "generateName": "conformance-" } });
+    let namespace: Namespace = from_value(namespace).expect("a namespace");
+    let namespaces = Api::<Namespace>::all(client.clone());
+    let namespace =
+        namespaces.create(&WriteParams::default(), &namespace).await.expect("created").metadata.name;
+    let namespace = namespace.expect("the server names what it stores");
+    let outcome = tokio::spawn(exercise(client, namespace.clone())).await;
+    namespaces.delete(&namespace, &DeleteParams::background()).await.expect("deleted");
+    outcome.expect("the test body does not panic");
 }
 
-async fn live(client: Client, space: String) {
-    let services = Api::<Service>::namespaced(client.clone(), &space);
-    let ingresses = Api::<Ingress>::namespaced(client.clone(), &space);
-    let (first, stop_first) = run(&client, &space, "first");
+async fn exercise(client: Client, namespace: String) {
+    let services = Api::<Service>::namespaced(client.clone(), &namespace);
+    let ingresses = Api::<Ingress>::namespaced(client.clone(), &namespace);
+    let (first, stop_first) = run(&client, &namespace, "first");
     let service = json!({
         "metadata": {"name": "web", "annotations": {ANNOTATION: "shop.test"}},
         "spec": {"ports": [{"port": 80}]},
@@ -44,10 +46,10 @@ async fn live(client: Client, space: String) {
     services.create(&WriteParams::default(), &service).await.expect("created");
     becomes(&ingresses, Some("shop.test")).await;
 
-    // The second takes over, and goes on where the first was.
-    let (second, stop_second) = run(&client, &space, "second");
+    // The second instance takes over where the first one stopped.
+    let (second, stop_second) = run(&client, &namespace, "second");
     stop_first.cancel();
-    first.await.expect("no panic").expect("it ends well");
+    first.await.expect("no panic").expect("the manager ends without an error");
     annotate(&services, json!("")).await;
     becomes(&ingresses, Some("example.com")).await;
     ingresses.delete("web", &DeleteParams::default()).await.expect("deleted");
@@ -55,16 +57,16 @@ async fn live(client: Client, space: String) {
     annotate(&services, json!(null)).await;
     becomes(&ingresses, None).await;
     stop_second.cancel();
-    second.await.expect("no panic").expect("it ends well");
+    second.await.expect("no panic").expect("the manager ends without an error");
 }
 
 type Running = tokio::task::JoinHandle<Result<(), dogwatch::controller::ManagerError>>;
 
-fn run(client: &Client, space: &str, identity: &str) -> (Running, CancellationToken) {
+fn run(client: &Client, namespace: &str, identity: &str) -> (Running, CancellationToken) {
     let manager = Manager::new(client.clone());
     let controller = ingress_manager::controller(&manager, client.clone());
     let elector =
-        LeaderElector::builder(client.clone(), "ingress-manager").namespace(space).identity(identity);
+        LeaderElector::builder(client.clone(), "ingress-manager").namespace(namespace).identity(identity);
     let manager = manager.controller(controller).elect(elector.build().expect("valid settings"));
     let stop = CancellationToken::new();
     let stopped = stop.clone();
@@ -74,18 +76,20 @@ fn run(client: &Client, space: &str, identity: &str) -> (Running, CancellationTo
 async fn annotate(services: &Api<Service>, value: serde_json::Value) {
     let patch = json!({"metadata": {"annotations": {ANNOTATION: value}}});
     let patched = services.patch("web", &PatchParams::default(), Patch::Merge(&patch)).await;
-    patched.expect("it is patched");
+    patched.expect("patched");
 }
 
-/// Waits until the ingress has this host, or until there is none.
+/// Waits until the Ingress has this host, or until there is none.
 async fn becomes(ingresses: &Api<Ingress>, host: Option<&str>) {
     let right = |found: Option<&Ingress>| {
         let host_of = |it: &Ingress| it.spec.as_ref()?.rules.as_ref()?.first()?.host.clone();
         let going = found.is_some_and(|it| it.metadata.deletion_timestamp.is_some());
         !going && found.and_then(host_of).as_deref() == host && found.is_some() == host.is_some()
     };
-    let waited = tokio::time::timeout(PATIENCE, ingresses.wait_for("web", right)).await;
-    waited.unwrap_or_else(|_| panic!("the ingress did not come to {host:?}")).expect("it can be watched");
+    let waited = tokio::time::timeout(TIMEOUT, ingresses.wait_for("web", right)).await;
+    waited
+        .unwrap_or_else(|_| panic!("the host of the ingress did not become {host:?}"))
+        .expect("the watch works");
 }
 
 fn config(own: Option<&ApiServer>) -> Config {
@@ -93,7 +97,9 @@ fn config(own: Option<&ApiServer>) -> Config {
     overrides.context = std::env::var("DOGWATCH_CONFORMANCE_CONTEXT").ok();
     let config = match (own, std::env::var_os("DOGWATCH_CONFORMANCE_KUBECONFIG")) {
         (Some(own), _) => Config::from_kubeconfig_str(&own.kubeconfig(), &overrides),
-        (None, file) => Config::from_kubeconfig(PathBuf::from(file.expect("it is given")), &overrides),
+        (None, file) => {
+            Config::from_kubeconfig(PathBuf::from(file.expect("the variable is set")), &overrides)
+        }
     };
-    config.expect("the kubeconfig can be used")
+    config.expect("the kubeconfig is valid")
 }

@@ -1,4 +1,4 @@
-//! The ingress manager against an API server in the same process, on a clock that stands still unless all wait.
+//! The ingress manager against an API server in the same process, on a paused clock.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use ingress_manager::{ANNOTATION, DEFAULT_HOST};
 use serde_json::{from_value, json};
 use tokio::task::{JoinHandle, JoinSet};
 
-struct World {
+/// The server, and handles on it.
+struct Fixture {
     server: ApiServer,
     client: Client,
     services: Api<Service>,
@@ -26,9 +27,9 @@ struct Running {
     task: JoinHandle<Result<(), ManagerError>>,
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Self {
-        let server = ApiServer::builder().in_process().seed(7).start().await.expect("it starts");
+        let server = ApiServer::builder().in_process().seed(7).start().await.expect("the server starts");
         let url = server.url().parse().expect("a URL");
         let client = Client::from_service(url, "default", server.service());
         let (services, ingresses) =
@@ -55,19 +56,19 @@ impl World {
             "spec": {"ports": [{"port": 8080}], "selector": {"app": name}},
         }));
         let service: Service = service.expect("a service");
-        self.services.create(&WriteParams::default(), &service).await.expect("it is created");
+        self.services.create(&WriteParams::default(), &service).await.expect("created");
     }
 
     async fn annotate(&self, name: &str, host: Option<&str>) {
         let patch = json!({"metadata": {"annotations": {ANNOTATION: host}}});
         let patched = self.services.patch(name, &PatchParams::default(), Patch::Merge(&patch)).await;
-        patched.expect("it is patched");
+        patched.expect("patched");
     }
 
-    /// Waits until the host of an ingress is this one, or until there is none.
+    /// Waits until the Ingress has this host, or until there is none.
     async fn until(&self, name: &str, host: Option<&str>) {
         loop {
-            let found = self.ingresses.get_opt(name).await.expect("it can be read");
+            let found = self.ingresses.get_opt(name).await.expect("a response");
             if found.as_ref().and_then(host_of) == host && found.is_some() == host.is_some() {
                 return;
             }
@@ -79,7 +80,7 @@ impl World {
 impl Running {
     async fn stop(self) {
         self.stop.cancel();
-        self.task.await.expect("no panic").expect("it ends well");
+        self.task.await.expect("no panic").expect("the manager ends without an error");
     }
 }
 
@@ -88,116 +89,118 @@ fn host_of(ingress: &Ingress) -> Option<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ingress_comes_with_the_annotation_goes_with_it_and_comes_back() {
-    let world = World::new().await;
-    let running = world.run("a");
-    world.add("web", Some("shop.test")).await;
-    world.until("web", Some("shop.test")).await;
-    let ingress = world.ingresses.get("web").await.expect("there");
+async fn an_ingress_follows_the_annotation_of_its_service_and_is_restored() {
+    let fixture = Fixture::new().await;
+    let running = fixture.run("a");
+    fixture.add("web", Some("shop.test")).await;
+    fixture.until("web", Some("shop.test")).await;
+    let ingress = fixture.ingresses.get("web").await.expect("exists");
     let owner = &ingress.metadata.owner_references.as_ref().expect("an owner")[0];
     assert_eq!((owner.kind.as_str(), owner.controller), ("Service", Some(true)));
 
-    world.annotate("web", Some("")).await;
-    world.until("web", Some(DEFAULT_HOST)).await;
-    world.ingresses.delete("web", &DeleteParams::default()).await.expect("deleted");
-    world.until("web", Some(DEFAULT_HOST)).await;
-    world.annotate("web", None).await;
-    world.until("web", None).await;
+    fixture.annotate("web", Some("")).await;
+    fixture.until("web", Some(DEFAULT_HOST)).await;
+    fixture.ingresses.delete("web", &DeleteParams::default()).await.expect("deleted");
+    fixture.until("web", Some(DEFAULT_HOST)).await;
+    fixture.annotate("web", None).await;
+    fixture.until("web", None).await;
 
-    world.annotate("web", Some("shop.test")).await;
-    world.until("web", Some("shop.test")).await;
-    world.services.delete("web", &DeleteParams::default()).await.expect("deleted");
-    world.until("web", None).await;
+    fixture.annotate("web", Some("shop.test")).await;
+    fixture.until("web", Some("shop.test")).await;
+    fixture.services.delete("web", &DeleteParams::default()).await.expect("deleted");
+    fixture.until("web", None).await;
     running.stop().await;
 }
 
-/// Whether the watch shows the ingress before it is deleted, afterwards, or never: the manager restores it.
+/// The manager restores the Ingress whether the watch shows it before its deletion, afterwards, or
+/// never.
 #[tokio::test(start_paused = true)]
-async fn an_ingress_that_is_deleted_before_the_manager_saw_it_comes_back() {
-    for (held_up, expired) in [(false, false), (true, false), (true, true)] {
-        let world = World::new().await;
-        let running = world.run("a");
-        world.add("other", Some("other.test")).await;
-        world.until("other", Some("other.test")).await;
-        let faults = world.server.faults();
-        if held_up {
+async fn an_ingress_that_is_deleted_before_the_manager_sees_it_is_restored() {
+    for (delayed, expired) in [(false, false), (true, false), (true, true)] {
+        let fixture = Fixture::new().await;
+        let running = fixture.run("a");
+        fixture.add("other", Some("other.test")).await;
+        fixture.until("other", Some("other.test")).await;
+        let faults = fixture.server.faults();
+        if delayed {
             faults.rule(Rule::on("watch").resource("ingresses").pause());
         }
-        world.add("web", Some("shop.test")).await;
-        while world.ingresses.delete("web", &DeleteParams::default()).await.is_err() {
+        fixture.add("web", Some("shop.test")).await;
+        while fixture.ingresses.delete("web", &DeleteParams::default()).await.is_err() {
             tokio::task::yield_now().await;
         }
         if expired {
-            // The next list shows neither the ingress nor that it went.
-            faults.expire(world.server.cluster());
+            // The next list shows neither the Ingress nor its deletion.
+            faults.expire(fixture.server.cluster());
             faults.cut_watches();
         }
-        if held_up {
+        if delayed {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            assert!(world.ingresses.get_opt("web").await.expect("an answer").is_none());
+            assert!(fixture.ingresses.get_opt("web").await.expect("a response").is_none());
             faults.clear();
         }
-        let restored = tokio::time::timeout(Duration::from_secs(60), world.until("web", Some("shop.test")));
-        assert!(restored.await.is_ok(), "still missing; held up: {held_up}, expired: {expired}");
+        let restored = tokio::time::timeout(Duration::from_secs(60), fixture.until("web", Some("shop.test")));
+        assert!(restored.await.is_ok(), "still missing; delayed: {delayed}, expired: {expired}");
         running.stop().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ingress_of_somebody_else_is_left_alone_until_it_goes() {
-    let world = World::new().await;
-    let theirs = json!({
+async fn a_foreign_ingress_is_left_alone_until_it_is_deleted() {
+    let fixture = Fixture::new().await;
+    let foreign = json!({
         "metadata": {"name": "web"},
         "spec": {"defaultBackend": {"service": {"name": "x", "port": {"number": 1}}}},
     });
-    let theirs = from_value(theirs).expect("an ingress");
-    world.ingresses.create(&WriteParams::default(), &theirs).await.expect("created");
-    world.add("web", Some("shop.test")).await;
-    let running = world.run("a");
-    world.add("other", Some("other.test")).await;
-    world.until("other", Some("other.test")).await;
-    let found = world.ingresses.get("web").await.expect("there");
+    let foreign = from_value(foreign).expect("an ingress");
+    fixture.ingresses.create(&WriteParams::default(), &foreign).await.expect("created");
+    fixture.add("web", Some("shop.test")).await;
+    let running = fixture.run("a");
+    fixture.add("other", Some("other.test")).await;
+    fixture.until("other", Some("other.test")).await;
+    let found = fixture.ingresses.get("web").await.expect("exists");
     assert_eq!((host_of(&found), &found.metadata.owner_references), (None, &None));
-    world.ingresses.delete("web", &DeleteParams::default()).await.expect("deleted");
-    world.until("web", Some("shop.test")).await;
+    fixture.ingresses.delete("web", &DeleteParams::default()).await.expect("deleted");
+    fixture.until("web", Some("shop.test")).await;
     running.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_leader_ends_the_other_goes_on() {
-    let world = World::new().await;
-    let first = world.run("first");
-    world.add("one", Some("one.test")).await;
-    world.until("one", Some("one.test")).await;
+async fn the_second_manager_takes_over_when_the_leader_stops() {
+    let fixture = Fixture::new().await;
+    let first = fixture.run("first");
+    fixture.add("one", Some("one.test")).await;
+    fixture.until("one", Some("one.test")).await;
     assert!(first.elector.is_leader());
-    let second = world.run("second");
+    let second = fixture.run("second");
     first.stop().await;
-    world.add("two", Some("two.test")).await;
-    world.until("two", Some("two.test")).await;
+    fixture.add("two", Some("two.test")).await;
+    fixture.until("two", Some("two.test")).await;
     assert!(second.elector.is_leader());
     second.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_conflicts_ends_with_every_ingress_right_and_nothing_of_others_lost() {
+async fn conflicting_writes_converge_without_losing_the_labels_of_others() {
     const SERVICES: usize = 30;
     const WRITES: usize = 20;
-    let world = World::new().await;
-    let running = world.run("a");
+    let fixture = Fixture::new().await;
+    let running = fixture.run("a");
     for index in 0..SERVICES {
-        world.add(&format!("s{index}"), Some(&format!("h{index}.test"))).await;
+        fixture.add(&format!("s{index}"), Some(&format!("h{index}.test"))).await;
     }
     for index in 0..SERVICES {
-        world.until(&format!("s{index}"), Some(&format!("h{index}.test"))).await;
+        fixture.until(&format!("s{index}"), Some(&format!("h{index}.test"))).await;
     }
-    // Others write the same objects, and some of the manager's own writes meet a conflict or are cut off after they were carried out.
-    let faults = world.server.faults();
+    // Other clients write the same objects, and some of the manager's own writes fail with a
+    // conflict or lose their response.
+    let faults = fixture.server.faults();
     faults.rule(Rule::on("update").resource("ingresses").probability(0.3, 1).refuse(409).reason("Conflict"));
     faults.rule(Rule::on("update").resource("ingresses").probability(0.1, 2).reset_after());
-    let mut storm = JoinSet::new();
+    let mut writers = JoinSet::new();
     for index in 0..SERVICES {
-        let ingresses = world.ingresses.clone();
-        storm.spawn(async move {
+        let ingresses = fixture.ingresses.clone();
+        writers.spawn(async move {
             for write in 0..WRITES {
                 let patch = json!({
                     "metadata": {"labels": {"theirs": write.to_string()}},
@@ -209,18 +212,18 @@ async fn a_storm_of_conflicts_ends_with_every_ingress_right_and_nothing_of_other
             }
         });
     }
-    while let Some(done) = storm.join_next().await {
+    while let Some(done) = writers.join_next().await {
         done.expect("no panic");
     }
     faults.clear();
     for index in 0..SERVICES {
-        world.until(&format!("s{index}"), Some(&format!("h{index}.test"))).await;
+        fixture.until(&format!("s{index}"), Some(&format!("h{index}.test"))).await;
     }
-    let all = world.ingresses.list(&ListParams::default()).await.expect("a list");
+    let all = fixture.ingresses.list(&ListParams::default()).await.expect("a list");
     assert_eq!(all.items.len(), SERVICES);
     for ingress in &all.items {
         let label = ingress.metadata.labels.as_ref().and_then(|it| it.get("theirs")).map(String::as_str);
-        assert_eq!(label, Some("19"), "what others wrote is theirs");
+        assert_eq!(label, Some("19"), "labels of other clients are kept");
     }
     running.stop().await;
 }

@@ -1,4 +1,5 @@
-//! Follows the ConfigMaps of a namespace with kube-rs' reflector and says what it ended up with; see ../README.md.
+//! Follows the ConfigMaps of a namespace with kube-rs' reflector and prints the final state; see
+//! ../../README.md.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,22 +18,22 @@ use kube::{Api, Client, Config};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// How long the cache must have been still before it counts as final.
-const STILL: Duration = Duration::from_secs(1);
+/// The cache counts as final when it has not changed for this long.
+const SETTLED: Duration = Duration::from_secs(1);
 
-/// Follows ConfigMaps until one of a certain name is there.
+/// Follows ConfigMaps until one of this name appears.
 #[derive(Debug, Parser)]
 struct Options {
-    /// Leads to the server.
+    /// The kubeconfig of the server.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
     /// The namespace to follow.
     #[arg(long)]
     namespace: String,
-    /// The ConfigMap that says that it is over.
+    /// The ConfigMap that marks the end.
     #[arg(long, value_name = "NAME")]
     until: String,
-    /// Ask for the first state by WatchList instead of by pages.
+    /// Read the initial state with a streaming list instead of pages.
     #[arg(long)]
     watch_list: bool,
 }
@@ -45,16 +46,16 @@ async fn main() -> anyhow::Result<()> {
     let api = Api::<ConfigMap>::namespaced(Client::try_from(config)?, &options.namespace);
 
     let (store, writer) = reflector::store();
-    let how = watcher::Config::default();
-    let how = if options.watch_list { how.streaming_lists() } else { how };
-    let changes = watch(api, how).default_backoff().reflect(writer);
+    let config = watcher::Config::default();
+    let config = if options.watch_list { config.streaming_lists() } else { config };
+    let changes = watch(api, config).default_backoff().reflect(writer);
     pin_mut!(changes);
 
     let (mut events, mut lists, mut synced) = (0_u64, 0_u64, false);
     loop {
         let over = store.find(|it| it.metadata.name.as_deref() == Some(&options.until)).is_some();
         let next = match over {
-            true => match tokio::time::timeout(STILL, changes.next()).await {
+            true => match tokio::time::timeout(SETTLED, changes.next()).await {
                 Ok(next) => next,
                 Err(_) => break,
             },
@@ -68,7 +69,7 @@ async fn main() -> anyhow::Result<()> {
             }
             Ok(Event::Apply(_) | Event::Delete(_)) => events += 1,
             Ok(_) => {}
-            // It goes on by itself, after a while.
+            // The reflector retries by itself, with backoff.
             Err(error) => eprintln!("kube-rs: {error}"),
         }
     }
@@ -80,7 +81,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How many objects there are, and the digest of their names and versions.
+/// Returns the number of objects and the digest of their names and versions.
 fn summary(store: &Store<ConfigMap>) -> (usize, String) {
     let versions: BTreeMap<_, _> = store
         .state()

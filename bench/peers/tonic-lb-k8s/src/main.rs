@@ -1,4 +1,5 @@
-//! Calls a service through tonic-lb-k8s and tonic's balanced channel, as it is told line by line; see ../../README.md.
+//! Calls a service through tonic-lb-k8s and tonic's balanced channel, controlled by lines on
+//! standard input; see ../../README.md.
 
 #[path = "../../../src/grpc/caller/mod.rs"]
 mod caller;
@@ -11,15 +12,16 @@ use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic_lb_k8s::{DiscoveryConfig, discover};
 
-/// As its documentation shows it. Where the API server is, only the kubeconfig can say.
+/// Follows the example of tonic-lb-k8s's documentation. The API server comes from the kubeconfig:
+/// the crate takes no URL.
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [_url, service, policy] = arguments.as_slice() else { anyhow::bail!("expected URL SERVICE POLICY") };
-    ensure!(policy == "turns", "there is no other policy");
+    let [_url, service, policy] = arguments.as_slice() else { anyhow::bail!("usage: tonic-lb-k8s URL SERVICE POLICY") };
+    ensure!(policy == "turns", "unknown policy {policy:?}: only \"turns\" is supported");
     let (channel, changes) = Channel::balance_channel::<SocketAddr>(1024);
     discover(DiscoveryConfig::new(service.as_str(), "grpc"), changes, |address| {
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address and a port are a URI");
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address with a port is a valid authority");
         endpoint.connect_timeout(Duration::from_secs(5))
     });
     caller::serve(vec![Grpc::new(channel)]).await

@@ -1,4 +1,4 @@
-"""The objects record.py sends: minimal and rich ones, wrong ones, changes, and ones with a status to print."""
+"""The objects that record.py sends: minimal, full and invalid ones, updates, and objects with a status for tables."""
 
 RESOURCES = {
     "ConfigMap": ("v1", "configmaps", True), "Secret": ("v1", "secrets", True), "Namespace": ("v1", "namespaces", False),
@@ -322,7 +322,7 @@ PRINTED = {
     ],
 }
 
-# Terms, rules and references inside of objects.
+# Selector terms, rules and references inside objects.
 def nodes(*expressions): return {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
 def to_nodes(*expressions): return pod({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": nodes(*expressions)}}})
 BAD_LABELS = {"matchLabels": {"a": "b c"}}

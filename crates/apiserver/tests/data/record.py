@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what a real kube-apiserver 1.36.4 makes of the objects below: with defaults, refused, or as table rows.
+"""Records the responses of kube-apiserver 1.36.4 to the objects in corpus.py: defaults, errors and table rows.
 
     record.py SERVER TOKEN
 
@@ -14,7 +14,7 @@ NS = "recorded"
 CTX = ssl.create_default_context(); CTX.check_hostname = False; CTX.verify_mode = ssl.CERT_NONE
 
 def call(method, path, body=None, accept="application/json", ctype="application/json"):
-    # Without blanks: the server compares the raw bytes of a ControllerRevision, and writes none itself.
+    # Without spaces: the server compares the raw bytes of a ControllerRevision, and encodes without spaces.
     data = json.dumps(body, separators=(",", ":")).encode() if body is not None else None
     req = urllib.request.Request(sys.argv[1] + path, data=data, method=method, headers={
         "Authorization": "Bearer " + sys.argv[2], "Accept": accept, "Content-Type": ctype})

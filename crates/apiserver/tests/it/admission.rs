@@ -1,10 +1,10 @@
-//! Policies of namespaces and classes, as whoever writes objects meets them.
+//! Admission by quotas, limit ranges and runtime classes, as a client sees it.
 
 use dogwatch_apiserver::cluster::Writer;
 use dogwatch_apiserver::controllers::Controllers;
 use serde_json::{Value, json};
 
-use crate::running::Running;
+use crate::test_cluster::TestCluster;
 
 const QUOTAS: (&str, &str) = ("v1", "ResourceQuota");
 
@@ -13,9 +13,9 @@ fn pod(name: &str, requests: Value) -> Value {
         "spec": { "containers": [{ "name": "c", "image": "i", "resources": { "requests": requests } }] } })
 }
 
-/// A cluster with a quota whose controller has counted.
-async fn limited(hard: Value, used: Value) -> Running {
-    let it = Running::with(Controllers::none()).await;
+/// Starts a cluster with a quota whose usage was counted.
+async fn with_quota(hard: Value, used: Value) -> TestCluster {
+    let it = TestCluster::with(Controllers::none()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "q", "namespace": "default" },
         "spec": { "hard": hard } }))
         .await;
@@ -26,18 +26,18 @@ async fn limited(hard: Value, used: Value) -> Running {
     it
 }
 
-async fn refused(it: &Running, object: Value) -> (u16, String) {
+async fn refused(it: &TestCluster, object: Value) -> (u16, String) {
     let refusal = it.cluster.add(object, &Writer::server("test")).await.expect_err("refused");
     (refusal.0.code, refusal.0.message.clone())
 }
 
-fn used(it: &Running) -> Value {
-    it.get(QUOTAS, "default/q").expect("there")["status"]["used"].clone()
+fn used(it: &TestCluster) -> Value {
+    it.get(QUOTAS, "default/q").expect("exists")["status"]["used"].clone()
 }
 
 #[tokio::test]
-async fn what_is_made_is_charged_and_what_would_be_too_much_is_refused() {
-    let it = limited(json!({ "pods": "2", "cpu": "1" }), json!({ "pods": "0", "cpu": "0" })).await;
+async fn creations_are_charged_and_rejected_beyond_the_quota() {
+    let it = with_quota(json!({ "pods": "2", "cpu": "1" }), json!({ "pods": "0", "cpu": "0" })).await;
     it.add(pod("a", json!({ "cpu": "700m" }))).await;
     assert_eq!(used(&it), json!({ "pods": "1", "cpu": "700m" }));
     let (code, message) = refused(&it, pod("b", json!({ "cpu": "400m" }))).await;
@@ -48,26 +48,26 @@ async fn what_is_made_is_charged_and_what_would_be_too_much_is_refused() {
             r#"pods "b" is forbidden: exceeded quota: q, requested: cpu=400m, used: cpu=700m, limited: cpu=1"#
         )
     );
-    assert_eq!(used(&it), json!({ "pods": "1", "cpu": "700m" }), "nothing is charged for what is refused");
+    assert_eq!(used(&it), json!({ "pods": "1", "cpu": "700m" }), "a rejected object is not charged");
     let (_, message) = refused(&it, pod("b", json!({}))).await;
     assert_eq!(message, r#"pods "b" is forbidden: failed quota: q: must specify cpu for: c"#);
 }
 
 #[tokio::test]
-async fn a_rehearsal_is_refused_but_not_charged() {
-    let it = limited(json!({ "secrets": "1" }), json!({ "secrets": "0" })).await;
+async fn a_dry_run_is_checked_against_the_quota_but_not_charged() {
+    let it = with_quota(json!({ "secrets": "1" }), json!({ "secrets": "0" })).await;
     let secret = |name: &str| json!({ "apiVersion": "v1", "kind": "Secret", "metadata": { "name": name, "namespace": "default" } });
-    let rehearsal = Writer { dry_run: true, ..Writer::server("test") };
-    it.cluster.add(secret("a"), &rehearsal).await.expect("fits");
+    let dry_run = Writer { dry_run: true, ..Writer::server("test") };
+    it.cluster.add(secret("a"), &dry_run).await.expect("within the quota");
     assert_eq!(used(&it), json!({ "secrets": "0" }));
     it.add(secret("a")).await;
-    let refusal = it.cluster.add(secret("b"), &rehearsal).await.expect_err("too many");
+    let refusal = it.cluster.add(secret("b"), &dry_run).await.expect_err("too many");
     assert_eq!(refusal.0.code, 403);
 }
 
 #[tokio::test]
-async fn many_at_once_get_no_more_than_there_is() {
-    let it = limited(json!({ "configmaps": "5" }), json!({ "configmaps": "0" })).await;
+async fn concurrent_creations_do_not_exceed_the_quota() {
+    let it = with_quota(json!({ "configmaps": "5" }), json!({ "configmaps": "0" })).await;
     let made = (0..20).map(|number| {
         let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": { "name": format!("m{number}"), "namespace": "default" } });
@@ -82,8 +82,8 @@ async fn many_at_once_get_no_more_than_there_is() {
 }
 
 #[tokio::test]
-async fn a_quota_that_nobody_has_counted_yet_limits_nothing() {
-    let it = Running::with(Controllers::none()).await;
+async fn a_quota_without_counted_usage_limits_nothing() {
+    let it = TestCluster::with(Controllers::none()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "ResourceQuota", "metadata": { "name": "q", "namespace": "default" },
         "spec": { "hard": { "pods": "0" } } }))
         .await;
@@ -91,8 +91,8 @@ async fn a_quota_that_nobody_has_counted_yet_limits_nothing() {
 }
 
 #[tokio::test]
-async fn pods_get_and_keep_to_what_the_range_of_their_namespace_says() {
-    let it = Running::with(Controllers::none()).await;
+async fn pods_get_the_defaults_of_the_limit_range_and_must_stay_within_it() {
+    let it = TestCluster::with(Controllers::none()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": "r", "namespace": "default" },
         "spec": { "limits": [{ "type": "Container", "default": { "cpu": "500m" }, "max": { "cpu": "600m" } }] } }))
         .await;
@@ -113,8 +113,8 @@ async fn pods_get_and_keep_to_what_the_range_of_their_namespace_says() {
 }
 
 #[tokio::test]
-async fn pods_get_the_overhead_of_their_runtime_class_which_must_be_there() {
-    let it = Running::with(Controllers::none()).await;
+async fn pods_get_the_overhead_of_their_runtime_class_which_must_exist() {
+    let it = TestCluster::with(Controllers::none()).await;
     it.add(json!({ "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": { "name": "small" },
         "handler": "h", "overhead": { "podFixed": { "cpu": "10m" } } }))
         .await;

@@ -1,4 +1,4 @@
-//! Who asks, with a cluster that knows tokens.
+//! Authentication of requests to a cluster with tokens.
 
 use dogwatch_apiserver::Refusal;
 use dogwatch_apiserver::auth::{Anonymous, Authenticator, Deed, PeerIdentity};
@@ -17,12 +17,12 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-/// A token of the service account `default/builder`.
+/// Creates a token of the service account `default/builder`.
 async fn account_token(cluster: &Cluster) -> String {
     token_for(cluster, &[]).await
 }
 
-/// A token of the service account `default/builder` for these audiences.
+/// Creates a token of the service account `default/builder` for these audiences.
 async fn token_for(cluster: &Cluster, audiences: &[&str]) -> String {
     let kind = cluster.catalog().kind("", "v1", "serviceaccounts").unwrap();
     let place = Place { kind: &kind, namespace: Some("default"), name: "builder", part: "token" };
@@ -43,7 +43,7 @@ fn headers(token: Option<&str>, others: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-fn reading(path: &str) -> Deed<'_> {
+fn get_request(path: &str) -> Deed<'_> {
     Deed { method: "GET", path, watches: false }
 }
 
@@ -52,7 +52,7 @@ fn outcome(found: Result<User, Refusal>) -> Result<String, u16> {
 }
 
 #[tokio::test]
-async fn every_kind_of_credential_leads_to_its_user() {
+async fn every_kind_of_credential_authenticates_its_user() {
     let cluster = cluster().await;
     let account = account_token(&cluster).await;
     let peer = PeerIdentity::new("jane", &["devs"]);
@@ -66,12 +66,12 @@ async fn every_kind_of_credential_leads_to_its_user() {
         (None, Some(&peer), Ok("jane")),
         (Some("hunter2"), Some(&peer), Ok("jane")),
     ] {
-        let found = authenticator.authenticate(&reading("/api"), &headers(token, &[]), peer, &cluster);
+        let found = authenticator.authenticate(&get_request("/api"), &headers(token, &[]), peer, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{token:?} {peer:?}");
     }
 }
 
-/// The status of a TokenReview.
+/// Returns the status of a TokenReview.
 async fn reviewed(cluster: &Cluster, token: &str, audiences: &[&str]) -> Value {
     let kind = cluster.catalog().kind("authentication.k8s.io", "v1", "tokenreviews").unwrap();
     let place = Place { kind: &kind, namespace: None, name: "", part: "" };
@@ -91,31 +91,35 @@ async fn a_token_for_another_audience_does_not_log_in() {
         (&["vault"][..], Err(401)),
     ] {
         let token = token_for(&cluster, audiences).await;
-        let found =
-            Authenticator::new().authenticate(&reading("/api"), &headers(Some(&token), &[]), None, &cluster);
+        let found = Authenticator::new().authenticate(
+            &get_request("/api"),
+            &headers(Some(&token), &[]),
+            None,
+            &cluster,
+        );
         assert_eq!(outcome(found), expected.map(str::to_owned), "{audiences:?}");
     }
 }
 
 #[tokio::test]
-async fn a_token_review_answers_for_the_audiences_that_were_asked_for_and_no_others() {
+async fn a_token_review_returns_only_requested_audiences() {
     let cluster = cluster().await;
     let api = "https://kubernetes.default.svc";
     let vault = token_for(&cluster, &["vault", "other"]).await;
     let own = account_token(&cluster).await;
-    for (token, asked, audiences) in [
+    for (token, requested, audiences) in [
         (vault.as_str(), &["foo", "vault"][..], Some(json!(["vault"]))),
         (vault.as_str(), &["foo"][..], None),
         (vault.as_str(), &[][..], None),
         (own.as_str(), &[][..], Some(json!([api]))),
         (own.as_str(), &["vault"][..], None),
-        // Static tokens are for the API server alone.
+        // Static tokens are valid for the API server only.
         ("hunter2", &[][..], Some(json!([api]))),
         ("hunter2", &["vault"][..], None),
     ] {
-        let status = reviewed(&cluster, token, asked).await;
-        assert_eq!(status.get("audiences").cloned(), audiences, "{asked:?} {status}");
-        assert_eq!(status["authenticated"] == true, audiences.is_some(), "{asked:?} {status}");
+        let status = reviewed(&cluster, token, requested).await;
+        assert_eq!(status.get("audiences").cloned(), audiences, "{requested:?} {status}");
+        assert_eq!(status["authenticated"] == true, audiences.is_some(), "{requested:?} {status}");
     }
     let mismatch = reviewed(&cluster, &vault, &["foo"]).await;
     let why = r#"[invalid bearer token, token audiences ["vault" "other"] is invalid for the target audiences ["foo"]]"#;
@@ -127,7 +131,7 @@ async fn a_token_review_answers_for_the_audiences_that_were_asked_for_and_no_oth
 }
 
 #[tokio::test]
-async fn an_access_review_says_that_nothing_is_authorized() {
+async fn an_access_review_says_that_the_server_does_not_authorize() {
     let cluster = cluster().await;
     for (plural, spec) in [
         ("selfsubjectaccessreviews", json!({})),
@@ -148,19 +152,19 @@ async fn an_access_review_says_that_nothing_is_authorized() {
 }
 
 #[tokio::test]
-async fn a_token_dies_with_its_account() {
+async fn a_token_is_invalid_after_its_account_is_deleted() {
     let cluster = cluster().await;
     let token = account_token(&cluster).await;
     let kind = cluster.catalog().kind("", "v1", "serviceaccounts").unwrap();
     let place = Place { kind: &kind, namespace: Some("default"), name: "builder", part: "" };
     cluster.delete(&place, &Default::default(), &Writer::server("test")).await.unwrap();
     let found =
-        Authenticator::new().authenticate(&reading("/api"), &headers(Some(&token), &[]), None, &cluster);
+        Authenticator::new().authenticate(&get_request("/api"), &headers(Some(&token), &[]), None, &cluster);
     assert_eq!(outcome(found), Err(401));
 }
 
 #[tokio::test]
-async fn probes_need_no_credentials_but_wrong_ones_are_refused_there_too() {
+async fn probes_need_no_credentials_but_reject_wrong_ones() {
     let cluster = cluster().await;
     for (anonymous, path, token, expected) in [
         (Anonymous::Refused, "/readyz", None, Ok("system:anonymous")),
@@ -173,17 +177,22 @@ async fn probes_need_no_credentials_but_wrong_ones_are_refused_there_too() {
         (Anonymous::Admin, "/api", Some("wrong"), Err(401)),
     ] {
         let authenticator = Authenticator::new().anonymous(anonymous);
-        let found = authenticator.authenticate(&reading(path), &headers(token, &[]), None, &cluster);
+        let found = authenticator.authenticate(&get_request(path), &headers(token, &[]), None, &cluster);
         assert_eq!(outcome(found), expected.map(str::to_owned), "{anonymous:?} {path} {token:?}");
     }
 }
 
 #[tokio::test]
-async fn only_masters_act_as_others() {
+async fn only_members_of_system_masters_can_impersonate() {
     let cluster = cluster().await;
     let as_bob = [("impersonate-user", "bob"), ("impersonate-group", "builders")];
     let act = |token| {
-        Authenticator::new().authenticate(&reading("/api"), &headers(Some(token), &as_bob), None, &cluster)
+        Authenticator::new().authenticate(
+            &get_request("/api"),
+            &headers(Some(token), &as_bob),
+            None,
+            &cluster,
+        )
     };
     let bob = act("open-sesame").unwrap();
     assert_eq!(
@@ -191,6 +200,6 @@ async fn only_masters_act_as_others() {
         ("bob", vec!["builders".into(), "system:authenticated".into()])
     );
     assert_eq!(outcome(act("hunter2")), Err(403));
-    // Who cannot log in learns nothing of what he may.
+    // Authentication comes first: an unauthenticated client does not learn what is permitted.
     assert_eq!(outcome(act("wrong")), Err(401));
 }

@@ -1,6 +1,6 @@
-//! Autoscalers in both versions, against how a real server shows what it was given in either.
+//! HorizontalPodAutoscalers in both versions, compared with recordings of kube-apiserver.
 //!
-//! The recordings are in `tests/data/versions`; `record.py` there makes them.
+//! The recordings are in `tests/data/versions`, made by `record.py` there.
 
 use dogwatch_apiserver::kinds::autoscaling::{to_v1, to_v2};
 use dogwatch_apiserver::kinds::defaults;
@@ -32,7 +32,7 @@ fn defaulted(mut object: Value) -> Value {
 }
 
 #[test]
-fn a_stored_autoscaler_is_shown_in_version_1_as_the_original_shows_it() {
+fn a_stored_autoscaler_converts_to_version_1_as_in_kube_apiserver() {
     let rows = rows();
     assert!(rows.len() > 30);
     for row in rows {
@@ -41,14 +41,14 @@ fn a_stored_autoscaler_is_shown_in_version_1_as_the_original_shows_it() {
 }
 
 #[test]
-fn an_autoscaler_written_in_version_1_is_stored_as_the_original_stores_it() {
+fn an_autoscaler_written_in_version_1_is_stored_as_by_kube_apiserver() {
     let of_v1 = rows().into_iter().filter(|it| it.sent["apiVersion"] == "autoscaling/v1");
     let mut count = 0;
     for row in of_v1 {
         count += 1;
         let mut stored = to_v2(&defaulted(row.sent.clone()));
         if !row.is_status {
-            // A creation says nothing about the status.
+            // A creation does not set the status.
             stored["status"] = json!({ "currentMetrics": null, "desiredReplicas": 0 });
         }
         assert_eq!(stored, row.v2, "{}", row.sent);
@@ -57,7 +57,7 @@ fn an_autoscaler_written_in_version_1_is_stored_as_the_original_stores_it() {
 }
 
 #[test]
-fn an_autoscaler_written_in_version_2_never_keeps_the_annotations_of_version_1() {
+fn an_autoscaler_written_in_version_2_drops_the_annotations_of_version_1() {
     for row in rows().into_iter().filter(|it| it.sent["apiVersion"] == "autoscaling/v2" && !it.is_status) {
         let stored = defaulted(row.sent);
         assert_eq!(stored["metadata"], row.v2["metadata"]);
@@ -66,7 +66,7 @@ fn an_autoscaler_written_in_version_2_never_keeps_the_annotations_of_version_1()
 }
 
 #[test]
-fn reading_and_writing_back_in_version_1_changes_nothing_it_shows() {
+fn writing_back_what_was_read_in_version_1_changes_nothing() {
     for row in rows() {
         let stored = to_v2(&row.v1);
         assert_eq!(to_v1(&stored), row.v1, "{}", row.v1);
@@ -76,7 +76,7 @@ fn reading_and_writing_back_in_version_1_changes_nothing_it_shows() {
             let metrics = it["spec"]["metrics"].as_array().cloned().unwrap_or_default();
             metrics.into_iter().filter(|it| it["type"] != "Resource").collect::<Vec<_>>()
         };
-        // An object with both amounts has no old word for which of them counts.
+        // Version 1 cannot express which of the two values of this object metric is the target.
         if row.v2["metadata"]["name"] != "object-both" {
             assert_eq!(targets(&stored), targets(&row.v2));
         }

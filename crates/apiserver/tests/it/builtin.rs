@@ -1,5 +1,4 @@
-//! Built-in kinds: objects of every kind are known down to the last field, and what does not fit is said as the original
-//! says it.
+//! Built-in kinds: every field of every kind is known, and errors are worded as in kube-apiserver.
 
 use std::path::Path;
 
@@ -19,11 +18,11 @@ fn inspect(group: &str, version: &str, kind: &str, body: &str) -> Findings {
 fn mismatch(kind: &str, body: &str) -> String {
     let group = if kind == "Deployment" { "apps" } else { "" };
     let group = if kind == "Lease" { "coordination.k8s.io" } else { group };
-    inspect(group, "v1", kind, body).mismatch.unwrap_or_else(|| panic!("{kind} takes {body}"))
+    inspect(group, "v1", kind, body).mismatch.unwrap_or_else(|| panic!("{kind} accepts {body}"))
 }
 
 #[test]
-fn golden_objects_are_known_down_to_the_last_field() {
+fn every_field_of_the_golden_objects_is_known() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/golden");
     let mut count = 0;
     for file in std::fs::read_dir(folder).unwrap() {
@@ -43,7 +42,7 @@ fn golden_objects_are_known_down_to_the_last_field() {
 }
 
 #[test]
-fn unknown_and_duplicate_fields_are_reported_once_and_in_the_order_of_the_text() {
+fn unknown_and_duplicate_fields_are_reported_once_in_the_order_of_the_text() {
     let body = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","foo":1,"name":"q"},"bar":2,"bar":3,
         "spec":{"containers":[{"name":"a","zed":1,"zed":2},
             {"name":"b","ports":[{"x":1}],"env":[{"name":"a","name":"b"}]}],
@@ -63,7 +62,7 @@ fn unknown_and_duplicate_fields_are_reported_once_and_in_the_order_of_the_text()
 }
 
 #[test]
-fn names_of_fields_are_case_sensitive_and_unknown_values_are_not_looked_into() {
+fn field_names_are_case_sensitive_and_unknown_values_are_not_inspected() {
     let body = r#"{"data":{"a":"1","a":"2"},"Data":{},"foo":{"a":1,"a":2}}"#;
     assert_eq!(
         inspect("", "v1", "ConfigMap", body).strict,
@@ -71,6 +70,7 @@ fn names_of_fields_are_case_sensitive_and_unknown_values_are_not_looked_into() {
     );
 }
 
+/// The limit is that of sigs.k8s.io/json internal/golang/encoding/json/kubernetes_patch.go.
 #[test]
 fn no_more_than_a_hundred_fields_are_reported() {
     let body: serde_json::Map<String, Value> = (0..150).map(|it| (format!("x{it}"), json!(1))).collect();
@@ -89,19 +89,19 @@ fn duplicates_are_found_without_a_schema_too() {
 }
 
 #[test]
-fn raw_parts_are_kept_as_they_are() {
+fn raw_fields_are_not_inspected() {
     let body = r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{},"f:a":{}}}]},"data":{"x":{"x":1}}}"#;
     assert_eq!(inspect("apps", "v1", "ControllerRevision", body), Findings::default());
 }
 
 #[test]
-fn null_fits_everywhere() {
+fn null_is_valid_for_every_field() {
     let body = r#"{"metadata":null,"spec":{"containers":null,"hostNetwork":null,"nodeSelector":{"a":null}}}"#;
     assert_eq!(inspect("", "v1", "Pod", body), Findings::default());
 }
 
 #[test]
-fn a_value_of_the_wrong_type_is_refused_in_the_words_of_the_original() {
+fn a_value_of_the_wrong_type_is_rejected_with_the_message_of_kube_apiserver() {
     let in_container = |it: &str| format!(r#"{{"spec":{{"containers":[{{"name":"a",{it}}}]}}}}"#);
     let in_spec = |it: &str| format!(r#"{{"spec":{{{it}}}}}"#);
     let meta = |it: &str| format!(r#"{{"metadata":{{{it}}}}}"#);
@@ -243,7 +243,7 @@ fn a_value_of_the_wrong_type_is_refused_in_the_words_of_the_original() {
 }
 
 #[test]
-fn texts_that_are_no_time_quantity_or_base64_are_refused() {
+fn invalid_times_quantities_and_base64_are_rejected() {
     let limit =
         |it: &str| format!(r#"{{"spec":{{"containers":[{{"resources":{{"limits":{{"cpu":{it}}}}}}}]}}}}"#);
     for bad in [limit(r#""zz""#), limit("true"), limit("{}")] {
@@ -258,7 +258,7 @@ fn texts_that_are_no_time_quantity_or_base64_are_refused() {
 }
 
 #[test]
-fn values_are_checked_like_texts() {
+fn values_are_checked_like_text() {
     let object = json!({"metadata": {"name": 5, "foo": 1}, "bar": true});
     let schema = schema("", "v1", "ConfigMap");
     assert_eq!(
@@ -271,7 +271,7 @@ fn values_are_checked_like_texts() {
     );
 }
 
-/// Values as people might send them for a Pod: some fields are known, some are not, and types are anything.
+/// Generates JSON for a Pod: some fields are known, some are not, and values have any type.
 fn anything() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -302,7 +302,7 @@ fn anything() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn a_text_and_the_value_it_says_give_the_same_findings(value in anything()) {
+    fn a_text_and_its_parsed_value_give_the_same_findings(value in anything()) {
         let schema = schema("", "v1", "Pod");
         let found = builtin::inspect(value.to_string().as_bytes(), &schema, &BuiltinDefinitions).unwrap();
         prop_assert_eq!(&found.strict, &builtin::unknown_fields(&value, &schema, &BuiltinDefinitions));
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn duplicates_are_found_in_any_bytes_without_falling_over(bytes in any::<Vec<u8>>()) {
+    fn the_search_for_duplicates_accepts_any_bytes(bytes in any::<Vec<u8>>()) {
         builtin::duplicate_fields(&bytes);
     }
 }

@@ -26,7 +26,7 @@ async fn add(cluster: &Cluster, object: Value) -> Value {
 }
 
 #[tokio::test]
-async fn every_cluster_begins_with_its_namespaces_its_service_and_its_classes() {
+async fn a_new_cluster_has_its_namespaces_service_and_priority_classes() {
     let cluster = cluster().await;
     let names = |api_version: &str, kind: &str| -> Vec<String> {
         let kind = cluster.catalog().kind_of(api_version, kind).expect("served");
@@ -40,13 +40,13 @@ async fn every_cluster_begins_with_its_namespaces_its_service_and_its_classes() 
     }
     assert_eq!(names("scheduling.k8s.io/v1", "PriorityClass").len(), 2);
     let kind = cluster.catalog().kind_of("networking.k8s.io/v1", "ServiceCIDR").expect("served");
-    let range = cluster.get(&kind, &ObjectKey::cluster("kubernetes")).expect("there").to_value();
+    let range = cluster.get(&kind, &ObjectKey::cluster("kubernetes")).expect("exists").to_value();
     assert_eq!(range["spec"]["cidrs"], json!(["10.96.0.0/16"]));
     assert_eq!(range["status"]["conditions"][0]["status"], "True");
 }
 
 #[tokio::test]
-async fn a_new_object_gets_what_only_the_server_gives() {
+async fn a_new_object_gets_its_server_side_fields() {
     let cluster = cluster().await;
     let deployment = add(
         &cluster,
@@ -62,7 +62,7 @@ async fn a_new_object_gets_what_only_the_server_gives() {
 }
 
 #[tokio::test]
-async fn an_approval_changes_metadata_and_conditions_and_nothing_else() {
+async fn an_approval_changes_only_metadata_and_conditions() {
     let cluster = cluster().await;
     let request = json!({ "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
         "metadata": { "name": "r" }, "spec": { "request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K",
@@ -80,7 +80,7 @@ async fn an_approval_changes_metadata_and_conditions_and_nothing_else() {
         true
     };
     cluster.change(&place, &writer(), approve).await.expect("approved");
-    let stored = cluster.get(&kind, &key).expect("there").to_value();
+    let stored = cluster.get(&kind, &key).expect("exists").to_value();
     assert_eq!(stored["metadata"]["annotations"]["who"], "me");
     assert_eq!(stored["spec"]["username"], writer().user.name);
     assert_eq!(stored["status"]["conditions"][0]["lastUpdateTime"], "2026-01-02T03:04:05Z");
@@ -92,7 +92,7 @@ async fn an_approval_changes_metadata_and_conditions_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_an_applied_object_says_twice_is_told_or_refused() {
+async fn duplicate_fields_of_an_applied_object_are_warned_about_or_rejected() {
     let cluster = cluster().await;
     let kind = cluster.catalog().kind_of("v1", "ConfigMap").expect("served");
     let key = ObjectKey::namespaced("default", "a");
@@ -112,10 +112,10 @@ async fn what_an_applied_object_says_twice_is_told_or_refused() {
     }
 }
 
-/// Two definitions made at the same time: whoever had read the list before the other was in it wrote it back last, and the
-/// other was stored but not served until the next change.
+/// Regression test: of two definitions that were created concurrently, one could write back a list
+/// read before the other was added. The other was stored but not served until the next change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn definitions_made_at_the_same_time_are_all_served() {
+async fn concurrently_created_definitions_are_all_served() {
     let cluster = std::sync::Arc::new(cluster().await);
     let made = (0..40).map(|number| {
         let cluster = std::sync::Arc::clone(&cluster);
@@ -138,7 +138,7 @@ async fn definitions_made_at_the_same_time_are_all_served() {
 }
 
 #[tokio::test]
-async fn an_object_with_a_finalizer_goes_when_that_is_gone() {
+async fn an_object_with_a_finalizer_is_deleted_when_the_finalizer_is_removed() {
     let cluster = cluster().await;
     add(
         &cluster,
@@ -161,7 +161,7 @@ async fn an_object_with_a_finalizer_goes_when_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_definition_is_served_as_soon_as_it_is_made_and_a_fork_goes_its_own_way() {
+async fn a_definition_is_served_at_once_and_a_fork_is_independent() {
     let cluster = cluster().await;
     add(
         &cluster,
@@ -189,7 +189,7 @@ async fn numbers_are_stored_as_they_were_written() {
     let cluster = cluster().await;
     let kind = cluster.catalog().kind_of("apps/v1", "ControllerRevision").expect("served");
     let key = ObjectKey::namespaced("default", "r");
-    // Each of these is off by one in the last place when it is read without care.
+    // A fast but inexact parser is off by one in the last digit of each of these.
     let floats = ["1.3436424411240121e-09", "9.385958677423489e-12", "223221110.21323866"];
     let body = format!(
         r#"{{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{{"name":"r"}},"revision":5.0,
@@ -204,12 +204,12 @@ async fn numbers_are_stored_as_they_were_written() {
         assert_eq!(stored["data"]["f"][index].as_f64(), Some(exact), "{float}");
     }
     assert_eq!(stored["data"]["large"], 9_007_199_254_740_993_i64);
-    // What is applied is read as YAML, where this is a whole number.
+    // An apply body is parsed as YAML, where this is an integer.
     assert_eq!(stored["revision"], json!(5));
 }
 
 #[tokio::test]
-async fn an_owner_that_is_named_twice_is_named_once_and_the_writer_is_warned() {
+async fn duplicate_owner_references_are_merged_with_a_warning() {
     let cluster = cluster().await;
     let owner = json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u" });
     add(&cluster, json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" } })).await;

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: what is filled in, what is refused and with which words, and who gets which names.
+//! CustomResourceDefinitions: defaults, validation with its messages, and conflicts of names.
 
 use dogwatch_apiserver::custom::{CustomKind, Scope, check, definition, names};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn define(name: &str, spec: Value) -> Value {
            "spec": spec})
 }
 
-/// A definition with one version of this schema.
+/// Returns a definition with one version of this schema.
 fn noo(schema: Value) -> Value {
     with_versions(
         json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]),
@@ -29,20 +29,20 @@ fn with_versions(versions: Value) -> Value {
     )
 }
 
-fn refused(mut definition: Value) -> Vec<String> {
+fn rejected(mut definition: Value) -> Vec<String> {
     definition::prepare_create(&mut definition);
     check::check_create(&definition).iter().map(ToString::to_string).collect()
 }
 
-/// The problems of a schema for `spec`, their paths cut to what is below it.
-fn refused_spec(schema: Value) -> Vec<String> {
-    let problems = refused(noo(json!({"type": "object", "properties": {"spec": schema}})));
+/// Returns the problems of a schema for `spec`, with paths relative to it.
+fn rejected_spec(schema: Value) -> Vec<String> {
+    let problems = rejected(noo(json!({"type": "object", "properties": {"spec": schema}})));
     let prefix = "spec.validation.openAPIV3Schema.properties[spec].";
     problems.into_iter().map(|problem| problem.strip_prefix(prefix).unwrap_or(&problem).to_owned()).collect()
 }
 
 #[test]
-fn a_definition_gets_its_defaults_and_is_established_at_once() {
+fn a_definition_gets_its_defaults_and_is_established_immediately() {
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     let mut gadgets = define(
         "gadgets.x.example.com",
@@ -78,7 +78,7 @@ fn a_definition_gets_its_defaults_and_is_established_at_once() {
 }
 
 #[test]
-fn names_that_are_taken_are_refused_until_they_are_free() {
+fn names_in_use_are_rejected_until_they_are_free() {
     let mut first = noo(json!({"type": "object"}));
     definition::prepare_create(&mut first);
     names::settle(&mut first, [], NOW);
@@ -108,7 +108,7 @@ fn names_that_are_taken_are_refused_until_they_are_free() {
 }
 
 #[test]
-fn a_taken_kind_and_a_taken_plural_are_named_in_the_condition() {
+fn the_condition_names_the_conflicting_name() {
     let mut first = noo(json!({"type": "object"}));
     definition::prepare_create(&mut first);
     names::settle(&mut first, [], NOW);
@@ -131,23 +131,23 @@ fn a_taken_kind_and_a_taken_plural_are_named_in_the_condition() {
 }
 
 #[test]
-fn recorded_refusals_of_whole_definitions() {
+fn whole_definitions_are_rejected_with_the_recorded_messages() {
     let mut wrong = noo(json!({"type": "object"}));
     wrong["metadata"]["name"] = json!("wrong.example.com");
-    let words =
+    let message =
         r#"metadata.name: Invalid value: "wrong.example.com": must be spec.names.plural+"."+spec.group"#;
-    assert_eq!(refused(wrong), [words]);
+    assert_eq!(rejected(wrong), [message]);
 
     let without = with_versions(json!([{"name": "v1", "served": true, "storage": true}]));
-    assert_eq!(refused(without), ["spec.versions[0].schema.openAPIV3Schema: Required value"]);
+    assert_eq!(rejected(without), ["spec.versions[0].schema.openAPIV3Schema: Required value"]);
 
-    let words =
+    let message =
         r#"spec.validation.openAPIV3Schema.type: Invalid value: "string": must be object at the root"#;
-    assert_eq!(refused(noo(json!({"type": "string"}))), [words]);
+    assert_eq!(rejected(noo(json!({"type": "string"}))), [message]);
 
-    let words = "spec.validation.openAPIV3Schema.properties[a].type: Required value: must not be empty for specified object \
+    let message = "spec.validation.openAPIV3Schema.properties[a].type: Required value: must not be empty for specified object \
                  fields";
-    assert_eq!(refused(noo(json!({"type": "object", "properties": {"a": {}}}))), [words]);
+    assert_eq!(rejected(noo(json!({"type": "object", "properties": {"a": {}}}))), [message]);
 
     let version = |name: &str| json!({"name": name, "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}});
     let shown = |name: &str| {
@@ -157,7 +157,7 @@ fn recorded_refusals_of_whole_definitions() {
         )
     };
     assert_eq!(
-        refused(with_versions(json!([version("v1"), version("v2")]))),
+        rejected(with_versions(json!([version("v1"), version("v2")]))),
         [
             format!(
                 "spec.versions: Invalid value: [{},{}]: must have exactly one version marked as storage version",
@@ -168,12 +168,13 @@ fn recorded_refusals_of_whole_definitions() {
         ]
     );
     assert_eq!(
-        refused_spec(json!({"type": "object", "properties": {"n": {"type": "integer", "default": "x"}}})),
+        rejected_spec(json!({"type": "object", "properties": {"n": {"type": "integer", "default": "x"}}})),
         [r#"properties[n].default: Invalid value: "string":  in body must be of type integer: "string""#]
     );
 }
 
-/// A schema that says nothing but a type, as it is shown.
+/// Returns the Go representation of a schema that has only a type, as in messages of
+/// kube-apiserver.
 fn shown(description: &str, more: &str) -> String {
     format!(
         "{{\"ID\":\"\",\"Schema\":\"\",\"Ref\":null,\"Description\":\"{description}\",\"Type\":\"object\",\"Nullable\":false,\
@@ -189,7 +190,7 @@ fn shown(description: &str, more: &str) -> String {
 }
 
 #[test]
-fn versions_that_differ_are_shown_in_their_internal_form() {
+fn messages_show_differing_versions_in_their_internal_form() {
     let schema =
         |description: &str| json!({"openAPIV3Schema": {"type": "object", "description": description}});
     let scale = json!({"specReplicasPath": ".spec.a", "statusReplicasPath": ".status.b"});
@@ -199,7 +200,7 @@ fn versions_that_differ_are_shown_in_their_internal_form() {
          "additionalPrinterColumns": [{"name": "A", "type": "string", "jsonPath": ".a"}]},
         {"name": "v2", "served": true, "storage": false, "schema": schema("x")},
     ]);
-    let words = format!(
+    let message = format!(
         "spec.versions: Invalid value: [{{\"Name\":\"v1\",\"Served\":true,\"Storage\":false,\"Deprecated\":false,\
          \"DeprecationWarning\":null,\"Schema\":{{\"OpenAPIV3Schema\":{}}},\"Subresources\":{{\"Status\":{{}},\"Scale\":\
          {{\"SpecReplicasPath\":\".spec.a\",\"StatusReplicasPath\":\".status.b\",\"LabelSelectorPath\":null}}}},\
@@ -211,8 +212,8 @@ fn versions_that_differ_are_shown_in_their_internal_form() {
         shown("", "null"),
         shown("x", "null"),
     );
-    let problems = refused(with_versions(versions));
-    assert_eq!(problems[0], words);
+    let problems = rejected(with_versions(versions));
+    assert_eq!(problems[0], message);
     assert_eq!(
         problems[1],
         "status.storedVersions: Invalid value: null: must have at least one stored version"
@@ -221,23 +222,23 @@ fn versions_that_differ_are_shown_in_their_internal_form() {
 }
 
 #[test]
-fn with_a_status_subresource_the_root_says_only_what_holds_for_the_status_too() {
+fn with_a_status_subresource_the_root_schema_is_restricted() {
     let mut narrow = noo(json!({"type": "object", "additionalProperties": true}));
     narrow["spec"]["versions"][0]["subresources"] = json!({"status": {}});
-    let problems = refused(narrow);
+    let problems = rejected(narrow);
     let start = format!(
         "spec.validation.openAPIV3Schema: Invalid value: {}: only [Description Type Format ",
         shown("", r#"{"Allows":true,"Schema":null}"#)
     );
     assert!(problems[0].starts_with(&start), "{}", problems[0]);
-    let words =
+    let message =
         "spec.validation.openAPIV3Schema.additionalProperties: Forbidden: must not be used at the root";
-    assert_eq!(problems[1..], [words]);
+    assert_eq!(problems[1..], [message]);
 }
 
 #[test]
-fn schemas_are_refused_with_the_words_a_real_server_gave() {
-    for (schema, words) in [
+fn schemas_are_rejected_with_the_recorded_messages() {
+    for (schema, message) in [
         (json!({"type": "array"}), vec!["items: Required value: must be specified"]),
         (
             json!({"type": "object", "properties": {"a": {"type": "string"}},
@@ -308,18 +309,18 @@ fn schemas_are_refused_with_the_words_a_real_server_gave() {
         ),
         (json!({"type": "string", "format": "foo"}), vec![]),
     ] {
-        assert_eq!(refused_spec(schema.clone()), words, "{schema}");
+        assert_eq!(rejected_spec(schema.clone()), message, "{schema}");
     }
 }
 
 #[test]
-fn the_root_may_not_be_null_and_says_of_metadata_only_what_names_look_like() {
+fn the_root_is_not_nullable_and_restricts_only_names_in_metadata() {
     let schema = json!({"type": "object", "nullable": true, "properties": {
         "metadata": {"type": "object", "default": {}, "properties": {"labels": {"type": "object"}}},
         "kind": {"type": "integer"}}});
     let path = "spec.validation.openAPIV3Schema";
     assert_eq!(
-        refused(noo(schema)),
+        rejected(noo(schema)),
         [
             format!("{path}.nullable: Forbidden: nullable cannot be true at the root"),
             format!("{path}.properties[kind].type: Invalid value: \"integer\": must be string"),
@@ -332,15 +333,15 @@ fn the_root_may_not_be_null_and_says_of_metadata_only_what_names_look_like() {
     );
     let named = json!({"type": "object", "properties": {
         "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}}}}});
-    assert_eq!(refused(noo(named)), Vec::<String>::new());
+    assert_eq!(rejected(noo(named)), Vec::<String>::new());
 }
 
 #[test]
-fn a_default_of_the_root_is_a_resource() {
+fn a_default_of_the_root_must_be_a_whole_resource() {
     let schema = json!({"type": "object", "default": {"b": 2}, "properties": {"c": {"type": "object"}}});
     let path = "spec.validation.openAPIV3Schema.default";
     assert_eq!(
-        refused(noo(schema)),
+        rejected(noo(schema)),
         [
             format!("{path}: Invalid value: {{\"b\":2}}: must not have unknown fields"),
             format!("{path}.apiVersion: Required value"),
@@ -350,7 +351,7 @@ fn a_default_of_the_root_is_a_resource() {
 }
 
 #[test]
-fn names_and_groups_are_refused_in_the_order_of_a_real_server() {
+fn problems_of_names_and_groups_are_in_the_recorded_order() {
     let mut bad = define(
         "noos.x.example.com",
         json!({"group": "nodot", "scope": "X", "versions": [],
@@ -358,7 +359,7 @@ fn names_and_groups_are_refused_in_the_order_of_a_real_server() {
     );
     bad["metadata"]["name"] = json!("noos.x.example.com");
     assert_eq!(
-        refused(bad),
+        rejected(bad),
         [
             r#"metadata.name: Invalid value: "noos.x.example.com": must be spec.names.plural+"."+spec.group"#
                 .to_owned(),
@@ -382,7 +383,7 @@ fn names_and_groups_are_refused_in_the_order_of_a_real_server() {
 }
 
 #[test]
-fn everything_else_a_version_can_get_wrong() {
+fn other_problems_of_a_version_have_the_recorded_messages() {
     let mut bad = with_versions(json!([{
         "name": "V1", "served": true, "storage": true, "deprecationWarning": "x",
         "schema": {"openAPIV3Schema": {"type": "object"}},
@@ -393,7 +394,7 @@ fn everything_else_a_version_can_get_wrong() {
     bad["spec"]["preserveUnknownFields"] = json!(true);
     bad["spec"]["conversion"] = json!({"strategy": "Foo"});
     assert_eq!(
-        refused(bad),
+        rejected(bad),
         [
             format!("spec.versions[0].name: Invalid value: \"V1\": {LABEL}").as_str(),
             r#"spec.versions[0].deprecationWarning: Invalid value: "x": can only be set for deprecated versions"#,
@@ -415,7 +416,7 @@ fn everything_else_a_version_can_get_wrong() {
 }
 
 #[test]
-fn what_storage_depends_on_cannot_change_once_established() {
+fn scope_and_group_are_immutable_once_established() {
     let mut old = noo(json!({"type": "object"}));
     definition::prepare_create(&mut old);
     names::settle(&mut old, [], NOW);
@@ -435,7 +436,7 @@ fn what_storage_depends_on_cannot_change_once_established() {
 }
 
 #[test]
-fn a_version_objects_were_stored_in_must_stay() {
+fn a_stored_version_must_remain() {
     let schema = json!({"openAPIV3Schema": {"type": "object"}});
     let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": schema});
     let mut old = with_versions(json!([version("v1", true)]));
@@ -458,23 +459,23 @@ fn a_version_objects_were_stored_in_must_stay() {
 }
 
 #[test]
-fn groups_of_the_community_need_an_approval() {
+fn protected_groups_need_an_approval_annotation() {
     let mut own = noo(json!({"type": "object"}));
     own["metadata"]["name"] = json!("noos.x.k8s.io");
     own["spec"]["group"] = json!("x.k8s.io");
     assert_eq!(
-        refused(own.clone()),
+        rejected(own.clone()),
         [
             "metadata.annotations[api-approved.kubernetes.io]: Required value: protected groups must have approval annotation \
              \"api-approved.kubernetes.io\", see https://github.com/kubernetes/enhancements/pull/1111"
         ]
     );
     own["metadata"]["annotations"] = json!({"api-approved.kubernetes.io": "unapproved, a test"});
-    assert_eq!(refused(own), Vec::<String>::new());
+    assert_eq!(rejected(own), Vec::<String>::new());
 }
 
 #[test]
-fn formats_that_are_not_checked_are_warned_of_when_they_are_new() {
+fn new_unrecognized_formats_are_warned_about() {
     let strange = noo(json!({"type": "object", "properties": {"a": {"type": "string", "format": "foo"},
         "b": {"type": "string", "format": "date-time"}, "c": {"type": "integer", "format": "int32"}}}));
     assert_eq!(check::format_warnings(&strange, None), [r#"unrecognized format "foo""#]);
@@ -482,7 +483,7 @@ fn formats_that_are_not_checked_are_warned_of_when_they_are_new() {
 }
 
 #[test]
-fn a_deprecated_version_warns_in_its_own_words_or_the_usual_ones() {
+fn a_deprecated_version_has_its_own_or_the_default_warning() {
     let version = |extra: Value| {
         let mut version = json!({"name": "v1", "served": true, "storage": true, "deprecated": true});
         version.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());

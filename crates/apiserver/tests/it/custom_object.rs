@@ -1,9 +1,10 @@
-//! Custom objects on their way in: what is pruned, defaulted and refused, with the words a real server gave.
+//! Custom objects: pruning, defaulting and validation, with the messages recorded from
+//! kube-apiserver.
 
 use dogwatch_apiserver::custom::{CustomKind, Version, object, prune};
 use serde_json::{Value, json};
 
-/// The definition most recorded scenarios use.
+/// Returns the definition that most recorded scenarios use.
 pub(crate) fn gadget() -> Version {
     version(json!({"spec": {"type": "object", "required": ["size"], "properties": {
         "size": {"type": "integer", "minimum": 1, "maximum": 10},
@@ -30,8 +31,8 @@ fn whole(spec: Value) -> Value {
     json!({"apiVersion": "x.example.com/v1", "kind": "Gadget", "metadata": {"name": "a"}, "spec": spec})
 }
 
-/// Decodes and validates; the problems as they stand in a message, sorted.
-fn refused(version: &Version, spec: &Value) -> Vec<String> {
+/// Decodes and validates an object. Returns the sorted problems as they appear in a message.
+fn rejected(version: &Version, spec: &Value) -> Vec<String> {
     let mut value = whole(spec.clone());
     object::decode(&mut value, version).unwrap();
     let mut problems: Vec<String> =
@@ -41,7 +42,7 @@ fn refused(version: &Version, spec: &Value) -> Vec<String> {
 }
 
 #[test]
-fn unknown_fields_are_dropped_and_reported_by_path_and_defaults_filled_in() {
+fn unknown_fields_are_pruned_and_reported_and_defaults_are_set() {
     let mut value = whole(
         json!({"size": 2, "unknown": 1, "items": [{"k": "x", "y": 1}], "free": {"any": {"thing": [1]}}}),
     );
@@ -56,16 +57,16 @@ fn unknown_fields_are_dropped_and_reported_by_path_and_defaults_filled_in() {
 }
 
 #[test]
-fn a_null_takes_the_default_or_stays_where_it_may_be_null() {
+fn a_null_becomes_the_default_unless_the_field_is_nullable() {
     let mut value = whole(json!({"size": 1, "color": null, "opt": null}));
     object::decode(&mut value, &gadget()).unwrap();
     assert_eq!(value["spec"], json!({"size": 1, "color": "red", "opt": null}));
 }
 
 #[test]
-fn problems_of_gadgets_have_the_recorded_words() {
+fn problems_of_gadgets_have_the_recorded_messages() {
     let gadget = gadget();
-    for (spec, words) in [
+    for (spec, message) in [
         (json!({"size": 1}), vec![]),
         (json!({}), vec!["spec.size: Required value"]),
         (
@@ -107,11 +108,11 @@ fn problems_of_gadgets_have_the_recorded_words() {
         ),
         (json!([]), vec![r#"spec: Invalid value: "array": spec in body must be of type object: "array""#]),
     ] {
-        assert_eq!(refused(&gadget, &spec), words, "{spec}");
+        assert_eq!(rejected(&gadget, &spec), message, "{spec}");
     }
 }
 
-/// A kind with one field for each thing a schema can ask for.
+/// Returns a kind with one field for each keyword of a schema.
 fn thing() -> Version {
     version(json!({"spec": {"type": "object", "properties": {
         "e": {"type": "string", "nullable": true, "enum": ["a", "b"]},
@@ -139,7 +140,7 @@ fn thing() -> Version {
 }
 
 #[test]
-fn every_limit_is_refused_with_the_words_a_real_server_gave() {
+fn violations_of_every_keyword_have_the_recorded_messages() {
     let thing = thing();
     let label = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic \
                  character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
@@ -147,7 +148,7 @@ fn every_limit_is_refused_with_the_words_a_real_server_gave() {
     let kind = format!(
         "spec.emb.kind: Invalid value: \"X_y\": may have mixed case, but should otherwise match: {label}"
     );
-    for (spec, words) in [
+    for (spec, message) in [
         (json!({"e": null}), vec![r#"spec.e: Unsupported value: null: supported values: "a", "b""#]),
         (json!({"en": 3}), vec![r#"spec.en: Unsupported value: 3: supported values: "1", "2""#]),
         (
@@ -279,20 +280,20 @@ fn every_limit_is_refused_with_the_words_a_real_server_gave() {
             vec![r#"spec.pat: Invalid value: "a<b>\"\x01é": spec.pat in body should match '^[a-z]+$'"#],
         ),
     ] {
-        assert_eq!(refused(&thing, &spec), words, "{spec}");
+        assert_eq!(rejected(&thing, &spec), message, "{spec}");
     }
 }
 
 #[test]
-fn whole_numbers_lose_their_fraction_on_the_way_to_storage() {
+fn integral_numbers_are_stored_without_a_fraction() {
     let mut value = json!({"a": [2.0, 1.5, -0.0, 1e30], "b": 3});
     object::settle_numbers(&mut value);
     assert_eq!(value, json!({"a": [2, 1.5, 0, 1e30], "b": 3}));
 }
 
 #[test]
-fn metadata_of_the_wrong_type_keeps_an_object_from_being_read() {
-    for (metadata, words) in [
+fn metadata_of_the_wrong_type_is_a_decoding_error() {
+    for (metadata, message) in [
         (
             json!({"labels": {"a": 1}}),
             "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string",
@@ -328,11 +329,11 @@ fn metadata_of_the_wrong_type_keeps_an_object_from_being_read() {
     ] {
         let mut value = whole(json!({}));
         value["metadata"] = metadata;
-        assert_eq!(object::decode(&mut value, &gadget()), Err(words.to_owned()));
+        assert_eq!(object::decode(&mut value, &gadget()), Err(message.to_owned()));
     }
     let mut value = whole(json!({"emb": {"apiVersion": 1, "kind": "X"}}));
-    let words = "spec.emb.apiVersion: Invalid value: 1: must be a string";
-    assert_eq!(object::decode(&mut value, &thing()), Err(words.to_owned()));
+    let message = "spec.emb.apiVersion: Invalid value: 1: must be a string";
+    assert_eq!(object::decode(&mut value, &thing()), Err(message.to_owned()));
 }
 
 fn star() -> Version {
@@ -346,8 +347,8 @@ fn star() -> Version {
 }
 
 #[test]
-fn lists_that_are_sets_or_keyed_may_not_say_a_thing_twice() {
-    for (spec, words) in [
+fn sets_and_keyed_lists_must_not_have_duplicates() {
+    for (spec, message) in [
         (json!({"tags": ["b", "b", "b"]}), vec![r#"spec.tags[1]: Duplicate value: "b""#]),
         (
             json!({"rings": [{"name": "z"}, {"name": "z"}]}),
@@ -355,17 +356,17 @@ fn lists_that_are_sets_or_keyed_may_not_say_a_thing_twice() {
         ),
         (json!({"plain": ["a", "a"]}), vec![]),
     ] {
-        assert_eq!(refused(&star(), &spec), words, "{spec}");
+        assert_eq!(rejected(&star(), &spec), message, "{spec}");
     }
 }
 
 #[test]
-fn on_an_update_what_was_as_wrong_before_passes() {
+fn an_update_may_keep_invalid_values_unchanged() {
     let star = star();
     let wrong = whole(json!({"tags": ["b", "b"], "rings": [{"name": "z", "r": 9}], "plain": ["long"]}));
     assert_eq!(object::validate_update(&wrong, &wrong, &star), []);
 
-    // Keyed items are followed when they move; a list without keys is as it was, or not.
+    // Keyed items are matched when they move; a list without keys is compared as a whole.
     let mut moved = wrong.clone();
     moved["spec"]["rings"] = json!([{"name": "a", "r": 1}, {"name": "z", "r": 9}]);
     assert_eq!(object::validate_update(&moved, &wrong, &star), []);
@@ -385,7 +386,7 @@ fn on_an_update_what_was_as_wrong_before_passes() {
 }
 
 #[test]
-fn generation_counts_changes_outside_of_metadata_and_a_status_subresource_keeps_status_apart() {
+fn generation_counts_changes_outside_of_metadata_and_of_a_status_subresource() {
     let mut version = gadget();
     version.status = true;
     let mut new = whole(json!({"size": 1}));
@@ -418,11 +419,11 @@ fn generation_counts_changes_outside_of_metadata_and_a_status_subresource_keeps_
 }
 
 #[test]
-fn rules_that_were_not_reached_are_mentioned() {
+fn skipped_validation_rules_are_mentioned() {
     let version = version(json!({"spec": {"type": "object", "properties": {"a": {"type": "string"}},
         "x-kubernetes-validations": [{"rule": "self.a != \"no\""}]}}));
     assert_eq!(
-        refused(&version, &json!({"a": 5})),
+        rejected(&version, &json!({"a": 5})),
         [
             "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the \
              existing errors to complete validation",
@@ -432,7 +433,7 @@ fn rules_that_were_not_reached_are_mentioned() {
 }
 
 #[test]
-fn what_is_unknown_in_metadata_comes_first_and_what_is_unknown_in_embedded_metadata_last() {
+fn unknown_fields_of_metadata_come_first_and_of_embedded_metadata_last() {
     let mut value = whole(
         json!({"emb": {"apiVersion": "v1", "kind": "A", "metadata": {"name": "q", "bogus": 1}}, "bogus": 1}),
     );
@@ -447,7 +448,7 @@ fn what_is_unknown_in_metadata_comes_first_and_what_is_unknown_in_embedded_metad
 }
 
 #[test]
-fn problems_of_a_status_have_a_path_but_words_without_it() {
+fn messages_of_status_problems_omit_the_status_prefix() {
     let mut new = whole(json!({"size": 1}));
     new["status"] = json!({"phase": 5});
     let problems: Vec<String> = object::validate_status(&new, &whole(json!({"size": 1})), &gadget())

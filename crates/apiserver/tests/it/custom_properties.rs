@@ -1,4 +1,4 @@
-//! What holds for any schema and any object.
+//! Properties of pruning, defaulting and validation for any schema and any object.
 
 use dogwatch_apiserver::custom::{Structural, default, prune, validate};
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Schemas of the form definitions have, with every keyword, and sometimes with nonsense in it.
+/// Generates schemas with every keyword, some of them with invalid values.
 fn any_schema() -> impl Strategy<Value = Value> {
     let leaf =
         (prop_oneof![Just("string"), Just("integer"), Just("number"), Just("boolean")], any_keywords())
@@ -87,7 +87,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn pruning_twice_is_pruning_once_and_reports_nothing_more(schema in any_schema(), value in any_value()) {
+    fn pruning_is_idempotent(schema in any_schema(), value in any_value()) {
         let schema = Structural::parse(&schema);
         let mut once = value;
         prune::prune(&mut once, &schema);
@@ -97,7 +97,7 @@ proptest! {
     }
 
     #[test]
-    fn defaulting_twice_is_defaulting_once(schema in any_schema(), value in any_value()) {
+    fn defaulting_is_idempotent(schema in any_schema(), value in any_value()) {
         let schema = Structural::parse(&schema);
         let mut once = value;
         default::fill(&mut once, &schema);
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn validation_never_panics_and_what_did_not_change_passes(schema in any_schema(), value in any_value()) {
+    fn validation_never_panics_and_accepts_unchanged_values(schema in any_schema(), value in any_value()) {
         let schema = Structural::parse(&schema);
         let problems = validate::validate(&value, None, &schema);
         prop_assert!(problems.iter().all(|problem| !problem.message.is_empty() && !problem.field.is_empty()));
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn any_schema_converts_for_apply(schema in any_value()) {
+    fn any_schema_can_be_converted_for_apply(schema in any_value()) {
         let _ = Structural::parse(&schema).to_schema();
     }
 }

@@ -1,4 +1,4 @@
-//! Discovery as the original answers it, recording by recording, and with custom resources.
+//! Discovery documents, compared with recordings of kube-apiserver, and with custom resources.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn custom(group: &str, version: &str, plural: &str, kind: &str) -> Arc<ResourceD
 }
 
 #[test]
-fn recorded_documents_are_answered_as_the_original_did() {
+fn documents_match_the_recordings_of_kube_apiserver() {
     let served = Served::new([]);
     let mut checked = 0;
     for name in ["discovery-aggregated.json", "discovery-aggregated-apps.json", "discovery-legacy.json"] {
@@ -65,7 +65,7 @@ fn recorded_documents_are_answered_as_the_original_did() {
 }
 
 #[test]
-fn what_is_not_served_has_no_document() {
+fn unserved_groups_and_versions_have_no_document() {
     let served = Served::new([]);
     for path in ["/api/v2", "/apis/nothing", "/apis/apps/v2", "/apis/nothing/v1"] {
         assert_eq!(document(&served, path, false), None, "{path}");
@@ -74,7 +74,7 @@ fn what_is_not_served_has_no_document() {
 }
 
 #[test]
-fn groups_of_custom_resources_come_last_by_name_and_their_versions_by_stability() {
+fn custom_groups_come_last_by_name_with_versions_by_stability() {
     let served = Served::new([
         custom("z.example.com", "v1", "trains", "Train"),
         custom("z.example.com", "v2alpha1", "trains", "Train"),
@@ -93,7 +93,7 @@ fn groups_of_custom_resources_come_last_by_name_and_their_versions_by_stability(
 }
 
 #[test]
-fn custom_resources_say_their_group_and_version_and_list_their_verbs_in_another_order() {
+fn custom_resources_have_group_and_version_and_another_order_of_verbs() {
     let served = Served::new([custom("a.example.com", "v1", "boats", "Boat")]);
     let all = discovery::aggregated_groups(&served);
     let verbs = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];

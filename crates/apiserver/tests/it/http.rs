@@ -1,16 +1,16 @@
-//! The HTTP layer without a socket: a request in, an answer out.
+//! The HTTP layer without a socket: a request in, a response out.
 
-mod webhook;
+mod test_webhook;
 
-mod arithmetic;
+mod extreme_numbers;
 mod conversion;
-mod depth;
-mod hooks;
-mod lost_writes;
+mod nesting_depth;
+mod admission_webhooks;
+mod races;
 mod panics;
 mod read;
 mod shards;
-mod small;
+mod non_resource;
 mod watch;
 mod write;
 
@@ -31,28 +31,28 @@ const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8
 const JSON: (&str, &str) = ("content-type", "application/json");
 const MERGE: (&str, &str) = ("content-type", "application/merge-patch+json");
 
-/// A cluster that answers.
+/// The HTTP service of a cluster.
 struct Server {
     service: Service,
-    lab: Lab,
+    faults: Lab,
 }
 
-/// An answer that came to its end.
+/// A response that was read to its end.
 #[derive(Debug)]
-struct Whole {
+struct FullResponse {
     code: StatusCode,
     headers: HeaderMap,
     bytes: Bytes,
 }
 
-/// A watch.
-struct Events {
+/// An open watch.
+struct WatchReader {
     code: StatusCode,
     headers: HeaderMap,
     body: AnswerBody,
-    /// What was read and does not make a line yet.
+    /// Bytes that do not form a whole line yet.
     rest: Vec<u8>,
-    /// How many bytes each write had.
+    /// The number of bytes of each write.
     writes: Vec<usize>,
 }
 
@@ -64,10 +64,10 @@ impl Server {
     async fn with(settings: Settings) -> Self {
         let cluster = Cluster::new(Source::seeded(1, "2026-01-02T03:04:05Z".parse().expect("a time")));
         cluster.bootstrap().await;
-        let lab = Lab::default();
+        let faults = Lab::default();
         let authenticator = Authenticator::new().anonymous(Anonymous::Admin);
-        let service = Service::new(Arc::new(cluster), authenticator).lab(lab.clone()).settings(settings);
-        Self { service, lab }
+        let service = Service::new(Arc::new(cluster), authenticator).lab(faults.clone()).settings(settings);
+        Self { service, faults }
     }
 
     async fn raw(
@@ -84,51 +84,51 @@ impl Server {
         self.service.respond(request.body(Full::new(body.into())).unwrap(), None).await
     }
 
-    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Whole {
-        let answer = self.raw(method, path, headers, body.to_owned()).await.expect("not cut");
-        let (parts, body) = answer.into_parts();
+    async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> FullResponse {
+        let response = self.raw(method, path, headers, body.to_owned()).await.expect("not cut");
+        let (parts, body) = response.into_parts();
         let bytes = body.collect().await.expect("not cut").to_bytes();
-        Whole { code: parts.status, headers: parts.headers, bytes }
+        FullResponse { code: parts.status, headers: parts.headers, bytes }
     }
 
-    async fn get(&self, path: &str) -> Whole {
+    async fn get(&self, path: &str) -> FullResponse {
         self.send("GET", path, &[], "").await
     }
 
-    async fn get_as(&self, path: &str, accept: &str) -> Whole {
+    async fn get_as(&self, path: &str, accept: &str) -> FullResponse {
         self.send("GET", path, &[("accept", accept)], "").await
     }
 
-    async fn post(&self, path: &str, object: Value) -> Whole {
+    async fn post(&self, path: &str, object: Value) -> FullResponse {
         self.send("POST", path, &[JSON], &object.to_string()).await
     }
 
-    /// Makes a ConfigMap in the namespace `default`; gives its version.
+    /// Creates a ConfigMap in the namespace `default` and returns its version.
     async fn config_map(&self, name: &str, labels: Value) -> u64 {
         let object = json!({ "metadata": { "name": name, "labels": labels }, "data": { "k": "v" } });
-        let answer = self.post("/api/v1/namespaces/default/configmaps", object).await;
-        assert_eq!(answer.code, 201, "{answer:?}");
-        answer.version()
+        let response = self.post("/api/v1/namespaces/default/configmaps", object).await;
+        assert_eq!(response.code, 201, "{response:?}");
+        response.version()
     }
 
-    async fn merge(&self, path: &str, patch: Value) -> Whole {
+    async fn merge(&self, path: &str, patch: Value) -> FullResponse {
         self.send("PATCH", path, &[MERGE], &patch.to_string()).await
     }
 
-    async fn watch(&self, path: &str) -> Events {
+    async fn watch(&self, path: &str) -> WatchReader {
         self.watch_as(path, "application/json").await
     }
 
-    async fn watch_as(&self, path: &str, accept: &str) -> Events {
-        let answer = self.raw("GET", path, &[("accept", accept)], "").await.expect("not cut");
-        let (parts, body) = answer.into_parts();
-        Events { code: parts.status, headers: parts.headers, body, rest: Vec::new(), writes: Vec::new() }
+    async fn watch_as(&self, path: &str, accept: &str) -> WatchReader {
+        let response = self.raw("GET", path, &[("accept", accept)], "").await.expect("not cut");
+        let (parts, body) = response.into_parts();
+        WatchReader { code: parts.status, headers: parts.headers, body, rest: Vec::new(), writes: Vec::new() }
     }
 }
 
-impl Whole {
+impl FullResponse {
     fn json(&self) -> Value {
-        serde_json::from_slice(&self.bytes).unwrap_or_else(|_| panic!("no JSON: {self:?}"))
+        serde_json::from_slice(&self.bytes).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
     }
 
     fn text(&self) -> &str {
@@ -143,14 +143,14 @@ impl Whole {
         self.json()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
     }
 
-    /// The code and the message of a refusal.
-    fn refusal(&self) -> (u16, String) {
+    /// Returns the code and the message of an error.
+    fn error(&self) -> (u16, String) {
         (self.code.as_u16(), self.json()["message"].as_str().unwrap_or_default().to_owned())
     }
 }
 
-impl Events {
-    /// The next event, or nothing when the watch is over. A connection that is cut is over, too.
+impl WatchReader {
+    /// Returns the next event, or `None` when the watch has ended or was cut.
     async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.iter().position(|it| *it == b'\n') {
@@ -163,8 +163,8 @@ impl Events {
         }
     }
 
-    /// The next event as its type, name and version.
-    async fn seen(&mut self) -> (String, String, u64) {
+    /// Returns the type, the name and the version of the next event.
+    async fn next_event(&mut self) -> (String, String, u64) {
         let event = self.next().await.expect("an event");
         let metadata = &event["object"]["metadata"];
         let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
@@ -172,8 +172,8 @@ impl Events {
         (text(&event["type"]), text(&metadata["name"]), version)
     }
 
-    /// Fails if anything comes in the next tenth of a second.
-    async fn is_silent(&mut self) {
+    /// Panics if an event arrives within a tenth of a second.
+    async fn assert_silent(&mut self) {
         let next = tokio::time::timeout(Duration::from_millis(100), self.next()).await;
         assert!(next.is_err(), "{next:?}");
     }

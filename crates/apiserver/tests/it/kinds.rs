@@ -1,6 +1,7 @@
-//! Defaults, refusals and table rows of built-in kinds, against what a real server made of the same objects.
+//! Defaults, validation errors and table rows of built-in kinds, compared with recordings of
+//! kube-apiserver.
 //!
-//! The recordings are under `tests/data`; `record.py` there makes them.
+//! The recordings are under `tests/data`, made by `record.py` there.
 
 use dogwatch_apiserver::kinds::traits::KindTraits;
 use dogwatch_apiserver::kinds::{defaults, prepare, validate};
@@ -10,14 +11,14 @@ use serde_json::{Value, json};
 
 fn recorded(path: &str) -> Vec<Value> {
     let path = format!("{}/tests/data/{path}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).expect("recordings are in the repo");
+    let text = std::fs::read_to_string(&path).expect("the recording exists");
     serde_json::from_str(&text).expect("recordings are valid")
 }
 
-/// Grants what services ask for, and knows the two priority classes of every cluster.
-struct Cluster;
+/// A cluster that grants every allocation for services and has the two system priority classes.
+struct GrantingCluster;
 
-impl prepare::Surroundings for Cluster {
+impl prepare::Surroundings for GrantingCluster {
     fn cluster_ip(&mut self, _: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
         Ok(wanted.unwrap_or("10.0.0.0").to_owned())
     }
@@ -40,18 +41,18 @@ const DEFAULTS: [&str; 8] = ["core", "pod", "workloads", "jobs", "services", "ot
 const UID: &str = "00000000-0000-4000-8000-000000000000";
 const NOW: &str = "2026-01-01T00:00:00Z";
 
-/// Times and uids that a real server chose, made the same everywhere.
-fn calm(value: &mut Value) {
+/// Replaces the times and uids that kube-apiserver chose by constants.
+fn normalize(value: &mut Value) {
     match value {
-        Value::Object(map) => map.values_mut().for_each(calm),
-        Value::Array(list) => list.iter_mut().for_each(calm),
+        Value::Object(map) => map.values_mut().for_each(normalize),
+        Value::Array(list) => list.iter_mut().for_each(normalize),
         Value::String(text) if text.starts_with("2026-") && text.ends_with('Z') => *text = NOW.to_owned(),
         Value::String(text) => *text = with_one_uid(text),
         _ => {}
     }
 }
 
-/// The text with every uid in it replaced by the one of these tests.
+/// Returns the text with every uid replaced by the one of these tests.
 fn with_one_uid(text: &str) -> String {
     let shape = |window: &[u8]| {
         window.iter().enumerate().all(|(index, byte)| match index {
@@ -110,7 +111,7 @@ fn scoped(row: &Value) -> bool {
     )
 }
 
-/// The object of a row as it is after it was decoded and defaulted.
+/// Returns the object of a row after decoding and defaulting.
 fn sent(row: &Value) -> Value {
     let mut object = row["sent"].clone();
     object["kind"] = row["kind"].clone();
@@ -125,15 +126,15 @@ fn sent(row: &Value) -> Value {
 }
 
 #[test]
-fn new_objects_look_as_the_original_makes_them() {
+fn new_objects_get_the_recorded_defaults() {
     let mut wrong = Vec::new();
     for file in DEFAULTS {
         for row in recorded(&format!("defaults/{file}")) {
             let mut object = sent(&row);
-            prepare::for_create(names(&row), &mut object, NOW, &mut Cluster).expect("granted");
+            prepare::for_create(names(&row), &mut object, NOW, &mut GrantingCluster).expect("granted");
             object["metadata"].as_object_mut().expect("metadata").remove("uid");
             let mut stored = row["stored"].clone();
-            calm(&mut stored);
+            normalize(&mut stored);
             if object != stored {
                 wrong.push(format!("{}\n  ours   {object}\n  theirs {stored}", row["sent"]));
             }
@@ -143,7 +144,7 @@ fn new_objects_look_as_the_original_makes_them() {
 }
 
 #[test]
-fn defaults_do_not_change_their_own_result_for_any_kind() {
+fn defaulting_is_idempotent_for_every_kind() {
     for file in DEFAULTS {
         for row in recorded(&format!("defaults/{file}")) {
             let names = names(&row);
@@ -155,16 +156,16 @@ fn defaults_do_not_change_their_own_result_for_any_kind() {
 }
 
 #[test]
-fn wrong_objects_are_refused_in_the_words_of_the_original() {
+fn invalid_objects_are_rejected_with_the_recorded_messages() {
     let (mut wrong, mut all) = (Vec::new(), 0);
     for file in ["metadata", "pod", "workloads", "others", "terms"] {
         for row in recorded(&format!("refusals/{file}")) {
             if row["sent"]["metadata"].get("generateName").is_some() {
-                continue; // the generated part of the name is another each time
+                continue; // the generated part of the name differs each time
             }
             all += 1;
             let mut object = sent(&row);
-            prepare::for_create(names(&row), &mut object, NOW, &mut Cluster).expect("granted");
+            prepare::for_create(names(&row), &mut object, NOW, &mut GrantingCluster).expect("granted");
             check(&row, &validate::create(names(&row), scoped(&row), &object), &mut wrong);
         }
     }
@@ -172,7 +173,7 @@ fn wrong_objects_are_refused_in_the_words_of_the_original() {
 }
 
 #[test]
-fn a_service_of_many_ports_is_checked_without_comparing_each_with_all_others() {
+fn a_service_with_many_ports_is_validated_in_linear_time() {
     let ports: Vec<Value> = (0..30_000)
         .map(|it| json!({"name": format!("p{it}"), "port": it + 1, "protocol": "TCP", "targetPort": 1}))
         .chain([json!({"name": "p7", "port": 8, "protocol": "TCP", "targetPort": 1})])
@@ -191,7 +192,7 @@ fn check(row: &Value, problems: &[dogwatch_apiserver::Problem], wrong: &mut Vec<
         .map(|it| json!({"reason": it.kind.reason(), "message": it.message, "field": it.field}))
         .collect();
     let mut theirs = row["causes"].as_array().cloned().unwrap_or_default();
-    theirs.iter_mut().for_each(calm);
+    theirs.iter_mut().for_each(normalize);
     let key = |value: &Value| value.to_string();
     ours.sort_by_key(key);
     theirs.sort_by_key(key);
@@ -204,7 +205,7 @@ fn check(row: &Value, problems: &[dogwatch_apiserver::Problem], wrong: &mut Vec<
 }
 
 #[test]
-fn changes_are_stored_or_refused_as_by_the_original() {
+fn updates_are_stored_or_rejected_as_recorded() {
     let (mut wrong, mut all) = (Vec::new(), 0);
     for mut row in recorded("refusals/updates") {
         let shown = row["message"].as_str().unwrap_or_default();
@@ -212,16 +213,16 @@ fn changes_are_stored_or_refused_as_by_the_original() {
             || shown.contains("\"Spec\":{")
             || row["patch"]["metadata"].get("uid").is_some()
         {
-            continue; // shows the Go form of the object, or is refused before it comes here
+            continue; // the message shows the Go representation of the object, or the update is rejected earlier
         }
         all += 1;
-        calm(&mut row);
+        normalize(&mut row);
         row["old"]["metadata"]["uid"] = UID.into();
         let old = row["old"].clone();
         let mut new = merged(&old, &row["patch"]);
         let names = names(&row);
         defaults::apply(names.group, names.version, names.kind, &mut new);
-        prepare::for_update(names, &mut new, &old, &mut Cluster).expect("granted");
+        prepare::for_update(names, &mut new, &old, &mut GrantingCluster).expect("granted");
         let problems = validate::update(names, &new, &old);
         if row.get("stored").is_none() {
             check(&row, &problems, &mut wrong);
@@ -241,10 +242,10 @@ fn changes_are_stored_or_refused_as_by_the_original() {
 }
 
 #[test]
-fn writes_to_the_status_keep_the_rest_as_the_original_keeps_it() {
+fn status_updates_keep_the_other_fields_as_recorded() {
     let mut wrong = Vec::new();
     for mut row in recorded("statuses/all") {
-        calm(&mut row);
+        normalize(&mut row);
         let names = names(&row);
         let mut new = merged(&row["old"], &row["patch"]);
         defaults::apply(names.group, names.version, names.kind, &mut new);
@@ -271,7 +272,7 @@ fn merged(old: &Value, patch: &Value) -> Value {
 }
 
 #[test]
-fn rows_have_the_cells_of_the_original() {
+fn rows_have_the_recorded_cells() {
     let mut wrong = Vec::new();
     for file in ["pods", "core", "services", "workloads", "others"] {
         for row in recorded(&format!("tables/{file}")) {

@@ -1,4 +1,4 @@
-//! The request log, as tests ask it.
+//! The request log and its queries.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn filled() -> RequestLog {
 }
 
 #[test]
-fn requests_are_narrowed_step_by_step() {
+fn queries_are_narrowed_step_by_step() {
     let log = filled();
     let all = log.requests();
     assert_eq!(all.count(), 5);
@@ -49,15 +49,15 @@ fn requests_are_narrowed_step_by_step() {
 }
 
 #[test]
-fn a_log_that_is_off_makes_no_records() {
+fn a_disabled_log_does_not_build_records() {
     let log = RequestLog::default();
-    log.record(|| panic!("nobody reads it"));
+    log.record(|| panic!("the record must not be built"));
     assert!(!log.is_on() && log.requests().count() == 0);
     log.clear();
 }
 
 #[test]
-fn only_the_newest_are_kept_and_clearing_forgets_all() {
+fn only_the_newest_records_are_kept_and_clearing_removes_all() {
     let log = RequestLog::keeping(3);
     for name in ["a", "b", "c", "d"] {
         log.record(|| record("get", "pods", name));
@@ -73,7 +73,7 @@ fn only_the_newest_are_kept_and_clearing_forgets_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_counts_what_was_there_and_what_comes_though_the_ring_is_small() {
+async fn waiting_counts_past_and_new_records_even_if_the_ring_is_small() {
     let log = RequestLog::keeping(2);
     log.record(|| record("get", "pods", "0"));
     let writer = log.clone();
@@ -87,14 +87,14 @@ async fn waiting_counts_what_was_there_and_what_comes_though_the_ring_is_small()
     let waited = log.wait_for(|it| it.verb == "get", 4).await;
     let names: Vec<_> = waited.iter().filter_map(|it| it.name.clone()).collect();
     assert_eq!(names, ["0", "1", "2", "3"]);
-    assert_eq!(log.wait_for(|it| it.verb == "get", 1).await.count(), 1, "at once");
+    assert_eq!(log.wait_for(|it| it.verb == "get", 1).await.count(), 1, "immediately");
     log.clear();
     let late = tokio::time::timeout(Duration::from_secs(60), log.wait_for(|it| it.verb == "get", 2)).await;
-    assert!(late.is_err(), "only one more comes");
+    assert!(late.is_err(), "only one more matching record follows");
 }
 
 #[test]
-fn long_requests_are_forgotten_sooner_than_their_number_says() {
+fn long_records_are_dropped_before_the_count_limit() {
     let log = RequestLog::keeping(10_000);
     for at in 0..1_000 {
         log.record(|| Record { path: "x".repeat(100_000), query: at.to_string(), ..Record::default() });

@@ -1,9 +1,9 @@
-//! Tests of the API server, part by part, from outside.
+//! Tests of the API server through its public API.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod recording;
-mod running;
-mod asking;
+mod test_cluster;
+mod requests;
 mod raw_http;
 
 mod admission;
@@ -15,9 +15,9 @@ mod controllers;
 mod custom_definition;
 mod custom_object;
 mod custom_properties;
-mod custom_shown;
+mod custom_representations;
 mod discovery;
-mod early_answers;
+mod early_responses;
 mod faults;
 mod http;
 mod kinds;
@@ -32,6 +32,6 @@ mod server;
 mod serving;
 mod simulators;
 mod storage;
-mod weather;
-mod weather_switches;
-mod web_pages;
+mod list_watch_under_faults;
+mod single_faults;
+mod browser_attacks;

@@ -1,4 +1,5 @@
-//! OpenAPI as kubectl and older clients read it: the recorded parts, whole references, words, and custom kinds.
+//! OpenAPI documents as kubectl and older clients read them: recorded parts, references,
+//! descriptions, custom kinds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ fn trains(namespaced: bool) -> Arc<ResourceDef> {
     })
 }
 
-/// Every `$ref` inside `value`.
+/// Collects every `$ref` inside `value`.
 fn references(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -51,7 +52,7 @@ fn references(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-fn assert_whole(document: &Value, name: &str) {
+fn assert_references_resolve(document: &Value, name: &str) {
     let mut found = Vec::new();
     references(document, &mut found);
     assert!(!found.is_empty(), "{name}");
@@ -61,7 +62,7 @@ fn assert_whole(document: &Value, name: &str) {
 }
 
 #[test]
-fn the_recorded_parts_of_index_and_document_are_answered_as_the_original_did() {
+fn index_and_document_match_the_recordings() {
     let steps = recording::steps("discovery-openapi-v3.json");
     let mut index: Value = serde_json::from_slice(&openapi::index([])).unwrap();
     let url = index["paths"]["apis/coordination.k8s.io/v1"]["serverRelativeURL"].as_str().unwrap().to_owned();
@@ -77,16 +78,16 @@ fn the_recorded_parts_of_index_and_document_are_answered_as_the_original_did() {
 }
 
 #[test]
-fn every_document_holds_all_that_it_refers_to() {
+fn every_reference_of_a_document_resolves() {
     let versions: BTreeSet<_> = builtin::resources().iter().map(|it| (&it.group, &it.version)).collect();
     for (group, version) in versions {
-        assert_whole(&document(group, version), &format!("{group}/{version}"));
+        assert_references_resolve(&document(group, version), &format!("{group}/{version}"));
     }
     assert_eq!(openapi::builtin_document("nothing", "v1"), None);
 }
 
 #[test]
-fn patches_of_built_in_kinds_say_what_kubectl_looks_for() {
+fn patch_operations_of_built_in_kinds_have_what_kubectl_needs() {
     let mut documents = BTreeMap::new();
     for it in builtin::resources().iter().filter(|it| it.has_verb("patch")) {
         let document = documents.entry(it.api_version()).or_insert_with(|| document(&it.group, &it.version));
@@ -106,7 +107,7 @@ fn patches_of_built_in_kinds_say_what_kubectl_looks_for() {
 }
 
 #[test]
-fn ids_and_subresources_are_called_as_in_the_original() {
+fn operation_ids_match_kube_apiserver() {
     let core = document("", "v1");
     for (path, method, id) in [
         ("/api/v1/pods", "get", "listCoreV1PodForAllNamespaces"),
@@ -125,7 +126,7 @@ fn ids_and_subresources_are_called_as_in_the_original() {
 }
 
 #[test]
-fn options_for_deletion_have_the_names_of_their_group_too() {
+fn delete_options_are_listed_for_their_group_too() {
     let apps = document("apps", "v1");
     let schemas = &apps["components"]["schemas"];
     assert_eq!(
@@ -147,7 +148,7 @@ fn custom_kinds_are_published_with_their_schema_and_without_strategic_merge() {
     let made = openapi::custom_document("rail.example.com", "v1", &[kind]);
     assert_eq!(made.path, "apis/rail.example.com/v1");
     let document: Value = serde_json::from_slice(&made.body).unwrap();
-    assert_whole(&document, "custom");
+    assert_references_resolve(&document, "custom");
     let train = &document["components"]["schemas"]["com.example.rail.v1.Train"];
     assert_eq!(train["description"], "A train");
     let api_version = &train["properties"]["apiVersion"];
@@ -181,7 +182,7 @@ fn custom_kinds_are_published_with_their_schema_and_without_strategic_merge() {
 }
 
 #[test]
-fn objects_within_objects_have_the_fields_of_objects() {
+fn embedded_resources_have_the_fields_of_objects() {
     let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true});
     let schema = json!({"type": "object", "properties": {"list": {"type": "array", "items": embedded}}});
     let kind = CustomKind { resource: trains(true), schema: Some(schema), selectable: Vec::new() };
@@ -194,7 +195,7 @@ fn objects_within_objects_have_the_fields_of_objects() {
 }
 
 #[test]
-fn a_custom_kind_without_a_schema_is_still_an_object() {
+fn a_custom_kind_without_a_schema_is_an_object() {
     let kind = CustomKind { resource: trains(false), schema: None, selectable: Vec::new() };
     let made = openapi::custom_document("rail.example.com", "v1", &[kind]);
     let document: Value = serde_json::from_slice(&made.body).unwrap();
@@ -205,11 +206,14 @@ fn a_custom_kind_without_a_schema_is_still_an_object() {
 }
 
 #[test]
-fn definitions_are_explained_in_words() {
+fn definitions_have_descriptions() {
     let core = document("", "v1");
     let pod = &core["components"]["schemas"]["io.k8s.api.core.v1.Pod"];
-    let words = pod["description"].as_str().unwrap();
-    assert!(words.starts_with("Pod is a collection of containers that can run on a host."), "{words}");
+    let description = pod["description"].as_str().unwrap();
+    assert!(
+        description.starts_with("Pod is a collection of containers that can run on a host."),
+        "{description}"
+    );
     let spec = pod["properties"]["spec"]["description"].as_str().unwrap();
     assert!(spec.starts_with("Specification of the desired behavior of the pod."), "{spec}");
     let read = &core["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/status"]["get"];
@@ -222,9 +226,9 @@ fn swagger(kinds: &[CustomKind]) -> Value {
 }
 
 #[test]
-fn version_2_is_one_document_of_all_groups_that_holds_all_it_refers_to() {
+fn version_2_is_one_document_of_all_groups_whose_references_resolve() {
     let document = swagger(&[]);
-    assert_whole(&document, "swagger");
+    assert_references_resolve(&document, "swagger");
     assert_eq!(document["swagger"], "2.0");
     for it in builtin::resources() {
         let name = builtin::definition_name(&it.group, &it.version, &it.kind).unwrap();
@@ -237,7 +241,7 @@ fn version_2_is_one_document_of_all_groups_that_holds_all_it_refers_to() {
 }
 
 #[test]
-fn operations_of_version_2_say_once_what_they_take_and_give() {
+fn operations_of_version_2_declare_their_parameters_and_responses() {
     let document = swagger(&[]);
     let item = &document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"];
     let deployment = json!({"$ref": "#/definitions/io.k8s.api.apps.v1.Deployment"});
@@ -271,7 +275,7 @@ fn operations_of_version_2_say_once_what_they_take_and_give() {
     );
 }
 
-/// The schema of a custom kind in version 2, without the fields every object has.
+/// Returns the schema of a custom kind in version 2, without the fields that every object has.
 fn simple(schema: Value) -> Value {
     let kind = CustomKind { resource: trains(true), schema: Some(schema), selectable: vec!["spec.a".into()] };
     let mut train = swagger(&[kind])["definitions"]["com.example.rail.v1.Train"].take();
@@ -284,9 +288,9 @@ fn simple(schema: Value) -> Value {
 }
 
 #[test]
-fn version_2_leaves_out_what_its_readers_would_misread() {
+fn version_2_omits_what_its_clients_would_misinterpret() {
     let spec = |fields: Value| json!({"type": "object", "properties": {"spec": fields}});
-    for (said, told) in [
+    for (schema, published) in [
         (json!({"type": "string", "default": "a", "enum": ["a"]}), json!({"type": "string", "enum": ["a"]})),
         (json!({"type": "object", "nullable": true, "properties": {"a": {}}}), json!({})),
         (
@@ -312,7 +316,7 @@ fn version_2_leaves_out_what_its_readers_would_misread() {
             json!({"x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true}),
         ),
     ] {
-        assert_eq!(simple(spec(said))["properties"]["spec"], told);
+        assert_eq!(simple(spec(schema))["properties"]["spec"], published);
     }
     let open =
         json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"a": {}}});
@@ -322,7 +326,7 @@ fn version_2_leaves_out_what_its_readers_would_misread() {
 }
 
 #[test]
-fn the_message_of_version_2_begins_with_its_version_and_title() {
+fn the_protobuf_of_version_2_begins_with_its_version_and_title() {
     let message = Swagger::new([]).protobuf();
     assert!(message.starts_with(b"\n\x032.0\x12\x12\n\nKubernetes\x12\x041.36"));
     let has = |text: &[u8]| message.windows(text.len()).any(|it| it == text);

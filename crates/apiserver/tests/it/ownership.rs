@@ -1,4 +1,5 @@
-//! Field ownership against what a real server did: each recorded write is repeated with our functions.
+//! Field ownership, compared with recordings of kube-apiserver: each recorded write is replayed
+//! with our functions.
 //!
 //! `tests/data/ownership/README.md` describes the recordings.
 
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 mod properties;
 mod versions;
 
-/// Fields a server adds that nobody wrote.
+/// Fields that the server adds and that no manager wrote.
 const ADDED_BY_THE_SERVER: [&str; 36] = [
     "uid",
     "resourceVersion",
@@ -58,7 +59,7 @@ const ADDED_BY_THE_SERVER: [&str; 36] = [
 
 struct Recorded(HashMap<String, Schema>);
 
-/// The versions `v1` and `v2` of a custom kind; the second has a field more.
+/// The versions `v1` and `v2` of a custom kind; the second has an additional field.
 struct Moons;
 
 impl Moons {
@@ -93,7 +94,7 @@ fn definitions() -> Recorded {
     Recorded(schemas.as_object().unwrap().iter().map(|(name, form)| (name.clone(), schema(form))).collect())
 }
 
-/// Reads the compact form of a schema.
+/// Parses the compact form of a schema.
 fn schema(form: &Value) -> Schema {
     if let Some(name) = form.as_str() {
         return match name {
@@ -103,7 +104,7 @@ fn schema(form: &Value) -> Schema {
             "time" => Schema::Scalar(Scalar::Time),
             "int-or-string" => Schema::Scalar(Scalar::IntOrString),
             "any" => Schema::Any,
-            other => panic!("no such schema: {other}"),
+            other => panic!("unknown schema: {other}"),
         };
     }
     let atomic = form.get("atomic").is_some();
@@ -143,14 +144,14 @@ fn without_nulls(value: &mut Value) {
     }
 }
 
-/// What of `ours` is not so in `theirs`, and the other way round, where a server does not add it.
+/// Collects the differences between `ours` and `theirs`, except fields that the server adds.
 fn differences(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     match (ours, theirs) {
         (Value::Object(ours), Value::Object(theirs)) => {
             for (name, value) in ours {
                 match theirs.get(name) {
                     Some(other) => differences(&format!("{path}.{name}"), value, other, found),
-                    // What is empty or zero is not shown by built-in kinds.
+                    // Built-in kinds omit empty and zero values.
                     None if [json!({}), json!([]), json!(0)].contains(value) => {}
                     None => found.push(format!("{path}.{name} is only in ours: {value}")),
                 }
@@ -164,8 +165,8 @@ fn differences(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>
         (Value::Array(ours), Value::Array(theirs))
             if ours.len() == theirs.len() && !path.ends_with("managedFields") =>
         {
-            for (place, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-                differences(&format!("{path}[{place}]"), ours, theirs, found);
+            for (index, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
+                differences(&format!("{path}[{index}]"), ours, theirs, found);
             }
         }
         _ if ours == theirs => {}
@@ -174,20 +175,20 @@ fn differences(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>
     }
 }
 
-/// The latest time in the entries of an object.
+/// Returns the latest time in the entries of an object.
 fn latest(object: &Value) -> Option<Timestamp> {
     let entries = object.pointer("/metadata/managedFields")?.as_array()?;
     entries.iter().filter_map(|entry| entry.get("time")?.as_str()?.parse().ok()).max()
 }
 
-/// Causes come in no order when several managers are in the way.
+/// Sorts causes: with several conflicting managers their order is not fixed.
 fn sorted(mut causes: Value) -> Value {
     causes.as_array_mut().unwrap().sort_by_key(ToString::to_string);
     causes
 }
 
-/// Repeats one step; the differences to the recording are added to `found`.
-fn repeat(step: &Value, live: Option<&Value>, target: &Target<'_>, found: &mut Vec<String>) {
+/// Replays one step and adds the differences from the recording to `found`.
+fn replay_step(step: &Value, live: Option<&Value>, target: &Target<'_>, found: &mut Vec<String>) {
     let text = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default();
     let now = step.get("result").and_then(latest).unwrap_or_else(|| "2030-01-01T00:00:00Z".parse().unwrap());
     let writer = Writer { manager: text("manager"), subresource: text("subresource"), now };
@@ -237,7 +238,7 @@ fn replay(name: &str) {
     let empty = if custom { json!({}) } else { blank(&schema, &definitions) };
     let mut live: Option<Value> = None;
     let mut found = Vec::new();
-    for (place, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
+    for (index, step) in scenario["steps"].as_array().unwrap().iter().enumerate() {
         match step.get("live") {
             Some(Value::Null) => live = None,
             Some(object) => live = Some(object.clone()),
@@ -262,8 +263,8 @@ fn replay(name: &str) {
             reset: &reset,
         };
         let mut wrong = Vec::new();
-        repeat(step, live.as_ref(), &target, &mut wrong);
-        found.extend(wrong.into_iter().map(|what| format!("step {}: {what}", place + 1)));
+        replay_step(step, live.as_ref(), &target, &mut wrong);
+        found.extend(wrong.into_iter().map(|what| format!("step {}: {what}", index + 1)));
         if let Some(result) = step.get("result") {
             live = Some(result.clone());
         }
@@ -280,25 +281,25 @@ macro_rules! replays {
 replays! {
     appliers_conflict_and_force_takes_over: "conflicts-and-force.json",
     apply_creates_and_applying_again_changes_nothing: "create-and-apply-again.json",
-    dropped_fields_go_unless_somebody_else_owns_them: "dropped-and-shared.json",
-    updates_take_what_they_change_and_a_reset_forgets_owners: "updates.json",
+    dropped_fields_are_removed_unless_another_manager_owns_them: "dropped-and-shared.json",
+    updates_own_what_they_change_and_a_reset_removes_owners: "updates.json",
     the_oldest_of_many_updaters_share_an_entry: "many-updaters.json",
-    kubectl_moves_from_client_side_apply_without_conflicts: "from-client-side-apply.json",
-    items_of_keyed_lists_have_owners_of_their_own: "keyed-lists.json",
-    a_creator_owns_what_it_sent_and_the_defaults: "a-created-deployment.json",
-    ports_of_a_service_are_told_apart_by_their_defaults_too: "a-service.json",
+    kubectl_migrates_from_client_side_apply_without_conflicts: "from-client-side-apply.json",
+    items_of_keyed_lists_have_their_own_owners: "keyed-lists.json",
+    a_creator_owns_the_sent_fields_and_the_defaults: "a-created-deployment.json",
+    ports_of_a_service_are_distinguished_by_defaulted_keys: "a-service.json",
     custom_kinds_follow_their_schema: "a-custom-kind.json",
-    owners_of_another_version_count_and_move: "two-versions.json",
-    random_writes_end_as_on_a_real_server: "random-writes.json",
-    random_deployments_end_as_on_a_real_server: "random-deployments.json",
-    a_created_custom_object_is_owned_with_its_objects: "a-created-custom-kind.json",
+    owners_in_another_version_count_and_are_converted: "two-versions.json",
+    random_writes_match_the_recordings: "random-writes.json",
+    random_deployments_match_the_recordings: "random-deployments.json",
+    the_creator_of_a_custom_object_owns_its_nested_objects: "a-created-custom-kind.json",
 }
 
 fn writer(manager: &str, second: i64) -> Writer<'_> {
     Writer { manager, subresource: "", now: Timestamp::from_second(second).unwrap() }
 }
 
-/// What a manager owns.
+/// Returns the fields that a manager owns.
 fn owned(object: &Value, manager: &str) -> FieldSet {
     let entries = object.pointer("/metadata/managedFields").and_then(Value::as_array);
     let entry = entries.into_iter().flatten().find(|entry| entry["manager"] == manager);

@@ -1,4 +1,4 @@
-//! Patches of all kinds against a schema like the one of pods.
+//! Patches of all types, against a schema like that of pods.
 
 mod errors;
 mod lists;
@@ -14,7 +14,8 @@ use dogwatch_apiserver::schema::{
 };
 use serde_json::Value;
 
-/// A kind that has one of everything: lists that merge and lists that do not, of objects and of scalars.
+/// Definitions of a kind with every sort of field: lists that merge and lists that do not, of
+/// objects and of scalars.
 struct Pods;
 
 impl Definitions for Pods {
@@ -97,16 +98,16 @@ fn retaining(field: Field) -> Field {
     Field { patch: PatchStrategy { retain_keys: true, ..PatchStrategy::default() }, ..field }
 }
 
-/// The live object after the patch.
+/// Applies a patch to the live object.
 fn patched(kind: PatchKind, live: &Value, patch: &Value) -> Result<Value, Refusal> {
     let pod = Schema::Named("test.Pod".into());
     Patch::decode(kind, patch.to_string().as_bytes(), true)?.apply(live, &pod, &Pods)
 }
 
-/// Cases of strategic patches: what they show, the live object, the patch, the result.
+/// Cases of strategic patches: description, live object, patch, result.
 type Cases<const N: usize> = [(&'static str, Value, Value, Value); N];
 
-/// Runs cases about what is inside `part`, either `metadata` or `spec`.
+/// Runs cases inside `part`, either `metadata` or `spec`.
 fn check<const N: usize>(part: &str, cases: Cases<N>) {
     for (about, live, patch, expected) in cases {
         let inside = |value: Value| serde_json::json!({ part: value });

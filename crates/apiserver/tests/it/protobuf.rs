@@ -1,13 +1,13 @@
-//! Objects in protobuf, held against the same objects in JSON as the original writes both.
+//! Objects in protobuf, compared with the same objects in JSON, both encoded by Kubernetes.
 
 use std::path::Path;
 
 use dogwatch_apiserver::protobuf::{self, ProtobufError};
 use serde_json::{Map, Value};
 
-/// What says nothing is left out of JSON and written in protobuf, so it is dropped on both sides.
-fn spoken(value: Value) -> Value {
-    let says = |it: &Value| match it {
+/// Drops empty and zero values: JSON omits them, protobuf encodes them.
+fn without_empty(value: Value) -> Value {
+    let is_set = |it: &Value| match it {
         Value::Null => false,
         Value::String(text) => !text.is_empty(),
         Value::Array(items) => !items.is_empty(),
@@ -17,23 +17,25 @@ fn spoken(value: Value) -> Value {
     };
     match value {
         Value::Object(map) => {
-            let kept =
-                map.into_iter().map(|(key, value)| (key, spoken(value))).filter(|(_, value)| says(value));
+            let kept = map
+                .into_iter()
+                .map(|(key, value)| (key, without_empty(value)))
+                .filter(|(_, value)| is_set(value));
             Value::Object(kept.collect::<Map<_, _>>())
         }
-        Value::Array(items) => items.into_iter().map(spoken).collect(),
+        Value::Array(items) => items.into_iter().map(without_empty).collect(),
         other => other,
     }
 }
 
 fn golden() -> Vec<(String, Vec<u8>, Value)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/golden");
-    let files = std::fs::read_dir(&folder).expect("the golden objects are there");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/golden");
+    let files = std::fs::read_dir(&directory).expect("the golden objects exist");
     let encoded =
         files.map(|it| it.expect("readable").path()).filter(|it| it.extension().is_some_and(|it| it == "pb"));
     encoded
         .map(|path| {
-            let json = std::fs::read(path.with_extension("json")).expect("each is there in JSON too");
+            let json = std::fs::read(path.with_extension("json")).expect("each object exists in JSON too");
             let name = path.file_stem().and_then(|it| it.to_str()).unwrap_or_default().to_owned();
             (name, std::fs::read(&path).expect("readable"), serde_json::from_slice(&json).expect("JSON"))
         })
@@ -41,17 +43,17 @@ fn golden() -> Vec<(String, Vec<u8>, Value)> {
 }
 
 #[test]
-fn every_golden_object_says_the_same_in_protobuf_and_in_json() {
+fn every_golden_object_is_equal_in_protobuf_and_json() {
     let golden = golden();
     assert!(golden.len() > 60, "{} golden objects", golden.len());
     for (name, encoded, json) in golden {
         let object = protobuf::decode(&encoded).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert_eq!(spoken(object.value), spoken(json), "{name}");
+        assert_eq!(without_empty(object.value), without_empty(json), "{name}");
     }
 }
 
 #[test]
-fn no_bytes_bring_the_reader_down() {
+fn no_bytes_cause_a_panic() {
     for (name, encoded, _) in golden() {
         for end in (0..encoded.len()).step_by(7) {
             let _ = protobuf::decode(&encoded[..end]);
@@ -65,7 +67,7 @@ fn no_bytes_bring_the_reader_down() {
     }
 }
 
-/// A field of bytes.
+/// Encodes a length-delimited field.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![number << 3 | 2];
     let mut length = bytes.len();
@@ -78,7 +80,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A ControllerRevision whose data are raw bytes.
+/// Encodes a ControllerRevision whose data are raw bytes.
 fn revision(raw: &[u8]) -> Vec<u8> {
     let type_meta = [field(1, b"apps/v1"), field(2, b"ControllerRevision")].concat();
     let object = [field(1, &field(1, b"a")), field(2, &field(1, raw))].concat();
@@ -90,30 +92,30 @@ fn nested(levels: usize, core: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn envelopes_in_one_another_add_up_to_one_limit() {
-    // Half of what a thread of the runtime has.
+fn nested_envelopes_share_one_depth_limit() {
+    // Half of the stack of a runtime thread.
     let small = std::thread::Builder::new().stack_size(1024 * 1024);
     let decoding = small.spawn(|| {
         assert!(protobuf::decode(&nested(90, b"{}")).is_ok());
         for levels in [101, 500, 1300, 3_000] {
-            let refused = protobuf::decode(&nested(levels, b"{}")).expect_err("it is too deep");
+            let refused = protobuf::decode(&nested(levels, b"{}")).expect_err("too deep");
             assert_eq!(refused.to_string(), "exceeded max depth of 100", "{levels} levels");
         }
-        // Levels of the JSON inside count too.
+        // Nesting of the JSON inside counts too.
         let list = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         assert!(protobuf::decode(&nested(30, list(60).as_bytes())).is_ok());
         for levels in [80, 5_000] {
-            let refused = protobuf::decode(&nested(30, list(levels).as_bytes())).expect_err("it is too deep");
+            let refused = protobuf::decode(&nested(30, list(levels).as_bytes())).expect_err("too deep");
             assert_eq!(refused.to_string(), "exceeded max depth of 100", "{levels} levels of JSON");
         }
     });
-    decoding.unwrap().join().expect("no overflow of the stack, which would end the process");
+    decoding.unwrap().join().expect("no stack overflow, which would abort the process");
 }
 
 #[test]
-fn the_raw_bytes_of_an_envelope_are_read_once() {
+fn the_raw_bytes_of_nested_envelopes_are_decoded_once() {
     let text = serde_json::to_vec(&serde_json::json!({ "a": "x".repeat(100_000) })).unwrap();
-    let mut value = &protobuf::decode(&nested(80, &text)).expect("it can be read").value;
+    let mut value = &protobuf::decode(&nested(80, &text)).expect("decoded").value;
     for _ in 0..80 {
         value = &value["data"];
     }

@@ -1,4 +1,4 @@
-//! Resource quotas that are counted: what they limit, and what they give back.
+//! Resource quotas with counted usage: limits and released usage.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,14 @@ use dogwatch_apiserver::cluster::Writer;
 use dogwatch_apiserver::controllers::Controllers;
 use serde_json::{Value, json};
 
-use crate::running::{Running, named};
+use crate::test_cluster::{TestCluster, key_of};
 
 const MAPS: (&str, &str) = ("v1", "ConfigMap");
 const QUOTAS: (&str, &str) = ("v1", "ResourceQuota");
 
-/// A cluster with all controllers and a namespace `a`.
-async fn running() -> Running {
-    let it = Running::with(Controllers::default()).await;
+/// Starts a cluster with all controllers and a namespace `a`.
+async fn start() -> TestCluster {
+    let it = TestCluster::with(Controllers::default()).await;
     it.add(namespace("a")).await;
     it
 }
@@ -36,14 +36,14 @@ fn quota(hard: Value) -> Value {
         "spec": { "hard": hard } })
 }
 
-async fn refused(it: &Running, object: Value) -> String {
+async fn rejected(it: &TestCluster, object: Value) -> String {
     let writer = Writer::server("test");
-    it.cluster.add(object, &writer).await.expect_err("refused").0.message.clone()
+    it.cluster.add(object, &writer).await.expect_err("rejected").0.message.clone()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_counts_what_there_is_and_gives_back_what_is_deleted() {
-    let it = running().await;
+async fn a_quota_counts_existing_objects_and_releases_deleted_ones() {
+    let it = start().await;
     it.add(namespace("b")).await;
     it.add(map("a", "one")).await;
     it.add(map("b", "elsewhere")).await;
@@ -52,7 +52,7 @@ async fn a_quota_counts_what_there_is_and_gives_back_what_is_deleted() {
     assert_eq!(counted["status"]["hard"], counted["spec"]["hard"]);
     assert_eq!(counted["status"]["used"], json!({ "configmaps": "1", "pods": "0" }));
     it.add(map("a", "two")).await;
-    let why = refused(&it, map("a", "three")).await;
+    let why = rejected(&it, map("a", "three")).await;
     assert!(
         why.contains("exceeded quota: q, requested: configmaps=1, used: configmaps=2, limited: configmaps=2"),
         "{why}"
@@ -64,13 +64,13 @@ async fn a_quota_counts_what_there_is_and_gives_back_what_is_deleted() {
     let raised = it.until_one(QUOTAS, "a/q", |it| it["status"]["hard"]["configmaps"] == "3").await;
     assert_eq!(raised["status"]["used"], json!({ "configmaps": "2" }));
     let revision = it.cluster.store().revision();
-    it.pass(Duration::from_secs(3600)).await;
-    assert_eq!(it.cluster.store().revision(), revision, "counting again writes nothing");
+    it.advance(Duration::from_secs(3600)).await;
+    assert_eq!(it.cluster.store().revision(), revision, "recounting writes nothing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_counts_custom_objects_whose_definition_comes_later() {
-    let it = running().await;
+async fn a_quota_counts_custom_objects_whose_definition_is_created_later() {
+    let it = start().await;
     it.add(quota(json!({ "count/widgets.example.com": "1" }))).await;
     it.until_one(QUOTAS, "a/q", |it| it["status"]["hard"].is_object()).await;
     it.add(json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -81,12 +81,12 @@ async fn a_quota_counts_custom_objects_whose_definition_comes_later() {
         .await;
     it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["count/widgets.example.com"] == "0").await;
     it.add(widget("one")).await;
-    assert!(refused(&it, widget("two")).await.contains("exceeded quota"));
+    assert!(rejected(&it, widget("two")).await.contains("exceeded quota"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_at_once_get_no_more_than_a_quota_allows_while_it_is_counted() {
-    let it = running().await;
+async fn concurrent_creations_do_not_exceed_a_quota_while_it_is_counted() {
+    let it = start().await;
     it.add(quota(json!({ "configmaps": "5" }))).await;
     it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "0").await;
     for round in 0..2 {
@@ -99,21 +99,21 @@ async fn many_at_once_get_no_more_than_a_quota_allows_while_it_is_counted() {
         for task in made.collect::<Vec<_>>() {
             task.await.unwrap();
         }
-        let there: Vec<_> =
+        let created: Vec<_> =
             it.all(MAPS).into_iter().filter(|it| it["metadata"]["namespace"] == "a").collect();
-        assert_eq!(there.len(), 5, "round {round}");
-        it.delete(MAPS, &named(&there[0]), None).await;
+        assert_eq!(created.len(), 5, "round {round}");
+        it.delete(MAPS, &key_of(&created[0]), None).await;
         it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "4").await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_charge_for_what_was_not_stored_is_given_back() {
-    let it = running().await;
+async fn the_charge_of_a_failed_creation_is_released() {
+    let it = start().await;
     it.add(map("a", "one")).await;
     it.add(quota(json!({ "configmaps": "2" }))).await;
     it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "1").await;
-    assert!(refused(&it, map("a", "one")).await.contains("already exists"));
+    assert!(rejected(&it, map("a", "one")).await.contains("already exists"));
     it.until_one(QUOTAS, "a/q", |it| it["status"]["used"]["configmaps"] == "1").await;
     it.add(map("a", "two")).await;
 }

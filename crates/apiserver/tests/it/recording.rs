@@ -1,10 +1,11 @@
-//! Recorded answers of the original: reading them, and picking the parts of a document they keep.
+//! Recorded responses of kube-apiserver: loads them, and selects the parts of a document that they
+//! contain.
 
 use std::path::Path;
 
 use serde_json::{Map, Value};
 
-/// One request and its recorded answer.
+/// One request and its recorded response.
 pub(crate) struct Step {
     pub(crate) path: String,
     pub(crate) aggregated: bool,
@@ -12,7 +13,7 @@ pub(crate) struct Step {
     step: Value,
 }
 
-/// The steps of a recording.
+/// Loads the steps of a recording.
 pub(crate) fn steps(name: &str) -> Vec<Step> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conformance/scenarios").join(name);
     let recording: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -29,7 +30,7 @@ pub(crate) fn steps(name: &str) -> Vec<Step> {
 }
 
 impl Step {
-    /// Fails unless the parts of `body` that the recording keeps are the recorded ones.
+    /// Panics unless the recorded parts of `body` are equal to the recording.
     pub(crate) fn check(&self, body: &Value) {
         let expected = &self.step["expect"]["body"];
         let mut got = match self.step["select"].as_array() {
@@ -37,7 +38,7 @@ impl Step {
             Some(paths) => {
                 let pick = |path: &Value| {
                     let path = path.as_str().unwrap();
-                    let found = select(body, path).unwrap_or_else(|| panic!("there is no {path}"));
+                    let found = select(body, path).unwrap_or_else(|| panic!("{path} is missing"));
                     (path.to_owned(), found.clone())
                 };
                 Value::Object(paths.iter().map(pick).collect::<Map<_, _>>())
@@ -62,7 +63,8 @@ fn drop_everywhere(value: &mut Value, field: &str) {
     }
 }
 
-/// The part at `$.a.b[0].c[name=x]['d.e']`; an item is found by its own field or by that of its metadata.
+/// Returns the value at a path such as `$.a.b[0].c[name=x]['d.e']`. An item is matched by its own
+/// field or by that of its metadata.
 pub(crate) fn select<'a>(body: &'a Value, path: &str) -> Option<&'a Value> {
     let mut rest = path.strip_prefix('$')?;
     let mut at = body;

@@ -1,4 +1,4 @@
-//! The server as a whole: what it begins with, how it is reached, and how it ends.
+//! The server as a whole: initial objects, endpoints, credentials and shutdown.
 
 use std::net::SocketAddr;
 
@@ -38,7 +38,7 @@ spec:
     storage: true
     schema: { openAPIV3Schema: { type: object, x-kubernetes-preserve-unknown-fields: true } }
 ---
-# A document without anything in it.
+# An empty document.
 ---
 apiVersion: zoo.example/v1
 kind: Cat
@@ -46,7 +46,7 @@ metadata: { name: tom }
 ";
 
 #[tokio::test]
-async fn it_begins_with_what_it_was_given() {
+async fn a_server_starts_with_its_initial_objects() {
     let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "typed" } })).unwrap();
     let pod: Pod = serde_json::from_value(json!({
         "metadata": { "name": "ready" },
@@ -68,18 +68,18 @@ async fn it_begins_with_what_it_was_given() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_no_good_is_named() {
+async fn an_invalid_initial_object_is_named() {
     let start = |yaml: &'static str| ApiServer::builder().in_process().yaml(yaml).start();
     let misspelt = "{ apiVersion: v1, kind: ConfigMap, metadata: { name: a }, dta: {} }";
-    let refused = start(misspelt).await.unwrap_err();
-    assert_eq!(refused.to_string(), "cannot create ConfigMap \"a\" to begin with");
-    assert!(matches!(refused, StartError::Refused { ref source, .. } if source.0.message.contains("dta")));
+    let rejected = start(misspelt).await.unwrap_err();
+    assert_eq!(rejected.to_string(), "cannot create ConfigMap \"a\" to begin with");
+    assert!(matches!(rejected, StartError::Refused { ref source, .. } if source.0.message.contains("dta")));
     let unreadable = start("a: [").await.unwrap_err();
     assert!(matches!(unreadable, StartError::Unreadable { position: 1, .. }), "{unreadable:?}");
 }
 
 #[tokio::test]
-async fn a_fork_goes_its_own_way() {
+async fn a_fork_is_independent() {
     let server = ApiServer::start().await.unwrap();
     add(server.cluster(), "before").await;
     let fork = server.fork().await.unwrap();
@@ -98,7 +98,7 @@ async fn a_fork_goes_its_own_way() {
 }
 
 #[tokio::test]
-async fn a_seed_makes_the_same_uids_each_time() {
+async fn a_seed_determines_uids_names_and_times() {
     let uid = || async {
         let yaml = "{ apiVersion: v1, kind: ConfigMap, metadata: { generateName: a- } }";
         let server = ApiServer::builder().in_process().seed(7).yaml(yaml).start().await.unwrap();
@@ -112,7 +112,7 @@ async fn a_seed_makes_the_same_uids_each_time() {
     assert!(first[2].starts_with("2026-01-01T00:00:"), "{first:?}");
 }
 
-/// A token of the service account `default/a`, of a server with a seed that everybody knows.
+/// Creates a token of the service account `default/a`, on a server with a well-known seed.
 async fn seeded(listens: bool) -> (ApiServer, String) {
     let yaml = "{ apiVersion: v1, kind: ServiceAccount, metadata: { name: a } }";
     let builder = ApiServer::builder().seed(42).yaml(yaml);
@@ -127,7 +127,7 @@ async fn seeded(listens: bool) -> (ApiServer, String) {
 }
 
 #[tokio::test]
-async fn a_seed_does_not_give_away_the_key_of_a_server_that_listens() {
+async fn a_seed_does_not_reveal_the_signing_key_of_a_listening_server() {
     let (victim, own) = seeded(true).await;
     let (_, in_process) = seeded(false).await;
     let (_, other) = seeded(true).await;
@@ -136,8 +136,8 @@ async fn a_seed_does_not_give_away_the_key_of_a_server_that_listens() {
         assert_eq!(victim.cluster().token_user(&forged), None);
     }
     let fork = victim.fork().await.unwrap();
-    assert!(fork.cluster().token_user(&own).is_some(), "a fork takes the tokens of its origin");
-    // Uids do not depend on whether there is a listener.
+    assert!(fork.cluster().token_user(&own).is_some(), "a fork accepts the tokens of its parent");
+    // Uids do not depend on a listener.
     let (server, _) = seeded(false).await;
     let uid =
         |it: &ApiServer| stored(it.cluster(), "serviceaccounts", "a").unwrap()["metadata"]["uid"].clone();
@@ -145,35 +145,35 @@ async fn a_seed_does_not_give_away_the_key_of_a_server_that_listens() {
 }
 
 #[tokio::test]
-async fn tokens_of_servers_in_process_follow_from_the_seed() {
+async fn the_seed_determines_the_tokens_of_an_in_process_server() {
     let ((server, first), (_, second)) = (seeded(false).await, seeded(false).await);
     assert!(server.cluster().token_user(&second).is_some());
     assert_eq!(first.split('.').next(), second.split('.').next());
 }
 
 #[tokio::test]
-async fn off_the_loopback_it_takes_tls_and_a_token() {
+async fn a_server_off_loopback_needs_tls_and_a_token() {
     let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
     for (tls, token) in [(false, false), (true, false), (false, true)] {
         let mut builder = ApiServer::builder().bind(everywhere).tls(tls);
         if token {
             builder = builder.token("hunter2");
         }
-        let refused = builder.start().await.unwrap_err();
-        assert!(matches!(refused, StartError::Exposed { .. }), "{tls} {token}: {refused}");
+        let rejected = builder.start().await.unwrap_err();
+        assert!(matches!(rejected, StartError::Exposed { .. }), "{tls} {token}: {rejected}");
     }
 }
 
 #[tokio::test]
-async fn a_taken_port_is_told() {
+async fn a_port_in_use_is_reported() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
-    let refused = ApiServer::builder().bind(address).start().await.unwrap_err();
-    assert_eq!(refused.to_string(), format!("cannot listen on {address}"));
+    let rejected = ApiServer::builder().bind(address).start().await.unwrap_err();
+    assert_eq!(rejected.to_string(), format!("cannot listen on {address}"));
 }
 
 #[tokio::test]
-async fn with_tls_there_is_a_token_even_if_nobody_chose_one() {
+async fn with_tls_a_token_is_generated_by_default() {
     let server = ApiServer::builder().tls(true).start().await.unwrap();
     assert!(server.url().starts_with("https://127.0.0.1:"), "{}", server.url());
     let token = server.token().unwrap().expose_secret();
@@ -185,26 +185,26 @@ async fn with_tls_there_is_a_token_even_if_nobody_chose_one() {
 }
 
 #[tokio::test]
-async fn secrets_of_a_builder_are_not_shown() {
+async fn debug_output_of_a_builder_hides_secrets() {
     let builder = ApiServer::builder().token("hunter2");
     assert!(!format!("{builder:?}").contains("hunter2"));
 }
 
 #[tokio::test]
-async fn dropping_it_frees_the_port_and_the_cluster() {
+async fn dropping_a_server_frees_the_port_and_the_cluster() {
     let server = ApiServer::start().await.unwrap();
     let address = address(&server);
     let cluster = std::sync::Arc::downgrade(server.cluster());
     drop(server);
     assert!(TcpListener::bind(address).await.is_ok());
-    // Its tasks end as soon as the runtime comes to them.
+    // The aborted tasks end as soon as the runtime polls them.
     while cluster.upgrade().is_some() {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test]
-async fn when_it_has_stopped_nothing_of_it_is_left() {
+async fn stopping_a_server_frees_the_cluster() {
     let server = ApiServer::start().await.unwrap();
     let cluster = std::sync::Arc::downgrade(server.cluster());
     server.stop().await;
@@ -213,7 +213,7 @@ async fn when_it_has_stopped_nothing_of_it_is_left() {
 
 #[tokio::test]
 async fn readiness_names_every_controller_and_simulator() {
-    // With a task for each, and in one task.
+    // With a task for each, and all in one task.
     for builder in [ApiServer::builder(), ApiServer::builder().seed(1)] {
         let server = builder.in_process().simulators(true).start().await.unwrap();
         let loops = server.cluster().background().loops();

@@ -18,12 +18,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use client::{Sender, over_tcp, over_tls, send, speak};
+use client::{Sender, handshake, over_tcp, over_tls, send};
 
-/// Answers by path: who asks, in which version, after an hour, without an end, or not at all.
-struct Toy;
+/// A handler that responds by path: with the peer and the HTTP version, after an hour, without an
+/// end, or not at all.
+struct TestHandler;
 
-impl Handler for Toy {
+impl Handler for TestHandler {
     type Body = UnsyncBoxBody<Bytes, BoxError>;
 
     async fn respond(
@@ -58,7 +59,7 @@ impl Handler for Toy {
             }
             _ => {
                 let name = match peer {
-                    None => "nobody",
+                    None => "anonymous",
                     Some(it) if *it == PeerIdentity::stranger() => "a stranger",
                     Some(it) => it.common_name.as_str(),
                 };
@@ -69,16 +70,16 @@ impl Handler for Toy {
     }
 }
 
-async fn plain() -> (Serving<Toy>, std::net::SocketAddr) {
-    let serving = Serving::bind(Toy, "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+async fn plain() -> (Serving<TestHandler>, std::net::SocketAddr) {
+    let serving = Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
     let address = serving.address().unwrap();
     (serving, address)
 }
 
-async fn secured() -> (Serving<Toy>, std::net::SocketAddr, Certificates) {
+async fn with_tls() -> (Serving<TestHandler>, std::net::SocketAddr, Certificates) {
     let certificates = Certificates::throwaway([127, 0, 0, 1].into()).unwrap();
     let tls = Tls::new(&certificates).unwrap();
-    let serving = Serving::bind(Toy, "127.0.0.1:0".parse().unwrap(), Some(tls)).await.unwrap();
+    let serving = Serving::bind(TestHandler, "127.0.0.1:0".parse().unwrap(), Some(tls)).await.unwrap();
     let address = serving.address().unwrap();
     (serving, address, certificates)
 }
@@ -90,40 +91,40 @@ async fn text(sender: &mut Sender, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn one_port_speaks_http_1_and_http_2() {
+async fn one_port_serves_http_1_and_http_2() {
     let (_serving, address) = plain().await;
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let mut sender = over_tcp(address, version).await;
-        assert_eq!(text(&mut sender, "/").await, format!("nobody in {version:?}"));
-        // The connection is kept for the next one.
-        assert_eq!(text(&mut sender, "/").await, format!("nobody in {version:?}"));
+        assert_eq!(text(&mut sender, "/").await, format!("anonymous in {version:?}"));
+        // The connection is kept for the next request.
+        assert_eq!(text(&mut sender, "/").await, format!("anonymous in {version:?}"));
     }
 }
 
 #[tokio::test]
-async fn tls_speaks_what_the_client_asks_for() {
-    let (_serving, address, certificates) = secured().await;
+async fn tls_negotiates_the_protocol_with_alpn() {
+    let (_serving, address, certificates) = with_tls().await;
     for (offered, version) in [
         (&["h2", "http/1.1"][..], Version::HTTP_2),
         (&["http/1.1"], Version::HTTP_11),
         (&[], Version::HTTP_11),
     ] {
         let mut sender = over_tls(address, &certificates.authority(), None, offered).await.unwrap();
-        assert_eq!(text(&mut sender, "/").await, format!("nobody in {version:?}"), "{offered:?}");
+        assert_eq!(text(&mut sender, "/").await, format!("anonymous in {version:?}"), "{offered:?}");
     }
 }
 
 #[tokio::test]
-async fn a_client_certificate_says_who_asks() {
-    let (_serving, address, certificates) = secured().await;
+async fn a_client_certificate_identifies_the_peer() {
+    let (_serving, address, certificates) = with_tls().await;
     let jane = certificates.client("jane", "devs").unwrap();
     let mut sender = over_tls(address, &certificates.authority(), Some(&jane), &["h2"]).await.unwrap();
     assert_eq!(text(&mut sender, "/").await, "jane in HTTP/2.0");
 }
 
 #[tokio::test]
-async fn a_client_certificate_of_another_authority_is_that_of_a_stranger() {
-    let (_serving, address, certificates) = secured().await;
+async fn a_client_certificate_of_another_authority_is_a_stranger() {
+    let (_serving, address, certificates) = with_tls().await;
     let other = Certificates::throwaway([127, 0, 0, 1].into()).unwrap().client("jane", "devs").unwrap();
     for offered in [&["http/1.1"], &["h2"]] {
         let mut sender = over_tls(address, &certificates.authority(), Some(&other), offered).await.unwrap();
@@ -132,37 +133,37 @@ async fn a_client_certificate_of_another_authority_is_that_of_a_stranger() {
 }
 
 #[tokio::test]
-async fn a_client_that_speaks_no_tls_is_not_answered() {
-    let (_serving, address, _) = secured().await;
+async fn a_client_without_tls_gets_no_response() {
+    let (_serving, address, _) = with_tls().await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
-    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response).await;
+    assert!(!response.starts_with(b"HTTP"), "{response:?}");
 }
 
 #[tokio::test]
-async fn a_cut_closes_a_connection_of_http_1_without_an_answer() {
+async fn a_cut_closes_an_http_1_connection_without_a_response() {
     let (_serving, address) = plain().await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /cut HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
-    assert_eq!(answer, b"");
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response).await;
+    assert_eq!(response, b"");
 }
 
 #[tokio::test]
-async fn a_cut_resets_one_stream_of_http_2_and_leaves_the_others() {
+async fn a_cut_resets_one_http_2_stream_and_keeps_the_others() {
     let (_serving, address) = plain().await;
     let mut sender = over_tcp(address, Version::HTTP_2).await;
     let mut endless = send(&mut sender, "/endless").await.unwrap().into_body();
     assert!(send(&mut sender, "/cut").await.is_err());
-    assert_eq!(text(&mut sender, "/").await, "nobody in HTTP/2.0");
+    assert_eq!(text(&mut sender, "/").await, "anonymous in HTTP/2.0");
     assert_eq!(endless.frame().await.unwrap().unwrap().into_data().unwrap(), "first");
 }
 
 #[tokio::test]
-async fn an_answer_that_breaks_off_does_not_look_whole() {
+async fn a_truncated_response_is_an_error_for_the_client() {
     let (_serving, address) = plain().await;
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let mut sender = over_tcp(address, version).await;
@@ -175,7 +176,7 @@ async fn an_answer_that_breaks_off_does_not_look_whole() {
 }
 
 #[tokio::test]
-async fn dropping_it_frees_the_port_at_once_and_ends_connections() {
+async fn dropping_the_server_frees_the_port_and_closes_connections() {
     let (serving, address) = plain().await;
     let mut sender = over_tcp(address, Version::HTTP_2).await;
     let mut endless = send(&mut sender, "/endless").await.unwrap().into_body();
@@ -187,51 +188,51 @@ async fn dropping_it_frees_the_port_at_once_and_ends_connections() {
 }
 
 #[tokio::test]
-async fn stopping_lets_what_is_under_way_finish_and_cuts_the_rest() {
+async fn stopping_ends_all_connections_and_tasks() {
     let (serving, address) = plain().await;
     let mut idle = over_tcp(address, Version::HTTP_2).await;
-    assert_eq!(text(&mut idle, "/").await, "nobody in HTTP/2.0");
+    assert_eq!(text(&mut idle, "/").await, "anonymous in HTTP/2.0");
     let mut sender = over_tcp(address, Version::HTTP_11).await;
     let mut endless = send(&mut sender, "/endless").await.unwrap().into_body();
     endless.frame().await.unwrap().unwrap();
     let handler = std::sync::Arc::downgrade(serving.handler());
     serving.stop().await;
-    assert!(handler.upgrade().is_none(), "a task is still there");
+    assert!(handler.upgrade().is_none(), "a task still runs");
     assert!(endless.frame().await.is_none_or(|it| it.is_err()));
     assert!(send(&mut idle, "/").await.is_err());
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-/// Once, a client that sent half a request held its connection for ever.
+/// Regression test: a client that sent half a request held its connection for ever.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_finish_its_headers_is_sent_away() {
+async fn a_connection_without_complete_headers_is_closed() {
     let (_serving, address) = plain().await;
     for sent in ["", "GET", "GET / HTTP/1.1\r\nHost: a\r\n"] {
         let begun = Instant::now();
         let mut stream = TcpStream::connect(address).await.unwrap();
         stream.write_all(sent.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer).await;
+        let mut response = Vec::new();
+        let _ = stream.read_to_end(&mut response).await;
         assert!(begun.elapsed() >= Duration::from_secs(120), "{sent:?} {:?}", begun.elapsed());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_finish_its_handshake_is_sent_away() {
-    let (_serving, address, _) = secured().await;
+async fn a_connection_without_a_complete_handshake_is_closed() {
+    let (_serving, address, _) = with_tls().await;
     let begun = Instant::now();
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
+    let mut response = Vec::new();
+    let _ = stream.read_to_end(&mut response).await;
     assert!(begun.elapsed() >= Duration::from_secs(10), "{:?}", begun.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_socket_a_paused_clock_is_exact() {
-    let serving = Serving::in_process(Toy);
+async fn a_paused_clock_is_exact_without_a_socket() {
+    let serving = Serving::in_process(TestHandler);
     let begun = Instant::now();
     for version in [Version::HTTP_11, Version::HTTP_2] {
-        let mut sender = speak(serving.connector().connect().unwrap(), version).await;
+        let mut sender = handshake(serving.connector().connect().unwrap(), version).await;
         assert_eq!(text(&mut sender, "/later").await, "later");
     }
     assert_eq!(begun.elapsed(), Duration::from_secs(7200));
@@ -242,11 +243,11 @@ async fn without_a_socket_a_paused_clock_is_exact() {
 }
 
 #[tokio::test]
-async fn clients_of_hyper_connect_without_a_socket() {
+async fn hyper_clients_connect_without_a_socket() {
     use hyper_util::client::legacy::Client;
     use hyper_util::rt::TokioExecutor;
-    let serving = Serving::in_process(Toy);
-    for (only_2, expected) in [(false, "nobody in HTTP/1.1"), (true, "nobody in HTTP/2.0")] {
+    let serving = Serving::in_process(TestHandler);
+    for (only_2, expected) in [(false, "anonymous in HTTP/1.1"), (true, "anonymous in HTTP/2.0")] {
         let client: Client<_, Full<Bytes>> =
             Client::builder(TokioExecutor::new()).http2_only(only_2).build(serving.connector());
         let response = client.get("http://any.name/".parse().unwrap()).await.unwrap();
@@ -255,8 +256,8 @@ async fn clients_of_hyper_connect_without_a_socket() {
 }
 
 #[tokio::test]
-async fn requests_without_a_connection_carry_bodies_and_faults_too() {
-    let serving = Serving::in_process(Toy);
+async fn direct_calls_carry_bodies_and_cuts() {
+    let serving = Serving::in_process(TestHandler);
     let request = |path: &str, body: &'static str| {
         Request::post(format!("http://a{path}")).body(Full::new(Bytes::from(body))).unwrap()
     };
@@ -266,8 +267,8 @@ async fn requests_without_a_connection_carry_bodies_and_faults_too() {
 }
 
 #[tokio::test]
-async fn nobody_reaches_a_server_that_is_gone() {
-    let serving = Serving::in_process(Toy);
+async fn a_dropped_server_is_unreachable() {
+    let serving = Serving::in_process(TestHandler);
     let (connector, service) = (serving.connector(), serving.service());
     let request = || Request::get("http://a/endless").body(Full::<Bytes>::default()).unwrap();
     let mut body = service.clone().oneshot(request()).await.unwrap().into_body();
@@ -279,7 +280,7 @@ async fn nobody_reaches_a_server_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_handler_that_panics_loses_its_stream_and_no_other() {
+async fn a_panicking_handler_loses_only_its_own_stream() {
     let (serving, address) = plain().await;
     for version in [Version::HTTP_11, Version::HTTP_2] {
         let mut sender = over_tcp(address, version).await;
@@ -287,12 +288,12 @@ async fn a_handler_that_panics_loses_its_stream_and_no_other() {
         if version == Version::HTTP_11 {
             sender = over_tcp(address, version).await;
         }
-        // Over HTTP/1.1 the panic may come before the head has left.
+        // Over HTTP/1.1, the panic may come before the head is written.
         let response = send(&mut sender, "/panic-later").await;
         let body = async { response.ok()?.into_body().collect().await.ok() };
         assert!(body.await.is_none(), "{version:?}");
         if version == Version::HTTP_2 {
-            assert_eq!(text(&mut sender, "/").await, "nobody in HTTP/2.0", "the connection lives on");
+            assert_eq!(text(&mut sender, "/").await, "anonymous in HTTP/2.0", "the connection is kept");
         }
     }
     for path in ["/panic", "/panic-later"] {

@@ -1,4 +1,4 @@
-//! A simulated cluster as people see it: workloads come up, roll, scale and go.
+//! A simulated cluster as its users see it: workloads start, roll out, scale and are deleted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use dogwatch_apiserver::controllers::Controllers;
 use dogwatch_apiserver::simulators::Simulators;
 use serde_json::{Value, json};
 
-use crate::running::{Running, named};
+use crate::test_cluster::{TestCluster, key_of};
 
 const DEPLOYMENTS: (&str, &str) = ("apps/v1", "Deployment");
 const SETS: (&str, &str) = ("apps/v1", "ReplicaSet");
@@ -20,8 +20,8 @@ const ENDPOINTS: (&str, &str) = ("v1", "Endpoints");
 const SLICES: (&str, &str) = ("discovery.k8s.io/v1", "EndpointSlice");
 const ACCOUNTS: (&str, &str) = ("v1", "ServiceAccount");
 
-async fn simulated(simulators: Simulators) -> Running {
-    let mut it = Running::with(Controllers::none()).await;
+async fn simulated(simulators: Simulators) -> TestCluster {
+    let mut it = TestCluster::with(Controllers::none()).await;
     let (one, two) = (Arc::clone(&it.cluster), Arc::clone(&it.cluster));
     it.tasks.spawn(async {
         let controllers = Controllers::default().run(one, std::future::pending());
@@ -42,7 +42,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     conditions.into_iter().find(|it| it["type"] == kind).unwrap_or(&Value::Null)
 }
 
-/// As `kubectl rollout status` sees it.
+/// Returns true if `kubectl rollout status` would report success.
 fn is_rolled_out(deployment: &Value) -> bool {
     let (status, replicas) = (&deployment["status"], deployment["spec"]["replicas"].as_i64().unwrap_or(0));
     let count = |field: &str| status[field].as_i64().unwrap_or(0);
@@ -64,7 +64,7 @@ fn labeled(objects: &[Value], app: &str) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_alone_run_pods_and_leave_workloads_to_others() {
+async fn simulated_nodes_alone_run_pods_but_no_workloads() {
     let it = simulated(Simulators::only_nodes()).await;
     it.add(deployment("web", 3, "i:1")).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
@@ -76,7 +76,7 @@ async fn nodes_alone_run_pods_and_leave_workloads_to_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_a_node_is_told_about_once() {
+async fn an_unschedulable_pod_is_reported_once() {
     let it = simulated(Simulators::default()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
         "spec": { "nodeSelector": { "no": "where" }, "containers": [{ "name": "c", "image": "i" }] } }))
@@ -85,19 +85,20 @@ async fn a_pod_without_a_node_is_told_about_once() {
         condition(it, "PodScheduled")["message"] == "0/3 nodes are available"
     })
     .await;
-    let events = |it: &Running| -> Vec<Value> {
+    let events = |it: &TestCluster| -> Vec<Value> {
         it.all(("v1", "Event")).into_iter().filter(|it| it["reason"] == "FailedScheduling").collect()
     };
-    let told =
-        |it: &Running| events(it).into_iter().filter(|it| it["message"] == "0/3 nodes are available").count();
+    let reported = |it: &TestCluster| {
+        events(it).into_iter().filter(|it| it["message"] == "0/3 nodes are available").count()
+    };
     it.change(NODES, "node-1", "", |it| it["metadata"]["labels"]["new"] = "one".into()).await;
     it.add(deployment("web", 1, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    assert_eq!(told(&it), 1);
+    assert_eq!(reported(&it), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_with_a_deadline_fails_when_it_has_passed() {
+async fn a_pod_fails_when_its_deadline_has_passed() {
     let it = simulated(Simulators::default()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
         "spec": { "activeDeadlineSeconds": 30, "containers": [{ "name": "c", "image": "i" }] } }))
@@ -110,43 +111,43 @@ async fn a_pod_with_a_deadline_fails_when_it_has_passed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_comes_up() {
+async fn a_deployment_becomes_available() {
     let it = simulated(Simulators::default()).await;
     let start = tokio::time::Instant::now();
     it.add(deployment("web", 3, "i:1")).await;
     let up = it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    assert_eq!(start.elapsed(), Duration::from_secs(1), "as long as pods take, and no longer");
+    assert_eq!(start.elapsed(), Duration::from_secs(1), "exactly as long as pods take to start");
     assert_eq!(up["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "1");
     assert_eq!(up["status"]["readyReplicas"], 3);
     assert_eq!(condition(&up, "Available")["reason"], "MinimumReplicasAvailable");
     let sets = it.all(SETS);
     assert_eq!((sets.len(), &sets[0]["status"]["availableReplicas"]), (1, &json!(3)));
     let hash = sets[0]["metadata"]["labels"]["pod-template-hash"].as_str().unwrap();
-    assert_eq!(named(&sets[0]), format!("default/web-{hash}"));
+    assert_eq!(key_of(&sets[0]), format!("default/web-{hash}"));
     let pods = it.all(PODS);
     let mut nodes: Vec<_> = pods.iter().map(|it| it["spec"]["nodeName"].as_str().unwrap()).collect();
     nodes.sort_unstable();
     assert_eq!(nodes, ["node-1", "node-2", "node-3"]);
     for pod in &pods {
-        assert!(named(pod).starts_with(&format!("default/web-{hash}-")));
+        assert!(key_of(pod).starts_with(&format!("default/web-{hash}-")));
         assert!(is_ready(pod) && pod["status"]["phase"] == "Running");
         assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], sets[0]["metadata"]["uid"]);
         assert!(pod["status"]["podIP"].as_str().unwrap().starts_with("10.244."));
     }
     let revision = it.cluster.store().revision();
-    it.pass(Duration::from_secs(1000)).await;
-    assert_eq!(it.cluster.store().revision(), revision, "then nothing is written any more");
+    it.advance(Duration::from_secs(1000)).await;
+    assert_eq!(it.cluster.store().revision(), revision, "an idle cluster writes nothing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_never_has_too_many_or_too_few() {
+async fn a_rollout_respects_max_surge_and_max_unavailable() {
     let it = simulated(Simulators::default()).await;
     let mut wanted = deployment("web", 4, "i:1");
     wanted["spec"]["strategy"] = json!({ "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 1 } });
     it.add(wanted).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     let alive = |it: &Value| it["metadata"]["deletionTimestamp"].is_null();
-    let mut pods: BTreeMap<String, Value> = it.all(PODS).into_iter().map(|it| (named(&it), it)).collect();
+    let mut pods: BTreeMap<String, Value> = it.all(PODS).into_iter().map(|it| (key_of(&it), it)).collect();
     let kind = it.kind("v1", "Pod");
     let mut cursor = it.cluster.store().watch(&kind.collection, it.cluster.store().revision()).unwrap();
     it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
@@ -154,23 +155,23 @@ async fn a_rollout_never_has_too_many_or_too_few() {
     assert_eq!(done["metadata"]["annotations"]["deployment.kubernetes.io/revision"], "2");
     let mut sizes: Vec<_> = it.all(SETS).iter().map(|it| it["spec"]["replicas"].as_i64()).collect();
     sizes.sort();
-    assert_eq!(sizes, [Some(0), Some(4)], "the old set stays, empty");
-    // Once more, change by change: how many there were at each moment.
+    assert_eq!(sizes, [Some(0), Some(4)], "the old replica set stays, scaled to zero");
+    // Replays the changes one by one to count the pods after each.
     while let Some(change) = cursor.try_next().unwrap() {
         match (&change.before, &change.after) {
             (_, Some(after)) => drop(pods.insert(after.key().to_string(), after.to_value())),
             (Some(before), None) => drop(pods.remove(&before.key().to_string())),
             (None, None) => {}
         }
-        let there: Vec<_> = pods.values().filter(|it| alive(it)).collect();
-        let ready = there.iter().filter(|it| is_ready(it)).count();
-        assert!(there.len() <= 5 && ready >= 3, "{} there, {ready} ready", there.len());
+        let live: Vec<_> = pods.values().filter(|it| alive(it)).collect();
+        let ready = live.iter().filter(|it| is_ready(it)).count();
+        assert!(live.len() <= 5 && ready >= 3, "{} live, {ready} ready", live.len());
     }
     assert!(pods.values().filter(|it| alive(it)).all(|it| it["spec"]["containers"][0]["image"] == "i:2"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn going_back_takes_the_old_set_again_under_a_new_number() {
+async fn a_rollback_reuses_the_old_replica_set_with_a_new_revision() {
     let it = simulated(Simulators::instant()).await;
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
@@ -186,7 +187,7 @@ async fn going_back_takes_the_old_set_again_under_a_new_number() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_old_sets_are_kept() {
+async fn old_replica_sets_are_kept_up_to_the_history_limit() {
     let it = simulated(Simulators::instant()).await;
     let mut wanted = deployment("web", 1, "i:0");
     wanted["spec"]["revisionHistoryLimit"] = 2.into();
@@ -196,7 +197,7 @@ async fn only_so_many_old_sets_are_kept() {
         it.change(DEPLOYMENTS, "default/web", "", |it| image(it, &format!("i:{version}"))).await;
     }
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    it.pass(Duration::from_secs(5)).await;
+    it.advance(Duration::from_secs(5)).await;
     let mut revisions: Vec<_> = it
         .all(SETS)
         .iter()
@@ -209,7 +210,7 @@ async fn only_so_many_old_sets_are_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn scaling_up_and_down_and_pausing() {
+async fn a_deployment_scales_up_and_down_and_pauses() {
     let it = simulated(Simulators::instant()).await;
     it.add(deployment("web", 1, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
@@ -226,10 +227,10 @@ async fn scaling_up_and_down_and_pausing() {
     it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
     it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["replicas"] = 4.into()).await;
     it.until(PODS, |all| all.len() == 4).await;
-    it.pass(Duration::from_secs(60)).await;
+    it.advance(Duration::from_secs(60)).await;
     assert!(
         it.all(PODS).iter().all(|it| it["spec"]["containers"][0]["image"] == "i:1"),
-        "it scales and does not roll"
+        "a paused deployment scales but does not roll out"
     );
     it.change(DEPLOYMENTS, "default/web", "", |it| it["spec"]["paused"] = false.into()).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
@@ -237,7 +238,7 @@ async fn scaling_up_and_down_and_pausing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recreate_lets_all_go_before_any_come() {
+async fn recreate_deletes_all_old_pods_before_it_creates_new_ones() {
     let it = simulated(Simulators::default()).await;
     let mut wanted = deployment("web", 2, "i:1");
     wanted["spec"]["strategy"] = json!({ "type": "Recreate" });
@@ -247,20 +248,20 @@ async fn recreate_lets_all_go_before_any_come() {
     let mut cursor = it.cluster.store().watch(&kind.collection, it.cluster.store().revision()).unwrap();
     it.change(DEPLOYMENTS, "default/web", "", |it| image(it, "i:2")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    let (mut gone, mut come) = (Vec::new(), Vec::new());
+    let (mut deleted, mut created) = (Vec::new(), Vec::new());
     while let Some(change) = cursor.try_next().unwrap() {
         match (&change.before, &change.after) {
-            (None, Some(_)) => come.push(change.version),
-            (Some(_), None) => gone.push(change.version),
+            (None, Some(_)) => created.push(change.version),
+            (Some(_), None) => deleted.push(change.version),
             _ => {}
         }
     }
-    assert_eq!((gone.len(), come.len()), (2, 2));
-    assert!(gone.iter().max() < come.iter().min());
+    assert_eq!((deleted.len(), created.len()), (2, 2));
+    assert!(deleted.iter().max() < created.iter().min());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_cannot_go_on_says_so() {
+async fn a_stuck_rollout_reports_that_it_exceeded_its_deadline() {
     let it = simulated(Simulators::default()).await;
     let mut wanted = deployment("web", 1, "i:1");
     wanted["spec"]["progressDeadlineSeconds"] = 60.into();
@@ -276,51 +277,51 @@ async fn a_rollout_that_cannot_go_on_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_deployment_takes_everything_along() {
+async fn a_deleted_deployment_deletes_its_replica_sets_and_pods() {
     let it = simulated(Simulators::default()).await;
     it.add(deployment("web", 3, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
     it.delete(DEPLOYMENTS, "default/web", Some(Propagation::Foreground)).await;
-    it.gone(DEPLOYMENTS, "default/web").await;
+    it.until_gone(DEPLOYMENTS, "default/web").await;
     assert!(it.all(SETS).is_empty() && it.all(PODS).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphaned_pods_are_taken_over_by_the_next_set_of_their_labels() {
+async fn orphaned_pods_are_adopted_by_a_new_replica_set() {
     let it = simulated(Simulators::instant()).await;
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    let before: Vec<_> = it.all(PODS).iter().map(named).collect();
+    let before: Vec<_> = it.all(PODS).iter().map(key_of).collect();
     it.delete(DEPLOYMENTS, "default/web", Some(Propagation::Orphan)).await;
-    it.gone(DEPLOYMENTS, "default/web").await;
-    let set = named(&it.all(SETS)[0]);
+    it.until_gone(DEPLOYMENTS, "default/web").await;
+    let set = key_of(&it.all(SETS)[0]);
     it.delete(SETS, &set, Some(Propagation::Orphan)).await;
-    it.gone(SETS, &set).await;
-    it.pass(Duration::from_secs(10)).await;
+    it.until_gone(SETS, &set).await;
+    it.advance(Duration::from_secs(10)).await;
     assert!(
         it.all(PODS).iter().all(|it| it["metadata"].get("ownerReferences").is_none_or(|it| it == &json!([])))
     );
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    let mut after: Vec<_> = it.all(PODS).iter().map(named).collect();
+    let mut after: Vec<_> = it.all(PODS).iter().map(key_of).collect();
     after.sort();
     assert_eq!(after, before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_with_other_labels_is_let_go_and_replaced() {
+async fn a_relabelled_pod_is_released_and_replaced() {
     let it = simulated(Simulators::instant()).await;
     it.add(deployment("web", 2, "i:1")).await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    let one = named(&it.all(PODS)[0]);
+    let one = key_of(&it.all(PODS)[0]);
     it.change(PODS, &one, "", |it| it["metadata"]["labels"]["app"] = "debug".into()).await;
     it.until(PODS, |all| labeled(all, "web").iter().filter(|it| is_ready(it)).count() == 2).await;
-    let free = it.get(PODS, &one).expect("it stays");
+    let free = it.get(PODS, &one).expect("the pod stays");
     assert!(free["metadata"].get("ownerReferences").is_none_or(|it| it == &json!([])));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_knows_its_pods_in_both_forms() {
+async fn a_service_gets_endpoint_slices_and_endpoints() {
     let it = simulated(Simulators::default()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Service", "metadata": { "name": "web", "namespace": "default" },
         "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": "http" }] } }))
@@ -355,11 +356,11 @@ async fn a_service_knows_its_pods_in_both_forms() {
     it.until(SLICES, |all| count(all, "terminating") == 0 && count(all, "ready") == 1).await;
     it.delete(SERVICES, "default/web", None).await;
     it.until(SLICES, |all| ours(all).is_empty()).await;
-    it.gone(ENDPOINTS, "default/web").await;
+    it.until_gone(ENDPOINTS, "default/web").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_namespace_has_a_service_account_and_a_simulated_namespace_goes_too() {
+async fn every_namespace_has_a_service_account_and_can_be_deleted() {
     let it = simulated(Simulators::default()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": "a" } })).await;
     it.until(ACCOUNTS, |all| all.len() == 5).await;
@@ -370,18 +371,18 @@ async fn every_namespace_has_a_service_account_and_a_simulated_namespace_goes_to
     it.add(wanted).await;
     it.until_one(DEPLOYMENTS, "a/web", is_rolled_out).await;
     it.delete(("v1", "Namespace"), "a", None).await;
-    it.gone(("v1", "Namespace"), "a").await;
+    it.until_gone(("v1", "Namespace"), "a").await;
     assert!(it.all(PODS).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_are_ready_and_renew_their_leases_when_asked_to() {
+async fn nodes_are_ready_and_renew_their_leases_if_configured() {
     let mut simulators = Simulators::default();
     simulators.nodes = 2;
     simulators.heartbeat = Some(Duration::from_secs(10));
     let it = simulated(simulators).await;
     let nodes = it.until(NODES, |all| all.len() == 2 && all.iter().all(is_ready)).await;
-    assert_eq!(nodes.iter().map(named).collect::<Vec<_>>(), ["node-1", "node-2"]);
+    assert_eq!(nodes.iter().map(key_of).collect::<Vec<_>>(), ["node-1", "node-2"]);
     let lease = ("coordination.k8s.io/v1", "Lease");
     let first = it.until_one(lease, "kube-node-lease/node-1", |_| true).await;
     let renewed = |it: &Value| it["spec"]["renewTime"] != first["spec"]["renewTime"];
@@ -390,7 +391,7 @@ async fn nodes_are_ready_and_renew_their_leases_when_asked_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_seed_gives_the_same_cluster() {
+async fn the_seed_determines_the_cluster() {
     let mut all = Vec::new();
     for _ in 0..2 {
         let mut simulators = Simulators::default();
@@ -400,13 +401,13 @@ async fn the_same_seed_gives_the_same_cluster() {
         it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
         all.push(it.all(PODS));
     }
-    assert_eq!(all[0], all[1], "to the last version");
+    assert_eq!(all[0], all[1], "including all versions");
 }
 
-/// Without a word in between, so that no controller sees the deletion before history is compacted: a list alone does not say
-/// what has gone.
+/// There is no await between deletion and compaction, so no controller sees the deletion before
+/// history is compacted: a later list alone does not show what was deleted.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_unseen_behind_a_compaction_is_replaced() {
+async fn a_pod_whose_deletion_was_compacted_is_replaced() {
     let it = simulated(Simulators::default()).await;
     it.add(deployment("web", 1, "i:1")).await;
     it.add(
@@ -415,25 +416,25 @@ async fn a_pod_that_goes_unseen_behind_a_compaction_is_replaced() {
     )
     .await;
     it.until_one(DEPLOYMENTS, "default/web", is_rolled_out).await;
-    it.pass(Duration::from_secs(10)).await;
-    let (kind, first) = (it.kind("v1", "Pod"), named(&it.all(PODS)[0]));
+    it.advance(Duration::from_secs(10)).await;
+    let (kind, first) = (it.kind("v1", "Pod"), key_of(&it.all(PODS)[0]));
     let (key, options) =
         (first.parse().unwrap(), DeleteOptions { grace: Some(0), ..DeleteOptions::default() });
     let (place, writer) = (Place::of(&kind, &key), Writer::server("test"));
     it.cluster.delete(&place, &options, &writer).await.expect("deleted");
     it.cluster.store().compact(it.cluster.store().revision());
-    let pods = it.until(PODS, |all| all.len() == 1 && named(&all[0]) != first && is_ready(&all[0])).await;
-    let told = |slice: &Value| slice["endpoints"][0]["targetRef"]["name"] == pods[0]["metadata"]["name"];
-    it.until(SLICES, |all| all.iter().any(told)).await;
+    let pods = it.until(PODS, |all| all.len() == 1 && key_of(&all[0]) != first && is_ready(&all[0])).await;
+    let updated = |slice: &Value| slice["endpoints"][0]["targetRef"]["name"] == pods[0]["metadata"]["name"];
+    it.until(SLICES, |all| all.iter().any(updated)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_starts_when_its_node_comes_after_it() {
+async fn a_pod_starts_when_its_node_is_created_later() {
     let it = simulated(Simulators::only_nodes()).await;
     it.add(json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "p", "namespace": "default" },
         "spec": { "nodeName": "late", "containers": [{ "name": "c", "image": "i" }] } }))
         .await;
-    it.pass(Duration::from_secs(60)).await;
+    it.advance(Duration::from_secs(60)).await;
     assert_eq!(it.get(PODS, "default/p").unwrap()["status"]["phase"], "Pending");
     it.add(json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": "late" } })).await;
     it.until_one(PODS, "default/p", is_ready).await;

@@ -1,4 +1,5 @@
-//! What is kept, for how long, and what it costs: versions over a restart, history, and definitions of custom kinds.
+//! Storage: versions across restarts, the size of history, and the cost of custom resource
+//! definitions.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use dogwatch_core::ObjectKey;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::running::Running;
+use super::test_cluster::TestCluster;
 
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 
@@ -35,10 +36,10 @@ fn kind(cluster: &Cluster, plural: &str) -> Arc<Kind> {
     cluster.catalog().kind("zoo.example", "v1", plural).expect("served")
 }
 
-/// A client kept the last version it had seen while the server was started again, resumed its watch there, and saw
-/// nothing for ever: versions began at 1 each time.
+/// Regression test: a client kept its last version while the server was restarted, resumed its
+/// watch there, and never received an event, because versions began at 1 each time.
 #[tokio::test]
-async fn versions_grow_over_a_restart() {
+async fn versions_increase_across_a_restart() {
     let before = ApiServer::in_process().await.unwrap();
     for at in 0..50 {
         let map =
@@ -50,13 +51,16 @@ async fn versions_grow_over_a_restart() {
     let after = ApiServer::in_process().await.unwrap();
     let store = after.cluster().store();
     for collection in ["/configmaps", "/pods", "apps/deployments"] {
-        assert!(store.watch(&collection.into(), seen).is_err(), "{collection}: nobody knows what was then");
+        assert!(
+            store.watch(&collection.into(), seen).is_err(),
+            "{collection}: history before the restart is unknown"
+        );
         assert!(store.read(&collection.into(), |all, _| all.list_at(seen, None).is_err()), "{collection}");
     }
 }
 
 #[tokio::test]
-async fn versions_begin_where_they_are_told_to_and_are_the_same_with_a_seed() {
+async fn the_first_version_can_be_set_and_a_seed_determines_all_versions() {
     let newest = async |first: Option<u64>| {
         let server = ApiServer::builder().in_process().seed(1).controllers(Controllers::none());
         let server = first.into_iter().fold(server, |it, first| it.first_revision(first));
@@ -66,20 +70,21 @@ async fn versions_begin_where_they_are_told_to_and_are_the_same_with_a_seed() {
     assert!(plain < 100, "{plain}");
     assert_eq!(newest(None).await, plain);
     assert_eq!(newest(Some(5_000)).await, plain + 4_999);
-    assert_eq!(newest(Some(0)).await, plain, "0 is no version");
+    assert_eq!(newest(Some(0)).await, plain, "0 is not a version");
 }
 
-/// Each change of any definition compiled all of them, twice: 60 took 45 seconds, and a label another 3.
+/// Regression test: each change of any definition compiled all of them twice. 60 definitions took
+/// 45 seconds, and a label another 3.
 #[tokio::test(start_paused = true)]
 async fn each_definition_is_compiled_once() {
-    let it = Running::with(Controllers::default()).await;
+    let it = TestCluster::with(Controllers::default()).await;
     for at in 0..30 {
         it.add(definition(&format!("p{at}"), &["old"])).await;
     }
     assert_eq!(it.cluster.catalog().compiled(), 30);
     let label = |it: &mut Value| it["metadata"]["labels"] = json!({ "a": "b" });
     it.change(DEFINITIONS, "p7.zoo.example", "", label).await;
-    assert_eq!(it.cluster.catalog().compiled(), 30, "labels compile to nothing");
+    assert_eq!(it.cluster.catalog().compiled(), 30, "labels need no compilation");
     let fork = it.cluster.fork();
     assert!(Arc::ptr_eq(&kind(&fork, "p7"), &kind(&it.cluster, "p7")));
     let field = |it: &mut Value| {
@@ -87,14 +92,14 @@ async fn each_definition_is_compiled_once() {
             json!({ "type": "string" });
     };
     it.change(DEFINITIONS, "p7.zoo.example", "", field).await;
-    it.pass(std::time::Duration::from_secs(60)).await;
+    it.advance(std::time::Duration::from_secs(60)).await;
     assert_eq!((it.cluster.catalog().compiled(), fork.catalog().compiled()), (31, 30));
 }
 
-/// A name that one definition gives up goes to the one that waits for it.
+/// A name that one definition releases goes to the definition that waits for it.
 #[tokio::test(start_paused = true)]
-async fn a_definition_gets_the_name_that_another_gives_up() {
-    let it = Running::with(Controllers::default()).await;
+async fn a_definition_gets_a_name_that_another_releases() {
+    let it = TestCluster::with(Controllers::default()).await;
     let mut second = definition("second", &["old"]);
     second["spec"]["names"]["kind"] = "Kindfirst".into();
     second["spec"]["names"]["listKind"] = "SecondList".into();
@@ -111,11 +116,11 @@ async fn a_definition_gets_the_name_that_another_gives_up() {
     it.until_one(DEFINITIONS, "second.zoo.example", established).await;
 }
 
-/// Once a definition was changed, every object of its kind was parsed, pruned and written anew for every list and every
-/// watcher.
+/// Regression test: after a change of a definition, every object of its kind was parsed, pruned and
+/// encoded again for every list and every watcher.
 #[tokio::test(start_paused = true)]
-async fn only_objects_from_before_a_definition_was_changed_are_readied_when_they_are_read() {
-    let it = Running::with(Controllers::none()).await;
+async fn only_objects_older_than_the_definition_are_converted_when_read() {
+    let it = TestCluster::with(Controllers::none()).await;
     it.add(definition("cats", &["old"])).await;
     it.add(object("cats", "before", "old")).await;
     let field = |it: &mut Value| {
@@ -128,22 +133,22 @@ async fn only_objects_from_before_a_definition_was_changed_are_readied_when_they
     let kind = kind(&it.cluster, "cats");
     let stored = |name: &str| it.cluster.get(&kind, &ObjectKey::namespaced("default", name)).unwrap();
     assert!(!kind.shows_bytes_of(&stored("before")) && kind.shows_bytes_of(&stored("after")));
-    assert_eq!(kind.show(&stored("before"))["spec"], json!({}), "what is not known any more is pruned");
+    assert_eq!(kind.show(&stored("before"))["spec"], json!({}), "unknown fields are pruned");
     assert_eq!(stored("after").to_value()["spec"], json!({ "new": "a" }));
 
     let touch = |it: &mut Value| it["metadata"]["labels"] = json!({ "a": "b" });
     it.change(("zoo.example/v1", "Kindcats"), "default/before", "", touch).await;
-    assert!(kind.shows_bytes_of(&stored("before")), "it was written anew");
+    assert!(kind.shows_bytes_of(&stored("before")), "the object was rewritten");
     it.change(DEFINITIONS, "cats.zoo.example", "", touch).await;
     let same = it.cluster.catalog().kind("zoo.example", "v1", "cats").unwrap();
-    assert!(same.shows_bytes_of(&stored("after")), "labels of the definition change nothing");
+    assert!(same.shows_bytes_of(&stored("after")), "labels of the definition do not matter");
 }
 
-/// The objects and the history of a definition that was deleted stayed for ever, and one that was made again showed watchers
-/// the deletions of its former life.
+/// Regression test: the objects and the history of a deleted definition stayed for ever, and a
+/// definition that was created again showed watchers the deletions of its predecessor.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_of_a_definition_that_is_deleted() {
-    let it = Running::with(Controllers::default()).await;
+async fn a_deleted_definition_leaves_no_objects_and_no_history() {
+    let it = TestCluster::with(Controllers::default()).await;
     let collection: CollectionName = "zoo.example/dogs".into();
     let mut begun = Vec::new();
     for round in 0..3 {
@@ -154,25 +159,28 @@ async fn nothing_is_left_of_a_definition_that_is_deleted() {
         }
         let mut watching = it.cluster.store().watch(&collection, begun[round]).expect("kept");
         it.delete(DEFINITIONS, "dogs.zoo.example", None).await;
-        it.gone(DEFINITIONS, "dogs.zoo.example").await;
+        it.until_gone(DEFINITIONS, "dogs.zoo.example").await;
         let mut seen = 0;
         while watching.next().await.is_ok() {
             seen += 1;
         }
-        assert_eq!(seen, 10, "a watcher sees five objects come and go, and then the end");
-        it.pass(std::time::Duration::from_secs(60)).await;
+        assert_eq!(seen, 10, "a watcher sees five objects created and deleted, and then the end");
+        it.advance(std::time::Duration::from_secs(60)).await;
         let size = it.cluster.store().read(&collection, |all, _| all.size());
         assert_eq!(size, 0, "round {round}");
     }
     it.add(definition("dogs", &["old"])).await;
     for version in begun {
-        assert!(it.cluster.store().watch(&collection, version).is_err(), "that was another life");
+        assert!(
+            it.cluster.store().watch(&collection, version).is_err(),
+            "the version is from before the deletion"
+        );
     }
     let names = it.cluster.store().collections();
     assert!(names.iter().filter(|it| it.starts_with("zoo.example/")).count() <= 1, "{names:?}");
 }
 
-/// 300 versions of one object of 1 MB held 300 MB until the server ended.
+/// Regression test: 300 versions of one object of 1 MB held 300 MB until the server ended.
 #[test]
 fn the_history_of_large_objects_is_bounded() {
     let (store, maps) = (Store::default(), CollectionName::from("/configmaps"));
@@ -186,7 +194,7 @@ fn the_history_of_large_objects_is_bounded() {
         version = store.commit(&maps, &key, Expect::At(version), Some(draft.clone())).unwrap().version();
         assert!(store.read(&maps, |all, _| all.size()) <= 64 << 20);
     }
-    assert!(stalled.try_next().is_err(), "a watcher that does not read is not waited for");
+    assert!(stalled.try_next().is_err(), "a stalled watcher does not keep history");
     let oldest = store.read(&maps, |all, _| all.oldest());
     assert!(store.watch(&maps, oldest).is_ok() && version - oldest >= 10);
 }
@@ -194,10 +202,11 @@ fn the_history_of_large_objects_is_bounded() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is written, removed, trimmed and watched: what history holds is bounded by what was written since it was
-    /// last trimmed, a watcher sees every change in order or is told that it missed some, and the rest is as it should be.
+    /// For any writes, deletions, trims and watches: the size of history is bounded by the writes
+    /// since the last trim, and a watcher sees the changes in order or gets an error if it missed
+    /// some.
     #[test]
-    fn history_stays_bounded_whatever_happens(
+    fn history_stays_bounded(
         steps in proptest::collection::vec((0..6u8, 0..4u8, 1..20usize), 1..120),
     ) {
         let store = Store::default();

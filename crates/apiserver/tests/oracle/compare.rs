@@ -1,20 +1,21 @@
-//! Where two documents differ, and how a difference is told.
+//! Compares two documents and describes the differences.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// How much of a value is shown.
+/// The number of characters of a value that are shown.
 const SHOWN: usize = 300;
 
-/// One place where what came is not what was expected.
+/// A value in the response that differs from the expected one.
 #[derive(Debug)]
 pub(crate) struct Difference {
-    /// `$` is the body; also `status`, `headers.NAME`, `events[i]…` and `end`.
+    /// The path of the value: `$` is the body; also `status`, `headers.NAME`, `events[i]…` and
+    /// `end`.
     path: String,
-    /// None: nothing should be there.
+    /// The expected value, or `None` if the path must be absent.
     expected: Option<Value>,
-    /// None: nothing is there.
+    /// The actual value, or `None` if the path is absent.
     got: Option<Value>,
 }
 
@@ -33,14 +34,14 @@ fn shown(value: &Option<Value>) -> String {
     }
 }
 
-/// Compares the answer to one step, both sides with symbols in place of volatile values.
+/// Compares the response of one step. In both arguments, symbols replace the volatile values.
 pub(crate) fn step(expected: &Value, got: &Value) -> Vec<Difference> {
     let nothing = Map::new();
     let expected = expected.as_object().unwrap_or(&nothing);
     let got = got.as_object().unwrap_or(&nothing);
     let mut found = Vec::new();
     for part in ["events", "end", "status", "headers", "body", "text"] {
-        // No headers at all is an empty set of them.
+        // Missing headers count as an empty set.
         let empty = Value::Object(Map::new());
         let or_empty =
             |it| if part == "headers" && !expected.contains_key("events") { Some(it) } else { None };
@@ -74,7 +75,7 @@ fn part_of(expected: Option<&Value>, got: Option<&Value>, path: &str, found: &mu
     }
 }
 
-/// Whether two values that are not both objects or lists are the same; 1 and 1.0 are.
+/// Returns true if two values that are not both objects or lists are equal; 1 equals 1.0.
 fn same(expected: Option<&Value>, got: Option<&Value>) -> bool {
     match (expected, got) {
         (Some(Value::Number(expected)), Some(Value::Number(got))) => {
@@ -99,17 +100,17 @@ mod tests {
 
     use super::*;
 
-    fn told(expected: Value, got: Value) -> Vec<String> {
+    fn differences(expected: Value, got: Value) -> Vec<String> {
         step(&expected, &got).iter().map(Difference::to_string).collect()
     }
 
     #[test]
-    fn every_difference_is_told_where_it_is() {
+    fn every_difference_is_reported_with_its_path() {
         let expected =
             json!({"status": 200, "headers": {"warning": ["a"]}, "body": {"a": [1, 2.0], "b.c": null}});
         let got = json!({"status": 201, "headers": {}, "body": {"a": [1.0, 2, 3], "d": []}});
         assert_eq!(
-            told(expected, got),
+            differences(expected, got),
             [
                 r#"status: expected 200, got 201"#,
                 r#"headers.warning: expected ["a"], got <absent>"#,
@@ -121,23 +122,23 @@ mod tests {
     }
 
     #[test]
-    fn no_headers_are_the_same_as_none_of_those_compared() {
-        assert_eq!(told(json!({"status": 200}), json!({"status": 200, "headers": {}})), [""; 0]);
+    fn missing_headers_equal_an_empty_set() {
+        assert_eq!(differences(json!({"status": 200}), json!({"status": 200, "headers": {}})), [""; 0]);
     }
 
     #[test]
     fn a_body_where_none_is_expected_and_text_in_place_of_json_are_differences() {
-        assert_eq!(told(json!({}), json!({"body": {}})), ["$: expected <absent>, got {}"]);
+        assert_eq!(differences(json!({}), json!({"body": {}})), ["$: expected <absent>, got {}"]);
         assert_eq!(
-            told(json!({"body": {}}), json!({"text": "no"})),
+            differences(json!({"body": {}}), json!({"text": "no"})),
             ["$: expected {}, got <absent>", r#"text: expected <absent>, got "no""#]
         );
     }
 
     #[test]
-    fn the_end_of_a_stream_counts_as_its_events_do() {
+    fn the_end_of_a_stream_is_compared_like_its_events() {
         assert_eq!(
-            told(json!({"events": [], "end": "open"}), json!({"events": [1], "end": "eof"})),
+            differences(json!({"events": [], "end": "open"}), json!({"events": [1], "end": "eof"})),
             ["events[0]: expected <absent>, got 1", r#"end: expected "open", got "eof""#]
         );
     }

@@ -1,4 +1,4 @@
-//! The events of a watch, read as they come and taken when a scenario looks.
+//! The events of a watch: read in the background, collected when a scenario asks for them.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use tokio::time::{Instant, timeout_at};
 
 use super::scenario::Collect;
 
-/// A stream of events. When dropped, its connection is closed.
+/// A stream of events. Dropping it closes its connection.
 #[derive(Debug)]
 pub(crate) struct Events {
     arriving: mpsc::UnboundedReceiver<Arrival>,
-    /// How the stream ended, if it has.
+    /// The reason of the end, once the stream has ended.
     end: Option<String>,
     reader: Option<JoinHandle<()>>,
 }
@@ -28,25 +28,26 @@ enum Arrival {
 }
 
 impl Events {
-    /// Reads from now on. Must be called inside a runtime.
+    /// Starts to read. Must be called inside a runtime.
     pub(crate) fn new(body: Incoming) -> Self {
-        // Not bounded: a scenario makes a handful of events.
+        // Unbounded: a scenario has only a handful of events.
         let (send, arriving) = mpsc::unbounded_channel();
         let reader = tokio::spawn(async move {
             let end = read(body, &send).await;
-            // Nobody may be interested any more.
+            // Fails if the stream was dropped.
             let _ = send.send(Arrival::End(end));
         });
         Self { arriving, end: None, reader: Some(reader) }
     }
 
-    /// A stream that was refused.
+    /// Returns a stream that the server rejected.
     pub(crate) fn refused() -> Self {
         let (_, arriving) = mpsc::unbounded_channel();
         Self { arriving, end: Some("refused".to_owned()), reader: None }
     }
 
-    /// What has come since the last call, once it is as much as wanted, and how the stream stands.
+    /// Collects events until there are as many as wanted, then waits for the settle time. Returns
+    /// them with the state of the stream.
     pub(crate) async fn collect(&mut self, wanted: &Collect<'_>) -> (Vec<Value>, String) {
         let mut events = Vec::new();
         let deadline = Instant::now() + Duration::from_secs_f64(wanted.timeout);
@@ -61,7 +62,7 @@ impl Events {
         (without_bookmarks(&events, wanted.collapse_bookmarks), end)
     }
 
-    /// Waits for one more thing to happen; false when nothing has in time.
+    /// Waits for the next event or the end. Returns false if neither comes before the deadline.
     async fn next(&mut self, deadline: Instant, events: &mut Vec<Value>) -> bool {
         match timeout_at(deadline, self.arriving.recv()).await {
             Err(_) => return false,
@@ -79,7 +80,7 @@ impl Drop for Events {
     }
 }
 
-/// Reads lines until the stream ends, and says how.
+/// Reads lines until the stream ends, and returns the reason of the end.
 async fn read(mut body: Incoming, send: &mpsc::UnboundedSender<Arrival>) -> String {
     let mut pending = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -103,8 +104,8 @@ async fn read(mut body: Incoming, send: &mpsc::UnboundedSender<Arrival>) -> Stri
     "eof".to_owned()
 }
 
-/// Periodic bookmarks come when the server likes: they are left out, or one of each run is kept, the last. The one that ends the
-/// initial events is not periodic.
+/// Removes periodic bookmarks, whose time is up to the server, or keeps only the last of each run.
+/// The bookmark that ends the initial events is not periodic.
 fn without_bookmarks(events: &[Value], collapse: bool) -> Vec<Value> {
     let periodic =
         |it: &Value| it["type"] == "BOOKMARK" && !it.to_string().contains("k8s.io/initial-events-end");

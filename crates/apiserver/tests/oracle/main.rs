@@ -1,34 +1,36 @@
-//! Replays the scenarios of `conformance/` and compares every answer with that of the original.
+//! Replays the scenarios of `conformance/` and compares every response with the one recorded from
+//! kube-apiserver.
 //!
-//! Each is a test of its own. With `DOGWATCH_ORACLE_SERVER` (and `DOGWATCH_ORACLE_TOKEN`) set, they are sent to that server.
+//! Each scenario is a test. If `DOGWATCH_ORACLE_SERVER` is set (and `DOGWATCH_ORACLE_TOKEN`), they
+//! are sent to that server.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
 mod scenario;
 mod paths;
 mod compare;
-mod kept;
+mod selection;
 mod symbols;
 mod variables;
-mod wire;
+mod http_client;
 mod events;
-mod given;
-mod own;
+mod external_server;
+mod own_server;
 mod run;
 
 use scenario::Scenario;
 
 /// Replays the scenario of this name. Panics with all differences.
-async fn hold(name: &str) {
+async fn replay(name: &str) {
     let scenario = Scenario::load(name);
-    let client = match given::client() {
-        // A real server has real time.
-        Some(given) => {
+    let client = match external_server::client() {
+        // An external server runs in real time.
+        Some(external) => {
             tokio::time::resume();
-            given
+            external
         }
-        None => own::client().await,
+        None => own_server::client().await,
     };
-    if scenario.requires.iter().any(|it| it == "auth") && !client.is_somebody() {
+    if scenario.requires.iter().any(|it| it == "auth") && !client.has_token() {
         return;
     }
     let differences = run::replay(&scenario, client).await;
@@ -36,20 +38,20 @@ async fn hold(name: &str) {
     assert!(differences.is_empty(), "{name} [{area}] {title}:\n  {}", differences.join("\n  "));
 }
 
-/// One test for each scenario, and one that there is a test for each file.
+/// Defines one test for each scenario, and one that compares the list with the scenario files.
 macro_rules! scenarios {
     ($($name:ident,)*) => {
         $(
             #[tokio::test(start_paused = true)]
             async fn $name() {
-                hold(&stringify!($name).replace('_', "-")).await;
+                replay(&stringify!($name).replace('_', "-")).await;
             }
         )*
 
         #[test]
-        fn every_scenario_has_a_test_and_every_test_its_scenario() {
+        fn every_scenario_file_has_a_test() {
             let tests = [$(stringify!($name).replace('_', "-")),*];
-            assert_eq!(scenario::all(), tests, "the list is sorted as the files are");
+            assert_eq!(scenario::all(), tests, "the list is sorted by file name");
         }
     };
 }

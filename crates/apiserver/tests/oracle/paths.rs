@@ -4,45 +4,45 @@ use regex::Regex;
 use serde_json::Value;
 use std::sync::LazyLock;
 
-/// A path, read.
+/// A parsed path.
 #[derive(Debug)]
 pub(crate) struct Path(Vec<Part>);
 
 #[derive(Debug)]
 enum Part {
     Key(String),
-    /// From the end when negative.
+    /// An index, from the end if negative.
     Index(i64),
-    /// Every item of a list, or every field.
+    /// Every item of a list, or every field of an object.
     All,
-    /// The items of a list whose field, or that of their metadata, has a value.
+    /// The items of a list with this value in a field, or in that field of their metadata.
     Where(String, String),
-    /// Fields of this name, however deep; not below one that was found.
+    /// Fields of this name at any depth, but not below another match.
     Anywhere(String),
 }
 
-/// One step down from a value.
+/// A key or an index below a value.
 #[derive(Clone, Debug)]
-enum Down {
+enum Segment {
     Key(String),
     Index(usize),
 }
 
-/// The way to one value of a document.
-type Way = Vec<Down>;
+/// The location of one value in a document.
+type Location = Vec<Segment>;
 
 static PART: LazyLock<Regex> = LazyLock::new(|| {
     let part = r"^(?:\.\.([\w\-]+)|\.([\w\-$:]+)|\['([^']*)'\]|\[(\*|-?\d+)\]|\[([A-Za-z]+)=([^\]]*)\])";
-    Regex::new(part).expect("it is a constant")
+    Regex::new(part).expect("a valid pattern")
 });
 
 impl Path {
-    /// Reads a path. Panics when it is none: scenarios are ours.
+    /// Parses a path. Panics if it is invalid: scenarios are part of the repository.
     pub(crate) fn new(text: &str) -> Self {
         let mut rest = text.strip_prefix('$').unwrap_or_else(|| panic!("{text} does not begin with $"));
         let mut parts = Vec::new();
         while !rest.is_empty() {
-            let found = PART.captures(rest).unwrap_or_else(|| panic!("{text}: cannot read {rest}"));
+            let found = PART.captures(rest).unwrap_or_else(|| panic!("{text}: cannot parse {rest}"));
             let group = |index| found.get(index).map(|it: regex::Match<'_>| it.as_str().to_owned());
             parts.push(match (group(1), group(2).or(group(3)), group(4), group(5)) {
                 (Some(name), ..) => Part::Anywhere(name),
@@ -55,15 +55,15 @@ impl Path {
         Self(parts)
     }
 
-    /// The first value it leads to.
+    /// Returns the first match.
     pub(crate) fn first<'a>(&self, document: &'a Value) -> Option<&'a Value> {
-        self.ways(document).first().and_then(|it| follow(document, it))
+        self.locations(document).first().and_then(|it| follow(document, it))
     }
 
-    /// The value it leads to, null when there is none; a list of values when it may lead to several.
+    /// Returns the match, or null if there is none; a list of matches if the path can have several.
     pub(crate) fn pick(&self, document: &Value) -> Value {
-        let ways = self.ways(document);
-        let mut values = ways.iter().filter_map(|it| follow(document, it).cloned());
+        let locations = self.locations(document);
+        let mut values = locations.iter().filter_map(|it| follow(document, it).cloned());
         if self.0.iter().any(|it| matches!(it, Part::All | Part::Anywhere(_))) {
             Value::Array(values.collect())
         } else {
@@ -71,20 +71,21 @@ impl Path {
         }
     }
 
-    /// Takes every value it leads to out of a document.
+    /// Removes every match from a document.
     pub(crate) fn remove(&self, document: &mut Value) {
-        // From the back, so that the indexes of the others stay right.
-        for way in self.ways(document).iter().rev() {
-            let Some((last, above)) = way.split_last() else { continue };
+        // In reverse, so that the indexes of earlier matches stay valid.
+        for location in self.locations(document).iter().rev() {
+            let Some((last, above)) = location.split_last() else { continue };
             match (follow_mut(document, above), last) {
-                (Some(Value::Object(fields)), Down::Key(key)) => drop(fields.remove(key)),
-                (Some(Value::Array(items)), Down::Index(index)) => drop(items.remove(*index)),
+                (Some(Value::Object(fields)), Segment::Key(key)) => drop(fields.remove(key)),
+                (Some(Value::Array(items)), Segment::Index(index)) => drop(items.remove(*index)),
                 _ => {}
             }
         }
     }
 
-    /// The name of the field it leads to, and whether that is a field of metadata.
+    /// Returns the name of the field that the path ends in, and true if that is a field of
+    /// metadata.
     pub(crate) fn field(&self) -> (Option<&str>, bool) {
         let key = |it: &'_ Part| matches!(it, Part::Key(_) | Part::Anywhere(_));
         let mut keys = self.0.iter().rev().filter(|it| key(it)).map(|it| match it {
@@ -95,38 +96,38 @@ impl Path {
         (last, keys.next() == Some("metadata"))
     }
 
-    fn ways(&self, document: &Value) -> Vec<Way> {
-        let mut ways = vec![Way::new()];
+    fn locations(&self, document: &Value) -> Vec<Location> {
+        let mut locations = vec![Location::new()];
         for part in &self.0 {
-            let down = |way: &Way| {
+            let step_down = |location: &Location| {
                 let mut found = Vec::new();
-                if let Some(value) = follow(document, way) {
-                    part.find(value, way, &mut found);
+                if let Some(value) = follow(document, location) {
+                    part.find(value, location, &mut found);
                 }
                 found
             };
-            ways = ways.iter().flat_map(down).collect();
+            locations = locations.iter().flat_map(step_down).collect();
         }
-        ways
+        locations
     }
 }
 
 impl Part {
-    /// Adds the ways that go on from `way`, at which `value` is.
-    fn find(&self, value: &Value, way: &Way, found: &mut Vec<Way>) {
-        let mut add = |down| found.push(way.iter().cloned().chain([down]).collect());
+    /// Adds the locations below `location`, whose value is `value`.
+    fn find(&self, value: &Value, location: &Location, found: &mut Vec<Location>) {
+        let mut add = |segment| found.push(location.iter().cloned().chain([segment]).collect());
         match (self, value) {
             (Self::Key(key), Value::Object(fields)) if fields.contains_key(key) => {
-                add(Down::Key(key.clone()))
+                add(Segment::Key(key.clone()))
             }
             (Self::Index(index), Value::Array(items)) => {
                 let index = if *index < 0 { index + items.len() as i64 } else { *index };
                 if let Some(index) = usize::try_from(index).ok().filter(|it| *it < items.len()) {
-                    add(Down::Index(index));
+                    add(Segment::Index(index));
                 }
             }
-            (Self::All, Value::Array(items)) => (0..items.len()).map(Down::Index).for_each(add),
-            (Self::All, Value::Object(fields)) => fields.keys().cloned().map(Down::Key).for_each(add),
+            (Self::All, Value::Array(items)) => (0..items.len()).map(Segment::Index).for_each(add),
+            (Self::All, Value::Object(fields)) => fields.keys().cloned().map(Segment::Key).for_each(add),
             (Self::Where(key, wanted), Value::Array(items)) => {
                 let has = |it: &Value| {
                     let own = it.get(key).filter(|it| !it.is_null());
@@ -136,22 +137,24 @@ impl Part {
                     })
                 };
                 let matching = items.iter().enumerate().filter(|(_, it)| has(it));
-                matching.map(|(index, _)| Down::Index(index)).for_each(add);
+                matching.map(|(index, _)| Segment::Index(index)).for_each(add);
             }
             (Self::Anywhere(name), Value::Object(fields)) => {
                 for (key, below) in fields {
-                    let way: Way = way.iter().cloned().chain([Down::Key(key.clone())]).collect();
+                    let location: Location =
+                        location.iter().cloned().chain([Segment::Key(key.clone())]).collect();
                     if key == name {
-                        found.push(way);
+                        found.push(location);
                     } else {
-                        self.find(below, &way, found);
+                        self.find(below, &location, found);
                     }
                 }
             }
             (Self::Anywhere(_), Value::Array(items)) => {
                 for (index, below) in items.iter().enumerate() {
-                    let way: Way = way.iter().cloned().chain([Down::Index(index)]).collect();
-                    self.find(below, &way, found);
+                    let location: Location =
+                        location.iter().cloned().chain([Segment::Index(index)]).collect();
+                    self.find(below, &location, found);
                 }
             }
             _ => {}
@@ -159,17 +162,17 @@ impl Part {
     }
 }
 
-fn follow<'a>(document: &'a Value, way: &[Down]) -> Option<&'a Value> {
-    way.iter().try_fold(document, |at, down| match down {
-        Down::Key(key) => at.get(key),
-        Down::Index(index) => at.get(index),
+fn follow<'a>(document: &'a Value, location: &[Segment]) -> Option<&'a Value> {
+    location.iter().try_fold(document, |at, segment| match segment {
+        Segment::Key(key) => at.get(key),
+        Segment::Index(index) => at.get(index),
     })
 }
 
-fn follow_mut<'a>(document: &'a mut Value, way: &[Down]) -> Option<&'a mut Value> {
-    way.iter().try_fold(document, |at, down| match down {
-        Down::Key(key) => at.get_mut(key),
-        Down::Index(index) => at.get_mut(index),
+fn follow_mut<'a>(document: &'a mut Value, location: &[Segment]) -> Option<&'a mut Value> {
+    location.iter().try_fold(document, |at, segment| match segment {
+        Segment::Key(key) => at.get_mut(key),
+        Segment::Index(index) => at.get_mut(index),
     })
 }
 
@@ -180,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_leads_to_fields_items_and_named_items() {
+    fn a_path_finds_fields_items_and_named_items() {
         let document = json!({
             "items": [{"metadata": {"name": "x", "n": 1}}, {"name": "y", "a.b/c": [1, 2]}],
         });
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_takes_every_match_and_nothing_else() {
+    fn removing_removes_every_match_and_nothing_else() {
         let mut document = json!({"a": [{"x": 1, "y": 2}, {"x": {"x": 3}}], "x": 4, "z": [1, 2]});
         Path::new("$..x").remove(&mut document);
         assert_eq!(document, json!({"a": [{"y": 2}, {}], "z": [1, 2]}));
@@ -210,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_of_a_path_knows_whether_it_is_in_metadata() {
+    fn the_field_of_a_path_reports_if_it_is_in_metadata() {
         assert_eq!(Path::new("$.items[*].metadata.resourceVersion").field(), (Some("resourceVersion"), true));
         assert_eq!(Path::new("$.rows[*].cells").field(), (Some("cells"), false));
         assert_eq!(Path::new("$").field(), (None, false));

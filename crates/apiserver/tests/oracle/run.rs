@@ -1,4 +1,4 @@
-//! Replays one scenario on one server and tells every difference.
+//! Replays one scenario on one server and reports every difference.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::events::Events;
-use super::kept::{Answer, Content, Outcome, keep};
+use super::http_client::{Client, Headers};
 use super::paths::Path;
 use super::scenario::{Action, Scenario, Step};
+use super::selection::{Content, Outcome, Reply, select};
 use super::variables::Variables;
-use super::wire::{Client, Headers};
 use super::{compare, symbols};
 
-/// Between two requests of a poll.
+/// The pause between two requests of a poll.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a request that is answered by 429 is repeated, as clients do.
-const PATIENCE: f64 = 15.0;
+/// The seconds for which a request that gets a 429 is retried, as clients do.
+const RETRY_SECONDS: f64 = 15.0;
 
-/// A scenario under way.
+/// A scenario in progress.
 struct Run<'a> {
     scenario: &'a Scenario,
     client: Client,
@@ -29,15 +29,16 @@ struct Run<'a> {
     outcomes: Vec<Outcome>,
 }
 
-/// Replays a scenario: the differences, one line each, the first to be looked at first.
+/// Replays a scenario and returns the differences, one per line. Later ones often follow from the
+/// first.
 pub(crate) async fn replay(scenario: &Scenario, client: Client) -> Vec<String> {
     let mut run =
         Run { scenario, client, variables: Variables::new(), streams: BTreeMap::new(), outcomes: Vec::new() };
-    let went = run.steps().await;
+    let outcome = run.steps().await;
     run.streams.clear();
     run.clean_up().await;
     let mut differences = run.differences();
-    if let Err(problem) = went {
+    if let Err(problem) = outcome {
         differences.push(format!("step {}: {problem}", run.outcomes.len() + 1));
     }
     differences
@@ -45,14 +46,14 @@ pub(crate) async fn replay(scenario: &Scenario, client: Client) -> Vec<String> {
 
 impl Run<'_> {
     async fn steps(&mut self) -> Result<(), String> {
-        if self.scenario.wants_namespace() {
+        if self.scenario.needs_namespace() {
             let name = self.variables.namespace();
             let body =
                 json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();
             let path = "/api/v1/namespaces";
-            let answer = self.client.request("POST", path, &Headers::new(), Some(body.into())).await?;
-            if answer.status != 201 {
-                return Err(format!("the namespace was not created: {answer:?}"));
+            let reply = self.client.request("POST", path, &Headers::new(), Some(body.into())).await?;
+            if reply.status != 201 {
+                return Err(format!("the namespace was not created: {reply:?}"));
             }
         }
         for step in &self.scenario.steps {
@@ -64,13 +65,13 @@ impl Run<'_> {
 
     async fn step(&mut self, step: &Step) -> Result<Outcome, String> {
         let outcome = match step.action() {
-            Action::Request { method } => Outcome::Answer(self.request(step, method).await?),
+            Action::Request { method } => Outcome::Reply(self.request(step, method).await?),
             Action::Watch { name } => {
                 let path = self.variables.resolve(&step.path)?;
-                let (answer, body) = self.client.open(&path, &self.headers(step)?).await?;
+                let (reply, body) = self.client.open(&path, &self.headers(step)?).await?;
                 let events = body.map_or_else(Events::refused, Events::new);
                 self.streams.insert(name.to_owned(), events);
-                Outcome::Answer(answer)
+                Outcome::Reply(reply)
             }
             Action::Collect(wanted) => {
                 let unknown = || format!("there is no watch {}", wanted.name);
@@ -83,31 +84,31 @@ impl Run<'_> {
         Ok(outcome)
     }
 
-    /// Sends the request of a step, again and again where it asks for that.
-    async fn request(&mut self, step: &Step, method: &str) -> Result<Answer, String> {
+    /// Sends the request of a step, repeatedly if the step polls.
+    async fn request(&mut self, step: &Step, method: &str) -> Result<Reply, String> {
         let path = self.variables.resolve(&step.path)?;
         let headers = self.headers(step)?;
         let body = step.body().map(|it| self.variables.resolve(&it)).transpose()?.map(Bytes::from);
-        let patience = step.poll.as_ref().map_or(PATIENCE, |it| it.timeout);
-        let deadline = Instant::now() + Duration::from_secs_f64(patience);
+        let timeout = step.poll.as_ref().map_or(RETRY_SECONDS, |it| it.timeout);
+        let deadline = Instant::now() + Duration::from_secs_f64(timeout);
         loop {
-            let answer = self.client.request(method, &path, &headers, body.clone()).await?;
-            if self.is_awaited(step, &answer)? || Instant::now() >= deadline {
-                return Ok(answer);
+            let reply = self.client.request(method, &path, &headers, body.clone()).await?;
+            if self.is_done(step, &reply)? || Instant::now() >= deadline {
+                return Ok(reply);
             }
             sleep(PAUSE).await;
         }
     }
 
-    fn is_awaited(&self, step: &Step, answer: &Answer) -> Result<bool, String> {
-        let Some(poll) = &step.poll else { return Ok(answer.status != 429) };
-        let Some(path) = &poll.path else { return Ok(answer.status == poll.status) };
+    fn is_done(&self, step: &Step, reply: &Reply) -> Result<bool, String> {
+        let Some(poll) = &step.poll else { return Ok(reply.status != 429) };
+        let Some(path) = &poll.path else { return Ok(reply.status == poll.status) };
         let path = Path::new(&self.variables.resolve(path)?);
-        let value = match &answer.content {
+        let value = match &reply.content {
             Content::Json(value) => path.first(value),
             _ => None,
         };
-        Ok(answer.status == poll.status && value == poll.equals.as_ref())
+        Ok(reply.status == poll.status && value == poll.equals.as_ref())
     }
 
     fn headers(&self, step: &Step) -> Result<Headers, String> {
@@ -118,10 +119,10 @@ impl Run<'_> {
     fn save(&mut self, step: &Step, outcome: &Outcome) {
         let events;
         let (document, headers) = match outcome {
-            Outcome::Answer(Answer { content: Content::Json(value), headers, .. }) => {
+            Outcome::Reply(Reply { content: Content::Json(value), headers, .. }) => {
                 (Some(value), Some(headers))
             }
-            Outcome::Answer(Answer { headers, .. }) => (None, Some(headers)),
+            Outcome::Reply(Reply { headers, .. }) => (None, Some(headers)),
             Outcome::Events { events: seen, .. } => {
                 events = Value::Array(seen.clone());
                 (Some(&events), None)
@@ -137,9 +138,9 @@ impl Run<'_> {
         }
     }
 
-    /// Deletes what it has made, as far as it can: the server may be somebody's.
+    /// Deletes the created objects, ignoring failures: the server may be shared.
     async fn clean_up(&mut self) {
-        let namespace = self.scenario.wants_namespace().then(|| "/api/v1/namespaces/${ns}".to_owned());
+        let namespace = self.scenario.needs_namespace().then(|| "/api/v1/namespaces/${ns}".to_owned());
         for path in self.scenario.cleanup.iter().chain(&namespace) {
             if let Ok(path) = self.variables.resolve(path) {
                 let _ = self.client.request("DELETE", &path, &Headers::new(), None).await;
@@ -150,16 +151,17 @@ impl Run<'_> {
     fn differences(&self) -> Vec<String> {
         let resolve = |path: &str| self.variables.resolve(path).unwrap_or_else(|_| path.to_owned());
         let steps = || self.scenario.steps.iter();
-        let kept = steps().zip(&self.outcomes).map(|(step, it)| keep(self.scenario, step, it, &resolve));
-        let kept: Vec<_> = kept.collect();
-        let shown = symbols::transcript(&kept, &self.variables.own_names());
-        let mut told = Vec::new();
+        let selected =
+            steps().zip(&self.outcomes).map(|(step, it)| select(self.scenario, step, it, &resolve));
+        let selected: Vec<_> = selected.collect();
+        let shown = symbols::transcript(&selected, &self.variables.own_names());
+        let mut report = Vec::new();
         for (index, (step, got)) in steps().zip(&shown).enumerate() {
             let note = step.note.as_ref().map(|it| format!(" ({it})")).unwrap_or_default();
             for difference in compare::step(&step.expect, got) {
-                told.push(format!("step {}{note}: {difference}", index + 1));
+                report.push(format!("step {}{note}: {difference}", index + 1));
             }
         }
-        told
+        report
     }
 }

@@ -1,6 +1,7 @@
-//! The format of a scenario: requests, and the answers a real server gave to them.
+//! The format of a scenario: requests, and the responses recorded from kube-apiserver.
 //!
-//! Read from `conformance/scenarios`, whose README describes it. Knows nothing of how a request is sent or an answer compared.
+//! Read from `conformance/scenarios`; `conformance/README.md` describes the format. This module
+//! knows nothing about sending requests or comparing responses.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,110 +10,110 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// A sequence of requests to one server, with what must come back.
+/// A sequence of requests to one server, with the expected responses.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {
     pub(crate) title: String,
-    /// The part of the protocol it is about.
+    /// The area of the API that the scenario covers.
     pub(crate) area: String,
-    /// Whether managed fields are compared; elsewhere they are dropped.
+    /// True if managed fields are compared. Otherwise they are dropped.
     #[serde(default, rename = "managedFields")]
     pub(crate) managed_fields: bool,
-    /// What the server must have: only `auth` is known.
+    /// The features that the server must have: only `auth` is known.
     #[serde(default)]
     pub(crate) requires: Vec<String>,
     /// Paths that are dropped from every body.
     #[serde(default)]
     pub(crate) ignore: Vec<String>,
-    /// Objects that are deleted at the end, whatever happened.
+    /// Objects that are deleted at the end, also after a failure.
     #[serde(default)]
     pub(crate) cleanup: Vec<String>,
     pub(crate) steps: Vec<Step>,
 }
 
-/// One request, the beginning of a watch, or a look at what a watch has brought: [`Step::action`] says which.
+/// One request, the start of a watch, or the collection of its events; see [`Step::action`].
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Step {
-    /// What somebody who reads the scenario should know.
+    /// A note for readers of the scenario.
     pub(crate) note: Option<String>,
 
     method: Option<String>,
     watch: Option<String>,
     #[serde(default)]
     pub(crate) path: String,
-    /// Headers to send; null takes away one that is sent otherwise.
+    /// Headers to send; null removes one that is sent by default.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Option<String>>,
-    /// The body, as JSON; `raw` is a body that is no JSON, or not quite.
+    /// The body as JSON; `raw` is a body that is not valid JSON.
     body: Option<Box<RawValue>>,
     raw: Option<String>,
     pub(crate) poll: Option<Poll>,
 
     collect: Option<String>,
-    /// How many events to wait for, unless `until` says `eof`.
+    /// The number of events to wait for, unless `until` is `eof`.
     #[serde(default)]
     count: usize,
     until: Option<String>,
-    /// Seconds to wait for them.
+    /// The seconds to wait for them. Defaults to 10.
     timeout: Option<f64>,
-    /// Seconds to wait for more, which should not come.
+    /// The seconds to wait for further events, which must not come.
     #[serde(default)]
     settle: f64,
     /// `collapse` keeps one of each run of periodic bookmarks; otherwise they are dropped.
     bookmarks: Option<String>,
 
-    /// Variables, and where in the answer their values are.
+    /// Variables, and the paths of their values in the response.
     #[serde(default)]
     pub(crate) save: BTreeMap<String, String>,
-    /// Variables, and the headers of the answer they are taken from.
+    /// Variables, and the response headers that hold their values.
     #[serde(default)]
     pub(crate) save_header: BTreeMap<String, String>,
 
-    /// Headers to compare beyond those that always are.
+    /// Headers to compare in addition to those that always are.
     #[serde(default)]
     pub(crate) check_headers: Vec<String>,
-    /// Compares the status and the headers alone.
+    /// True if only the status and the headers are compared.
     #[serde(default)]
     pub(crate) discard_body: bool,
-    /// The version of a list must be that of one of the objects.
+    /// True if the version of a list must equal that of an object.
     #[serde(default)]
     pub(crate) exact_rv: bool,
-    /// Paths that are dropped before comparing.
+    /// Paths that are dropped before the comparison.
     #[serde(default)]
     pub(crate) ignore: Vec<String>,
-    /// The only paths that are compared; all of the body when absent.
+    /// The only paths that are compared. Defaults to the whole body.
     pub(crate) select: Option<Vec<String>>,
-    /// Compares managed fields in this step.
+    /// True if managed fields are compared in this step.
     #[serde(default, rename = "managedFields")]
     pub(crate) managed_fields: bool,
     pub(crate) expect: Value,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug)]
 pub(crate) enum Action<'a> {
-    /// Sends a request and reads the answer.
+    /// Sends a request and reads the response.
     Request { method: &'a str },
-    /// Opens a stream of events under a name.
+    /// Opens a watch under a name.
     Watch { name: &'a str },
-    /// Takes what has come on a stream.
+    /// Collects the events of a watch.
     Collect(Collect<'a>),
 }
 
-/// What to take from a stream, and for how long.
+/// The events to collect from a watch.
 #[derive(Debug)]
 pub(crate) struct Collect<'a> {
     pub(crate) name: &'a str,
-    /// None: until the stream ends.
+    /// The number of events, or `None` to collect until the stream ends.
     pub(crate) count: Option<usize>,
     pub(crate) timeout: f64,
     pub(crate) settle: f64,
     pub(crate) collapse_bookmarks: bool,
 }
 
-/// Repeats a request until its answer is as described.
+/// The condition that a request is repeated for.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Poll {
@@ -128,15 +129,15 @@ fn ok() -> u16 {
 }
 
 impl Scenario {
-    /// Reads one. Panics with the reason when it does not follow the format.
+    /// Loads a scenario. Panics with the reason if it does not follow the format.
     pub(crate) fn load(name: &str) -> Self {
         let path = directory().join(format!("{name}.json"));
         let text = std::fs::read_to_string(&path).unwrap_or_else(|it| panic!("{}: {it}", path.display()));
         serde_json::from_str(&text).unwrap_or_else(|it| panic!("{}: {it}", path.display()))
     }
 
-    /// Whether it wants a namespace of its own.
-    pub(crate) fn wants_namespace(&self) -> bool {
+    /// Returns true if the scenario needs a namespace of its own.
+    pub(crate) fn needs_namespace(&self) -> bool {
         self.steps.iter().any(Step::mentions_namespace)
     }
 }
@@ -156,8 +157,8 @@ impl Step {
         }
     }
 
-    /// The body as text, before variables are put in. What is wrong with a body is told in its own order and words, so the order
-    /// of the file is kept.
+    /// Returns the body as text, before variables are substituted. Error messages depend on the
+    /// order of fields, so that of the file is kept.
     pub(crate) fn body(&self) -> Option<String> {
         self.raw.clone().or_else(|| self.body.as_ref().map(|it| on_one_line(it.get())))
     }
@@ -168,7 +169,8 @@ impl Step {
     }
 }
 
-/// JSON on one line, with a space after each comma and colon: as it was when the answers were recorded.
+/// Returns the JSON on one line, with a space after each comma and colon, as it was sent for the
+/// recording.
 fn on_one_line(json: &str) -> String {
     let mut line = String::with_capacity(json.len());
     let (mut in_text, mut escaped) = (false, false);
@@ -187,7 +189,7 @@ fn on_one_line(json: &str) -> String {
     line
 }
 
-/// The names of all scenarios there are, sorted.
+/// Returns the names of all scenarios, sorted.
 pub(crate) fn all() -> Vec<String> {
     let files = std::fs::read_dir(directory()).unwrap();
     let name = |it: PathBuf| Some(it.file_name()?.to_str()?.strip_suffix(".json")?.to_owned());

@@ -1,7 +1,8 @@
-//! Symbols in place of what no two servers share: versions, uids, times, generated names, tokens, addresses.
+//! Symbols in place of values that differ from server to server: versions, uids, times, generated
+//! names, tokens, addresses.
 //!
-//! A version becomes its rank among those of the scenario (`rv1`, `rv2`…), a uid is numbered as it appears: equality and order
-//! are still compared, the values are not.
+//! A version becomes its rank among those of the scenario (`rv1`, `rv2`…), a uid is numbered in
+//! order of appearance: equality and order are compared, the values are not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -10,16 +11,17 @@ use jiff::{SignedDuration, Timestamp};
 use regex::{Captures, Regex};
 use serde_json::{Map, Value, json};
 
-use super::kept::{BETWEEN, Body, EXACT, Kept};
 use super::paths::Path;
+use super::selection::{BETWEEN, Body, EXACT, Selection};
 
-/// A time further away than this is not one the server has just made.
+/// The largest distance from now of a time that the server may just have set.
 const NEAR: SignedDuration = SignedDuration::from_hours(24);
-/// Generated names are made of so much of the base, and five characters.
+/// The number of characters that a generated name keeps of its base; five random ones follow.
+/// k8s.io/apiserver v0.36.4 pkg/storage/names/generate.go.
 const BASE: usize = 58;
 
 fn regex(text: &str) -> Regex {
-    Regex::new(text).expect("it is a constant")
+    Regex::new(text).expect("a valid pattern")
 }
 
 static UUID: LazyLock<Regex> =
@@ -32,7 +34,7 @@ static NODE_PORT: LazyLock<Regex> = LazyLock::new(|| regex(r":3\d{4}/"));
 static SUFFIX: LazyLock<Regex> = LazyLock::new(|| regex(r"^[bcdfghjklmnpqrstvwxz2456789]{5}$"));
 static TAG: LazyLock<Regex> = LazyLock::new(|| regex(r#"^(W/)?"[^"]+"$"#));
 static INVALID: LazyLock<Regex> = LazyLock::new(|| regex(r"(?s)^(.*? is invalid: \[)(.*)\]$"));
-/// What messages hold, and what is shown in its place.
+/// Patterns of volatile values in messages, with their replacements.
 static MESSAGES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     vec![
         (regex(r"(too old resource version: )\d+ \(\d+\)"), "${1}<n> (<n>)"),
@@ -46,19 +48,19 @@ static MESSAGES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     ]
 });
 
-/// What is known of the values of one run.
+/// The values of one run and their symbols.
 #[derive(Debug)]
 pub(crate) struct Symbols {
-    /// Texts that are replaced first, longest name first.
+    /// Names that are replaced first, the longest first.
     names: Vec<(String, String)>,
     versions: BTreeSet<u64>,
     uids: BTreeMap<String, String>,
-    /// By uid, the time of creation as it was first seen.
+    /// The creation time that was seen first, by uid.
     created: BTreeMap<String, String>,
     now: Timestamp,
 }
 
-/// Where a value stands, as far as it says what the value is.
+/// The position of a value, as far as it determines the kind of value.
 #[derive(Clone, Copy, Default)]
 struct Position<'a> {
     key: Option<&'a str>,
@@ -67,8 +69,9 @@ struct Position<'a> {
     in_cells: bool,
 }
 
-/// Replaces the volatile values of all the steps of a run. `own` are names the run itself has made, with their symbols.
-pub(crate) fn transcript(steps: &[Kept], own: &[(String, String)]) -> Vec<Value> {
+/// Replaces the volatile values of all steps of a run. `own` are the names that the run chose, with
+/// their symbols.
+pub(crate) fn transcript(steps: &[Selection], own: &[(String, String)]) -> Vec<Value> {
     let now = Timestamp::now();
     let mut symbols = Symbols {
         names: Vec::new(),
@@ -83,18 +86,18 @@ pub(crate) fn transcript(steps: &[Kept], own: &[(String, String)]) -> Vec<Value>
     steps.iter().map(|it| symbols.step(it)).collect()
 }
 
-/// First, what all values of the run have to be known for: versions and generated names.
+/// The first pass: collects versions and generated names, which need the whole run.
 impl Symbols {
-    fn gather_step(&mut self, step: &Kept) {
+    fn gather_step(&mut self, step: &Selection) {
         match step {
-            Kept::Events { events, .. } => events.iter().for_each(|it| self.gather(it, false)),
-            Kept::Answer { body: Body::Whole(value), .. } => self.gather(value, false),
-            Kept::Answer { body: Body::Picked(values), .. } => {
+            Selection::Events { events, .. } => events.iter().for_each(|it| self.gather(it, false)),
+            Selection::Reply { body: Body::Whole(value), .. } => self.gather(value, false),
+            Selection::Reply { body: Body::Picked(values), .. } => {
                 for (path, value) in values {
                     self.gather_picked(&Path::new(path), value);
                 }
             }
-            Kept::Answer { .. } => {}
+            Selection::Reply { .. } => {}
         }
     }
 
@@ -142,15 +145,15 @@ impl Symbols {
     }
 }
 
-/// Then, each value in its place.
+/// The second pass: replaces each value.
 impl Symbols {
-    fn step(&mut self, step: &Kept) -> Value {
+    fn step(&mut self, step: &Selection) -> Value {
         match step {
-            Kept::Events { events, end } => {
+            Selection::Events { events, end } => {
                 let events: Vec<_> = events.iter().map(|it| self.value(it, Position::default())).collect();
                 json!({"events": events, "end": end})
             }
-            Kept::Answer { status, headers, body } => {
+            Selection::Reply { status, headers, body } => {
                 let mut shown = Map::new();
                 shown.insert("status".to_owned(), json!(status));
                 match body {
@@ -222,15 +225,13 @@ impl Symbols {
             _ if position.in_cells && ADDRESS.is_match(text) => "<ip>".to_owned(),
             _ if position.in_cells => self.text(&NODE_PORT.replace_all(text, ":<port>/")),
             Some("creationTimestamp") if is_time(text) => self.creation(text, position.parent),
-            Some("deletionTimestamp" | "lastTransitionTime") => {
-                TIME.replace(text, time_of_any_day).into_owned()
-            }
-            Some("time") if managed() => TIME.replace(text, time_of_any_day).into_owned(),
+            Some("deletionTimestamp" | "lastTransitionTime") => TIME.replace(text, time_symbol).into_owned(),
+            Some("time") if managed() => TIME.replace(text, time_symbol).into_owned(),
             _ => self.text(text),
         }
     }
 
-    /// The rank of a version of an object, or the place of another between those.
+    /// Returns the rank of an object's version, or the rank below another version.
     fn version(&self, text: &str) -> String {
         let rank = |number| self.versions.range(..=number).count();
         let marked = text.strip_prefix([BETWEEN, EXACT]);
@@ -245,7 +246,7 @@ impl Symbols {
         }
     }
 
-    /// A time of creation, which must not move.
+    /// Returns the symbol of a creation time, which must not change.
     fn creation(&mut self, text: &str, metadata: Option<&Map<String, Value>>) -> String {
         if let Some(uid) = metadata.and_then(|it| it.get("uid")).and_then(Value::as_str) {
             let first = self.created.entry(uid.to_owned()).or_insert_with(|| text.to_owned());
@@ -253,7 +254,7 @@ impl Symbols {
                 return "<time: changed>".to_owned();
             }
         }
-        TIME.replace(text, time_of_any_day).into_owned()
+        TIME.replace(text, time_symbol).into_owned()
     }
 
     fn text(&mut self, text: &str) -> String {
@@ -269,7 +270,7 @@ impl Symbols {
         let text = TIME.replace_all(&text, |found: &Captures<'_>| {
             let near = |it: Timestamp| it.duration_since(self.now).abs() <= NEAR;
             let time: Option<Timestamp> = format!("{}Z", &found[1]).parse().ok();
-            if time.is_some_and(near) { time_of_any_day(found) } else { found[0].to_owned() }
+            if time.is_some_and(near) { time_symbol(found) } else { found[0].to_owned() }
         });
         let replace =
             |text: String, (found, with): &(Regex, &str)| found.replace_all(&text, *with).into_owned();
@@ -296,20 +297,21 @@ fn is_time(text: &str) -> bool {
     TIME.find(text).is_some_and(|it| it.as_str() == text)
 }
 
-/// The symbol of a time; decimals count.
-fn time_of_any_day(found: &Captures<'_>) -> String {
+/// Returns the symbol of a time, with its number of decimals.
+fn time_symbol(found: &Captures<'_>) -> String {
     match found.get(2) {
         None => "<time>".to_owned(),
         Some(decimals) => format!("<time.{}>", decimals.len() - 1),
     }
 }
 
-/// The fields in the order of their names: the order of a map depends on how serde_json is built.
+/// Returns the fields sorted by name: the order of a map depends on the features of serde_json.
 fn sorted(fields: &Map<String, Value>) -> BTreeMap<&str, &Value> {
     fields.iter().map(|(key, value)| (key.as_str(), value)).collect()
 }
 
-/// The same fields, but for the causes of a Status: what is wrong with an object is told in no fixed order.
+/// Returns the fields with the causes of a Status sorted: kube-apiserver reports them in no fixed
+/// order.
 fn in_order(fields: &Map<String, Value>) -> Map<String, Value> {
     let mut status = fields.clone();
     let is_status = status.get("kind").is_some_and(|it| it == "Status");
@@ -317,8 +319,8 @@ fn in_order(fields: &Map<String, Value>) -> Map<String, Value> {
     let Some(causes) = causes.filter(|it| is_status && it.len() > 1) else { return status };
     let text = |cause: &Value, key: &str| cause[key].as_str().unwrap_or("None").to_owned();
     causes.sort_by_key(|it| (text(it, "field"), text(it, "reason"), text(it, "message")));
-    let told = |it: &Value| format!("{}: {}", text(it, "field"), text(it, "message"));
-    let parts: Vec<_> = causes.iter().map(told).collect();
+    let cause_text = |it: &Value| format!("{}: {}", text(it, "field"), text(it, "message"));
+    let parts: Vec<_> = causes.iter().map(cause_text).collect();
     let Some(Value::String(message)) = status.get_mut("message") else { return status };
     let sorted = INVALID.captures(message).and_then(|found| {
         let joined = parts.join(", ");
@@ -335,7 +337,7 @@ mod tests {
 
     fn shown(bodies: &[Value]) -> Vec<Value> {
         let step =
-            |it: &Value| Kept::Answer { status: 200, headers: Vec::new(), body: Body::Whole(it.clone()) };
+            |it: &Value| Selection::Reply { status: 200, headers: Vec::new(), body: Body::Whole(it.clone()) };
         let steps: Vec<_> = bodies.iter().map(step).collect();
         let own = [("orc-q".to_owned(), "${ns}".to_owned())];
         transcript(&steps, &own).into_iter().map(|it| it["body"].clone()).collect()
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_ranked_and_those_of_lists_lie_between() {
+    fn versions_are_ranked_and_those_of_lists_lie_between_ranks() {
         let object = |version: &str| json!({"metadata": {"resourceVersion": version}});
         let shown = shown(&[
             object("12"),
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn uids_are_numbered_and_may_stand_in_a_message() {
+    fn uids_are_numbered_also_inside_messages() {
         let (a, b) = ("0b7b4c1e-0000-4000-8000-000000000001", "0b7b4c1e-0000-4000-8000-000000000002");
         let shown = one(json!({"a": a, "b": format!("uid {b} is not {a}")}));
         assert_eq!(shown, json!({"a": "<uid1>", "b": "uid <uid2> is not <uid1>"}));
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_of_creation_that_moves_is_told() {
+    fn a_creation_time_that_changes_is_reported() {
         let object = |time: &str| json!({"uid": "u", "creationTimestamp": time});
         let shown = shown(&[object("2026-01-01T00:00:00Z"), object("2026-01-01T00:00:01Z")]);
         assert_eq!(shown[0]["creationTimestamp"], "<time>");
@@ -388,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_names_are_symbols_wherever_they_stand() {
+    fn generated_names_are_replaced_everywhere() {
         let shown =
             one(json!({"metadata": {"generateName": "x-", "name": "x-b2c4d"}, "at": "/orc-q/x-b2c4d"}));
         assert_eq!(

@@ -1,4 +1,5 @@
-//! What a scenario has saved, put into its later requests: `${rv}`, `${rv+5}`, `${repeat:N:text}`.
+//! The variables of a scenario, substituted into its later requests: `${rv}`, `${rv+5}`,
+//! `${repeat:N:text}`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -8,14 +9,15 @@ use regex::{Captures, Regex};
 use serde_json::Value;
 
 static VARIABLE: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\$\{([A-Za-z_][A-Za-z0-9_]*)([+-]\d+)?\}").expect("it is a constant"));
+    LazyLock::new(|| Regex::new(r"\$\{([A-Za-z_][A-Za-z0-9_]*)([+-]\d+)?\}").expect("a valid pattern"));
 static REPEAT: LazyLock<Regex> =
-    LazyLock::new(|| Regex::new(r"\$\{repeat:(\d+):((?:[^{}]|\{[^{}]*\})*)\}").expect("it is a constant"));
+    LazyLock::new(|| Regex::new(r"\$\{repeat:(\d+):((?:[^{}]|\{[^{}]*\})*)\}").expect("a valid pattern"));
 
-/// The characters of the unique string of a run: as in generated names, so that they fit everywhere.
+/// The characters of the unique string of a run: those of generated names, which are valid in every
+/// name.
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The values of a run by name; `id` and `ns`, its unique string and its namespace, are always there.
+/// The values of a run by name. `id` and `ns`, its unique string and its namespace, are always set.
 #[derive(Debug)]
 pub(crate) struct Variables(BTreeMap<String, String>);
 
@@ -32,12 +34,12 @@ impl Variables {
         &self.0["ns"]
     }
 
-    /// The names this run has made, with what is shown in their place.
+    /// Returns the names that this run chose, with their symbols.
     pub(crate) fn own_names(&self) -> [(String, String); 2] {
         ["ns", "id"].map(|it| (self.0[it].clone(), format!("${{{it}}}")))
     }
 
-    /// Sets a variable; without a value it is set no more.
+    /// Sets a variable, or removes it if there is no value.
     pub(crate) fn save(&mut self, name: &str, value: Option<&Value>) {
         match value.filter(|it| !it.is_null()) {
             None => self.0.remove(name),
@@ -46,10 +48,10 @@ impl Variables {
         };
     }
 
-    /// The text with its variables in place, or which of them is not set.
+    /// Returns the text with its variables substituted, or an error that names an unset one.
     pub(crate) fn resolve(&self, text: &str) -> Result<String, String> {
         let repeated = REPEAT.replace_all(text, |found: &Captures<'_>| {
-            found[2].repeat(found[1].parse().expect("it has digits alone"))
+            found[2].repeat(found[1].parse().expect("the pattern allows only digits"))
         });
         let mut problem = None;
         let resolved = VARIABLE.replace_all(&repeated, |found: &Captures<'_>| {
@@ -65,8 +67,8 @@ impl Variables {
         let unset = || format!("{name} is not set: an earlier step did not return it");
         let value = self.0.get(name).ok_or_else(unset)?;
         let Some(added) = added else { return Ok(value.clone()) };
-        let number: i64 = value.parse().map_err(|_| format!("{name} is no number but {value:?}"))?;
-        let added: i64 = added.parse().map_err(|_| format!("{added} is too much to add"))?;
+        let number: i64 = value.parse().map_err(|_| format!("{name} is not a number: {value:?}"))?;
+        let added: i64 = added.parse().map_err(|_| format!("{added} is out of range"))?;
         Ok((number + added).to_string())
     }
 }
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_put_in_added_to_and_repeated() {
+    fn values_are_substituted_added_to_and_repeated() {
         let mut variables = Variables::new();
         variables.save("rv", Some(&json!("41")));
         variables.save("n", Some(&json!(7)));
@@ -89,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_or_no_number_is_told() {
+    fn unset_variables_and_non_numbers_are_errors() {
         let mut variables = Variables::new();
         variables.save("text", Some(&json!("x")));
         variables.save("text", None);
@@ -98,6 +100,6 @@ mod tests {
             "text is not set: an earlier step did not return it"
         );
         variables.save("text", Some(&json!("x")));
-        assert_eq!(variables.resolve("${text+1}").unwrap_err(), r#"text is no number but "x""#);
+        assert_eq!(variables.resolve("${text+1}").unwrap_err(), r#"text is not a number: "x""#);
     }
 }

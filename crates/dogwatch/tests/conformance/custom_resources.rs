@@ -1,4 +1,5 @@
-//! Kinds that the server learns at run time: defined, used through typed and dynamic handles, and removed.
+//! Custom resources: kinds that are defined at run time, used through typed and dynamic handles,
+//! and removed.
 
 use dogwatch::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use dogwatch::kube_core::CustomResourceExt as _;
@@ -13,7 +14,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::fixtures::{names, object};
-use crate::support::{Space, chain, client, finally, next_change, next_event, refused, until, within};
+use crate::support::{
+    TestNamespace, chain, client, next_change, next_event, refused, run_cleanup, until, within,
+};
 
 #[derive(Clone, Debug, PartialEq, CustomResource, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "typed.conformance.example", version = "v1", kind = "Buoy", namespaced, status = "BuoyStatus")]
@@ -28,14 +31,14 @@ struct BuoyStatus {
     afloat: bool,
 }
 
-/// A definition that is there as long as the test.
+/// A CustomResourceDefinition that exists until the end of the test.
 pub(crate) struct Definition {
     api: Api<CustomResourceDefinition>,
     name: String,
 }
 
 impl Definition {
-    /// Defines a kind and waits until the server serves it.
+    /// Defines a kind and waits until the server has established it.
     async fn new(client: &Client, definition: &CustomResourceDefinition) -> Self {
         let api = Api::all(client.clone());
         let name = definition.metadata.name.clone().expect("the test names its definitions");
@@ -56,7 +59,7 @@ impl Definition {
         }
     }
 
-    /// Removes the kind with all its objects, and waits until that is done.
+    /// Deletes the definition with all its objects, and waits until it is gone.
     pub(crate) async fn remove(self) {
         let version = self.api.list(&ListParams::default()).await.expect("listed").metadata.version;
         self.api.delete(&self.name, &DeleteParams::default()).await.expect("accepted");
@@ -67,10 +70,10 @@ impl Definition {
 }
 
 impl Drop for Definition {
-    /// Also where the test failed before it came to [`Self::remove`].
+    /// Deletes the definition also if the test fails before it reaches [`Self::remove`].
     fn drop(&mut self) {
         let name = self.name.clone();
-        finally(async move |client| {
+        run_cleanup(async move |client| {
             let _ =
                 Api::<CustomResourceDefinition>::all(client).delete(&name, &DeleteParams::default()).await;
         });
@@ -82,7 +85,8 @@ fn is_established(definition: &CustomResourceDefinition) -> bool {
     conditions.iter().any(|it| it.type_ == "Established" && it.status == "True")
 }
 
-/// The server's own memory of a new kind may lag a moment behind what it tells others.
+/// Waits until the kind is served: the handler of a new kind may lag behind the `Established`
+/// condition.
 async fn served<K: serde::de::DeserializeOwned>(api: &Api<K>) {
     let ask = async || match api.list(&ListParams::default()).await {
         Ok(_) => Some(()),
@@ -92,8 +96,8 @@ async fn served<K: serde::de::DeserializeOwned>(api: &Api<K>) {
     until("the new kind being served", ask).await;
 }
 
-/// A kind of its own for each test: a group named after the test's namespace.
-pub(crate) async fn ships(client: &Client, space: &Space) -> (Definition, Api<DynamicObject>) {
+/// Defines the kind `Ship` for one test, in a group named after the test's namespace.
+pub(crate) async fn ships(client: &Client, space: &TestNamespace) -> (Definition, Api<DynamicObject>) {
     let group = format!("{}.conformance.example", space.name);
     let schema = json!({ "type": "object", "properties": {
         "spec": { "type": "object", "required": ["masts"], "properties": {
@@ -134,7 +138,7 @@ pub(crate) fn ship(api: &Api<DynamicObject>, name: &str, spec: Value) -> Dynamic
 #[tokio::test]
 async fn a_derived_type_is_a_resource_like_any_other() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let definition = Definition::new(&client, &Buoy::crd()).await;
     let api = space.api::<Buoy>(&client);
     served(&api).await;
@@ -147,18 +151,24 @@ async fn a_derived_type_is_a_resource_like_any_other() {
     changed.spec.depth = 4;
     changed.status = Some(BuoyStatus { afloat: true });
     let replaced = api.replace("a", &WriteParams::default(), &changed).await.expect("replaced");
-    assert_eq!((replaced.spec.depth, &replaced.status), (4, &None), "a status has its own door");
+    assert_eq!(
+        (replaced.spec.depth, &replaced.status),
+        (4, &None),
+        "the status changes only through its subresource"
+    );
     changed = replaced.clone();
     changed.spec.depth = 5;
     changed.status = Some(BuoyStatus { afloat: true });
-    let told = api.replace_status("a", &WriteParams::default(), &changed).await.expect("replaced");
-    assert_eq!((told.spec.depth, told.status.as_ref().map(|it| it.afloat)), (4, Some(true)));
-    assert_eq!(told.metadata.generation, replaced.metadata.generation);
-    assert_eq!(api.get("a").await.expect("there"), told);
+    let updated = api.replace_status("a", &WriteParams::default(), &changed).await.expect("replaced");
+    assert_eq!((updated.spec.depth, updated.status.as_ref().map(|it| it.afloat)), (4, Some(true)));
+    assert_eq!(updated.metadata.generation, replaced.metadata.generation);
+    assert_eq!(api.get("a").await.expect("exists"), updated);
     api.delete("a", &DeleteParams::default()).await.expect("deleted");
 
     let mut watch = api.watch(&WatchParams::from(version)).await.expect("a watch");
-    for expected in [(EventKind::Added, made), (EventKind::Modified, replaced), (EventKind::Modified, told)] {
+    for expected in
+        [(EventKind::Added, made), (EventKind::Modified, replaced), (EventKind::Modified, updated)]
+    {
         assert_eq!(next_change(&mut watch).await, expected);
     }
     assert_eq!(next_change(&mut watch).await.0, EventKind::Deleted);
@@ -168,7 +178,7 @@ async fn a_derived_type_is_a_resource_like_any_other() {
 #[tokio::test]
 async fn a_dynamic_kind_has_every_verb() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let (definition, api) = ships(&client, &space).await;
     let made =
         api.create(&WriteParams::default(), &ship(&api, "a", json!({ "masts": 3 }))).await.expect("created");
@@ -183,8 +193,12 @@ async fn a_dynamic_kind_has_every_verb() {
     let patched = api.patch("a", &PatchParams::default(), Patch::Merge(&patch)).await.expect("patched");
     assert_eq!(patched.data["spec"], json!({ "masts": 3, "flag": "red" }));
     let status = json!({ "status": { "port": "Kiel" }, "spec": { "masts": 9 } });
-    let told = api.patch_status("a", &PatchParams::default(), Patch::Merge(&status)).await.expect("patched");
-    assert_eq!((&told.data["spec"]["masts"], &told.data["status"]["port"]), (&json!(3), &json!("Kiel")));
+    let updated =
+        api.patch_status("a", &PatchParams::default(), Patch::Merge(&status)).await.expect("patched");
+    assert_eq!(
+        (&updated.data["spec"]["masts"], &updated.data["status"]["port"]),
+        (&json!(3), &json!("Kiel"))
+    );
     let scale = api.set_replicas("a", &PatchParams::default(), 2).await.expect("scaled");
     assert_eq!(scale.spec.and_then(|it| it.replicas), Some(2));
     let stated = ship(&api, "c", json!({ "masts": 2 }));
@@ -199,9 +213,9 @@ async fn a_dynamic_kind_has_every_verb() {
 }
 
 #[tokio::test]
-async fn the_schema_of_a_kind_is_enforced_and_unknown_fields_go() {
+async fn the_schema_of_a_kind_is_enforced_and_unknown_fields_are_pruned() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let (definition, api) = ships(&client, &space).await;
     let status = refused(api.create(&WriteParams::default(), &ship(&api, "a", json!({ "masts": 0 }))).await);
     assert!(status.is_invalid(), "{status:?}");
@@ -223,7 +237,7 @@ async fn the_schema_of_a_kind_is_enforced_and_unknown_fields_go() {
 #[tokio::test]
 async fn the_columns_of_a_kind_are_the_columns_of_its_table() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let (definition, api) = ships(&client, &space).await;
     api.create(&WriteParams::default(), &ship(&api, "a", json!({ "masts": 3 }))).await.expect("created");
     let table = api.table(&ListParams::default()).await.expect("a table");
@@ -235,11 +249,11 @@ async fn the_columns_of_a_kind_are_the_columns_of_its_table() {
     definition.remove().await;
 }
 
-/// The history of a kind begins with the kind: what comes before is no longer kept, or never was.
+/// The history of a kind starts with the kind: versions before it are compacted or never existed.
 #[tokio::test]
-async fn a_watch_from_before_the_history_is_told_to_list_again() {
+async fn a_watch_from_before_the_history_expires() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let (definition, api) = ships(&client, &space).await;
     let expired = |code: u16| code == 410;
     match api.watch(&WatchParams::from("1")).await {
@@ -259,7 +273,7 @@ async fn a_watch_from_before_the_history_is_told_to_list_again() {
 #[tokio::test]
 async fn a_kind_that_was_removed_is_not_found() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let (definition, api) = ships(&client, &space).await;
     api.create(&WriteParams::default(), &ship(&api, "a", json!({ "masts": 3 }))).await.expect("created");
     definition.remove().await;

@@ -1,4 +1,4 @@
-//! What a server serves, and what people's words for it mean.
+//! Discovery: the resources a server serves, and the names that resolve to them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,9 +15,9 @@ use serde_json::json;
 
 use crate::custom_resources::ships;
 use crate::fixtures::{deployment, names};
-use crate::support::{Space, client, config, until};
+use crate::support::{TestNamespace, client, config, until};
 
-/// What every server serves, in the words of one line: group, version, kind, plural, short name, scope.
+/// Resources that every server serves: group, version, kind, plural, short name, scope.
 const SERVED: &[(&str, &str, &str, &str, &str, Scope)] = &[
     ("", "v1", "Pod", "pods", "po", Scope::Namespaced),
     ("", "v1", "ConfigMap", "configmaps", "cm", Scope::Namespaced),
@@ -35,7 +35,7 @@ const SERVED: &[(&str, &str, &str, &str, &str, Scope)] = &[
 ];
 
 fn assert_serves(discovery: &Discovery) {
-    // The kinds of other tests come and go.
+    // Other tests create and delete kinds at the same time, so their groups may fail.
     let mut failures = discovery.failures.iter();
     assert!(failures.all(|it| it.group.ends_with(".conformance.example")), "{:?}", discovery.failures);
     assert_eq!(discovery.groups[0].name, "", "the core group comes first");
@@ -54,16 +54,16 @@ fn assert_serves(discovery: &Discovery) {
 }
 
 #[tokio::test]
-async fn aggregated_documents_tell_everything() {
-    assert_serves(&client().discover().await.expect("an answer"));
+async fn aggregated_documents_list_every_resource() {
+    assert_serves(&client().discover().await.expect("a response"));
 }
 
 #[tokio::test]
-async fn documents_one_by_one_tell_the_same() {
+async fn legacy_documents_list_the_same_resources() {
     let client = client();
-    let legacy = Discovery::fetch_as(&client, DiscoveryFormat::Legacy).await.expect("an answer");
+    let legacy = Discovery::fetch_as(&client, DiscoveryFormat::Legacy).await.expect("a response");
     assert_serves(&legacy);
-    let aggregated = client.discover().await.expect("an answer");
+    let aggregated = client.discover().await.expect("a response");
     for (group, version, _, plural, ..) in SERVED {
         let gvr = Gvr::new(group, version, plural);
         let mut pair = [&legacy, &aggregated].map(|it| it.by_resource(&gvr).expect("served").clone());
@@ -77,8 +77,8 @@ async fn documents_one_by_one_tell_the_same() {
 }
 
 #[tokio::test]
-async fn subresources_are_told_with_their_kinds() {
-    let discovery = client().discover().await.expect("an answer");
+async fn subresources_are_listed_with_their_kinds() {
+    let discovery = client().discover().await.expect("a response");
     let deployments = discovery.by_kind(&Gvk::new("apps", "v1", "Deployment")).expect("served");
     let scale = deployments.subresource("scale").expect("deployments can be scaled");
     assert_eq!(scale.gvk, Gvk::new("autoscaling", "v1", "Scale"));
@@ -90,7 +90,7 @@ async fn subresources_are_told_with_their_kinds() {
 }
 
 #[tokio::test]
-async fn words_lead_to_the_resource_that_is_meant() {
+async fn names_resolve_to_their_resource() {
     let mapper = RestMapper::new(CachedDiscovery::new(client()));
     for (group, version, kind, plural, short, _) in SERVED {
         let gvk = Gvk::new(group, version, kind);
@@ -107,7 +107,7 @@ async fn words_lead_to_the_resource_that_is_meant() {
 }
 
 #[tokio::test]
-async fn a_word_that_means_nothing_is_told_with_what_is_like_it() {
+async fn an_unknown_name_is_reported_with_similar_names() {
     let mapper = RestMapper::new(CachedDiscovery::new(client()));
     let error = mapper.resolve("configmapz").await.expect_err("there is no such resource");
     let MapError::NoMatch(no_match) = &error else { panic!("{error}") };
@@ -115,9 +115,9 @@ async fn a_word_that_means_nothing_is_told_with_what_is_like_it() {
 }
 
 #[tokio::test]
-async fn a_resource_that_was_found_is_one_to_work_with() {
+async fn a_resolved_resource_is_usable_through_the_api() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     space
         .api::<Deployment>(&client)
         .create(&WriteParams::default(), &deployment("a"))
@@ -134,19 +134,19 @@ async fn a_resource_that_was_found_is_one_to_work_with() {
 }
 
 #[tokio::test]
-async fn a_kind_that_came_later_is_found_once_the_old_reading_is_forgotten() {
+async fn a_new_kind_is_found_after_the_cache_is_invalidated() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let discovery = CachedDiscovery::new(client.clone());
     let group = format!("{}.conformance.example", space.name);
-    assert!(discovery.get().await.expect("an answer").group(&group).is_none());
+    assert!(discovery.get().await.expect("a response").group(&group).is_none());
     let (definition, api) = ships(&client, &space).await;
-    let told = async || {
+    let lookup = async || {
         discovery.invalidate();
-        let served = discovery.get().await.expect("an answer");
+        let served = discovery.get().await.expect("a response");
         served.by_resource(&api.resource().gvr()).cloned()
     };
-    let found = until("the new kind being told", told).await;
+    let found = until("the new kind in discovery", lookup).await;
     assert_eq!(&found.resource, api.resource());
     assert_eq!(found.short_names, ["sail"]);
     assert!(found.subresource("status").is_some() && found.subresource("scale").is_some());
@@ -161,34 +161,36 @@ async fn a_kind_that_came_later_is_found_once_the_old_reading_is_forgotten() {
 }
 
 #[tokio::test]
-async fn the_server_says_which_version_it_is() {
-    let version = client().server_version().await.expect("an answer");
+async fn the_server_reports_its_version() {
+    let version = client().server_version().await.expect("a response");
     assert!(version.git_version.starts_with('v') && !version.major.is_empty(), "{version:?}");
 }
 
-/// Documents change while other tests make kinds, so this looks for one that did not: it must come from disk.
+/// Documents change while other tests define kinds, so this test waits for one that did not change:
+/// it must come from disk.
 #[tokio::test]
-async fn di_4_what_is_kept_on_disk_is_asked_about_and_not_sent_again() {
-    let folder = tempfile::tempdir().expect("a folder for the answers");
-    let answers = Arc::new(Mutex::new(Vec::new()));
-    let record = Arc::clone(&answers);
+async fn di_4_documents_cached_on_disk_are_revalidated_and_not_sent_again() {
+    let folder = tempfile::tempdir().expect("a folder for the responses");
+    let responses = Arc::new(Mutex::new(Vec::new()));
+    let record = Arc::clone(&responses);
     let layer = tower::util::MapResponseLayer::new(move |response: Response<ResponseBody>| {
         let tagged = response.headers().contains_key(ETAG);
         record.lock().expect("not poisoned").push((response.status().as_u16(), tagged));
         response
     });
     let client = Client::builder(config()).layer(layer).build().expect("a client");
-    // Each a process of its own, as far as the disk can tell, and too late for everything but the answers.
+    // Each call acts as a new process for which every document on disk is stale; only the HTTP
+    // cache is still of use.
     let later = || {
         let disk = DiskCache::new(folder.path().join("discovery"), Duration::ZERO);
         CachedDiscovery::on_disk(client.clone(), disk.http(folder.path().join("http")))
     };
-    assert_serves(&later().get().await.expect("an answer"));
-    let first = std::mem::take(&mut *answers.lock().expect("not poisoned"));
+    assert_serves(&later().get().await.expect("a response"));
+    let first = std::mem::take(&mut *responses.lock().expect("not poisoned"));
     assert_eq!(first, [(200, true), (200, true)], "aggregated documents have tags");
-    until("a document is not sent again", async || {
-        assert_serves(&later().get().await.expect("an answer"));
-        let codes = std::mem::take(&mut *answers.lock().expect("not poisoned"));
+    until("a 304 for a cached document", async || {
+        assert_serves(&later().get().await.expect("a response"));
+        let codes = std::mem::take(&mut *responses.lock().expect("not poisoned"));
         (codes.contains(&(304, true)) || codes.contains(&(304, false))).then_some(())
     })
     .await;

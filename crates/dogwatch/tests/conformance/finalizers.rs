@@ -1,4 +1,5 @@
-//! Finalizers: an object waits for who cleans up after it, and nothing is added to one that goes.
+//! Finalizers: an object stays until its cleanup is done, and no finalizer is added to a
+//! terminating object.
 
 use dogwatch::controller::Context;
 use dogwatch::controller::finalizer::{Finalizer, Phase};
@@ -7,13 +8,13 @@ use dogwatch::{Api, DeleteParams, Deletion, Patch, PatchParams, WriteParams};
 use serde_json::json;
 
 use crate::fixtures::config_map;
-use crate::support::{Space, client, refused};
+use crate::support::{TestNamespace, client, refused};
 
 const OURS: &str = "example.com/ours";
 
-async fn objects() -> (Space, Api<ConfigMap>, Finalizer<ConfigMap>) {
+async fn objects() -> (TestNamespace, Api<ConfigMap>, Finalizer<ConfigMap>) {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api(&client);
     (space, api, Finalizer::new(Api::all(client), OURS).expect("a name"))
 }
@@ -23,24 +24,24 @@ fn count(object: &ConfigMap) -> usize {
 }
 
 #[tokio::test]
-async fn an_object_is_there_until_it_was_cleaned_up_after() {
+async fn an_object_stays_until_its_cleanup_is_done() {
     let (_space, api, finalizer) = objects().await;
     let created = api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     let Ok(Phase::Live(live)) = finalizer.phase(created, &Context::detached()).await else {
-        panic!("it lives")
+        panic!("the object is live")
     };
     assert!(finalizer.is_on(&live));
-    let deletion = api.delete("a", &DeleteParams::default()).await.expect("asked for");
+    let deletion = api.delete("a", &DeleteParams::default()).await.expect("accepted");
     assert!(matches!(deletion, Deletion::Going(_)), "{deletion:?}");
-    // What we hold does not know that it goes; the server does.
+    // The stale copy has no deletion timestamp; only the server's copy does.
     let Ok(Phase::CleanUp(going)) =
-        finalizer.phase(api.get("a").await.expect("there"), &Context::detached()).await
+        finalizer.phase(api.get("a").await.expect("exists"), &Context::detached()).await
     else {
-        panic!("it goes")
+        panic!("the object is terminating")
     };
-    finalizer.done(&going, &Context::detached()).await.expect("taken off");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
-    finalizer.done(&going, &Context::detached()).await.expect("and again");
+    finalizer.done(&going, &Context::detached()).await.expect("finalizer removed");
+    assert!(api.get_opt("a").await.expect("a response").is_none());
+    finalizer.done(&going, &Context::detached()).await.expect("removing it again succeeds");
 }
 
 #[tokio::test]
@@ -51,34 +52,37 @@ async fn a_stale_copy_adds_the_finalizer_once_and_keeps_what_others_added() {
     api.patch("a", &PatchParams::default(), Patch::Merge(&theirs)).await.expect("patched");
     for _ in 0..2 {
         let Ok(Phase::Live(live)) = finalizer.phase(stale.clone(), &Context::detached()).await else {
-            panic!("it lives")
+            panic!("the object is live")
         };
         assert_eq!(count(&live), 2);
     }
-    finalizer.done(&stale, &Context::detached()).await.expect("a copy that never had it needs nothing done");
-    let current = api.get("a").await.expect("there");
+    finalizer
+        .done(&stale, &Context::detached())
+        .await
+        .expect("nothing to do for a copy without the finalizer");
+    let current = api.get("a").await.expect("exists");
     assert_eq!(count(&current), 2);
-    finalizer.done(&current, &Context::detached()).await.expect("taken off");
+    finalizer.done(&current, &Context::detached()).await.expect("finalizer removed");
     let none = json!({ "metadata": { "finalizers": null } });
     let left = api.patch("a", &PatchParams::default(), Patch::Merge(&none)).await.expect("patched");
     assert_eq!(count(&left), 0);
 }
 
 #[tokio::test]
-async fn nothing_is_added_to_an_object_that_goes() {
+async fn no_finalizer_is_added_to_a_terminating_object() {
     let (_space, api, finalizer) = objects().await;
     let mut object = config_map("a", json!({}));
     object.metadata.finalizers = Some(vec!["example.com/theirs".to_owned()]);
     let stale = api.create(&WriteParams::default(), &object).await.expect("created");
-    api.delete("a", &DeleteParams::default()).await.expect("asked for");
-    // The server itself refuses it, which is why a helper must not try.
+    api.delete("a", &DeleteParams::default()).await.expect("accepted");
+    // The server rejects new finalizers on a terminating object, so the helper must not try.
     let both = json!({ "metadata": { "finalizers": ["example.com/theirs", OURS] } });
     let status = refused(api.patch("a", &PatchParams::default(), Patch::Merge(&both)).await);
     assert_eq!(status.code, 422, "{status:?}");
     assert!(matches!(finalizer.phase(stale, &Context::detached()).await, Ok(Phase::Ignored)));
     let none = json!({ "metadata": { "finalizers": null } });
-    api.patch("a", &PatchParams::default(), Patch::Merge(&none)).await.expect("let go");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    api.patch("a", &PatchParams::default(), Patch::Merge(&none)).await.expect("finalizers removed");
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 }
 
 #[tokio::test]
@@ -89,5 +93,5 @@ async fn another_object_of_the_same_name_is_left_alone() {
     assert!(matches!(finalizer.phase(first.clone(), &Context::detached()).await, Ok(Phase::Ignored)));
     api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created again");
     assert!(matches!(finalizer.phase(first, &Context::detached()).await, Ok(Phase::Ignored)));
-    assert_eq!(count(&api.get("a").await.expect("there")), 0);
+    assert_eq!(count(&api.get("a").await.expect("exists")), 0);
 }

@@ -1,4 +1,5 @@
-//! Small objects of the kinds the tests use. Pods name a scheduler that does not exist, so that none ever runs.
+//! Small objects of the kinds the tests use. Pods name a scheduler that does not exist, so that
+//! they are never scheduled.
 
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -6,7 +7,7 @@ use dogwatch::{Gvk, LabelSelector, ListParams, ResourceType};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// An object from the JSON one would write by hand.
+/// Decodes an object from JSON.
 pub(crate) fn object<K: DeserializeOwned>(value: Value) -> K {
     serde_json::from_value(value).expect("the test writes a valid object")
 }
@@ -32,13 +33,13 @@ pub(crate) fn deployment(name: &str) -> Deployment {
 
 fn pod_spec() -> Value {
     json!({
-        "schedulerName": "nobody",
+        "schedulerName": "no-such-scheduler",
         "automountServiceAccountToken": false,
         "containers": [{ "name": "main", "image": "example.invalid/main" }],
     })
 }
 
-/// List parameters with a label selector.
+/// Returns list parameters with a label selector.
 pub(crate) fn labelled(selector: &str) -> ListParams {
     ListParams::default().labels(labels(selector))
 }
@@ -47,17 +48,17 @@ pub(crate) fn labels(selector: &str) -> LabelSelector {
     selector.parse().expect("the test writes a valid selector")
 }
 
-/// Config maps as a resource known only at run time.
+/// Returns the config map resource, for dynamic handles.
 pub(crate) fn config_maps() -> ResourceType {
     ResourceType::namespaced(Gvk::new("", "v1", "ConfigMap"), "configmaps")
 }
 
-/// Deployments as a resource known only at run time.
+/// Returns the deployment resource, for dynamic handles.
 pub(crate) fn deployments() -> ResourceType {
     ResourceType::namespaced(Gvk::new("apps", "v1", "Deployment"), "deployments")
 }
 
-/// The names of objects, sorted.
+/// Returns the sorted names of objects.
 pub(crate) fn names<'o, K: dogwatch::Object>(objects: impl IntoIterator<Item = &'o K>) -> Vec<String> {
     let mut names: Vec<_> = objects.into_iter().map(|it| it.header().name.to_owned()).collect();
     names.sort();

@@ -1,4 +1,5 @@
-//! Acting as somebody else, for a whole client and for one request; the server says whom it took us for.
+//! Impersonation, for a whole client and for one request, verified with the server's
+//! SelfSubjectReview.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +20,12 @@ fn jane() -> Impersonation {
     }
 }
 
-/// Who the server takes one request for.
+/// Returns the user that the server sees for one request.
 async fn whoami_once(client: &Client, who: Impersonation) -> UserInfo {
     let reviews = ResourceType::of::<SelfSubjectReview>(&(), Scope::Cluster);
     let request = client.post().resource(&reviews).impersonate(who).json(&SelfSubjectReview::default());
     let review: SelfSubjectReview = request.send().await.expect("a review");
-    review.status.and_then(|it| it.user_info).expect("a review says who")
+    review.status.and_then(|it| it.user_info).expect("a review names the user")
 }
 
 fn assert_is_jane(user: &UserInfo) {
@@ -36,35 +37,39 @@ fn assert_is_jane(user: &UserInfo) {
 }
 
 #[tokio::test]
-async fn a_client_can_act_as_somebody_else() {
+async fn a_client_can_impersonate_a_user() {
     let mut config = config();
     config.impersonate = jane();
     let client = Client::new(config).expect("a client");
-    assert_is_jane(&whoami(&client).await.expect("let in"));
+    assert_is_jane(&whoami(&client).await.expect("authenticated"));
 }
 
 #[tokio::test]
-async fn a_request_can_act_as_somebody_else_and_the_next_one_does_not() {
+async fn impersonation_can_be_limited_to_one_request() {
     let client = client();
-    let ourselves = whoami(&client).await.expect("let in");
+    let ourselves = whoami(&client).await.expect("authenticated");
     assert_is_jane(&whoami_once(&client, jane()).await);
-    assert_eq!(whoami(&client).await.expect("let in"), ourselves);
+    assert_eq!(whoami(&client).await.expect("authenticated"), ourselves);
 }
 
 #[tokio::test]
-async fn a_request_of_a_client_that_acts_as_another_can_act_as_a_third_or_as_ourselves() {
-    let ourselves = whoami(&client()).await.expect("let in");
+async fn a_request_can_override_or_drop_the_impersonation_of_its_client() {
+    let ourselves = whoami(&client()).await.expect("authenticated");
     let mut config = config();
     config.impersonate = jane();
     let client = Client::new(config).expect("a client");
     let john = Impersonation { user: Some("john".to_owned()), ..Impersonation::default() };
     let third = whoami_once(&client, john).await;
-    assert_eq!((third.username.as_deref(), third.extra), (Some("john"), None), "nothing of jane is left");
+    assert_eq!(
+        (third.username.as_deref(), third.extra),
+        (Some("john"), None),
+        "no attribute of jane is left"
+    );
     assert_eq!(whoami_once(&client, Impersonation::default()).await.username, ourselves.username);
 }
 
 #[test]
-fn attributes_without_a_user_are_refused_before_anything_is_sent() {
+fn impersonation_without_a_user_is_rejected_before_anything_is_sent() {
     let mut config = config();
     config.impersonate = Impersonation { user: None, ..jane() };
     assert!(matches!(Client::new(config), Err(Error::Credentials(_))));

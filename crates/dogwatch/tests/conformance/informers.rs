@@ -1,4 +1,5 @@
-//! Informers: a copy that follows, survives a cut, is told to whoever comes late, is found by index, and comes back with its kind.
+//! Informers: the cache follows the server, resumes after cuts, replays to late handlers, is
+//! indexed, and survives the removal of its kind.
 
 use std::time::Duration;
 
@@ -11,46 +12,48 @@ use dogwatch::{
 use futures_util::StreamExt;
 use serde_json::json;
 
-use crate::cable::Cable;
 use crate::custom_resources::{ship, ships};
 use crate::fixtures::{config_map, labelled, labels, names};
-use crate::support::{Space, client, config, until, within};
+use crate::proxy::CuttableProxy;
+use crate::support::{TestNamespace, client, config, until, within};
 
-/// A namespace, a handle on its config maps that knows nothing of any proxy, and an informer of those with `set=this`.
-struct Setting {
-    space: Space,
+/// A namespace, a handle on its config maps that bypasses any proxy, and an informer of those
+/// labelled `set=this`.
+struct Fixture {
+    space: TestNamespace,
     api: Api<ConfigMap>,
     informer: SharedInformer<ConfigMap>,
 }
 
-/// An informer of the maps of a namespace that are the test's own. A server may put others there.
-fn informer(client: &Client, space: &Space) -> SharedInformer<ConfigMap> {
+/// Returns an informer of the config maps labelled `set=this`. The server may create others in the
+/// namespace.
+fn informer(client: &Client, space: &TestNamespace) -> SharedInformer<ConfigMap> {
     SharedInformer::builder(space.api::<ConfigMap>(client)).labels(labels("set=this")).build()
 }
 
-impl Setting {
+impl Fixture {
     async fn new() -> Self {
         Self::through(client()).await
     }
 
-    /// The informer reads through this client.
+    /// Creates the fixture with an informer that reads through this client.
     async fn through(reading: Client) -> Self {
         let client = client();
-        let space = Space::new(&client).await;
+        let space = TestNamespace::new(&client).await;
         let informer = informer(&reading, &space);
         Self { api: space.api(&client), informer, space }
     }
 
     async fn synced(&self) {
         self.informer.start();
-        within("the sync", self.informer.synced()).await.expect("it goes on until it is stopped");
+        within("the sync", self.informer.synced()).await.expect("the informer runs until it is stopped");
     }
 
-    /// Waits until the store has come to the version of this object.
+    /// Waits until the store has reached the version of this object.
     async fn reached(&self, written: &impl Object) {
         let version = written.version();
-        let reached = within("the store's coming there", self.informer.wait_until(&version)).await;
-        reached.expect("it follows");
+        let reached = within("the store reaching the version", self.informer.wait_until(&version)).await;
+        reached.expect("the informer runs");
     }
 
     fn key(&self, name: &str) -> ObjectKey {
@@ -71,7 +74,8 @@ fn stored<T: Object>(store: &Store<T>) -> Vec<String> {
     names(store.snapshot().iter().map(|it| &**it))
 }
 
-/// The next change, as a short text: `!a` there from the start, `+a` added, `a` updated, `-a` deleted, whether seen or not.
+/// Returns the next change as a short text: `!a` added by the initial list, `+a` added, `a`
+/// updated, `-a` deleted, whether observed or not.
 async fn next<T: Object>(changes: &mut Changes<T>) -> String {
     let change = within("the next change", changes.next()).await.expect("the informer runs");
     let name = change.object().header().name.to_owned();
@@ -85,10 +89,10 @@ async fn next<T: Object>(changes: &mut Changes<T>) -> String {
 
 #[tokio::test]
 async fn informers_sync_and_follow() {
-    let it = Setting::new().await;
+    let it = Fixture::new().await;
     create(&it.api, "a").await;
     create(&it.api, "b").await;
-    let mut changes = it.informer.changes().expect("it has not stopped");
+    let mut changes = it.informer.changes().expect("the informer runs");
     it.synced().await;
     assert_eq!(stored(&it.informer.store()), ["a", "b"]);
     assert_eq!([next(&mut changes).await, next(&mut changes).await], ["!a", "!b"]);
@@ -114,17 +118,18 @@ async fn informers_sync_and_follow() {
 
     within("the stop", it.informer.stop()).await;
     assert!(within("the end", changes.next()).await.is_none());
-    assert_eq!(stored(&it.informer.store()), ["a", "c"], "what was read stays readable");
+    assert_eq!(stored(&it.informer.store()), ["a", "c"], "a stopped informer's store stays readable");
 }
 
-/// The same name, another object: a watch tells both halves, and so does an informer.
+/// A recreated object has the same name and another uid: the informer reports both halves, as the
+/// watch does.
 #[tokio::test]
-async fn informers_tell_a_recreation_as_a_deletion_and_an_addition() {
-    let it = Setting::new().await;
+async fn informers_report_a_recreation_as_a_deletion_and_an_addition() {
+    let it = Fixture::new().await;
     let first = create(&it.api, "a").await;
     it.synced().await;
     let grow = HandlerOptions::default().overflow(Overflow::Grow);
-    let mut changes = it.informer.changes_with(grow).expect("it has not stopped");
+    let mut changes = it.informer.changes_with(grow).expect("the informer runs");
     assert_eq!(next(&mut changes).await, "!a");
     it.api.delete("a", &DeleteParams::default()).await.expect("deleted");
     let second = create(&it.api, "a").await;
@@ -133,58 +138,59 @@ async fn informers_tell_a_recreation_as_a_deletion_and_an_addition() {
     assert_eq!(it.informer.store().get(&it.key("a")).as_deref(), Some(&second));
 }
 
-/// A proxy between the informer and the server cuts every connection: what happened meanwhile is told, once, from the last version on.
+/// A proxy between informer and server cuts every connection: changes made meanwhile are delivered
+/// once, from the last version on.
 #[tokio::test]
-async fn informers_go_on_from_the_last_version_when_the_connection_is_cut() {
-    let cable = Cable::to(&config()).await;
-    let reading = Client::new(cable.through(config())).expect("the settings are good");
-    let it = Setting::through(reading).await;
+async fn informers_resume_from_the_last_version_when_the_connection_is_cut() {
+    let proxy = CuttableProxy::to(&config()).await;
+    let reading = Client::new(proxy.through(config())).expect("the config is valid");
+    let it = Fixture::through(reading).await;
     create(&it.api, "a").await;
     create(&it.api, "b").await;
     let grow = HandlerOptions::default().overflow(Overflow::Grow);
-    let mut changes = it.informer.changes_with(grow).expect("it has not stopped");
+    let mut changes = it.informer.changes_with(grow).expect("the informer runs");
     it.synced().await;
     assert_eq!([next(&mut changes).await, next(&mut changes).await], ["!a", "!b"]);
 
     for round in ["one", "two", "three"] {
-        let connections = cable.connections();
-        cable.cut();
+        let connections = proxy.connections();
+        proxy.cut();
         patch(&it.api, "a", round).await;
         it.api.delete("b", &DeleteParams::default()).await.expect("deleted");
         let made = create(&it.api, "b").await;
         it.reached(&made).await;
-        let told = [next(&mut changes).await, next(&mut changes).await, next(&mut changes).await];
-        assert_eq!(told, ["a", "-b", "+b"], "{round}");
+        let received = [next(&mut changes).await, next(&mut changes).await, next(&mut changes).await];
+        assert_eq!(received, ["a", "-b", "+b"], "{round}");
         assert_eq!(it.informer.store().get(&it.key("b")).as_deref(), Some(&made));
-        assert!(cable.connections() > connections, "it came back by another connection");
+        assert!(proxy.connections() > connections, "the informer reconnected");
     }
-    assert_eq!(it.informer.health().relists, 0, "what was cut is resumed, not read anew");
+    assert_eq!(it.informer.health().relists, 0, "a cut watch is resumed without a new list");
 }
 
-/// A cut in the middle of a sync is only a delay.
+/// A cut in the middle of the initial list only delays the sync.
 #[tokio::test]
 async fn informers_sync_through_cuts() {
-    let cable = Cable::to(&config()).await;
-    let reading = Client::new(cable.through(config())).expect("the settings are good");
-    let it = Setting::through(reading).await;
+    let proxy = CuttableProxy::to(&config()).await;
+    let reading = Client::new(proxy.through(config())).expect("the config is valid");
+    let it = Fixture::through(reading).await;
     for number in 0..20 {
         create(&it.api, &format!("m{number}")).await;
     }
     it.informer.start();
-    let connects = async || (it.api.get("m0").await.is_ok() && cable.connections() > 0).then_some(());
+    let connects = async || (it.api.get("m0").await.is_ok() && proxy.connections() > 0).then_some(());
     until("the first connection", connects).await;
-    cable.cut();
+    proxy.cut();
     it.synced().await;
     assert_eq!(it.informer.store().len(), 20);
-    cable.cut();
+    proxy.cut();
     let made = create(&it.api, "after").await;
     it.reached(&made).await;
     assert_eq!(it.informer.store().len(), 21);
 }
 
 #[tokio::test]
-async fn informers_tell_late_handlers_of_what_is_there_and_then_of_what_comes() {
-    let it = Setting::new().await;
+async fn informers_replay_the_store_to_late_handlers_before_new_changes() {
+    let it = Fixture::new().await;
     create(&it.api, "a").await;
     it.synced().await;
     let made = create(&it.api, "b").await;
@@ -192,7 +198,7 @@ async fn informers_tell_late_handlers_of_what_is_there_and_then_of_what_comes() 
     let mut late = Vec::new();
     for overflow in [Overflow::Coalesce, Overflow::Grow, Overflow::Block(1)] {
         let options = HandlerOptions::default().overflow(overflow);
-        late.push(it.informer.changes_with(options).expect("it has not stopped"));
+        late.push(it.informer.changes_with(options).expect("the informer runs"));
     }
     for changes in &mut late {
         assert_eq!([next(changes).await, next(changes).await], ["!a", "!b"]);
@@ -203,7 +209,7 @@ async fn informers_tell_late_handlers_of_what_is_there_and_then_of_what_comes() 
         assert!(changes.registration().is_synced());
     }
     let removed = late.remove(0).registration();
-    within("the end of a handler", removed.shut_down()).await;
+    within("the shutdown of the handler", removed.shut_down()).await;
     patch(&it.api, "a", "changed").await;
     for changes in &mut late {
         assert_eq!(next(changes).await, "a");
@@ -212,7 +218,7 @@ async fn informers_tell_late_handlers_of_what_is_there_and_then_of_what_comes() 
 
 #[tokio::test]
 async fn informers_find_by_index_what_the_server_finds_by_label() {
-    let it = Setting::new().await;
+    let it = Fixture::new().await;
     let tier = |name: &str, tier: &str| config_map(name, json!({ "set": "this", "tier": tier }));
     for (name, of) in [("a", "web"), ("b", "web"), ("c", "data")] {
         it.api.create(&WriteParams::default(), &tier(name, of)).await.expect("created");
@@ -248,68 +254,73 @@ async fn informers_find_by_index_what_the_server_finds_by_label() {
     }
 }
 
-/// Without the permission to list everything, several namespaces are read each by itself, and are one copy.
+/// A client without permission to list all namespaces can read several namespaces, each by itself,
+/// into one cache.
 #[tokio::test]
-async fn informers_of_several_namespaces_are_one() {
+async fn an_informer_of_several_namespaces_is_one_cache() {
     let client = client();
-    let (one, other, third) =
-        (Space::new(&client).await, Space::new(&client).await, Space::new(&client).await);
+    let (one, other, third) = (
+        TestNamespace::new(&client).await,
+        TestNamespace::new(&client).await,
+        TestNamespace::new(&client).await,
+    );
     let [ones, others, thirds] = [&one, &other, &third].map(|it| it.api::<ConfigMap>(&client));
     create(&ones, "a").await;
     create(&others, "b").await;
     let builder = SharedInformer::builder(ones.clone()).also(others.clone()).labels(labels("set=this"));
     let informer = builder.build();
     informer.start();
-    within("the sync", informer.synced()).await.expect("it goes on until it is stopped");
+    within("the sync", informer.synced()).await.expect("the informer runs until it is stopped");
     assert_eq!(stored(&informer.store()), ["a", "b"]);
 
-    let mut changes = informer.changes().expect("it has not stopped");
-    let mut there = [next(&mut changes).await, next(&mut changes).await];
-    there.sort();
-    assert_eq!(there, ["!a", "!b"]);
+    let mut changes = informer.changes().expect("the informer runs");
+    let mut initial = [next(&mut changes).await, next(&mut changes).await];
+    initial.sort();
+    assert_eq!(initial, ["!a", "!b"]);
     create(&thirds, "elsewhere").await;
     create(&others, "c").await;
     assert_eq!(next(&mut changes).await, "+c");
     ones.delete("a", &DeleteParams::default()).await.expect("deleted");
     assert_eq!(next(&mut changes).await, "-a");
     let by_namespace =
-        informer.store().by_index(dogwatch::NAMESPACE_INDEX, &other.name).expect("always there");
+        informer.store().by_index(dogwatch::NAMESPACE_INDEX, &other.name).expect("this index always exists");
     assert_eq!(names(by_namespace.iter().map(|it| &**it)), ["b", "c"]);
 }
 
-/// The kind goes with all its objects, the informer says so and waits; the kind comes back, and so does the copy.
+/// When the kind is removed with all its objects, the informer reports it and waits; when the kind
+/// returns, so do the objects.
 #[tokio::test]
 async fn informers_follow_a_kind_that_is_removed_and_comes_back() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let (definition, api) = ships(&client, &space).await;
     let create = async |name: &str| {
         let ship = ship(&api, name, json!({ "masts": 2 }));
         api.create(&WriteParams::default(), &ship).await.expect("created");
     };
     create("a").await;
-    // Noticed and asked for again soon, so that the test need not wait for it.
+    // Short periods, so that the test need not wait long.
     let soon = Duration::from_millis(200);
     let informer = SharedInformer::builder(api.clone())
         .reflector(|it| it.not_found(NotFound::GoneAfter(soon)))
         .revive_after(Some(soon))
         .build();
-    let mut changes = informer.changes().expect("it has not stopped");
+    let mut changes = informer.changes().expect("the informer runs");
     informer.start();
     assert_eq!(next(&mut changes).await, "!a");
 
     definition.remove().await;
     assert_eq!(next(&mut changes).await, "-a");
-    // Asking the server in between gives the informer its turn.
-    let asked = async || api.list(&ListParams::default()).await.is_ok();
-    let gone = async || (!asked().await && informer.health().state == HealthState::Gone).then_some(());
-    until("the informer's word that it is gone", gone).await;
+    // Each request to the server also gives the informer's task a chance to run.
+    let is_served = async || api.list(&ListParams::default()).await.is_ok();
+    let gone = async || (!is_served().await && informer.health().state == HealthState::Gone).then_some(());
+    until("the health state Gone", gone).await;
     assert!(informer.store().is_empty());
 
     let (_definition, _) = ships(&client, &space).await;
     create("b").await;
     assert_eq!(next(&mut changes).await, "+b");
     assert_eq!(stored(&informer.store()), ["b"]);
-    let well = async || (asked().await && informer.health().is_ok()).then_some(());
-    until("the informer's word that all is well", well).await;
+    let healthy = async || (is_served().await && informer.health().is_ok()).then_some(());
+    until("a healthy informer", healthy).await;
 }

@@ -1,4 +1,4 @@
-//! Leader election on Leases: one leads, the others follow, whatever server keeps the lease.
+//! Leader election on Leases: exactly one elector leads, on any server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use dogwatch::{Api, Client, Patch, PatchParams};
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::support::{Space, client, within};
+use crate::support::{TestNamespace, client, within};
 
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Its lease lasts long, so that no slow machine loses it.
-fn elector(client: &Client, space: &Space, identity: &str) -> LeaderElector {
+/// Returns an elector whose lease is long, so that a slow machine does not lose it.
+fn elector(client: &Client, space: &TestNamespace, identity: &str) -> LeaderElector {
     settings(client, space, identity).build().expect("valid settings")
 }
 
-fn settings(client: &Client, space: &Space, identity: &str) -> LeaderElectorBuilder {
+fn settings(client: &Client, space: &TestNamespace, identity: &str) -> LeaderElectorBuilder {
     LeaderElector::builder(client.clone(), "lock")
         .namespace(&space.name)
         .identity(identity)
@@ -29,17 +29,17 @@ fn settings(client: &Client, space: &Space, identity: &str) -> LeaderElectorBuil
 }
 
 #[tokio::test]
-async fn le_2_a_lease_is_made_renewed_and_released() {
+async fn le_2_a_lease_is_created_renewed_and_released() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let leases: Api<Lease> = space.api(&client);
     let elector = elector(&client, &space, "me");
     let work = async |led: Led| {
-        let first = leases.get("lock").await.expect("there").spec.expect("a spec");
+        let first = leases.get("lock").await.expect("exists").spec.expect("a spec");
         let renewed = leases.wait_for("lock", |it| {
             it.and_then(|it| it.spec.as_ref()).is_some_and(|it| it.renew_time != first.renew_time)
         });
-        let renewed = renewed.await.expect("an answer").expect("there");
+        let renewed = renewed.await.expect("a response").expect("exists");
         (led.transitions(), first, renewed)
     };
     let (transitions, first, renewed) =
@@ -48,14 +48,14 @@ async fn le_2_a_lease_is_made_renewed_and_released() {
     assert_eq!((first.holder_identity.as_deref(), first.lease_duration_seconds), (Some("me"), Some(600)));
     assert_eq!(renewed.metadata.labels.expect("labels")["app"], "conformance");
     assert_eq!(renewed.spec.expect("a spec").acquire_time, first.acquire_time);
-    let released = leases.get("lock").await.expect("there").spec.expect("a spec");
+    let released = leases.get("lock").await.expect("exists").spec.expect("a spec");
     assert_eq!((released.holder_identity.as_deref(), released.lease_duration_seconds), (Some(""), Some(1)));
 }
 
 #[tokio::test]
-async fn le_4_a_lease_that_is_released_is_led_by_the_next_who_waits() {
+async fn le_4_a_released_lease_is_acquired_by_a_waiting_elector() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let [one, other] = ["one", "other"].map(|it| elector(&client, &space, it));
     let (leads, stop) = (Arc::new(Notify::new()), Notify::new());
     let first = async {
@@ -78,16 +78,16 @@ async fn le_4_a_lease_that_is_released_is_led_by_the_next_who_waits() {
         tokio::join!(run, meanwhile).0
     };
     let (ended, transitions) =
-        within("the lease changing hands", async { tokio::join!(first, second) }).await;
+        within("the lease changing its holder", async { tokio::join!(first, second) }).await;
     assert!(matches!(ended, Err(Ended::Stopped)), "{ended:?}");
     assert_eq!(transitions.expect("led"), 1);
 }
 
 #[tokio::test]
-async fn le_2_a_lease_whose_holder_is_gone_is_taken_when_it_has_expired() {
+async fn le_2_an_expired_lease_is_taken_over() {
     let client = client();
-    let space = Space::new(&client).await;
-    // A leader that vanishes: its run is dropped, and nothing is released.
+    let space = TestNamespace::new(&client).await;
+    // A leader that crashes: its run is dropped without releasing the lease.
     let gone = settings(&client, &space, "gone")
         .lease_duration(Duration::from_secs(2))
         .renew_deadline(Duration::from_secs(1))
@@ -100,7 +100,7 @@ async fn le_2_a_lease_whose_holder_is_gone_is_taken_when_it_has_expired() {
     };
     within("leading", async {
         tokio::select! {
-            _ = gone.run_while_leading(work) => unreachable!("it leads for ever"),
+            _ = gone.run_while_leading(work) => unreachable!("the work never ends"),
             () = begun.notified() => {}
         }
     })
@@ -113,7 +113,7 @@ async fn le_2_a_lease_whose_holder_is_gone_is_taken_when_it_has_expired() {
 #[tokio::test]
 async fn le_3_a_leader_whose_lease_is_taken_stops() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let leases: Api<Lease> = space.api(&client);
     let elector = elector(&client, &space, "me");
     let work = async |_: Led| {
@@ -121,7 +121,7 @@ async fn le_3_a_leader_whose_lease_is_taken_stops() {
         leases.patch("lock", &PatchParams::default(), Patch::Merge(&theft)).await.expect("patched");
         std::future::pending::<()>().await
     };
-    let ended = within("stopping", elector.run_while_leading(work)).await.expect_err("lost");
+    let ended = within("stopping", elector.run_while_leading(work)).await.expect_err("the lease was lost");
     assert_eq!(ended.to_string(), "the lease was taken by thief");
     assert!(!elector.is_leader());
     assert_eq!(elector.leader().as_deref(), Some("thief"));

@@ -8,12 +8,12 @@ use futures_util::TryStreamExt;
 use serde_json::json;
 
 use crate::fixtures::{config_map, labelled, names, pod};
-use crate::support::{Space, chain, client, client_without_retries, refused};
+use crate::support::{TestNamespace, chain, client, client_without_retries, refused};
 
-/// Objects `a`, `b`, … with the label `set=this`, so that whatever else is in the namespace stays out of the way.
-async fn filled(names: &[&str]) -> (Space, Api<ConfigMap>) {
+/// Creates objects labelled `set=this`, so that others in the namespace are ignored.
+async fn filled(names: &[&str]) -> (TestNamespace, Api<ConfigMap>) {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api(&client);
     for name in names {
         let object = config_map(name, json!({ "set": "this", "name": name }));
@@ -27,9 +27,9 @@ fn this() -> ListParams {
 }
 
 #[tokio::test]
-async fn label_selectors_choose_as_the_library_itself_would() {
+async fn label_selectors_match_the_same_objects_on_the_server_and_in_the_library() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api::<ConfigMap>(&client);
     let sets = [
         ("a", json!({ "set": "this", "tier": "web", "size": "1" })),
@@ -62,7 +62,7 @@ async fn label_selectors_choose_as_the_library_itself_would() {
 }
 
 #[tokio::test]
-async fn field_selectors_choose_by_name_and_unknown_fields_are_refused() {
+async fn field_selectors_select_by_name_and_unknown_fields_are_rejected() {
     let (_space, api) = filled(&["a", "b", "c"]).await;
     let one = api.list(&this().fields(FieldSelector::name("b"))).await.expect("listed");
     assert_eq!(names(&one.items), ["b"]);
@@ -73,9 +73,9 @@ async fn field_selectors_choose_by_name_and_unknown_fields_are_refused() {
 }
 
 #[tokio::test]
-async fn pods_are_chosen_by_phase_and_node() {
+async fn pods_are_selected_by_phase_and_node() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api::<Pod>(&client);
     api.create(&WriteParams::default(), &pod("a")).await.expect("created");
     for (field, value, found) in [
@@ -94,7 +94,7 @@ async fn pods_are_chosen_by_phase_and_node() {
 async fn one_handle_sees_all_namespaces() {
     let (space, api) = filled(&["a"]).await;
     let client = api.client().clone();
-    let other = Space::new(&client).await;
+    let other = TestNamespace::new(&client).await;
     // A label that only this test uses.
     let mark = json!({ "only-in": space.name });
     for (space, name) in [(&space, "x"), (&other, "y")] {
@@ -127,7 +127,7 @@ async fn a_limit_makes_pages_that_continue_to_the_end() {
 }
 
 #[tokio::test]
-async fn the_pages_of_a_list_are_of_one_moment() {
+async fn all_pages_of_a_list_show_one_version() {
     let (_space, api) = filled(&["a", "b", "c", "d"]).await;
     let first = api.list(&this().limit(2)).await.expect("a page");
     let token = first.metadata.continue_token.expect("there is more");
@@ -165,7 +165,7 @@ async fn pages_streams_and_whole_lists_hold_the_same_objects() {
 }
 
 #[tokio::test]
-async fn a_list_says_what_it_is_a_list_of() {
+async fn a_list_carries_its_kind_and_api_version() {
     let (_space, api) = filled(&["a"]).await;
     let list = api.list(&this()).await.expect("listed");
     assert_eq!((list.metadata.kind.as_str(), list.metadata.api_version.as_str()), ("ConfigMapList", "v1"));
@@ -173,16 +173,16 @@ async fn a_list_says_what_it_is_a_list_of() {
 }
 
 #[tokio::test]
-async fn a_list_at_an_exact_version_shows_what_was_there_then() {
+async fn a_list_at_an_exact_version_shows_the_objects_of_that_version() {
     let (_space, api) = filled(&["a", "b"]).await;
     let then = api.list(&this()).await.expect("listed").metadata.version;
     api.delete("a", &DeleteParams::default()).await.expect("deleted");
     api.create(&WriteParams::default(), &config_map("c", json!({ "set": "this" }))).await.expect("created");
     let exact = this().at(then.clone()).matching(VersionMatch::Exact);
-    let past = api.list(&exact).await.expect("not forgotten yet");
+    let past = api.list(&exact).await.expect("not compacted yet");
     assert_eq!(names(&past.items), ["a", "b"]);
     assert_eq!(past.metadata.version, then);
-    let paged = api.list_all(&exact.limit(1)).await.expect("not forgotten yet");
+    let paged = api.list_all(&exact.limit(1)).await.expect("not compacted yet");
     assert_eq!(names(&paged.items), ["a", "b"]);
 }
 
@@ -198,9 +198,9 @@ async fn a_list_not_older_than_a_write_shows_it() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_yet_to_come_is_told_as_such() {
+async fn a_version_in_the_future_is_too_large() {
     let client = client_without_retries();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api::<ConfigMap>(&client);
     let far = this().at("9000000000000000000").matching(VersionMatch::NotOlderThan);
     let status = refused(api.list(&far).await);
@@ -208,7 +208,7 @@ async fn a_version_that_is_yet_to_come_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn a_continue_token_that_is_none_is_a_bad_request() {
+async fn an_invalid_continue_token_is_a_bad_request() {
     let (_space, api) = filled(&["a"]).await;
     let status = refused(api.list(&this().limit(1).continue_token("nonsense")).await);
     assert!(status.is_bad_request(), "{status:?}");

@@ -1,6 +1,8 @@
-//! From a kubeconfig to a server that knows who we are: token, certificate, plugin, token file, and what goes wrong.
+//! Authentication from a kubeconfig: token, client certificate, exec plugin, token file, and their
+//! failures.
 //!
-//! Users are taken from the suite's kubeconfig by kind, not by name: one with a token, one with a client certificate.
+//! Users are taken from the suite's kubeconfig by their kind of credential, not by name: one with a
+//! token, one with a client certificate.
 
 use std::path::Path;
 
@@ -13,15 +15,16 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::support::{chain, kubeconfig, refused, whoami};
 
-/// The cluster of the suite's context.
+/// Returns the cluster of the suite's context.
 fn cluster() -> Cluster {
     let kubeconfig = kubeconfig();
     let context = kubeconfig.current_context.as_deref().and_then(|it| kubeconfig.context(it));
     let name = context.and_then(|it| it.cluster.as_deref()).expect("the context names a cluster");
-    kubeconfig.cluster(name).expect("the context's cluster is there").clone()
+    kubeconfig.cluster(name).expect("the context's cluster exists").clone()
 }
 
-/// The user of the suite's context where it is of the kind, else the first that is.
+/// Returns the user of the suite's context if it has this kind of credential, else the first user
+/// that has.
 fn user(kind: &str, is: impl Fn(&User) -> bool) -> User {
     let kubeconfig = kubeconfig();
     let context = kubeconfig.current_context.as_deref().and_then(|it| kubeconfig.context(it));
@@ -35,12 +38,11 @@ fn token() -> SecretString {
     user("a token", |it| it.token.is_some()).token.expect("chosen for its token")
 }
 
-/// A client by way of the text of a kubeconfig with one cluster and one user.
+/// Creates a client from the YAML of a kubeconfig with one cluster and one user.
 fn client(cluster: Cluster, user: User) -> Client {
     let text = Kubeconfig::single("suite", cluster, user).to_yaml().expect("a kubeconfig can be written");
-    let config =
-        Config::from_kubeconfig_str(&text, &Overrides::default()).expect("what was written can be read");
-    Client::new(config).expect("the settings can be used")
+    let config = Config::from_kubeconfig_str(&text, &Overrides::default()).expect("the kubeconfig is valid");
+    Client::new(config).expect("the config is valid")
 }
 
 fn with_token(token: &str) -> User {
@@ -48,9 +50,9 @@ fn with_token(token: &str) -> User {
 }
 
 async fn assert_known(client: &Client) {
-    let user = whoami(client).await.unwrap_or_else(|error| panic!("not let in: {}", chain(&error)));
+    let user = whoami(client).await.unwrap_or_else(|error| panic!("not authenticated: {}", chain(&error)));
     let name = user.username.unwrap_or_default();
-    assert!(!name.is_empty() && name != "system:anonymous", "the server takes us for {name:?}");
+    assert!(!name.is_empty() && name != "system:anonymous", "the server authenticated {name:?}");
 }
 
 #[tokio::test]
@@ -70,13 +72,13 @@ async fn a_client_certificate_logs_in() {
 }
 
 #[cfg(unix)]
-fn plugin(folder: &Path, script: &str) -> User {
-    let file = folder.join("plugin");
-    std::fs::write(&file, script).expect("the folder takes files");
+fn plugin(directory: &Path, script: &str) -> User {
+    let file = directory.join("plugin");
+    std::fs::write(&file, script).expect("the directory is writable");
     let exec = ExecSection {
         api_version: Some("client.authentication.k8s.io/v1".to_owned()),
-        // Handed to a shell instead of executed: while another test forks, its child has the file open for writing for a moment, and
-        // to execute such a file fails with ETXTBSY.
+        // Handed to a shell instead of being executed: while another test forks, its child briefly
+        // has the file open for writing, and executing such a file fails with ETXTBSY.
         command: Some("/bin/sh".to_owned()),
         args: vec![file.display().to_string()],
         interactive_mode: Some("Never".to_owned()),
@@ -88,22 +90,23 @@ fn plugin(folder: &Path, script: &str) -> User {
 #[cfg(unix)]
 #[tokio::test]
 async fn a_credential_plugin_logs_in() {
-    let folder = tempfile::tempdir().expect("a folder for the plugin");
+    let directory = tempfile::tempdir().expect("a directory for the plugin");
     let credential = serde_json::json!({
         "apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",
         "status": { "token": token().expose_secret() },
     });
-    std::fs::write(folder.path().join("credential"), credential.to_string()).expect("the folder takes files");
+    std::fs::write(directory.path().join("credential"), credential.to_string())
+        .expect("the directory is writable");
     let script = "exec cat \"$(dirname \"$0\")/credential\"\n";
-    assert_known(&client(cluster(), plugin(folder.path(), script))).await;
+    assert_known(&client(cluster(), plugin(directory.path(), script))).await;
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_credential_plugin_that_fails_is_named_with_what_it_said() {
-    let folder = tempfile::tempdir().expect("a folder for the plugin");
-    let user = plugin(folder.path(), "echo 'the vault is shut' >&2\nexit 3\n");
-    let error = whoami(&client(cluster(), user)).await.expect_err("no credentials, no answer");
+async fn a_failing_credential_plugin_is_reported_with_its_stderr() {
+    let directory = tempfile::tempdir().expect("a directory for the plugin");
+    let user = plugin(directory.path(), "echo 'the vault is shut' >&2\nexit 3\n");
+    let error = whoami(&client(cluster(), user)).await.expect_err("the plugin fails");
     assert!(matches!(error, Error::Credentials(_)), "{}", chain(&error));
     assert!(
         chain(&error).contains("plugin") && chain(&error).contains("the vault is shut"),
@@ -113,52 +116,52 @@ async fn a_credential_plugin_that_fails_is_named_with_what_it_said() {
 }
 
 #[tokio::test]
-async fn a_token_file_logs_in_and_is_read_again_when_its_token_is_refused() {
-    let folder = tempfile::tempdir().expect("a folder for the token");
-    let file = folder.path().join("token");
-    std::fs::write(&file, "not-a-token-of-this-server\n").expect("the folder takes files");
+async fn a_token_file_logs_in_and_is_read_again_when_its_token_is_rejected() {
+    let directory = tempfile::tempdir().expect("a directory for the token");
+    let file = directory.path().join("token");
+    std::fs::write(&file, "not-a-token-of-this-server\n").expect("the directory is writable");
     let client = client(cluster(), User { token_file: Some(file.clone()), ..User::default() });
     assert!(refused(whoami(&client).await).is_unauthorized());
-    std::fs::write(&file, token().expose_secret()).expect("the folder takes files");
+    std::fs::write(&file, token().expose_secret()).expect("the directory is writable");
     assert_known(&client).await;
 }
 
 #[tokio::test]
 async fn a_wrong_token_is_unauthorized() {
     let client = client(cluster(), with_token("not-a-token-of-this-server"));
-    let error = whoami(&client).await.expect_err("nobody knows this token");
+    let error = whoami(&client).await.expect_err("the token is invalid");
     assert!(error.is_unauthorized(), "{}", chain(&error));
     assert!(!chain(&error).contains("not-a-token-of-this-server"), "a message must not carry a token");
 }
 
 #[tokio::test]
-async fn the_caller_can_choose_another_token_than_the_kubeconfig() {
+async fn overrides_replace_the_token_of_the_kubeconfig() {
     let text = kubeconfig().to_yaml().expect("a kubeconfig can be written");
     let mut overrides = Overrides::default();
     overrides.user_info = with_token("not-a-token-of-this-server");
     let mut config = Config::from_kubeconfig_str(&text, &overrides).expect("the overrides fit");
-    // A certificate would let us in whatever the token.
+    // A client certificate would authenticate us whatever the token.
     config.tls.identity = None;
-    let client = Client::new(config).expect("the settings can be used");
+    let client = Client::new(config).expect("the config is valid");
     assert!(refused(whoami(&client).await).is_unauthorized());
 }
 
 #[tokio::test]
-async fn the_caller_can_choose_user_and_namespace() {
+async fn overrides_select_user_and_namespace() {
     let kubeconfig = kubeconfig();
     let text = kubeconfig.to_yaml().expect("a kubeconfig can be written");
     let by_token = kubeconfig.users.iter().find(|it| it.user.token.is_some()).expect("a user with a token");
     let mut overrides = Overrides::default();
     overrides.user = Some(by_token.name.clone());
     overrides.namespace = Some("elsewhere".to_owned());
-    let client = Client::new(Config::from_kubeconfig_str(&text, &overrides).expect("both are there"));
-    let client = client.expect("the settings can be used");
+    let client = Client::new(Config::from_kubeconfig_str(&text, &overrides).expect("both exist"));
+    let client = client.expect("the config is valid");
     assert_eq!(client.default_namespace(), "elsewhere");
     assert_known(&client).await;
 }
 
 #[test]
-fn a_context_that_is_not_there_is_told_with_those_that_are() {
+fn an_unknown_context_is_reported_with_the_known_ones() {
     let mut overrides = Overrides::default();
     overrides.context = Some("no-such-context".to_owned());
     let text = kubeconfig().to_yaml().expect("a kubeconfig can be written");
@@ -169,7 +172,7 @@ fn a_context_that_is_not_there_is_told_with_those_that_are() {
 }
 
 #[tokio::test]
-async fn a_server_with_a_certificate_of_another_authority_is_not_spoken_to() {
+async fn a_server_certificate_of_another_authority_is_rejected() {
     let other = rcgen::generate_simple_self_signed(["another-authority".to_owned()]).expect("a certificate");
     let mut cluster = cluster();
     cluster.certificate_authority = None;
@@ -182,7 +185,7 @@ async fn a_server_with_a_certificate_of_another_authority_is_not_spoken_to() {
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_name_is_not_accepted() {
+async fn a_server_certificate_for_another_name_is_rejected() {
     let mut cluster = cluster();
     cluster.insecure_skip_tls_verify = false;
     cluster.tls_server_name = Some("another-server.example".to_owned());
@@ -193,14 +196,14 @@ async fn a_certificate_for_another_name_is_not_accepted() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_unreachable() {
+async fn a_closed_port_is_a_refused_connection() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("a bound socket has an address");
     drop(listener);
     let mut cluster = cluster();
     cluster.server = Some(format!("https://{address}"));
     let client = client(cluster, with_token("unused"));
-    let error = whoami(&client).await.expect_err("nobody listens");
+    let error = whoami(&client).await.expect_err("the port is closed");
     assert_eq!(error.transport(), Some(TransportErrorKind::Refused), "{}", chain(&error));
     assert!(error.to_string().contains(&address.to_string()), "{error}");
 }

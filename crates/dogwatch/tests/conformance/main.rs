@@ -1,12 +1,13 @@
-//! The whole-pipeline suite: what any Kubernetes API server promises, seen through the public face of this crate.
+//! The conformance suite: behaviour that any Kubernetes API server guarantees, tested through the
+//! public API of this crate.
 //!
-//! The server comes from the environment: `cargo xtask conformance --kubeconfig FILE`. Where that names none, it is our own.
-//! No test knows which one it is (see `support`).
-//! Every test makes a namespace of its own, waits for events and never for time, and asks for its removal at the end.
+//! The server comes from the environment: `cargo xtask conformance --kubeconfig FILE`. By default
+//! it is our own. No test knows which one it is (see `support`). Every test creates its own
+//! namespace and requests its deletion at the end; tests wait for events, never for a fixed time.
 
 mod fixtures;
 mod support;
-mod cable;
+mod proxy;
 mod login;
 mod impersonation;
 mod verbs;
@@ -17,8 +18,8 @@ mod patches;
 mod subresources;
 mod custom_resources;
 mod informers;
-mod forms;
-mod refusals;
+mod representations;
+mod api_errors;
 mod discovery;
 mod leader_election;
 mod events;

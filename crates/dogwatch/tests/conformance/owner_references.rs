@@ -1,4 +1,4 @@
-//! Owner references: what the helper sets, a server keeps, and what it refuses, a server refuses or would act upon.
+//! Owner references: the server stores those the helper sets, and rejects those the helper rejects.
 
 use dogwatch::controller::owner::{Owner, OwnerError, controller_of};
 use dogwatch::controller::upsert::{Upserted, create_or_update};
@@ -7,28 +7,28 @@ use dogwatch::{Api, WriteParams};
 use serde_json::json;
 
 use crate::fixtures::config_map;
-use crate::support::{Space, client, refused};
+use crate::support::{TestNamespace, client, refused};
 
-async fn owners() -> (Space, Api<ConfigMap>, Owner, Owner) {
+async fn owners() -> (TestNamespace, Api<ConfigMap>, Owner, Owner) {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api: Api<ConfigMap> = space.api(&client);
     let mut owners = Vec::new();
     for name in ["one", "other"] {
         let made = api.create(&WriteParams::default(), &config_map(name, json!({}))).await.expect("created");
-        owners.push(Owner::of(&made).expect("it has a uid"));
+        owners.push(Owner::of(&made).expect("stored objects have a uid"));
     }
     let other = owners.pop().expect("two");
     (space, api, owners.pop().expect("two"), other)
 }
 
 #[tokio::test]
-async fn a_controller_reference_is_kept_as_it_was_set_and_may_be_taken_away() {
+async fn a_controller_reference_is_stored_and_can_be_removed() {
     let (space, api, one, other) = owners().await;
     let mut object = config_map("owned", json!({}));
     object.metadata.namespace = Some(space.name.clone());
-    one.control(&mut object).expect("free");
-    other.own(&mut object).expect("free");
+    one.control(&mut object).expect("no other controller");
+    other.own(&mut object).expect("not owned yet");
     let mut stored = api.create(&WriteParams::default(), &object).await.expect("created");
     assert_eq!(stored.metadata.owner_references, object.metadata.owner_references);
     assert!(one.controls(&stored) && other.owns(&stored) && !other.controls(&stored));
@@ -40,12 +40,12 @@ async fn a_controller_reference_is_kept_as_it_was_set_and_may_be_taken_away() {
 }
 
 #[tokio::test]
-async fn two_controllers_are_refused_by_the_server_too() {
+async fn the_server_also_rejects_two_controllers() {
     let (space, api, one, other) = owners().await;
     let controlled = |owner: &Owner| {
         let mut object = config_map("owned", json!({}));
         object.metadata.namespace = Some(space.name.clone());
-        owner.control(&mut object).expect("free");
+        owner.control(&mut object).expect("no other controller");
         object.metadata.owner_references.expect("set")
     };
     let mut object = config_map("owned", json!({}));
@@ -55,21 +55,21 @@ async fn two_controllers_are_refused_by_the_server_too() {
 }
 
 #[tokio::test]
-async fn rt_1_an_object_that_is_owned_is_created_once_and_then_kept_as_it_should_be() {
+async fn rt_1_an_owned_object_is_created_once_and_then_updated_when_it_differs() {
     let (space, api, one, _other) = owners().await;
     let wanted = |object: Option<ConfigMap>| {
         let mut object = object.unwrap_or_else(|| config_map("owned", json!({})));
         object.metadata.namespace = Some(space.name.clone());
-        one.control(&mut object).expect("free or ours");
+        one.control(&mut object).expect("no other controller");
         object
     };
     assert!(matches!(create_or_update(&api, "owned", wanted).await, Ok(Upserted::Created(_))));
     assert!(matches!(create_or_update(&api, "owned", wanted).await, Ok(Upserted::Unchanged(_))));
-    let mut stored = api.get("owned").await.expect("there");
+    let mut stored = api.get("owned").await.expect("exists");
     one.disown(&mut stored);
     api.replace("owned", &WriteParams::default(), &stored).await.expect("replaced");
     let Ok(Upserted::Updated(object)) = create_or_update(&api, "owned", wanted).await else {
-        panic!("it differed")
+        panic!("the object differed")
     };
     assert!(one.controls(&object));
 }

@@ -1,4 +1,4 @@
-//! The four ways to change a part of an object, and who owns what after an apply.
+//! The four patch types, and field ownership after an apply.
 
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
@@ -6,18 +6,18 @@ use dogwatch::{Api, ApplyConflict, ApplyError, Patch, PatchParams, WriteParams};
 use serde_json::{Value, json};
 
 use crate::fixtures::{config_map, deployment, object};
-use crate::support::{Space, client, refused};
+use crate::support::{TestNamespace, client, refused};
 
-async fn config_maps() -> (Space, Api<ConfigMap>) {
+async fn config_maps() -> (TestNamespace, Api<ConfigMap>) {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api(&client);
     (space, api)
 }
 
-async fn deployments() -> (Space, Api<Deployment>) {
+async fn deployments() -> (TestNamespace, Api<Deployment>) {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api(&client);
     (space, api)
 }
@@ -27,7 +27,7 @@ fn data(object: &ConfigMap) -> Value {
 }
 
 #[tokio::test]
-async fn a_json_patch_is_a_list_of_operations_carried_out_all_or_none() {
+async fn a_json_patch_applies_all_operations_or_none() {
     let (_space, api) = config_maps().await;
     api.create(&WriteParams::default(), &config_map("a", json!({ "old": "1" }))).await.expect("created");
     let operations = json!([
@@ -45,11 +45,11 @@ async fn a_json_patch_is_a_list_of_operations_carried_out_all_or_none() {
         { "op": "test", "path": "/data/more", "value": "2" },
     ]);
     refused(api.patch("a", &PatchParams::default(), Patch::Json(&failing)).await);
-    assert_eq!(data(&api.get("a").await.expect("there")), json!({ "key": "new", "more": "1" }));
+    assert_eq!(data(&api.get("a").await.expect("exists")), json!({ "key": "new", "more": "1" }));
 }
 
 #[tokio::test]
-async fn a_merge_patch_sets_and_removes_and_replaces_lists_whole() {
+async fn a_merge_patch_sets_and_removes_fields_and_replaces_whole_lists() {
     let (_space, api) = deployments().await;
     api.create(&WriteParams::default(), &deployment("a")).await.expect("created");
     let patch = json!({
@@ -91,7 +91,7 @@ async fn a_strategic_patch_merges_lists_by_their_key() {
 }
 
 #[tokio::test]
-async fn a_patch_of_nothing_is_not_found_and_a_stale_one_a_conflict() {
+async fn a_patch_of_a_missing_object_is_not_found_and_a_stale_one_a_conflict() {
     let (_space, api) = config_maps().await;
     let patch = json!({ "data": { "key": "new" } });
     assert!(refused(api.patch("a", &PatchParams::default(), Patch::Merge(&patch)).await).is_not_found());
@@ -106,27 +106,27 @@ fn state(data: Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_apply_creates_and_then_owns_what_it_states() {
+async fn an_apply_creates_an_object_and_owns_its_fields() {
     let (_space, api) = config_maps().await;
     let params = PatchParams::apply("ours");
     let made = api.apply("a", &params, &state(json!({ "x": "1", "y": "1" }))).await.expect("applied");
     assert_eq!(data(&made), json!({ "x": "1", "y": "1" }));
 
     let less = api.apply("a", &params, &state(json!({ "x": "2" }))).await.expect("applied");
-    assert_eq!(data(&less), json!({ "x": "2" }), "what is no longer stated is given up");
+    assert_eq!(data(&less), json!({ "x": "2" }), "a field that is no longer applied is removed");
 
-    let owned = api.clone().with_managed_fields().get("a").await.expect("there");
-    let managers = owned.metadata.managed_fields.expect("the server keeps track");
+    let owned = api.clone().with_managed_fields().get("a").await.expect("exists");
+    let managers = owned.metadata.managed_fields.expect("the server tracks managers");
     assert!(
         managers
             .iter()
             .any(|it| it.manager.as_deref() == Some("ours") && it.operation.as_deref() == Some("Apply"))
     );
-    assert_eq!(api.get("a").await.expect("there").metadata.managed_fields, None, "left out unless asked for");
+    assert_eq!(api.get("a").await.expect("exists").metadata.managed_fields, None, "left out by default");
 }
 
 #[tokio::test]
-async fn an_apply_leaves_alone_what_others_own() {
+async fn an_apply_leaves_fields_of_other_managers_alone() {
     let (_space, api) = config_maps().await;
     api.apply("a", &PatchParams::apply("ours"), &state(json!({ "x": "1" }))).await.expect("applied");
     let both =
@@ -137,7 +137,7 @@ async fn an_apply_leaves_alone_what_others_own() {
 }
 
 #[tokio::test]
-async fn an_apply_of_what_another_owns_is_a_conflict_that_names_field_and_manager() {
+async fn an_apply_of_a_field_of_another_manager_is_a_conflict_that_names_both() {
     let (_space, api) = config_maps().await;
     api.apply("a", &PatchParams::apply("theirs"), &state(json!({ "x": "1" }))).await.expect("applied");
     let agreed = api.apply("a", &PatchParams::apply("ours"), &state(json!({ "x": "1" }))).await;
@@ -171,7 +171,7 @@ async fn a_typed_object_can_be_applied_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_apply_may_leave_out_what_the_handle_knows() {
+async fn an_apply_may_omit_kind_and_name() {
     let (_space, api) = config_maps().await;
     let made =
         api.apply("a", &PatchParams::apply("ours"), &json!({ "data": { "x": "1" } })).await.expect("applied");
@@ -182,13 +182,13 @@ async fn an_apply_may_leave_out_what_the_handle_knows() {
 async fn a_dry_apply_stores_nothing() {
     let (_space, api) = config_maps().await;
     let dry = PatchParams::apply("ours").dry_run();
-    let answered = api.apply("a", &dry, &state(json!({ "x": "1" }))).await.expect("would be applied");
-    assert_eq!(data(&answered), json!({ "x": "1" }));
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    let returned = api.apply("a", &dry, &state(json!({ "x": "1" }))).await.expect("would be applied");
+    assert_eq!(data(&returned), json!({ "x": "1" }));
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 }
 
 #[tokio::test]
-async fn an_object_that_was_read_with_its_managed_fields_is_not_applied() {
+async fn an_object_with_managed_fields_cannot_be_applied() {
     let (_space, api) = config_maps().await;
     let api = api.with_managed_fields();
     let made: ConfigMap =

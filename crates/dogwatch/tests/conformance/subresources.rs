@@ -1,4 +1,4 @@
-//! Parts of objects with a path of their own: status, scale, eviction, tokens, logs, binding.
+//! Subresources: status, scale, eviction, tokens, logs, binding.
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use dogwatch::{Api, Client, DeleteParams, Deletion, GetParams, LogParams, Patch,
 use serde_json::{Value, json};
 
 use crate::fixtures::{deployment, object, pod};
-use crate::support::{Space, client, config, refused, whoami};
+use crate::support::{TestNamespace, client, config, refused, whoami};
 
-/// One pod called `a` that nobody schedules.
-async fn pods() -> (Space, Api<Pod>) {
+/// Creates a pod called `a` that is never scheduled.
+async fn pods() -> (TestNamespace, Api<Pod>) {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api(&client);
     api.create(&WriteParams::default(), &pod("a")).await.expect("created");
     (space, api)
 }
 
-async fn deployments() -> (Space, Api<Deployment>) {
+async fn deployments() -> (TestNamespace, Api<Deployment>) {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api(&client);
     api.create(&WriteParams::default(), &deployment("a")).await.expect("created");
     (space, api)
 }
 
-/// What a scheduler does.
+/// Binds the pod `a` to a node, as a scheduler does.
 async fn bind(api: &Api<Pod>) {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": { "name": "a" },
@@ -40,9 +40,9 @@ async fn bind(api: &Api<Pod>) {
 }
 
 #[tokio::test]
-async fn replacing_the_status_leaves_the_spec_alone_and_the_other_way_round() {
+async fn replacing_the_status_keeps_the_spec_and_vice_versa() {
     let (_space, api) = pods().await;
-    let mut pod = api.get_status("a").await.expect("there");
+    let mut pod = api.get_status("a").await.expect("exists");
     pod.status.get_or_insert_default().message = Some("from the node".to_owned());
     pod.spec.as_mut().expect("a spec").active_deadline_seconds = Some(7);
     let stored = api.replace_status("a", &WriteParams::default(), &pod).await.expect("replaced");
@@ -60,7 +60,7 @@ async fn replacing_the_status_leaves_the_spec_alone_and_the_other_way_round() {
 #[tokio::test]
 async fn replacing_a_stale_status_is_a_conflict() {
     let (_space, api) = pods().await;
-    let stale = api.get("a").await.expect("there");
+    let stale = api.get("a").await.expect("exists");
     let patch = json!({ "status": { "message": "newer" } });
     api.patch_status("a", &PatchParams::default(), Patch::Merge(&patch)).await.expect("patched");
     let mut stale = stale;
@@ -90,9 +90,9 @@ async fn a_status_can_be_patched_and_applied() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_spec_is_a_new_generation_and_one_of_the_labels_is_not() {
+async fn a_change_of_the_spec_increments_the_generation_and_one_of_the_labels_does_not() {
     let (_space, api) = deployments().await;
-    let first = api.get("a").await.expect("there").metadata.generation;
+    let first = api.get("a").await.expect("exists").metadata.generation;
     let labels = json!({ "metadata": { "labels": { "note": "1" } } });
     let noted = api.patch("a", &PatchParams::default(), Patch::Merge(&labels)).await.expect("patched");
     assert_eq!(noted.metadata.generation, first);
@@ -110,12 +110,12 @@ async fn a_scale_can_be_read_set_and_replaced() {
 
     let set = api.set_replicas("a", &PatchParams::default(), 4).await.expect("set");
     assert_eq!(set.spec.and_then(|it| it.replicas), Some(4));
-    assert_eq!(api.get("a").await.expect("there").spec.replicas, Some(4));
+    assert_eq!(api.get("a").await.expect("exists").spec.replicas, Some(4));
 
     let mut next = api.get_scale("a").await.expect("a scale");
     next.spec.as_mut().expect("a spec").replicas = Some(0);
     api.replace_scale("a", &WriteParams::default(), &next).await.expect("replaced");
-    assert_eq!(api.get("a").await.expect("there").spec.replicas, Some(0));
+    assert_eq!(api.get("a").await.expect("exists").spec.replicas, Some(0));
     assert!(refused(api.replace_scale("a", &WriteParams::default(), &next).await).is_conflict());
     assert!(refused(api.get_scale("b").await).is_not_found());
 }
@@ -124,30 +124,30 @@ async fn a_scale_can_be_read_set_and_replaced() {
 async fn a_pod_can_be_evicted() {
     let (_space, api) = pods().await;
     api.evict("a", &DeleteParams::default().dry_run()).await.expect("would be evicted");
-    assert!(api.get_opt("a").await.expect("an answer").is_some());
+    assert!(api.get_opt("a").await.expect("a response").is_some());
     api.evict("a", &DeleteParams::default()).await.expect("evicted");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
     assert!(refused(api.evict("a", &DeleteParams::default()).await).is_not_found());
 }
 
 #[tokio::test]
-async fn a_binding_puts_a_pod_on_a_node_and_from_then_on_its_end_takes_time() {
+async fn a_bound_pod_is_deleted_with_its_grace_period() {
     let (_space, api) = pods().await;
     bind(&api).await;
-    let bound = api.get("a").await.expect("there");
+    let bound = api.get("a").await.expect("exists");
     assert_eq!(bound.spec.expect("a spec").node_name.as_deref(), Some("no-such-node"));
 
     let grace = DeleteParams::default().grace_period(Duration::from_secs(3600));
     let deletion = api.delete("a", &grace).await.expect("accepted");
     let Deletion::Going(going) = deletion else { panic!("{deletion:?}") };
     assert_eq!(going.metadata.deletion_grace_period_seconds, Some(3600));
-    assert!(api.get_opt("a").await.expect("an answer").is_some());
+    assert!(api.get_opt("a").await.expect("a response").is_some());
     api.delete("a", &DeleteParams::default().grace_period(Duration::ZERO)).await.expect("accepted");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 }
 
 #[tokio::test]
-async fn the_log_of_a_pod_whose_node_is_not_there_is_refused() {
+async fn the_log_of_a_pod_on_a_missing_node_is_an_error() {
     let (_space, api) = pods().await;
     bind(&api).await;
     let status = refused(api.logs("a", &LogParams::default().container("main").tail(1)).await);
@@ -157,7 +157,7 @@ async fn the_log_of_a_pod_whose_node_is_not_there_is_refused() {
 }
 
 #[tokio::test]
-async fn the_log_of_a_container_that_is_not_there_is_a_bad_request() {
+async fn the_log_of_an_unknown_container_is_a_bad_request() {
     let (_space, api) = pods().await;
     bind(&api).await;
     let status = refused(api.logs("a", &LogParams::default().container("nothing")).await);
@@ -167,31 +167,31 @@ async fn the_log_of_a_container_that_is_not_there_is_a_bad_request() {
 #[tokio::test]
 async fn a_token_of_a_service_account_logs_in_as_that_account() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let accounts = space.api::<ServiceAccount>(&client);
     accounts
         .create(&WriteParams::default(), &object(json!({ "metadata": { "name": "robot" } })))
         .await
         .expect("created");
     let request: TokenRequest = object(json!({ "spec": { "audiences": [], "expirationSeconds": 3600 } }));
-    let answer = accounts.create_token("robot", &request).await.expect("a token");
-    let status = answer.status.expect("the token is in the status");
+    let response = accounts.create_token("robot", &request).await.expect("a token");
+    let status = response.status.expect("the token is in the status");
 
     let mut config = config();
     config.tls.identity = None;
     config.impersonate = Impersonation::default();
     config.auth = AuthSettings::default();
     config.auth.token = status.token.map(Into::into);
-    let user = whoami(&Client::new(config).expect("a client")).await.expect("let in");
+    let user = whoami(&Client::new(config).expect("a client")).await.expect("authenticated");
     assert_eq!(user.username, Some(format!("system:serviceaccount:{}:robot", space.name)));
     let groups = user.groups.unwrap_or_default();
     assert!(groups.contains(&format!("system:serviceaccounts:{}", space.name)), "{groups:?}");
-    assert!(refused(accounts.create_token("nobody", &request).await).is_not_found());
+    assert!(refused(accounts.create_token("nothing", &request).await).is_not_found());
 }
 
 #[tokio::test]
-async fn a_subresource_that_is_not_there_is_not_found() {
+async fn an_unknown_subresource_is_not_found() {
     let (_space, api) = pods().await;
-    let answer = api.get_subresource::<Value>("a", "nonsense", &GetParams::default()).await;
-    assert!(refused(answer).is_not_found());
+    let response = api.get_subresource::<Value>("a", "nonsense", &GetParams::default()).await;
+    assert!(refused(response).is_not_found());
 }

@@ -1,4 +1,5 @@
-//! What every test stands on: the server of the environment or else our own, a namespace of its own, and waiting with an end.
+//! The base of every test: the server of the environment or our own, a namespace per test, and
+//! waiting with a timeout.
 
 use std::error::Error as _;
 use std::path::PathBuf;
@@ -18,10 +19,10 @@ use crate::fixtures::object;
 const KUBECONFIG: &str = "DOGWATCH_CONFORMANCE_KUBECONFIG";
 const CONTEXT: &str = "DOGWATCH_CONFORMANCE_CONTEXT";
 
-/// How long anything may take. Only a failing test waits this long.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// The limit for any wait. Only a failing test waits this long.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The kubeconfig of the server, its paths absolute, and the context to use.
+/// Returns the kubeconfig of the server with absolute paths and the selected context.
 pub(crate) fn kubeconfig() -> &'static Kubeconfig {
     static READ: OnceLock<Kubeconfig> = OnceLock::new();
     READ.get_or_init(|| {
@@ -33,7 +34,7 @@ pub(crate) fn kubeconfig() -> &'static Kubeconfig {
                 read
             }
             None => {
-                Kubeconfig::from_yaml(&own_server()).expect("our server writes kubeconfigs that can be read")
+                Kubeconfig::from_yaml(&start_own_server()).expect("the kubeconfig of our server is valid")
             }
         };
         if let Ok(context) = std::env::var(CONTEXT) {
@@ -43,13 +44,13 @@ pub(crate) fn kubeconfig() -> &'static Kubeconfig {
     })
 }
 
-/// Starts an API server of our own that lives as long as the suite, on a runtime that no test ends with. Gives its
-/// kubeconfig.
-fn own_server() -> String {
+/// Starts our own API server on a runtime that outlives every test, and returns its kubeconfig. The
+/// server runs until the process exits.
+fn start_own_server() -> String {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-        runtime.expect("a runtime can be made").block_on(async {
+        runtime.expect("the runtime starts").block_on(async {
             let server = ApiServer::builder().tls(true).start().await.expect("there is a free port");
             sender.send(server.kubeconfig()).expect("the suite waits for it");
             std::future::pending::<()>().await;
@@ -58,30 +59,31 @@ fn own_server() -> String {
     receiver.recv().expect("the server starts")
 }
 
-/// The settings of the suite's own client.
+/// Returns the config of the suite's clients.
 pub(crate) fn config() -> Config {
     Config::resolve(kubeconfig(), &Overrides::default(), &Environment::from_process())
         .expect("the kubeconfig of the suite is complete")
 }
 
-/// A client of the suite's own. Connections belong to the runtime of a test, so every test makes its own.
+/// Creates a client. Connections belong to the runtime of a test, so every test creates its own.
 pub(crate) fn client() -> Client {
-    Client::new(config()).expect("the kubeconfig of the suite can be used")
+    Client::new(config()).expect("the kubeconfig of the suite is valid")
 }
 
-/// A client that takes the first answer for the last.
+/// Creates a client that returns the first response, without retries.
 pub(crate) fn client_without_retries() -> Client {
-    Client::builder(config()).max_retries(0).build().expect("the kubeconfig of the suite can be used")
+    Client::builder(config()).max_retries(0).build().expect("the kubeconfig of the suite is valid")
 }
 
-/// A namespace that is there as long as the test.
+/// A namespace that exists until the end of the test.
 #[derive(Debug)]
-pub(crate) struct Space {
+pub(crate) struct TestNamespace {
     pub(crate) name: String,
 }
 
-impl Space {
-    /// A new namespace with the service account that pods need, which elsewhere a controller makes in its own time.
+impl TestNamespace {
+    /// Creates a namespace with the service account that pods need, so that the test need not wait
+    /// for the controller that usually creates it.
     pub(crate) async fn new(client: &Client) -> Self {
         let made = Api::<Namespace>::all(client.clone())
             .create(
@@ -89,7 +91,7 @@ impl Space {
                 &object(json!({ "metadata": { "generateName": "conformance-" } })),
             )
             .await
-            .expect("a namespace can be made");
+            .expect("namespace created");
         let space = Self { name: made.metadata.name.expect("the server names what it stores") };
         let account = object(json!({ "metadata": { "name": "default" } }));
         match space.api::<ServiceAccount>(client).create(&WriteParams::default(), &account).await {
@@ -98,7 +100,7 @@ impl Space {
         }
     }
 
-    /// A typed handle on one kind in it.
+    /// Returns a typed handle on one kind in the namespace.
     pub(crate) fn api<K>(&self, client: &Client) -> Api<K>
     where
         K: dogwatch::View,
@@ -108,54 +110,55 @@ impl Space {
     }
 }
 
-impl Drop for Space {
-    /// Asks for the namespace to be deleted, whether the test went well or not. Its end is not waited for.
+impl Drop for TestNamespace {
+    /// Requests the deletion of the namespace, also after a failed test, without waiting for its
+    /// end.
     fn drop(&mut self) {
         let name = self.name.clone();
-        finally(async move |client| {
+        run_cleanup(async move |client| {
             let _ = Api::<Namespace>::all(client).delete(&name, &DeleteParams::background()).await;
         });
     }
 }
 
-/// Does something on a thread of its own and waits for it: a test's own runtime cannot be blocked on, least of all while
-/// it unwinds.
-pub(crate) fn finally<F: Future<Output = ()>>(work: impl FnOnce(Client) -> F + Send + 'static) {
+/// Runs cleanup on a thread of its own and waits for it: a test's own runtime cannot be blocked on,
+/// least of all while it unwinds.
+pub(crate) fn run_cleanup<F: Future<Output = ()>>(work: impl FnOnce(Client) -> F + Send + 'static) {
     let on_a_runtime = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime can be made").block_on(async { work(client()).await });
+        runtime.expect("the runtime starts").block_on(async { work(client()).await });
     };
     let _ = std::thread::spawn(on_a_runtime).join();
 }
 
-/// Waits for something that must happen, and says what did not.
+/// Waits for a future, and panics with `what` if it does not complete in time.
 pub(crate) async fn within<T>(what: &str, happens: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, happens)
+    tokio::time::timeout(TIMEOUT, happens)
         .await
-        .unwrap_or_else(|_| panic!("{what} did not happen within {PATIENCE:?}"))
+        .unwrap_or_else(|_| panic!("{what} did not happen within {TIMEOUT:?}"))
 }
 
-/// Asks again and again until there is an answer.
+/// Calls `ask` again and again until it returns a value.
 pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let asking = async {
         loop {
-            if let Some(answer) = ask().await {
-                return answer;
+            if let Some(response) = ask().await {
+                return response;
             }
         }
     };
     within(what, asking).await
 }
 
-/// The next event of a watch that must not have ended.
+/// Returns the next event of a watch that must not end.
 pub(crate) async fn next_event<K>(
     watch: &mut (impl Stream<Item = Result<WatchEvent<K>, Error>> + Unpin),
 ) -> WatchEvent<K> {
-    let event = within("the next event of the watch", watch.next()).await.expect("the watch goes on");
+    let event = within("the next event of the watch", watch.next()).await.expect("the watch continues");
     event.unwrap_or_else(|error| panic!("the watch broke: {}", chain(&error)))
 }
 
-/// The next change of an object, past bookmarks.
+/// Returns the next change of an object, skipping bookmarks.
 pub(crate) async fn next_change<K>(
     watch: &mut (impl Stream<Item = Result<WatchEvent<K>, Error>> + Unpin),
 ) -> (EventKind, K) {
@@ -172,14 +175,14 @@ pub(crate) async fn next_change<K>(
     }
 }
 
-/// Who the server takes us for.
+/// Returns the user that the server authenticated.
 pub(crate) async fn whoami(client: &Client) -> Result<UserInfo, Error> {
     let reviews = Api::<SelfSubjectReview>::all(client.clone());
     let review = reviews.create(&WriteParams::default(), &SelfSubjectReview::default()).await?;
-    Ok(review.status.and_then(|it| it.user_info).expect("a review says who"))
+    Ok(review.status.and_then(|it| it.user_info).expect("a review names the user"))
 }
 
-/// An error and all its causes on one line.
+/// Returns the error and all its causes on one line.
 pub(crate) fn chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -190,14 +193,14 @@ pub(crate) fn chain(error: &Error) -> String {
     text
 }
 
-/// The outcome must be a refusal of the server; this is it.
+/// Returns the status of an outcome that must be an error of the server.
 #[track_caller]
 pub(crate) fn refused<T>(outcome: Result<T, Error>) -> dogwatch::Status {
     match outcome {
-        Ok(_) => panic!("the server must refuse this"),
+        Ok(_) => panic!("the server must reject this"),
         Err(error) => match error.status() {
             Some(status) => status.clone(),
-            None => panic!("not a refusal: {}", chain(&error)),
+            None => panic!("not an error of the server: {}", chain(&error)),
         },
     }
 }

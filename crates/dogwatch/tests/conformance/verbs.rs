@@ -16,15 +16,15 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::fixtures::{config_map, deployment, deployments, labelled, names, object, pod};
-use crate::support::{Space, client, config, refused};
+use crate::support::{TestNamespace, client, config, refused};
 
 /// Creates, reads, lists, replaces and deletes an object of any kind.
-async fn lives_and_dies<K>(object: K)
+async fn crud_round_trip<K>(object: K)
 where
     K: View<Of = K> + Resource<DynamicType = (), Scope = NamespaceResourceScope> + Serialize + Clone + Debug,
 {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api::<K>(&client);
     let name = object.meta().name.clone().expect("the test names its objects");
 
@@ -33,7 +33,7 @@ where
     assert!(created.meta().uid.is_some() && created.meta().creation_timestamp.is_some());
     assert!(created.version().is_exact());
 
-    let read = api.get(&name).await.expect("there");
+    let read = api.get(&name).await.expect("exists");
     assert_eq!((read.version(), &read.meta().uid), (created.version(), &created.meta().uid));
     let listed = api.list(&ListParams::default()).await.expect("listed");
     assert!(names(&listed.items).contains(&name) && listed.bad.is_empty());
@@ -45,41 +45,41 @@ where
     assert!(created.version().is_older_than(&replaced.version()), "a change makes a newer version");
 
     api.delete(&name, &DeleteParams::default()).await.expect("deleted");
-    assert!(api.get_opt(&name).await.expect("an answer").is_none());
+    assert!(api.get_opt(&name).await.expect("a response").is_none());
 }
 
 #[tokio::test]
-async fn a_config_map_lives_and_dies() {
-    lives_and_dies(config_map("a", json!({}))).await;
+async fn a_config_map_is_created_read_replaced_and_deleted() {
+    crud_round_trip(config_map("a", json!({}))).await;
 }
 
 #[tokio::test]
-async fn a_pod_lives_and_dies() {
-    lives_and_dies(pod("a")).await;
+async fn a_pod_is_created_read_replaced_and_deleted() {
+    crud_round_trip(pod("a")).await;
 }
 
 #[tokio::test]
-async fn a_deployment_lives_and_dies() {
-    lives_and_dies(deployment("a")).await;
+async fn a_deployment_is_created_read_replaced_and_deleted() {
+    crud_round_trip(deployment("a")).await;
 }
 
-async fn config_maps() -> (Client, Space, Api<ConfigMap>) {
+async fn config_maps() -> (Client, TestNamespace, Api<ConfigMap>) {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api(&client);
     (client, space, api)
 }
 
 #[tokio::test]
-async fn an_object_that_is_not_there_is_none_and_any_other_refusal_an_error() {
+async fn get_opt_returns_none_for_a_missing_object_and_any_other_failure_as_an_error() {
     let (client, _space, api) = config_maps().await;
-    assert!(api.get_opt("nothing").await.expect("an answer").is_none());
+    assert!(api.get_opt("nothing").await.expect("a response").is_none());
     let everywhere = Api::<ConfigMap>::all(client);
-    assert!(everywhere.get_opt("nothing").await.is_err(), "a name without its namespace is no question");
+    assert!(everywhere.get_opt("nothing").await.is_err(), "a name without its namespace is an error");
 }
 
 #[tokio::test]
-async fn replacing_a_stale_copy_is_a_conflict_and_one_without_a_version_wins() {
+async fn replacing_a_stale_object_is_a_conflict_and_one_without_a_version_succeeds() {
     let (_client, _space, api) = config_maps().await;
     let first = api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     let mut newer = first.clone();
@@ -105,7 +105,7 @@ async fn replacing_with_the_same_content_changes_no_version() {
 }
 
 #[tokio::test]
-async fn a_conflicting_change_is_made_again_on_what_is_there_now() {
+async fn a_conflicting_change_is_retried_on_the_current_object() {
     let (_client, _space, api) = config_maps().await;
     api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     let mut attempts = 0;
@@ -124,14 +124,14 @@ async fn a_conflicting_change_is_made_again_on_what_is_there_now() {
         }
     })
     .await
-    .expect("the second attempt meets nobody");
+    .expect("the second attempt has no conflict");
     assert_eq!(attempts, 2);
     let keys: Vec<_> = written.data.expect("data").into_keys().collect();
     assert_eq!(keys, ["key", "ours", "theirs"]);
 }
 
 #[tokio::test]
-async fn an_object_without_finalizers_is_gone_at_once() {
+async fn an_object_without_finalizers_is_deleted_immediately() {
     let (_client, _space, api) = config_maps().await;
     api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     let deletion = api.delete("a", &DeleteParams::default()).await.expect("deleted");
@@ -140,22 +140,22 @@ async fn an_object_without_finalizers_is_gone_at_once() {
 }
 
 #[tokio::test]
-async fn an_object_with_finalizers_is_going_until_the_last_is_removed() {
+async fn an_object_with_finalizers_is_terminating_until_the_last_is_removed() {
     let (_client, _space, api) = config_maps().await;
     let held = json!({ "metadata": { "name": "a", "finalizers": ["conformance.example/hold"] } });
     api.create(&WriteParams::default(), &object(held)).await.expect("created");
     let deletion = api.delete("a", &DeleteParams::default()).await.expect("accepted");
     let Deletion::Going(going) = deletion else { panic!("{deletion:?}") };
     assert!(going.metadata.deletion_timestamp.is_some());
-    assert!(api.get("a").await.expect("still there").metadata.deletion_timestamp.is_some());
+    assert!(api.get("a").await.expect("still exists").metadata.deletion_timestamp.is_some());
 
     let free = json!({ "metadata": { "finalizers": null } });
     api.patch("a", &PatchParams::default(), Patch::Merge(&free)).await.expect("freed");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 }
 
 #[tokio::test]
-async fn deleting_a_collection_takes_what_its_selector_chooses() {
+async fn deleting_a_collection_deletes_the_selected_objects() {
     let (client, _space, api) = config_maps().await;
     for (name, group) in [("a", "go"), ("b", "go"), ("c", "stay")] {
         let object = config_map(name, json!({ "group": group }));
@@ -170,27 +170,27 @@ async fn deleting_a_collection_takes_what_its_selector_chooses() {
 }
 
 #[tokio::test]
-async fn a_dry_run_answers_as_if_and_changes_nothing() {
+async fn a_dry_run_returns_the_result_and_stores_nothing() {
     let (_client, _space, api) = config_maps().await;
     let dry = WriteParams::default().dry_run();
     let created = api.create(&dry, &config_map("a", json!({}))).await.expect("would be created");
     assert!(created.metadata.uid.is_some());
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 
     let stored = api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     let mut changed = stored.clone();
     changed.data = None;
-    let answered = api.replace("a", &dry, &changed).await.expect("would be replaced");
-    assert_eq!(answered.data, None);
+    let returned = api.replace("a", &dry, &changed).await.expect("would be replaced");
+    assert_eq!(returned.data, None);
     let patch = json!({ "data": { "key": "patched" } });
-    let answered = api.patch("a", &PatchParams::default().dry_run(), Patch::Merge(&patch)).await;
-    assert_eq!(answered.expect("would be patched").data.expect("data")["key"], "patched");
+    let returned = api.patch("a", &PatchParams::default().dry_run(), Patch::Merge(&patch)).await;
+    assert_eq!(returned.expect("would be patched").data.expect("data")["key"], "patched");
     api.delete("a", &DeleteParams::default().dry_run()).await.expect("would be deleted");
-    assert_eq!(api.get("a").await.expect("still there"), stored);
+    assert_eq!(api.get("a").await.expect("still exists"), stored);
 }
 
-/// A deployment with a field nobody knows, by way of a handle that keeps it.
-fn misspelt(space: &Space, client: &Client) -> (Api<DynamicObject>, DynamicObject) {
+/// Returns a deployment with an unknown field, and a dynamic handle, which keeps the field.
+fn misspelt(space: &TestNamespace, client: &Client) -> (Api<DynamicObject>, DynamicObject) {
     let api = Api::dynamic(client.clone(), deployments()).within(&space.name);
     let mut value = serde_json::to_value(deployment("a")).expect("an object is JSON");
     value["spec"]["replicaz"] = json!(3);
@@ -198,45 +198,45 @@ fn misspelt(space: &Space, client: &Client) -> (Api<DynamicObject>, DynamicObjec
 }
 
 #[tokio::test]
-async fn strict_validation_refuses_an_unknown_field_by_name() {
+async fn strict_validation_rejects_an_unknown_field_by_name() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let (api, misspelt) = misspelt(&space, &client);
     let strict = WriteParams::default().validation(FieldValidation::Strict);
     let status = refused(api.create(&strict, &misspelt).await);
     assert!(status.is_bad_request() && status.message.contains("spec.replicaz"), "{status:?}");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 }
 
 #[derive(Clone, Debug, Default)]
-struct Heard(Arc<Mutex<Vec<String>>>);
+struct RecordedWarnings(Arc<Mutex<Vec<String>>>);
 
-impl WarningHandler for Heard {
+impl WarningHandler for RecordedWarnings {
     fn warn(&self, warning: &Warning) {
         self.0.lock().expect("not poisoned").push(warning.text.clone());
     }
 }
 
 #[tokio::test]
-async fn lenient_validation_drops_an_unknown_field_and_warns_only_if_asked_to() {
-    let heard = Heard::default();
-    let client = Client::builder(config()).warnings(heard.clone()).build().expect("a client");
-    let space = Space::new(&client).await;
+async fn ignore_validation_drops_an_unknown_field_silently_and_warn_validation_warns() {
+    let warnings = RecordedWarnings::default();
+    let client = Client::builder(config()).warnings(warnings.clone()).build().expect("a client");
+    let space = TestNamespace::new(&client).await;
     let (api, misspelt) = misspelt(&space, &client);
 
     let ignore = WriteParams::default().validation(FieldValidation::Ignore);
     let stored = api.create(&ignore, &misspelt).await.expect("created");
     assert!(stored.data["spec"].get("replicaz").is_none());
-    assert_eq!(*heard.0.lock().expect("not poisoned"), [] as [&str; 0]);
+    assert_eq!(*warnings.0.lock().expect("not poisoned"), [] as [&str; 0]);
 
     let warn = WriteParams::default().validation(FieldValidation::Warn);
     api.replace("a", &warn, &misspelt).await.expect("replaced");
-    let heard = heard.0.lock().expect("not poisoned");
-    assert!(heard.iter().any(|it| it.contains("spec.replicaz")), "{heard:?}");
+    let warnings = warnings.0.lock().expect("not poisoned");
+    assert!(warnings.iter().any(|it| it.contains("spec.replicaz")), "{warnings:?}");
 }
 
 #[tokio::test]
-async fn generated_names_begin_as_asked_and_differ() {
+async fn generated_names_begin_with_their_prefix_and_differ() {
     let (_client, _space, api) = config_maps().await;
     let nameless: ConfigMap = object(json!({ "metadata": { "generateName": "run-" } }));
     let mut made = Vec::new();
@@ -249,7 +249,7 @@ async fn generated_names_begin_as_asked_and_differ() {
 }
 
 #[tokio::test]
-async fn a_deletion_with_preconditions_meets_only_the_object_meant() {
+async fn a_deletion_with_preconditions_deletes_only_the_matching_object() {
     let (_client, _space, api) = config_maps().await;
     let stored = api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     let other_uid = Preconditions::uid("00000000-0000-0000-0000-000000000000");
@@ -263,31 +263,32 @@ async fn a_deletion_with_preconditions_meets_only_the_object_meant() {
         assert!(refused(api.delete("a", &params).await).is_conflict());
     }
     let same = Preconditions::uid(stored.metadata.uid.expect("stored objects have a uid"));
-    api.delete("a", &DeleteParams::default().preconditions(same)).await.expect("this is the one");
+    api.delete("a", &DeleteParams::default().preconditions(same)).await.expect("the uid matches");
 }
 
 #[tokio::test]
-async fn an_object_can_be_read_as_fresh_as_its_last_write() {
+async fn an_object_can_be_read_at_the_version_of_its_last_write() {
     let (_client, _space, api) = config_maps().await;
     let stored = api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     let version = stored.metadata.resource_version.clone().expect("stored objects have a version");
-    let read = api.get_with("a", &GetParams::at(version)).await.expect("the server has come so far");
+    let read = api.get_with("a", &GetParams::at(version)).await.expect("the server has reached this version");
     assert_eq!(read, stored);
 }
 
 #[tokio::test]
 async fn a_large_object_comes_back_whole_compressed_or_not() {
-    // Servers compress answers of 128 KiB and more.
+    // kube-apiserver compresses responses from 128 KiB on: k8s.io/apiserver v0.36.4
+    // pkg/endpoints/handlers/responsewriters/writers.go.
     let text: String = (0..60_000).map(|it| format!("{it:x} ")).collect();
     for disable_compression in [false, true] {
         let mut config = config();
         config.disable_compression = disable_compression;
         let client = Client::new(config).expect("a client");
-        let space = Space::new(&client).await;
+        let space = TestNamespace::new(&client).await;
         let api = space.api::<ConfigMap>(&client);
         let large: ConfigMap = object(json!({ "metadata": { "name": "a" }, "data": { "text": text } }));
         api.create(&WriteParams::default(), &large).await.expect("created");
-        assert_eq!(api.get("a").await.expect("there").data, large.data);
+        assert_eq!(api.get("a").await.expect("exists").data, large.data);
         assert_eq!(
             api.list(&ListParams::default().fields(dogwatch::FieldSelector::name("a")))
                 .await
@@ -302,11 +303,11 @@ async fn a_large_object_comes_back_whole_compressed_or_not() {
 #[tokio::test]
 async fn a_typed_object_and_a_dynamic_one_are_the_same_object() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let typed = space.api::<Deployment>(&client);
     let dynamic = Api::<DynamicObject>::dynamic(client.clone(), deployments()).within(&space.name);
     let stored = typed.create(&WriteParams::default(), &deployment("a")).await.expect("created");
-    let read = dynamic.get("a").await.expect("there");
+    let read = dynamic.get("a").await.expect("exists");
     assert_eq!(read.metadata, stored.metadata);
     assert_eq!(read.types.as_ref().map(|it| (&*it.api_version, &*it.kind)), Some(("apps/v1", "Deployment")));
     assert_eq!(read.try_parse::<Deployment>().expect("a deployment"), stored);
@@ -315,7 +316,7 @@ async fn a_typed_object_and_a_dynamic_one_are_the_same_object() {
 #[tokio::test]
 async fn a_pod_has_its_defaults_filled_in() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let stored = space.api::<Pod>(&client).create(&WriteParams::default(), &pod("a")).await.expect("created");
     assert_eq!(stored.spec.expect("a spec").restart_policy.as_deref(), Some("Always"));
     assert_eq!(stored.status.expect("a status").phase.as_deref(), Some("Pending"));

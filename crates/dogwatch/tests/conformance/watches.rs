@@ -1,4 +1,5 @@
-//! Watches: from a version, with what is there already, through selectors, past broken connections, over both HTTPs.
+//! Watches: from a version, with initial events, with selectors, across broken connections, over
+//! HTTP/1.1 and HTTP/2.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,13 +14,13 @@ use dogwatch::{
 use futures_util::StreamExt;
 use serde_json::json;
 
-use crate::cable::Cable;
 use crate::fixtures::{config_map, labelled, labels, names};
-use crate::support::{Space, client, config, next_change, next_event, within};
+use crate::proxy::CuttableProxy;
+use crate::support::{TestNamespace, client, config, next_change, next_event, within};
 
-async fn config_maps() -> (Space, Api<ConfigMap>) {
+async fn config_maps() -> (TestNamespace, Api<ConfigMap>) {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api(&client);
     (space, api)
 }
@@ -28,14 +29,14 @@ async fn create(api: &Api<ConfigMap>, name: &str) -> ConfigMap {
     api.create(&WriteParams::default(), &config_map(name, json!({ "set": "this" }))).await.expect("created")
 }
 
-/// Everything labelled `set=this`, from what there is now.
+/// Returns watch parameters for the objects labelled `set=this`, from the current version.
 async fn from_now(api: &Api<ConfigMap>) -> WatchParams {
     let version = api.list(&labelled("set=this")).await.expect("listed").metadata.version;
     WatchParams::from(version).labels(labels("set=this"))
 }
 
 #[tokio::test]
-async fn a_watch_tells_what_happened_after_its_version_in_order() {
+async fn a_watch_delivers_the_changes_after_its_version_in_order() {
     let (_space, api) = config_maps().await;
     create(&api, "before").await;
     let mut watch = api.watch(&from_now(&api).await).await.expect("a watch");
@@ -52,7 +53,7 @@ async fn a_watch_tells_what_happened_after_its_version_in_order() {
 }
 
 #[tokio::test]
-async fn a_watch_from_the_past_begins_with_what_was_missed() {
+async fn a_watch_from_an_older_version_begins_with_the_missed_events() {
     let (_space, api) = config_maps().await;
     let params = from_now(&api).await;
     create(&api, "a").await;
@@ -65,32 +66,32 @@ async fn a_watch_from_the_past_begins_with_what_was_missed() {
 }
 
 #[tokio::test]
-async fn initial_events_end_with_a_bookmark_and_then_the_watch_goes_on() {
+async fn initial_events_end_with_a_bookmark_and_then_the_watch_continues() {
     let (_space, api) = config_maps().await;
     for name in ["a", "b", "c"] {
         create(&api, name).await;
     }
     let params = WatchParams::initial_events().labels(labels("set=this"));
     let mut watch = api.watch(&params).await.expect("a watch");
-    let mut there = Vec::new();
+    let mut initial = Vec::new();
     let bookmark = loop {
         match next_event(&mut watch).await {
-            WatchEvent::Added(object) => there.push(object),
+            WatchEvent::Added(object) => initial.push(object),
             WatchEvent::Bookmark(bookmark) if bookmark.initial_events_end() => break bookmark,
             WatchEvent::Bookmark(_) => {}
-            other => panic!("not among initial events: {other:?}"),
+            other => panic!("unexpected initial event: {other:?}"),
         }
     };
-    assert_eq!(names(&there), ["a", "b", "c"]);
+    assert_eq!(names(&initial), ["a", "b", "c"]);
     assert!(bookmark.version.is_exact());
-    assert!(there.iter().all(|it| !bookmark.version.is_older_than(&it.version())));
+    assert!(initial.iter().all(|it| !bookmark.version.is_older_than(&it.version())));
 
     let made = create(&api, "d").await;
     assert_eq!(next_change(&mut watch).await, (EventKind::Added, made));
 }
 
 #[tokio::test]
-async fn the_initial_events_of_nothing_are_a_bookmark() {
+async fn the_initial_events_of_an_empty_collection_are_a_bookmark() {
     let (_space, api) = config_maps().await;
     let params = WatchParams::initial_events().labels(labels("set=this"));
     let mut watch = api.watch(&params).await.expect("a watch");
@@ -108,12 +109,12 @@ async fn entering_a_selector_is_an_addition_and_leaving_it_a_deletion() {
     {
         let patch = json!({ "metadata": { "labels": { "set": set } } });
         let patched = api.patch("a", &PatchParams::default(), Patch::Merge(&patch)).await.expect("patched");
-        let (told, object) = next_change(&mut watch).await;
-        assert_eq!(told, kind);
+        let (received, object) = next_change(&mut watch).await;
+        assert_eq!(received, kind);
         assert_eq!(
             object.version(),
             patched.version(),
-            "told at the version of the change, also when it left"
+            "the event has the version of the change, also for a deletion"
         );
     }
 }
@@ -131,15 +132,15 @@ async fn a_watch_of_one_name_is_about_that_object_only() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_its_time_is_up() {
+async fn a_watch_ends_after_its_timeout() {
     let (_space, api) = config_maps().await;
     let params = from_now(&api).await.timeout(Duration::from_secs(1));
     let watch = api.watch(&params).await.expect("a watch");
-    let told: Vec<_> = within("the end of the watch", watch.collect()).await;
-    assert!(told.iter().all(|it| matches!(it, Ok(WatchEvent::Bookmark(_)))), "{told:?}");
+    let events: Vec<_> = within("the end of the watch", watch.collect()).await;
+    assert!(events.iter().all(|it| matches!(it, Ok(WatchEvent::Bookmark(_)))), "{events:?}");
 }
 
-/// A view that cannot read every config map: it wants a number where there is a text.
+/// A view that cannot decode every config map: it expects a number where there may be text.
 #[derive(Debug, serde::Deserialize)]
 struct Numbers {
     metadata: Meta,
@@ -154,7 +155,7 @@ impl Object for Numbers {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_decoded_is_told_by_name_and_the_watch_goes_on() {
+async fn an_undecodable_object_is_reported_by_name_and_the_watch_continues() {
     let (space, api) = config_maps().await;
     let params = from_now(&api).await;
     let mut watch = api.reading::<Numbers>().watch(&params).await.expect("a watch");
@@ -163,7 +164,7 @@ async fn an_object_that_cannot_be_decoded_is_told_by_name_and_the_watch_goes_on(
     api.create(&WriteParams::default(), &crate::fixtures::object(empty)).await.expect("created");
 
     let bad = loop {
-        match within("the first event", watch.next()).await.expect("the watch goes on") {
+        match within("the first event", watch.next()).await.expect("the watch continues") {
             Err(Error::Undecodable(bad)) => break bad,
             Ok(WatchEvent::Bookmark(_)) => {}
             other => panic!("{other:?}"),
@@ -179,38 +180,39 @@ async fn an_object_that_cannot_be_decoded_is_told_by_name_and_the_watch_goes_on(
 
 type Versions = Arc<Mutex<Vec<Version>>>;
 
-/// A client that speaks this HTTP through a cable, and a record of what it spoke.
-fn through(cable: &Cable, http: HttpVersion) -> (Client, Versions) {
+/// Returns a client that uses this HTTP version through the proxy, and a record of the versions of
+/// its responses.
+fn through(proxy: &CuttableProxy, http: HttpVersion) -> (Client, Versions) {
     let spoken = Versions::default();
     let record = spoken.clone();
     let layer = tower::util::MapResponseLayer::new(move |response: Response<ResponseBody>| {
         record.lock().expect("not poisoned").push(response.version());
         response
     });
-    let mut config = cable.through(config());
+    let mut config = proxy.through(config());
     config.http = http;
     (Client::builder(config).layer(layer).build().expect("a client"), spoken)
 }
 
-/// Cuts the connection under a watch twice; every change is told once, in order, whenever it happened.
+/// Cuts the connection under a watch twice: every change is delivered once, in order.
 async fn survives_cuts(http: HttpVersion, expected: Version) {
     let (_space, api) = config_maps().await;
-    let cable = Cable::to(&config()).await;
-    let (client, spoken) = through(&cable, http);
+    let proxy = CuttableProxy::to(&config()).await;
+    let (client, spoken) = through(&proxy, http);
     let watched = Api::<ConfigMap>::all(client).within(api.namespace().expect("in a namespace"));
     let mut watch = watched.watch_from(from_now(&api).await).expect("a version to start from");
 
     create(&api, "0").await;
     assert_eq!(next_change(&mut watch).await.1.metadata.name.as_deref(), Some("0"));
     for round in 1..=2 {
-        let before = cable.connections();
-        cable.cut();
+        let before = proxy.connections();
+        proxy.cut();
         for name in [format!("{round}-a"), format!("{round}-b")] {
             create(&api, &name).await;
             let (kind, object) = next_change(&mut watch).await;
             assert_eq!((kind, object.metadata.name), (EventKind::Added, Some(name)));
         }
-        assert!(cable.connections() > before, "the watch came back over a new connection");
+        assert!(proxy.connections() > before, "the watch resumed over a new connection");
     }
     let spoken = spoken.lock().expect("not poisoned");
     assert!(spoken.iter().all(|it| *it == expected), "{spoken:?}");
@@ -229,12 +231,12 @@ async fn a_resuming_watch_loses_nothing_when_its_http_2_connection_is_cut() {
 #[tokio::test]
 async fn a_plain_watch_ends_with_an_error_when_its_connection_is_cut() {
     let (_space, api) = config_maps().await;
-    let cable = Cable::to(&config()).await;
+    let proxy = CuttableProxy::to(&config()).await;
     for http in [HttpVersion::Http1, HttpVersion::Auto] {
-        let (client, _) = through(&cable, http);
+        let (client, _) = through(&proxy, http);
         let watched = Api::<ConfigMap>::all(client).within(api.namespace().expect("in a namespace"));
         let mut watch = watched.watch(&from_now(&api).await).await.expect("a watch");
-        cable.cut();
+        proxy.cut();
         let end = within("the end of the watch", watch.next()).await;
         assert!(matches!(end, Some(Err(Error::Unreachable { .. }))), "{http:?}: {end:?}");
         assert!(within("the end of the stream", watch.next()).await.is_none());
@@ -244,8 +246,8 @@ async fn a_plain_watch_ends_with_an_error_when_its_connection_is_cut() {
 #[tokio::test]
 async fn many_watches_share_one_http_2_connection() {
     let (_space, api) = config_maps().await;
-    let cable = Cable::to(&config()).await;
-    let (client, _) = through(&cable, HttpVersion::Auto);
+    let proxy = CuttableProxy::to(&config()).await;
+    let (client, _) = through(&proxy, HttpVersion::Auto);
     let watched = Api::<ConfigMap>::all(client).within(api.namespace().expect("in a namespace"));
     let params = from_now(&api).await;
     let mut watches = Vec::new();
@@ -256,7 +258,7 @@ async fn many_watches_share_one_http_2_connection() {
     for watch in &mut watches {
         assert_eq!(next_change(watch).await, (EventKind::Added, made.clone()));
     }
-    assert_eq!(cable.connections(), 1);
+    assert_eq!(proxy.connections(), 1);
 }
 
 #[tokio::test]

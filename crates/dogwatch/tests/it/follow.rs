@@ -1,6 +1,8 @@
-//! A copy kept by list and watch, while the server refuses, cuts and forgets: it ends up as what the server has.
+//! A cache kept by list and watch ends up equal to the server's state, although the server rejects
+//! requests, cuts connections and compacts its history.
 //!
-//! `cargo xtask follow` is the same with more objects, real connections, and kube-rs and client-go beside us.
+//! `cargo xtask follow` runs the same with more objects and real connections, and compares us with
+//! kube-rs and client-go.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,22 +15,22 @@ use futures_util::StreamExt;
 
 const OBJECTS: usize = 300;
 const CHANGES: usize = 400;
-/// The object that says that it is over. It is the last change, so a copy that has it has everything.
+/// The last object that is created: a cache that contains it has seen every change.
 const END: &str = "the-end";
 
-/// Names and versions.
-type Copy = BTreeMap<String, String>;
+/// The version of each object by name.
+type Cache = BTreeMap<String, String>;
 
-/// What a follower ended up with.
+/// The final state of a follower.
 #[derive(Debug)]
 struct Followed {
-    copy: Copy,
+    cache: Cache,
     events: usize,
     lists: usize,
 }
 
-/// Something that goes wrong at a point of the story.
-type Order = fn(&ApiServer);
+/// A fault that is triggered during the run.
+type Trigger = fn(&ApiServer);
 
 fn expire(server: &ApiServer) {
     server.faults().expire(server.cluster());
@@ -52,44 +54,46 @@ fn entry(map: &ConfigMap) -> (String, String) {
     (metadata.name.clone().expect("a name"), metadata.resource_version.clone().expect("a version"))
 }
 
-/// Lists, watches from there, and lists again when the server says so, until the end is there.
+/// Lists, watches from that version, and lists again when the watch expires, until the last object
+/// is seen.
 async fn follow(api: Api<ConfigMap>) -> Followed {
     let (mut events, mut lists) = (0, 0);
     loop {
         let list = match api.list_all(&ListParams::default()).await {
             Ok(list) => list,
-            // Refused more often than the client tries by itself.
+            // More failures in a row than the client retries.
             Err(_) => {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 continue;
             }
         };
         lists += 1;
-        let mut copy: Copy = list.items.iter().map(entry).collect();
+        let mut cache: Cache = list.items.iter().map(entry).collect();
         let mut watch =
             api.watch_from(WatchParams::from(list.metadata.version)).expect("a version to watch from");
-        while !copy.contains_key(END) {
-            match watch.next().await.transpose().expect("every object can be read") {
-                Some(WatchEvent::Added(it) | WatchEvent::Modified(it)) => copy.extend([entry(&it)]),
+        while !cache.contains_key(END) {
+            match watch.next().await.transpose().expect("every object can be decoded") {
+                Some(WatchEvent::Added(it) | WatchEvent::Modified(it)) => cache.extend([entry(&it)]),
                 Some(WatchEvent::Deleted(it)) => {
-                    assert!(copy.remove(&entry(&it).0).is_some(), "what goes was there");
+                    assert!(cache.remove(&entry(&it).0).is_some(), "a deleted object is in the cache");
                 }
                 Some(WatchEvent::Error(_)) | None => break,
                 Some(_) => continue,
             }
             events += 1;
         }
-        if copy.contains_key(END) {
-            return Followed { copy, events, lists };
+        if cache.contains_key(END) {
+            return Followed { cache, events, lists };
         }
     }
 }
 
-/// Changes one object after another, with one of the orders given now and then, and the end as the last change.
-async fn change(server: &ApiServer, api: &Api<ConfigMap>, orders: &[Order]) {
+/// Changes one object after another, triggers one of the faults every 40 changes, and creates the
+/// last object at the end.
+async fn change(server: &ApiServer, api: &Api<ConfigMap>, triggers: &[Trigger]) {
     let params = WriteParams::default();
     for turn in 0..CHANGES {
-        // A prime, so that each object has its turn.
+        // 7 shares no factor with OBJECTS, so the changes reach every object.
         let name = format!("object-{:03}", turn * 7 % OBJECTS);
         match turn % 5 {
             0 => drop(api.delete(&name, &DeleteParams::default()).await),
@@ -99,80 +103,80 @@ async fn change(server: &ApiServer, api: &Api<ConfigMap>, orders: &[Order]) {
         if turn % 5 == 0 {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        if turn % 40 == 39 && !orders.is_empty() {
-            orders[turn / 40 % orders.len()](server);
+        if turn % 40 == 39 && !triggers.is_empty() {
+            triggers[turn / 40 % triggers.len()](server);
         }
     }
-    api.create(&params, &object(END, CHANGES)).await.expect("the end comes");
+    api.create(&params, &object(END, CHANGES)).await.expect("created");
 }
 
-/// Lets three followers follow under these rules and orders, and compares what they have with what there is.
-async fn run(rules: fn(&Lab), orders: &[Order]) -> (Vec<Followed>, Tally) {
+/// Runs three followers under these rules and faults, and compares their caches with the server.
+async fn run(rules: fn(&Lab), triggers: &[Trigger]) -> (Vec<Followed>, Tally) {
     let (server, api) = start().await;
     for number in 0..OBJECTS {
         let object = object(&format!("object-{number:03}"), 0);
-        api.create(&WriteParams::default(), &object).await.expect("it is created");
+        api.create(&WriteParams::default(), &object).await.expect("created");
     }
     rules(server.faults());
     let followers: Vec<_> = (0..3).map(|_| tokio::spawn(follow(api.clone()))).collect();
-    change(&server, &api, orders).await;
+    change(&server, &api, triggers).await;
     server.faults().resume();
 
     let mut followed = Vec::new();
     for follower in followers {
-        followed.push(follower.await.expect("it does not panic"));
+        followed.push(follower.await.expect("a follower does not panic"));
     }
     server.faults().clear();
-    let truth: Copy =
+    let expected: Cache =
         api.list(&ListParams::default()).await.expect("a list").items.iter().map(entry).collect();
     for it in &followed {
-        assert_eq!(it.copy, truth);
-        assert!(it.events > 0, "it was told of changes");
+        assert_eq!(it.cache, expected);
+        assert!(it.events > 0, "the follower received changes");
     }
     (followed, server.faults().tally())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_in_good_weather_lists_once() {
+async fn a_follower_without_faults_lists_once() {
     let (followed, _) = run(|_| {}, &[]).await;
     assert!(followed.iter().all(|it| it.lists == 1), "{:?}", followed.iter().map(|it| it.lists));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_whose_watches_end_and_break_does_not_list_again() {
-    let rules = |lab: &Lab| {
-        lab.rule(Rule::on("watch").probability(0.5, 1).drop_after(20));
-        lab.rule(Rule::on("watch").probability(0.5, 2).cut_after(7));
+    let rules = |faults: &Lab| {
+        faults.rule(Rule::on("watch").probability(0.5, 1).drop_after(20));
+        faults.rule(Rule::on("watch").probability(0.5, 2).cut_after(7));
     };
-    let orders: [Order; 2] =
+    let triggers: [Trigger; 2] =
         [|server| server.faults().drop_watches(), |server| server.faults().cut_watches()];
-    let (followed, _) = run(rules, &orders).await;
+    let (followed, _) = run(rules, &triggers).await;
     assert!(followed.iter().all(|it| it.lists == 1), "{:?}", followed.iter().map(|it| it.lists));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_whose_history_is_forgotten_lists_again() {
+async fn a_follower_whose_watch_expires_lists_again() {
     let (followed, _) = run(|_| {}, &[expire]).await;
     assert!(followed.iter().all(|it| it.lists > 1), "{:?}", followed.iter().map(|it| it.lists));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_gets_through_everything_at_once() {
-    let rules = |lab: &Lab| {
+async fn a_follower_survives_all_faults_at_once() {
+    let rules = |faults: &Lab| {
         for (seed, verb) in (0..).step_by(10).zip(["list", "watch"]) {
-            lab.rule(Rule::on(verb).probability(0.2, seed).refuse(429).retry_after(1));
-            lab.rule(Rule::on(verb).probability(0.2, seed + 1).refuse(500));
-            lab.rule(Rule::on(verb).probability(0.2, seed + 2).reset_before());
-            lab.rule(Rule::on(verb).probability(0.2, seed + 3).reset_after());
-            lab.rule(Rule::on(verb).probability(0.5, seed + 4).delay(Duration::from_millis(300)));
+            faults.rule(Rule::on(verb).probability(0.2, seed).refuse(429).retry_after(1));
+            faults.rule(Rule::on(verb).probability(0.2, seed + 1).refuse(500));
+            faults.rule(Rule::on(verb).probability(0.2, seed + 2).reset_before());
+            faults.rule(Rule::on(verb).probability(0.2, seed + 3).reset_after());
+            faults.rule(Rule::on(verb).probability(0.5, seed + 4).delay(Duration::from_millis(300)));
         }
-        lab.rule(Rule::on("watch").probability(0.3, 30).cut_after(11));
-        lab.rule(Rule::on("watch").probability(0.5, 31).split(7));
-        lab.rule(Rule::on("watch").probability(0.5, 32).coalesce(Duration::from_millis(50)));
+        faults.rule(Rule::on("watch").probability(0.3, 30).cut_after(11));
+        faults.rule(Rule::on("watch").probability(0.5, 31).split(7));
+        faults.rule(Rule::on("watch").probability(0.5, 32).coalesce(Duration::from_millis(50)));
         let lag = Delay::between(Duration::ZERO, Duration::from_millis(100));
-        lab.rule(Rule::on("watch").probability(0.3, 33).lag(lag));
+        faults.rule(Rule::on("watch").probability(0.3, 33).lag(lag));
     };
-    let orders: [Order; 6] = [
+    let triggers: [Trigger; 6] = [
         |server| server.faults().drop_watches(),
         |server| server.faults().bookmark_now(),
         |server| {
@@ -182,7 +186,7 @@ async fn a_follower_gets_through_everything_at_once() {
         |server| server.faults().resume(),
         expire,
     ];
-    let (_, tally) = run(rules, &orders).await;
+    let (_, tally) = run(rules, &triggers).await;
     for count in [tally.refused, tally.reset, tally.delayed, tally.dropped, tally.bookmarks] {
         assert!(count > 0, "{tally:?}");
     }

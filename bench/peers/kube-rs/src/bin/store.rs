@@ -1,4 +1,5 @@
-//! Measures the store of kube-rs' reflector: updates beside readers, and a list by label; see ../../../README.md.
+//! Measures the store of kube-rs' reflector: updates with concurrent readers, and a list by label;
+//! see ../../../README.md.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,14 +11,14 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
 
-/// The same as in bench/src/informer.
+// These values must match bench/src/informer.
 const NAMESPACE: &str = "default";
 const MANY: usize = 100_000;
 const GROUP: usize = 100;
 
 fn pod(number: usize, version: usize) -> Pod {
     let mut pod = Pod::default();
-    // Twenty letters without an order, as a server makes them.
+    // Twenty unordered characters, as in generated names.
     let mixed = (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     pod.metadata.name = Some(format!("{mixed:016x}{:04x}", number & 0xffff));
     pod.metadata.namespace = Some(NAMESPACE.to_owned());
@@ -34,7 +35,7 @@ fn filled(count: usize) -> Writer<Pod> {
     writer
 }
 
-/// Updates one by one beside readers who go through all objects: reads and writes per second.
+/// Updates objects one by one while readers list all of them. Returns reads and writes per second.
 fn beside_readers(writer: &mut Writer<Pod>, count: usize, readers: usize, time: Duration) -> (f64, f64) {
     let store = writer.as_reader();
     let (stop, reads) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -60,7 +61,8 @@ fn beside_readers(writer: &mut Writer<Pod>, count: usize, readers: usize, time: 
     })
 }
 
-/// Nanoseconds to find the pods of one group by their label, in the best of several rounds.
+/// Returns the nanoseconds to find the pods of one group by their label, the best of several
+/// rounds.
 fn label() -> Result<f64> {
     let store = filled(MANY).as_reader();
     let mut best = f64::INFINITY;
@@ -76,7 +78,7 @@ fn label() -> Result<f64> {
     Ok(best)
 }
 
-/// The arguments: the numbers of pods, the numbers of readers, milliseconds of each pair of them.
+/// Arguments: pod counts, reader counts, milliseconds for each pair of them.
 fn main() -> Result<()> {
     let arguments: Vec<_> = std::env::args().collect();
     let [_, pods, readers, time, ..] = arguments.as_slice() else {

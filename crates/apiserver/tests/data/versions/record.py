@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sends the objects of autoscaling.json to a real kube-apiserver 1.36.4 again, and keeps how both versions show them.
+"""Sends the objects of autoscaling.json to kube-apiserver 1.36.4 again, and records them in both versions.
 
     record.py SERVER TOKEN
 

@@ -1,15 +1,15 @@
-//! Custom kinds whose versions a webhook converts: what is stored is in one version, what is shown in any.
+//! Conversion webhooks of custom kinds: objects are stored in one version and served in any.
 
 use serde_json::{Value, json};
 
-use super::webhook::{Answer, Webhook};
+use super::test_webhook::{Responder, Webhook};
 use super::{MERGE, Server};
 
 const OLD: &str = "/apis/e.test/v1/namespaces/default/cars";
 const NEW: &str = "/apis/e.test/v2/namespaces/default/cars";
 
-/// In the first version a car has seats, in the second one a number of places.
-const CONVERT: Answer = |request| {
+/// Converts between `seats` in version 1 and `places` in version 2.
+const CONVERT: Responder = |request| {
     let desired = request["desiredAPIVersion"].as_str().unwrap();
     let (from, to) = if desired == "e.test/v2" { ("seats", "places") } else { ("places", "seats") };
     let convert = |it: &Value| {
@@ -44,7 +44,7 @@ fn car(version: &str, name: &str, spec: Value) -> Value {
 }
 
 #[tokio::test]
-async fn an_object_is_shown_in_each_version_and_stored_in_one() {
+async fn an_object_is_served_in_each_version_and_stored_in_one() {
     let server = Server::start().await;
     let webhook = Webhook::start(CONVERT).await;
     define(&server, &webhook).await;
@@ -61,7 +61,7 @@ async fn an_object_is_shown_in_each_version_and_stored_in_one() {
     let uid = made["metadata"]["uid"].clone();
     let held =
         server.merge(&format!("{OLD}/a"), json!({ "metadata": { "finalizers": ["e.test/hold"] } })).await;
-    assert_eq!(held.json()["metadata"]["uid"], uid, "a webhook has no say in that");
+    assert_eq!(held.json()["metadata"]["uid"], uid, "the webhook cannot change the uid");
     let going = server.send("DELETE", &format!("{NEW}/a"), &[MERGE], "").await.json();
     assert_eq!(
         (&going["spec"], going["metadata"]["deletionTimestamp"].is_string()),
@@ -70,7 +70,7 @@ async fn an_object_is_shown_in_each_version_and_stored_in_one() {
 }
 
 #[tokio::test]
-async fn watches_tell_every_change_in_their_own_version() {
+async fn watches_deliver_every_change_in_their_own_version() {
     let server = Server::start().await;
     let webhook = Webhook::start(CONVERT).await;
     define(&server, &webhook).await;
@@ -86,21 +86,21 @@ async fn watches_tell_every_change_in_their_own_version() {
 }
 
 #[tokio::test]
-async fn where_the_webhook_says_no_nothing_is_shown_or_stored() {
+async fn nothing_is_served_or_stored_if_the_conversion_fails() {
     let server = Server::start().await;
     let webhook =
         Webhook::start(|_| json!({ "result": { "status": "Failed", "message": "not today" } })).await;
     define(&server, &webhook).await;
     server.post(OLD, car("v1", "a", json!({ "seats": 1 }))).await;
-    let refused =
+    let failed =
         |version: &str| (500, format!("conversion webhook for e.test/{version}, Kind=Car failed: not today"));
-    assert_eq!(server.get(&format!("{NEW}/a")).await.refusal(), refused("v1"));
-    assert_eq!(server.get(NEW).await.refusal(), refused("v1"));
-    assert_eq!(server.post(NEW, car("v2", "b", json!({ "places": 1 }))).await.refusal(), refused("v2"));
+    assert_eq!(server.get(&format!("{NEW}/a")).await.error(), failed("v1"));
+    assert_eq!(server.get(NEW).await.error(), failed("v1"));
+    assert_eq!(server.post(NEW, car("v2", "b", json!({ "places": 1 }))).await.error(), failed("v2"));
     assert_eq!(
         server.get(&format!("{OLD}/a")).await.json()["spec"],
         json!({ "seats": 1 }),
-        "nobody is asked"
+        "no conversion is needed"
     );
     assert_eq!(server.get(&format!("{OLD}/b")).await.code, 404);
     let mut events = server.watch(&format!("{NEW}?watch=true&resourceVersion=0")).await;

@@ -1,4 +1,4 @@
-//! A request that panics: it alone is answered with 500, over every kind of connection.
+//! Requests that panic: only the request itself fails, with 500, on every kind of connection.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::Server;
-use crate::serving::client::{Sender, over_tcp, speak};
+use crate::serving::client::{Sender, handshake, over_tcp};
 
-const WORDS: &str = "This request caused apiserver to panic. Look in the logs for details.";
+const MESSAGE: &str = "This request caused apiserver to panic. Look in the logs for details.";
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
 /// A body that panics when it is read.
@@ -32,7 +32,7 @@ impl Body for Poison {
     }
 }
 
-/// The API, with poison in the body of each request that asks for it.
+/// The API, with a poisoned body for requests that have the header `x-poison`.
 struct Poisoned(Service);
 
 impl Handler for Poisoned {
@@ -62,16 +62,17 @@ async fn status(body: impl Body<Data = Bytes, Error: std::fmt::Debug>) -> Value 
     serde_json::from_slice(&body.collect().await.unwrap().to_bytes()).expect("a status")
 }
 
+/// The message is that of k8s.io/apiserver v0.36.4 pkg/server/filters/wrap.go.
 #[tokio::test]
 async fn a_request_that_panics_is_answered_with_500_and_counted() {
     let server = Server::start().await;
     let request = Request::post(PATH).header("content-type", "application/json").body(Poison).unwrap();
-    let answer = server.service.respond(request, None).await.expect("not cut");
-    assert_eq!(answer.status(), 500);
-    assert!(answer.headers().contains_key("audit-id"));
+    let response = server.service.respond(request, None).await.expect("not cut");
+    assert_eq!(response.status(), 500);
+    assert!(response.headers().contains_key("audit-id"));
     let status: Value =
-        serde_json::from_slice(&answer.collect().await.expect("not cut").to_bytes()).expect("JSON");
-    assert_eq!((&status["kind"], &status["message"]), (&"Status".into(), &WORDS.into()), "{status}");
+        serde_json::from_slice(&response.collect().await.expect("not cut").to_bytes()).expect("JSON");
+    assert_eq!((&status["kind"], &status["message"]), (&"Status".into(), &MESSAGE.into()), "{status}");
     assert_eq!((&status["code"], &status["reason"]), (&500.into(), &"InternalError".into()), "{status}");
     let metrics = server.get("/metrics").await;
     assert!(metrics.text().contains("\napiserver_request_panics_total 1\n"), "{}", metrics.text());
@@ -81,47 +82,47 @@ async fn a_request_that_panics_is_answered_with_500_and_counted() {
 }
 
 #[tokio::test]
-async fn a_panic_leaves_the_connection_and_its_other_streams_alone() {
+async fn a_panic_does_not_affect_the_connection_or_its_other_streams() {
     let server = Server::start().await;
     let serving =
         Serving::bind(Poisoned(server.service.clone()), "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
     let address = serving.address().unwrap();
 
     let mut one = over_tcp(address, Version::HTTP_11).await;
-    let Sender::One(sender) = &mut one else { panic!("HTTP/1.1 was asked for") };
+    let Sender::Http1(sender) = &mut one else { panic!("not HTTP/1.1") };
     for _ in 0..3 {
         sender.ready().await.expect("the connection is kept");
-        let answer = sender.send_request(poison(PATH)).await.expect("an answer");
-        assert_eq!(status(answer.into_body()).await["message"], WORDS);
+        let response = sender.send_request(poison(PATH)).await.expect("a response");
+        assert_eq!(status(response.into_body()).await["message"], MESSAGE);
         sender.ready().await.expect("the connection is kept");
-        let answer = sender.send_request(get("/version")).await.expect("the connection is kept");
-        assert_eq!(answer.status(), 200);
-        answer.collect().await.unwrap();
+        let response = sender.send_request(get("/version")).await.expect("the connection is kept");
+        assert_eq!(response.status(), 200);
+        response.collect().await.unwrap();
     }
 
     let uri = |path: &str| format!("http://localhost{path}");
     server.config_map("first", json!({})).await;
-    let over_pipe = speak(serving.connector().connect().unwrap(), Version::HTTP_2).await;
+    let over_pipe = handshake(serving.connector().connect().unwrap(), Version::HTTP_2).await;
     for (name, connection) in [("by-tcp", over_tcp(address, Version::HTTP_2).await), ("by-pipe", over_pipe)] {
-        let Sender::Two(mut sender) = connection else { panic!("HTTP/2 was asked for") };
-        let watch = sender.send_request(get(&uri(&format!("{PATH}?watch=1")))).await.expect("an answer");
+        let Sender::Http2(mut sender) = connection else { panic!("not HTTP/2") };
+        let watch = sender.send_request(get(&uri(&format!("{PATH}?watch=1")))).await.expect("a response");
         let mut watch = watch.into_body();
         watch.frame().await.expect("an event").expect("not cut");
-        let answer = sender.send_request(poison(&uri(PATH))).await.expect("an answer");
-        assert_eq!(status(answer.into_body()).await["message"], WORDS);
-        assert_eq!(sender.send_request(get(&uri("/version"))).await.expect("an answer").status(), 200);
+        let response = sender.send_request(poison(&uri(PATH))).await.expect("a response");
+        assert_eq!(status(response.into_body()).await["message"], MESSAGE);
+        assert_eq!(sender.send_request(get(&uri("/version"))).await.expect("a response").status(), 200);
         server.config_map(name, json!({})).await;
         loop {
             let limit = Duration::from_secs(60);
-            let event = tokio::time::timeout(limit, watch.frame()).await.expect("an event comes");
-            let event = event.expect("the watch goes on").expect("not cut").into_data().unwrap();
+            let event = tokio::time::timeout(limit, watch.frame()).await.expect("an event in time");
+            let event = event.expect("the watch continues").expect("not cut").into_data().unwrap();
             if String::from_utf8_lossy(&event).contains(&format!("\"name\":\"{name}\"")) {
                 break;
             }
         }
     }
 
-    let answer = serving.service().oneshot(poison(PATH)).await.expect("an answer");
-    assert_eq!(status(answer.into_body()).await["message"], WORDS);
+    let response = serving.service().oneshot(poison(PATH)).await.expect("a response");
+    assert_eq!(status(response.into_body()).await["message"], MESSAGE);
     serving.stop().await;
 }

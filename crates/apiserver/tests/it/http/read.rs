@@ -1,4 +1,4 @@
-//! Objects and lists, in every form.
+//! Reads of objects and lists, in every representation.
 
 use std::io::Read;
 
@@ -13,25 +13,25 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn an_object_is_its_stored_bytes_with_a_line_end() {
+async fn an_object_is_served_with_a_trailing_newline() {
     let server = Server::start().await;
     let version = server.config_map("a", json!({ "x": "1" })).await;
-    let answer = server.get(&format!("{MAPS}/a")).await;
-    assert_eq!((answer.code.as_u16(), answer.header("content-type")), (200, "application/json"));
+    let response = server.get(&format!("{MAPS}/a")).await;
+    assert_eq!((response.code.as_u16(), response.header("content-type")), (200, "application/json"));
     assert!(
-        answer.text().starts_with(r#"{"kind":"ConfigMap","apiVersion":"v1","#)
-            && answer.text().ends_with("}\n")
+        response.text().starts_with(r#"{"kind":"ConfigMap","apiVersion":"v1","#)
+            && response.text().ends_with("}\n")
     );
-    assert_eq!((answer.version(), &answer.json()["data"]), (version, &json!({ "k": "v" })));
-    assert_eq!(answer.header("cache-control"), "no-cache, private");
-    assert_eq!(answer.header("audit-id").len(), 36);
+    assert_eq!((response.version(), &response.json()["data"]), (version, &json!({ "k": "v" })));
+    assert_eq!(response.header("cache-control"), "no-cache, private");
+    assert_eq!(response.header("audit-id").len(), 36);
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_a_status_in_the_form_that_was_asked_for() {
+async fn not_found_is_a_status_in_the_requested_format() {
     let server = Server::start().await;
     let path = format!("{MAPS}/nope");
-    assert_eq!(server.get(&path).await.refusal(), (404, "configmaps \"nope\" not found".to_owned()));
+    assert_eq!(server.get(&path).await.error(), (404, "configmaps \"nope\" not found".to_owned()));
     let yaml = server.get_as(&path, "application/yaml").await;
     let expected = "apiVersion: v1\ncode: 404\ndetails:\n  kind: configmaps\n  name: nope\nkind: Status\nmessage: configmaps \
                     \"nope\" not found\nmetadata: {}\nreason: NotFound\nstatus: Failure\n";
@@ -39,7 +39,7 @@ async fn what_is_not_there_is_a_status_in_the_form_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn items_of_a_built_in_list_leave_their_kind_to_the_list() {
+async fn items_of_a_built_in_list_omit_kind_and_api_version() {
     let server = Server::start().await;
     let empty = server.get(MAPS).await.json();
     assert_eq!((&empty["kind"], &empty["items"]), (&json!("ConfigMapList"), &json!([])));
@@ -56,7 +56,7 @@ async fn items_of_a_built_in_list_leave_their_kind_to_the_list() {
 }
 
 #[tokio::test]
-async fn pages_follow_each_other_and_an_old_one_says_where_to_go_on() {
+async fn pages_continue_and_an_expired_token_returns_a_new_one() {
     let server = Server::start().await;
     for name in ["a", "b", "c"] {
         server.config_map(name, json!({})).await;
@@ -76,39 +76,41 @@ async fn pages_follow_each_other_and_an_old_one_says_where_to_go_on() {
     assert_eq!(names(&rest), ["c", "d"]);
 }
 
+/// The three seconds are `blockTimeout` in k8s.io/apiserver v0.36.4
+/// pkg/storage/cacher/watch_cache.go.
 #[tokio::test(start_paused = true)]
-async fn a_version_of_the_future_is_waited_for_but_not_for_ever() {
+async fn a_future_version_is_awaited_for_three_seconds() {
     let server = Server::start().await;
     let now = server.config_map("a", json!({})).await;
     for path in
         [format!("{MAPS}?resourceVersion={}", now + 9), format!("{MAPS}/a?resourceVersion={}", now + 9)]
     {
         let begun = tokio::time::Instant::now();
-        let answer = server.get(&path).await;
+        let response = server.get(&path).await;
         let message = format!("Timeout: Too large resource version: {}, current: {now}", now + 9);
-        assert_eq!(answer.refusal(), (504, message));
-        assert_eq!((answer.header("retry-after"), begun.elapsed().as_secs()), ("1", 3));
+        assert_eq!(response.error(), (504, message));
+        assert_eq!((response.header("retry-after"), begun.elapsed().as_secs()), ("1", 3));
     }
     let path = format!("{MAPS}?resourceVersion={}", now + 1);
     let (listed, _) = tokio::join!(server.get(&path), server.config_map("b", json!({})));
-    assert_eq!(names(&listed.json()), ["a", "b"], "it came about in time");
+    assert_eq!(names(&listed.json()), ["a", "b"], "the version was reached in time");
 }
 
 #[tokio::test]
-async fn versions_that_are_none_are_refused_in_three_ways() {
+async fn invalid_versions_are_rejected_by_get_list_and_watch() {
     let server = Server::start().await;
     let why = r#"resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax"#;
     let list = server.get(&format!("{MAPS}?resourceVersion=abc")).await;
-    assert_eq!(list.refusal(), (400, format!("invalid resource version: {why}")));
+    assert_eq!(list.error(), (400, format!("invalid resource version: {why}")));
     for path in [format!("{MAPS}/a?resourceVersion=abc"), format!("{MAPS}?watch=1&resourceVersion=abc")] {
-        let answer = server.get(&path).await;
-        assert_eq!(answer.refusal(), (500, why.to_owned()));
-        assert!(answer.json().get("reason").is_none());
+        let response = server.get(&path).await;
+        assert_eq!(response.error(), (500, why.to_owned()));
+        assert!(response.json().get("reason").is_none());
     }
 }
 
 #[tokio::test]
-async fn tables_have_columns_and_as_much_of_the_object_as_is_wanted() {
+async fn tables_have_columns_and_include_the_requested_part_of_the_object() {
     let server = Server::start().await;
     server.config_map("a", json!({})).await;
     let table = server.get_as(MAPS, TABLE).await.json();
@@ -118,14 +120,14 @@ async fn tables_have_columns_and_as_much_of_the_object_as_is_wanted() {
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     let object = server.get_as(&format!("{MAPS}/a?includeObject=Object"), TABLE).await.json();
     assert_eq!(object["rows"][0]["object"]["data"], json!({ "k": "v" }));
-    let refused = server.get_as(&format!("{MAPS}?includeObject=Foo"), TABLE).await;
-    assert_eq!(refused.code, 400);
+    let rejected = server.get_as(&format!("{MAPS}?includeObject=Foo"), TABLE).await;
+    assert_eq!(rejected.code, 400);
     let pods = server.get_as("/api/v1/pods", TABLE).await.json();
     assert_eq!((&pods["rows"], pods["columnDefinitions"].as_array().unwrap().len()), (&json!([]), 9));
 }
 
 #[tokio::test]
-async fn metadata_alone_comes_as_one_or_as_a_list_but_not_crosswise() {
+async fn partial_metadata_must_match_object_or_list() {
     let server = Server::start().await;
     server.config_map("a", json!({ "x": "y" })).await;
     let list_form = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
@@ -135,14 +137,16 @@ async fn metadata_alone_comes_as_one_or_as_a_list_but_not_crosswise() {
     assert_eq!(list["items"][0]["metadata"]["labels"], json!({ "x": "y" }));
     let message =
         "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)";
-    assert_eq!(server.get_as(MAPS, METADATA).await.refusal(), (406, message.to_owned()));
+    assert_eq!(server.get_as(MAPS, METADATA).await.error(), (406, message.to_owned()));
     let message =
         "you requested PartialObjectMetadataList, but the requested object is not a list (*core.ConfigMap)";
-    assert_eq!(server.get_as(&format!("{MAPS}/a"), list_form).await.refusal(), (406, message.to_owned()));
+    assert_eq!(server.get_as(&format!("{MAPS}/a"), list_form).await.error(), (406, message.to_owned()));
 }
 
+/// Responses are compressed from 128 KiB on: k8s.io/apiserver v0.36.4
+/// pkg/endpoints/handlers/responsewriters/writers.go.
 #[tokio::test]
-async fn large_answers_are_compressed_for_those_who_ask_and_small_ones_never() {
+async fn large_responses_are_compressed_on_request_and_small_ones_never() {
     let server = Server::start().await;
     let big = json!({ "metadata": { "name": "big" }, "data": { "k": "x".repeat(200_000) } });
     server.post(MAPS, big).await;
@@ -156,7 +160,7 @@ async fn large_answers_are_compressed_for_those_who_ask_and_small_ones_never() {
 }
 
 #[tokio::test]
-async fn people_get_lines_and_yaml_is_yaml() {
+async fn curl_gets_pretty_json_and_yaml_is_available() {
     let server = Server::start().await;
     server.config_map("a", json!({})).await;
     let pretty = server.send("GET", &format!("{MAPS}/a"), &[("user-agent", "curl/8")], "").await;
@@ -170,7 +174,7 @@ async fn people_get_lines_and_yaml_is_yaml() {
 }
 
 #[tokio::test]
-async fn events_of_both_groups_are_the_same_objects_in_two_shapes() {
+async fn events_of_both_groups_are_the_same_objects_in_two_forms() {
     let server = Server::start().await;
     let event = json!({ "metadata": { "name": "e" }, "involvedObject": { "kind": "Pod", "name": "p", "namespace": "default" },
         "reason": "Because", "message": "of it", "type": "Normal" });

@@ -1,4 +1,4 @@
-//! Watches: how they begin, what they tell, and how they end.
+//! Watches: their start, their events and their end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn event(kind: &str, name: &str, version: u64) -> (String, String, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_after_a_version_come_in_order_and_each_once() {
+async fn changes_after_a_version_are_delivered_once_and_in_order() {
     let server = Server::start().await;
     let a = server.config_map("a", json!({})).await;
     let b = server.config_map("b", json!({})).await;
@@ -28,43 +28,43 @@ async fn changes_after_a_version_come_in_order_and_each_once() {
         (events.code.as_u16(), &events.headers["content-type"]),
         (200, &"application/json".parse().unwrap())
     );
-    assert_eq!(events.seen().await, event("ADDED", "b", b));
-    events.is_silent().await;
+    assert_eq!(events.next_event().await, event("ADDED", "b", b));
+    events.assert_silent().await;
     let changed = server.merge(&format!("{MAPS}/a"), json!({ "data": { "k": "w" } })).await.version();
     server.send("DELETE", &format!("{MAPS}/b"), &[], "").await;
-    assert_eq!(events.seen().await, event("MODIFIED", "a", changed));
-    assert_eq!(events.seen().await, event("DELETED", "b", changed + 1));
-    events.is_silent().await;
+    assert_eq!(events.next_event().await, event("MODIFIED", "a", changed));
+    assert_eq!(events.next_event().await, event("DELETED", "b", changed + 1));
+    events.assert_silent().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_list_is_what_there_is_then_a_mark_then_what_changes() {
+async fn initial_events_are_followed_by_a_bookmark_and_then_by_changes() {
     let server = Server::start().await;
     let b = server.config_map("b", json!({})).await;
     let a = server.config_map("a", json!({})).await;
     for query in [LIST, "resourceVersion=0&allowWatchBookmarks=true"] {
         let mut events = server.watch(&format!("{MAPS}?watch=1&{query}")).await;
-        assert_eq!(events.seen().await, event("ADDED", "a", a));
-        assert_eq!(events.seen().await, event("ADDED", "b", b));
+        assert_eq!(events.next_event().await, event("ADDED", "a", a));
+        assert_eq!(events.next_event().await, event("ADDED", "b", b));
         let mark = events.next().await.unwrap();
         let metadata = json!({ "resourceVersion": a.to_string(), "annotations": { "k8s.io/initial-events-end": "true" } });
         let expected = json!({ "kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata });
         assert_eq!(mark, json!({ "type": "BOOKMARK", "object": expected }));
-        events.is_silent().await;
+        events.assert_silent().await;
     }
     let mut unmarked = server.watch(&format!("{MAPS}?watch=1")).await;
-    assert_eq!([unmarked.seen().await.0, unmarked.seen().await.0], ["ADDED", "ADDED"]);
-    unmarked.is_silent().await;
+    assert_eq!([unmarked.next_event().await.0, unmarked.next_event().await.0], ["ADDED", "ADDED"]);
+    unmarked.assert_silent().await;
     let mut from_now = server
         .watch(&format!("{MAPS}?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"))
         .await;
-    from_now.is_silent().await;
+    from_now.assert_silent().await;
     let c = server.config_map("c", json!({})).await;
-    assert_eq!(from_now.seen().await, event("ADDED", "c", c));
+    assert_eq!(from_now.next_event().await, event("ADDED", "c", c));
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_enter_and_leave_a_selection() {
+async fn entering_a_selector_is_added_and_leaving_it_is_deleted() {
     let server = Server::start().await;
     let a = server.config_map("a", json!({ "on": "no" })).await;
     let mut events =
@@ -72,7 +72,7 @@ async fn objects_enter_and_leave_a_selection() {
     let label = |on: &str| json!({ "metadata": { "labels": { "on": on } }, "data": { "k": on } });
     let entered = server.merge(&format!("{MAPS}/a"), label("yes")).await.version();
     let left = server.merge(&format!("{MAPS}/a"), label("no")).await.version();
-    assert_eq!(events.seen().await, event("ADDED", "a", entered));
+    assert_eq!(events.next_event().await, event("ADDED", "a", entered));
     let gone = events.next().await.unwrap();
     assert_eq!(
         (&gone["type"], &gone["object"]["data"]["k"]),
@@ -83,21 +83,23 @@ async fn objects_enter_and_leave_a_selection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_object_is_watched_by_the_old_path_and_merely_read_by_the_new_one() {
+async fn one_object_is_watched_by_the_legacy_path_and_only_read_by_the_new_one() {
     let server = Server::start().await;
     let a = server.config_map("a", json!({})).await;
     server.config_map("b", json!({})).await;
     let mut events =
         server.watch(&format!("/api/v1/watch/namespaces/default/configmaps/a?resourceVersion={a}")).await;
-    events.is_silent().await;
+    events.assert_silent().await;
     let changed = server.merge(&format!("{MAPS}/a"), json!({ "data": { "n": "1" } })).await.version();
-    assert_eq!(events.seen().await, event("MODIFIED", "a", changed));
+    assert_eq!(events.next_event().await, event("MODIFIED", "a", changed));
     assert_eq!(server.get(&format!("{MAPS}/a?watch=1")).await.json()["kind"], "ConfigMap");
     assert_eq!(server.get(&format!("{MAPS}/nope?watch=1")).await.code, 404);
 }
 
+/// The last bookmark comes two seconds before the deadline: `nextBookmarkTime` in k8s.io/apiserver
+/// v0.36.4 pkg/storage/cacher/cache_watcher.go.
 #[tokio::test(start_paused = true)]
-async fn bookmarks_come_every_period_and_shortly_before_the_end_for_those_who_want_them() {
+async fn bookmarks_are_sent_every_period_and_shortly_before_the_end_on_request() {
     let server = Server::start().await;
     let a = server.config_map("a", json!({})).await;
     let marked = format!(
@@ -108,10 +110,10 @@ async fn bookmarks_come_every_period_and_shortly_before_the_end_for_those_who_wa
     let mut events = server.watch(&marked).await;
     let begun = Instant::now();
     assert_eq!(plain.next().await, None);
-    assert_eq!(begun.elapsed().as_secs(), 5, "the end is clean and in time");
+    assert_eq!(begun.elapsed().as_secs(), 5, "the watch ends cleanly and in time");
     let unseen = server.config_map("b", json!({})).await;
     for (at, version) in [(60, unseen), (120, unseen), (123, unseen)] {
-        assert_eq!(events.seen().await, event("BOOKMARK", "", version));
+        assert_eq!(events.next_event().await, event("BOOKMARK", "", version));
         assert_eq!(begun.elapsed().as_secs(), at);
     }
     assert_eq!(events.next().await, None);
@@ -119,7 +121,7 @@ async fn bookmarks_come_every_period_and_shortly_before_the_end_for_those_who_wa
 }
 
 #[tokio::test(start_paused = true)]
-async fn bookmarks_of_typed_kinds_show_the_fields_that_are_always_shown() {
+async fn bookmarks_of_typed_kinds_include_fields_without_omitempty() {
     let server = Server::start().await;
     let shown = async |path: &str, accept: &str| {
         let mut events = server
@@ -152,16 +154,16 @@ async fn only_the_first_event_of_a_table_has_columns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_that_are_gone_or_not_there_yet_are_told_as_events() {
+async fn compacted_and_future_versions_are_reported_as_error_events() {
     let server = Server::start().await;
     server.config_map("a", json!({})).await;
     let oldest = server.service.cluster().store().revision();
     let behind = format!("{MAPS}?watch=1&resourceVersion={oldest}");
-    let mut overtaken = server.watch(&behind).await;
+    let mut expired = server.watch(&behind).await;
     server.config_map("b", json!({})).await;
     server.service.cluster().store().compact(u64::MAX);
     let message = format!("too old resource version: {oldest} ({})", oldest + 1);
-    for events in [&mut overtaken, &mut server.watch(&behind).await] {
+    for events in [&mut expired, &mut server.watch(&behind).await] {
         let error = events.next().await.unwrap();
         assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));
         assert_eq!(
@@ -187,12 +189,17 @@ async fn versions_that_are_gone_or_not_there_yet_are_told_as_events() {
     let mut early = server.watch(&format!("{MAPS}?watch=1&resourceVersion={near}")).await;
     server.config_map("d", json!({})).await;
     let e = server.config_map("e", json!({})).await;
-    assert_eq!(early.seen().await, event("ADDED", "e", e), "what comes before it is not shown");
+    assert_eq!(
+        early.next_event().await,
+        event("ADDED", "e", e),
+        "changes before that version are not delivered"
+    );
 }
 
-/// A client that had seen a version of the server's former life watched from there, and saw nothing for ever.
+/// Regression test: a client resumed a watch from a version of the server's previous run, and never
+/// received an event.
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_version_that_does_not_come_about_ends_with_410() {
+async fn a_watch_from_a_version_that_is_not_reached_ends_with_410() {
     let server = Server::start().await;
     let newest = server.config_map("a", json!({})).await;
     let begun = Instant::now();
@@ -206,7 +213,7 @@ async fn a_watch_from_a_version_that_does_not_come_about_ends_with_410() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_is_one_write_of_a_bounded_size() {
+async fn a_batch_of_events_is_one_write_of_bounded_size() {
     let server = Server::start().await;
     let from = server.config_map("first", json!({})).await;
     let big = "x".repeat(10_000);
@@ -215,14 +222,14 @@ async fn a_batch_is_one_write_of_a_bounded_size() {
     }
     let mut events = server.watch(&format!("{MAPS}?watch=1&resourceVersion={from}")).await;
     for _ in 0..20 {
-        assert_eq!(events.seen().await.0, "ADDED");
+        assert_eq!(events.next_event().await.0, "ADDED");
     }
     assert!((2..=4).contains(&events.writes.len()), "{:?}", events.writes);
     assert!(events.writes.iter().all(|it| *it < 80_000), "{:?}", events.writes);
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_of_a_custom_kind_end_with_its_definition_after_they_told_everything() {
+async fn watches_of_a_custom_kind_end_when_its_definition_changes_after_all_events() {
     let server = Server::start().await;
     let version = |schema: Value| json!([{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": schema } }]);
     let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -237,19 +244,20 @@ async fn watches_of_a_custom_kind_end_with_its_definition_after_they_told_everyt
     let object = json!({ "apiVersion": "ex.io/v1", "kind": "Web", "metadata": { "name": "w" } });
     assert_eq!(server.post(webs, object).await.code, 201);
     let mut events = server.watch(&format!("{webs}?watch=1&resourceVersion=0")).await;
-    assert_eq!(events.seen().await.0, "ADDED");
+    assert_eq!(events.next_event().await.0, "ADDED");
 
     assert_eq!(server.post(definitions, definition("others", "Other")).await.code, 201);
-    events.is_silent().await;
+    events.assert_silent().await;
     server.send("DELETE", &format!("{webs}/w"), &[], "").await;
     let spec = json!({ "spec": { "versions": version(json!({ "type": "object" })) } });
     assert_eq!(server.merge(&format!("{definitions}/webs.ex.io"), spec).await.code, 200);
-    assert_eq!(events.seen().await.0, "DELETED");
+    assert_eq!(events.next_event().await.0, "DELETED");
     assert_eq!(events.next().await, None);
 }
 
-/// The collection of a custom kind goes with its definition. Its watches still show what happened before, also to a client
-/// that is behind, and end as those of kube-apiserver do: without an error, since there is nothing to list again.
+/// The collection of a custom kind is removed with its definition. Its watches still deliver
+/// earlier events, also to a slow client, and end as in kube-apiserver: without an error, since
+/// there is nothing to list again.
 #[tokio::test(start_paused = true)]
 async fn watches_of_a_custom_kind_end_without_an_error_when_its_definition_is_deleted() {
     let server = Server::start().await;
@@ -266,57 +274,59 @@ async fn watches_of_a_custom_kind_end_without_an_error_when_its_definition_is_de
     let watch = format!("{webs}?watch=1&resourceVersion=0&allowWatchBookmarks=true&timeoutSeconds=600");
     let (mut follows, mut behind) = (server.watch(&watch).await, server.watch(&watch).await);
     assert_eq!(server.post(webs, object).await.code, 201);
-    assert_eq!(follows.seen().await.0, "BOOKMARK");
-    assert_eq!(follows.seen().await.0, "ADDED");
+    assert_eq!(follows.next_event().await.0, "BOOKMARK");
+    assert_eq!(follows.next_event().await.0, "ADDED");
     server.send("DELETE", &format!("{definitions}/webs.ex.io"), &[], "").await;
-    assert_eq!(follows.seen().await.0, "DELETED");
+    assert_eq!(follows.next_event().await.0, "DELETED");
     assert_eq!(follows.next().await, None);
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert_eq!(server.get(webs).await.code, 404);
-    assert_eq!(behind.seen().await.0, "BOOKMARK");
-    assert_eq!(behind.seen().await.0, "ADDED");
-    assert_eq!(behind.seen().await.0, "DELETED");
+    assert_eq!(behind.next_event().await.0, "BOOKMARK");
+    assert_eq!(behind.next_event().await.0, "ADDED");
+    assert_eq!(behind.next_event().await.0, "DELETED");
     assert_eq!(behind.next().await, None);
     controllers.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lab_can_hold_up_cut_and_wake_a_watch() {
+async fn faults_can_pause_end_and_bookmark_a_watch() {
     let server = Server::start().await;
     let a = server.config_map("a", json!({})).await;
     let path = format!("{MAPS}?watch=1&resourceVersion={a}&allowWatchBookmarks=true");
     let mut events = server.watch(&path).await;
-    server.lab.bookmark_now();
-    assert_eq!(events.seen().await, event("BOOKMARK", "", a));
+    server.faults.bookmark_now();
+    assert_eq!(events.next_event().await, event("BOOKMARK", "", a));
 
-    server.lab.pause();
+    server.faults.pause();
     let b = server.config_map("b", json!({})).await;
-    events.is_silent().await;
-    server.lab.resume();
-    assert_eq!(events.seen().await, event("ADDED", "b", b));
+    events.assert_silent().await;
+    server.faults.resume();
+    assert_eq!(events.next_event().await, event("ADDED", "b", b));
 
-    server.lab.drop_watches();
+    server.faults.drop_watches();
     assert_eq!(events.next().await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lab_delays_refuses_and_cuts_requests() {
+async fn faults_can_reject_and_cut_requests() {
     let server = Server::start().await;
-    let busy = server.lab.rule(Rule::on("list").resource("configmaps").times(1).refuse(429).retry_after(7));
+    let busy =
+        server.faults.rule(Rule::on("list").resource("configmaps").times(1).refuse(429).retry_after(7));
     let refused = server.get(MAPS).await;
     assert_eq!((refused.code.as_u16(), refused.header("retry-after")), (429, "7"));
     assert_eq!(server.get(MAPS).await.code, 200);
     busy.remove();
 
-    let cut = server.lab.rule(Rule::on("create").times(1).reset_after());
+    let cut = server.faults.rule(Rule::on("create").times(1).reset_after());
     let body = json!({ "metadata": { "name": "made" } }).to_string();
     assert!(server.raw("POST", MAPS, &[super::JSON], body).await.is_err());
-    assert_eq!(server.get(&format!("{MAPS}/made")).await.code, 200, "it was carried out");
+    assert_eq!(server.get(&format!("{MAPS}/made")).await.code, 200, "the write was executed");
     cut.remove();
 }
 
+/// The random factor is that of k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/get.go.
 #[tokio::test(start_paused = true)]
-async fn a_watch_without_a_timeout_ends_between_once_and_twice_the_shortest_time() {
+async fn a_watch_without_a_timeout_ends_between_one_and_two_minimum_timeouts() {
     let settings = Settings { watch_timeout: Duration::from_secs(10), ..Settings::default() };
     let server = Server::with(settings).await;
     let begun = Instant::now();
@@ -325,14 +335,15 @@ async fn a_watch_without_a_timeout_ends_between_once_and_twice_the_shortest_time
     assert!((10..=20).contains(&begun.elapsed().as_secs()), "{:?}", begun.elapsed());
 }
 
-/// A bookmark says that everything up to its version was told; one that was sent over a gap would hide it for ever.
+/// A bookmark promises that all events up to its version were delivered; one after a gap would hide
+/// the gap for ever.
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_was_overtaken_is_not_sent_a_bookmark() {
+async fn a_watch_behind_the_compacted_history_gets_no_bookmark() {
     let server = Server::start().await;
     let a = server.config_map("a", json!({})).await;
     let query = format!("resourceVersion={a}&allowWatchBookmarks=true&timeoutSeconds=300");
     let mut events = server.watch(&format!("{MAPS}?watch=1&{query}")).await;
-    events.is_silent().await;
+    events.assert_silent().await;
     server.config_map("b", json!({})).await;
     server.service.cluster().store().compact(u64::MAX);
     tokio::time::advance(Duration::from_secs(70)).await;
@@ -340,10 +351,10 @@ async fn a_watch_that_was_overtaken_is_not_sent_a_bookmark() {
     assert_eq!(events.next().await, None);
 }
 
-/// The promise of list and watch, seen from outside: for random writes, a list and the events behind it make every later
-/// list, for every selector.
+/// The guarantee of list and watch: for random writes and every selector, a list plus the events
+/// after it gives every later list.
 #[test]
-fn a_list_and_the_events_behind_it_make_every_later_list() {
+fn a_list_plus_its_events_gives_every_later_list() {
     use proptest::prelude::*;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
@@ -381,7 +392,7 @@ fn a_list_and_the_events_behind_it_make_every_later_list() {
     });
 }
 
-/// Makes, changes or deletes one of four objects.
+/// Creates, changes or deletes one of four objects.
 async fn write(server: &Server, name: u8, label: u8) {
     let path = format!("{MAPS}/m{name}");
     if label == 2 {

@@ -1,4 +1,4 @@
-//! Writes: what they take, what they refuse, and what they answer.
+//! Writes: accepted bodies, errors and responses.
 
 use serde_json::{Value, json};
 
@@ -7,20 +7,20 @@ use super::{JSON, METADATA, Server, TABLE};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test]
-async fn a_creation_is_201_and_tells_what_it_dropped() {
+async fn a_creation_is_201_and_warns_about_dropped_fields() {
     let server = Server::start().await;
     let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a" }, "foo": 1 });
     let warned = server.post(MAPS, object.clone()).await;
     assert_eq!((warned.code.as_u16(), warned.header("warning")), (201, r#"299 - "unknown field \"foo\"""#));
     let strict = server.post(&format!("{MAPS}?fieldValidation=Strict"), object.clone()).await;
     let why = r#"ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: unknown field "foo""#;
-    assert_eq!(strict.refusal(), (400, why.to_owned()));
+    assert_eq!(strict.error(), (400, why.to_owned()));
     let again = server.post(&format!("{MAPS}?fieldValidation=Ignore"), object).await;
-    assert_eq!((again.refusal().0, again.header("warning")), (409, ""));
+    assert_eq!((again.error().0, again.header("warning")), (409, ""));
 }
 
 #[tokio::test]
-async fn the_manager_is_named_by_the_query_or_by_the_agent() {
+async fn the_field_manager_comes_from_the_query_or_the_user_agent() {
     let server = Server::start().await;
     let body = json!({ "metadata": { "name": "a" }, "data": { "k": "v" } }).to_string();
     let agent = ("user-agent", "kubectl/v1.36.4 (linux/amd64)");
@@ -33,41 +33,42 @@ async fn the_manager_is_named_by_the_query_or_by_the_agent() {
 }
 
 #[tokio::test]
-async fn a_dry_run_changes_nothing_and_any_other_run_is_refused() {
+async fn a_dry_run_stores_nothing_and_other_values_are_rejected() {
     let server = Server::start().await;
     let object = json!({ "metadata": { "name": "a" } });
     let dry = server.post(&format!("{MAPS}?dryRun=All"), object.clone()).await;
     assert_eq!((dry.code.as_u16(), dry.json()["metadata"].get("resourceVersion")), (201, None));
     assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 404);
     let why = r#"CreateOptions.meta.k8s.io "" is invalid: dryRun: Unsupported value: ["Some"]: supported values: "All""#;
-    assert_eq!(server.post(&format!("{MAPS}?dryRun=Some"), object).await.refusal(), (422, why.to_owned()));
+    assert_eq!(server.post(&format!("{MAPS}?dryRun=Some"), object).await.error(), (422, why.to_owned()));
 }
 
 #[tokio::test]
-async fn a_dry_run_may_create_what_has_a_version_and_shows_it() {
+async fn a_dry_run_may_create_an_object_with_a_version() {
     let server = Server::start().await;
     let object = json!({ "metadata": { "name": "a", "resourceVersion": "77" } });
     let dry = server.post(&format!("{MAPS}?dryRun=All"), object.clone()).await;
     assert_eq!((dry.code.as_u16(), &dry.json()["metadata"]["resourceVersion"]), (201, &json!("77")));
     let why = "resourceVersion should not be set on objects to be created";
-    assert_eq!(server.post(MAPS, object).await.refusal(), (500, why.to_owned()));
+    assert_eq!(server.post(MAPS, object).await.error(), (500, why.to_owned()));
 }
 
+/// The limit is `MaxRequestBodyBytes` in k8s.io/apiserver v0.36.4 pkg/server/config.go.
 #[tokio::test]
-async fn a_body_is_json_or_yaml_and_not_too_long() {
+async fn a_body_is_json_or_yaml_of_limited_size() {
     let server = Server::start().await;
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: yaml\ndata:\n  key: \"1\"\n";
     let created = server.send("POST", MAPS, &[("content-type", "application/yaml")], yaml).await;
     assert_eq!((created.code.as_u16(), &created.json()["data"]), (201, &json!({ "key": "1" })));
     let text = server.send("POST", MAPS, &[("content-type", "text/plain")], "hello").await;
-    assert!(text.refusal().0 == 415 && text.json().get("details").is_none(), "{text:?}");
+    assert!(text.error().0 == 415 && text.json().get("details").is_none(), "{text:?}");
     let long = json!({ "metadata": { "name": "a" }, "data": { "k": "x".repeat(3 * 1024 * 1024) } });
-    let refused = server.post(MAPS, long).await;
-    assert_eq!(refused.refusal(), (413, "Request entity too large: limit is 3145728".to_owned()));
+    let rejected = server.post(MAPS, long).await;
+    assert_eq!(rejected.error(), (413, "Request entity too large: limit is 3145728".to_owned()));
 }
 
 #[tokio::test]
-async fn patches_come_in_four_types_and_no_other() {
+async fn only_the_four_patch_types_are_accepted() {
     let server = Server::start().await;
     server.config_map("a", json!({})).await;
     let path = format!("{MAPS}/a");
@@ -83,9 +84,9 @@ async fn patches_come_in_four_types_and_no_other() {
     let strategic = patch("application/strategic-merge-patch+json", json!({ "data": { "s": "1" } })).await;
     assert_eq!(strategic.json()["data"], json!({ "k": "v", "j": "1", "m": "1", "s": "1" }));
     for kind in ["application/json", "text/plain", ""] {
-        let refused = patch(kind, json!({})).await;
-        assert_eq!(refused.refusal(), (415, "415: Unsupported Media Type".to_owned()));
-        assert_eq!(refused.json()["details"], json!({}));
+        let rejected = patch(kind, json!({})).await;
+        assert_eq!(rejected.error(), (415, "415: Unsupported Media Type".to_owned()));
+        assert_eq!(rejected.json()["details"], json!({}));
     }
     let apply = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "new" }, "data": { "k": "v" } });
     let send = async |query: &str| {
@@ -95,13 +96,13 @@ async fn patches_come_in_four_types_and_no_other() {
             .await
     };
     let why = r#"PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch"#;
-    assert_eq!(send("").await.refusal(), (422, why.to_owned()));
+    assert_eq!(send("").await.error(), (422, why.to_owned()));
     assert_eq!(send("?fieldManager=me").await.code, 201);
     assert_eq!(send("?fieldManager=me").await.code, 200);
 }
 
 #[tokio::test]
-async fn a_deletion_answers_with_a_status_or_with_the_object() {
+async fn a_deletion_returns_a_status_or_the_object() {
     let server = Server::start().await;
     server.config_map("a", json!({})).await;
     let uid = server.get(&format!("{MAPS}/a")).await.json()["metadata"]["uid"].clone();
@@ -122,7 +123,7 @@ async fn a_deletion_answers_with_a_status_or_with_the_object() {
 }
 
 #[tokio::test]
-async fn a_collection_is_deleted_by_selector_and_shown_as_it_was() {
+async fn a_collection_is_deleted_by_selector_and_returned() {
     let server = Server::start().await;
     for (name, label) in [("a", "1"), ("b", "1"), ("c", "2")] {
         server.config_map(name, json!({ "x": label })).await;
@@ -133,12 +134,12 @@ async fn a_collection_is_deleted_by_selector_and_shown_as_it_was() {
     let deleted = server.send("DELETE", &path, &[], "").await.json();
     assert_eq!((&deleted["kind"], deleted["items"].as_array().unwrap().len()), (&json!("ConfigMapList"), 2));
     assert_eq!(server.get(MAPS).await.json()["items"].as_array().unwrap().len(), 1);
-    let refused = server.send("DELETE", &format!("{path}&propagationPolicy=X"), &[], "").await;
-    assert_eq!(refused.refusal().0, 422);
+    let rejected = server.send("DELETE", &format!("{path}&propagationPolicy=X"), &[], "").await;
+    assert_eq!(rejected.error().0, 422);
 }
 
 #[tokio::test]
-async fn writes_answer_in_the_form_that_was_asked_for() {
+async fn writes_return_the_requested_representation() {
     let server = Server::start().await;
     let body = json!({ "metadata": { "name": "a" } }).to_string();
     let created = server.send("POST", MAPS, &[JSON, ("accept", METADATA)], &body).await;
@@ -146,7 +147,7 @@ async fn writes_answer_in_the_form_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn parts_take_and_give_kinds_of_their_own() {
+async fn subresources_have_their_own_kinds() {
     let server = Server::start().await;
     let template = json!({ "metadata": { "labels": { "app": "d" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
     let deployment = json!({ "metadata": { "name": "d" }, "spec": { "replicas": 2, "template": template,
@@ -165,7 +166,7 @@ async fn parts_take_and_give_kinds_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_custom_kind_is_served_with_rules_of_its_own() {
+async fn responses_for_a_custom_kind_follow_the_apiextensions_server() {
     let server = Server::start().await;
     let schema = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let versions =
@@ -182,12 +183,12 @@ async fn a_custom_kind_is_served_with_rules_of_its_own() {
     assert_eq!(server.get(webs).await.json()["items"][0]["kind"], "Web");
 
     let strategic = [("content-type", "application/strategic-merge-patch+json")];
-    let refused = server.send("PATCH", &format!("{webs}/w"), &strategic, "{}").await;
+    let rejected = server.send("PATCH", &format!("{webs}/w"), &strategic, "{}").await;
     let message = "the body of the request was in an unknown format - accepted media types include: \
                    application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-    assert_eq!(refused.refusal(), (415, message.to_owned()));
+    assert_eq!(rejected.error(), (415, message.to_owned()));
     assert_eq!(
-        server.send("PUT", webs, &[JSON], "{}").await.refusal(),
+        server.send("PUT", webs, &[JSON], "{}").await.error(),
         (400, "name must be provided".to_owned())
     );
     for path in ["/apis/ex.io/v1/webs/w", "/apis/ex.io/v2/webs", "/apis/ex.io/v1/others"] {
@@ -197,16 +198,16 @@ async fn a_custom_kind_is_served_with_rules_of_its_own() {
         );
     }
     let no_part = server.get(&format!("{webs}/w/status")).await;
-    assert_eq!(no_part.refusal(), (404, "webs.ex.io \"w\" not found".to_owned()));
+    assert_eq!(no_part.error(), (404, "webs.ex.io \"w\" not found".to_owned()));
     let head = server.send("HEAD", webs, &[], "").await;
     assert!(head.code == 200 && head.bytes.is_empty() && head.header("content-length") != "0", "{head:?}");
     let crosswise = server
         .get_as(&format!("{webs}/w"), "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")
         .await;
-    assert_eq!(crosswise.refusal(), (500, "content is not a list".to_owned()));
+    assert_eq!(crosswise.error(), (500, "content is not a list".to_owned()));
 }
 
-/// As the original answered.
+/// The expected responses are those of kube-apiserver.
 #[tokio::test]
 async fn the_status_of_an_autoscaler_is_written_in_either_version() {
     let server = Server::start().await;
@@ -230,30 +231,30 @@ async fn the_status_of_an_autoscaler_is_written_in_either_version() {
     server.merge(&format!("{second}/status"), json!({ "status": { "currentMetrics": metrics } })).await;
     let shown = server.get(&status).await.json();
     assert_eq!(shown["status"]["currentCPUUtilizationPercentage"], 33);
-    let refused = server.merge(&status, json!({ "status": { "currentReplicas": -1 } })).await;
+    let rejected = server.merge(&status, json!({ "status": { "currentReplicas": -1 } })).await;
     let why = "HorizontalPodAutoscaler.autoscaling \"a\" is invalid: status.currentReplicas: Invalid value: -1: must be \
                greater than or equal to 0";
-    assert_eq!(refused.refusal(), (422, why.to_owned()));
+    assert_eq!(rejected.error(), (422, why.to_owned()));
 }
 
 #[tokio::test]
-async fn an_apply_that_names_a_uid_does_not_create_the_object_again() {
+async fn an_apply_with_a_uid_does_not_recreate_the_object() {
     let server = Server::start().await;
     let apply = ("content-type", "application/apply-patch+yaml");
     let path = format!("{MAPS}/gone?fieldManager=m");
     let object =
         json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "gone", "uid": "u-1" } });
-    let refused = server.send("PATCH", &path, &[apply], &object.to_string()).await;
+    let rejected = server.send("PATCH", &path, &[apply], &object.to_string()).await;
     let why = "Operation cannot be fulfilled on configmaps \"gone\": uid mismatch: the provided object specified uid u-1, and no \
                existing object was found";
-    assert_eq!(refused.refusal(), (409, why.to_owned()));
+    assert_eq!(rejected.error(), (409, why.to_owned()));
     assert_eq!(server.get(&format!("{MAPS}/gone")).await.code, 404);
     let object = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "gone" } });
     assert_eq!(server.send("PATCH", &path, &[apply], &object.to_string()).await.code, 201);
 }
 
 #[tokio::test]
-async fn a_request_for_a_connection_takes_no_body_and_touches_nothing() {
+async fn connect_requests_need_no_body_and_change_nothing() {
     let server = Server::start().await;
     let pods = "/api/v1/namespaces/default/pods";
     let container = |name: &str| json!({ "name": name, "image": "i" });
@@ -275,24 +276,24 @@ async fn a_request_for_a_connection_takes_no_body_and_touches_nothing() {
     let unplaced = (400, "pod free does not have a host assigned".to_owned());
     for method in ["GET", "POST"] {
         for part in ["exec?command=ls&container=c&stdout=true", "attach", "portforward", "proxy/x"] {
-            let refused = server.send(method, &format!("{pods}/free/{part}"), &[], "").await;
-            assert_eq!(refused.refusal(), unplaced, "{method} {part}");
+            let rejected = server.send(method, &format!("{pods}/free/{part}"), &[], "").await;
+            assert_eq!(rejected.error(), unplaced, "{method} {part}");
         }
     }
-    let placed = server.send("POST", &format!("{pods}/placed/exec"), &[], "").await.refusal();
+    let placed = server.send("POST", &format!("{pods}/placed/exec"), &[], "").await.error();
     assert!(
         placed.0 == 500
             && placed.1.contains(r#"node "n" has no kubelet"#)
             && placed.1.contains("exec is not"),
         "{placed:?}"
     );
-    let unclear = server.send("POST", &format!("{pods}/two/exec"), &[], "").await.refusal();
+    let unclear = server.send("POST", &format!("{pods}/two/exec"), &[], "").await.error();
     let why = "a container name must be specified for pod two, choose one of: [first c d]";
     assert_eq!(unclear, (400, why.to_owned()));
-    let wrong = server.send("POST", &format!("{pods}/two/attach?container=x"), &[], "").await.refusal();
+    let wrong = server.send("POST", &format!("{pods}/two/attach?container=x"), &[], "").await.error();
     assert_eq!(wrong, (400, "container x is not valid for pod two".to_owned()));
     assert_eq!(server.send("POST", &format!("{pods}/none/exec"), &[], "").await.code, 404);
-    // What is sent through a proxy is for the other end: it deletes and changes nothing here.
+    // A proxied request is meant for the backend: it must not delete or change the object here.
     let services = "/api/v1/namespaces/default/services";
     for (path, code) in
         [(format!("{pods}/free"), 400), (format!("{services}/s"), 503), ("/api/v1/nodes/n".to_owned(), 500)]
@@ -301,8 +302,8 @@ async fn a_request_for_a_connection_takes_no_body_and_touches_nothing() {
         for method in ["DELETE", "PUT", "PATCH", "POST"] {
             let merge = ("content-type", "application/merge-patch+json");
             let body = r#"{"metadata":{"labels":{"a":"b"}}}"#;
-            let answer = server.send(method, &format!("{path}/proxy/x"), &[merge], body).await;
-            assert_eq!(answer.code, code, "{method} {path}: {answer:?}");
+            let response = server.send(method, &format!("{path}/proxy/x"), &[merge], body).await;
+            assert_eq!(response.code, code, "{method} {path}: {response:?}");
         }
         assert_eq!(server.get(&path).await.bytes, before, "{path}");
     }
@@ -322,5 +323,9 @@ async fn a_definition_with_rules_is_stored_with_a_warning_that_they_are_not_enfo
     assert_eq!((made.code.as_u16(), made.header("warning")), (201, warning));
     let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
     let changed = server.merge(&format!("{path}/widgets.example.com"), labelled).await;
-    assert_eq!((changed.code.as_u16(), changed.header("warning")), (200, ""), "the rules are not new");
+    assert_eq!(
+        (changed.code.as_u16(), changed.header("warning")),
+        (200, ""),
+        "unchanged rules are not warned about again"
+    );
 }

@@ -1,4 +1,5 @@
-//! What holds for all objects: applying again changes nothing, force takes, what nobody owns goes and what somebody owns stays.
+//! Properties of apply for all objects: it is idempotent, force takes fields over, unowned fields
+//! are removed and owned ones stay.
 
 use dogwatch_apiserver::ownership::{
     FieldSet, OneVersion, Reset, Target, apply, compare, fields_of, keep_times_if_unchanged, update,
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::{definitions, owned, writer};
 
-/// Values that fit the schema of the properties below, more or less.
+/// Generates objects that mostly fit the schema `Star`.
 fn object() -> impl Strategy<Value = Value> {
     let data = prop::collection::btree_map("[ab]", "[xy]", 1..3);
     let tags = prop::collection::btree_set("[abc]", 0..3);
@@ -42,8 +43,9 @@ fn with_star<T>(test: impl FnOnce(&Target<'_>) -> T) -> T {
     })
 }
 
-/// Whether the value of a field, named as messages do, is an empty list or object, or null.
-fn is_hollow(object: &Value, path: &str) -> bool {
+/// Returns true if the value at a path, written as in messages, is an empty list or object, or
+/// null.
+fn is_empty(object: &Value, path: &str) -> bool {
     let value = path.split('.').skip(1).try_fold(object, |value, name| value.get(name));
     value.is_some_and(|it| it.is_null() || *it == json!({}) || *it == json!([]))
 }
@@ -92,22 +94,22 @@ proptest! {
     }
 
     #[test]
-    fn force_takes_only_what_it_gives_another_value(first in object(), second in object()) {
+    fn force_takes_over_only_applied_fields(first in object(), second in object()) {
         with_star(|target| {
             let live = apply(None, &first, target, &writer("a", 1), false).unwrap();
             let forced = apply(Some(&live), &second, target, &writer("b", 2), true).unwrap();
-            let stated = fields_of(&second, target.schema, target.definitions);
+            let applied_fields = fields_of(&second, target.schema, target.definitions);
             let lost = owned(&live, "a").difference(&owned(&forced, "a"));
-            prop_assert!(lost.difference(&stated).is_empty(), "lost {lost:?}");
-            // And what it kept is still there.
-            let there = fields_of(&forced, target.schema, target.definitions);
-            prop_assert!(owned(&forced, "a").difference(&there).is_empty());
+            prop_assert!(lost.difference(&applied_fields).is_empty(), "lost {lost:?}");
+            // The fields that it still owns still exist.
+            let existing = fields_of(&forced, target.schema, target.definitions);
+            prop_assert!(owned(&forced, "a").difference(&existing).is_empty());
             Ok(())
         })?;
     }
 
     #[test]
-    fn dropping_everything_restores_what_others_stated(first in object(), second in object()) {
+    fn dropping_all_fields_restores_those_of_others(first in object(), second in object()) {
         with_star(|target| {
             let alone = apply(None, &first, target, &writer("a", 1), false).unwrap();
             let Ok(both) = apply(Some(&alone), &second, target, &writer("b", 2), false) else { return Ok(()) };
@@ -123,30 +125,30 @@ proptest! {
     }
 
     #[test]
-    fn what_nobody_owns_after_a_drop_is_gone(first in object(), second in object(), third in object()) {
+    fn fields_without_an_owner_are_removed(first in object(), second in object(), third in object()) {
         with_star(|target| {
             let live = apply(None, &first, target, &writer("a", 1), false).unwrap();
             let live = apply(Some(&live), &second, target, &writer("b", 2), true).unwrap();
             let after = apply(Some(&live), &third, target, &writer("b", 3), true).unwrap();
-            let there = fields_of(&after, target.schema, target.definitions).leaves();
+            let existing = fields_of(&after, target.schema, target.definitions).leaves();
             let owned = owned(&after, "a").union(&owned(&after, "b"));
             let names = FieldSet::of_fields(["apiVersion", "kind", "metadata"]);
-            let nobodys = there.difference(&owned).without_trees(&names);
-            // A list or object that stays because somebody owns something beside it may be left empty.
-            let left = nobodys.paths().into_iter().filter(|path| !is_hollow(&after, &path.to_string()));
+            let unowned = existing.difference(&owned).without_trees(&names);
+            // A list or object may be left empty if another field in its parent keeps an owner.
+            let left = unowned.paths().into_iter().filter(|path| !is_empty(&after, &path.to_string()));
             prop_assert_eq!(left.map(|it| it.to_string()).collect::<Vec<_>>(), Vec::<String>::new());
             Ok(())
         })?;
     }
 
     #[test]
-    fn a_forced_apply_owns_all_it_states_and_makes_it_so(first in object(), second in object()) {
+    fn a_forced_apply_sets_and_owns_all_its_fields(first in object(), second in object()) {
         with_star(|target| {
             let live = apply(None, &first, target, &writer("a", 1), false).unwrap();
             let forced = apply(Some(&live), &second, target, &writer("b", 2), true).unwrap();
             let names = FieldSet::of_fields(["apiVersion", "kind", "metadata.name"]);
-            let stated = fields_of(&second, target.schema, target.definitions).difference(&names);
-            prop_assert_eq!(owned(&forced, "b"), stated);
+            let applied_fields = fields_of(&second, target.schema, target.definitions).difference(&names);
+            prop_assert_eq!(owned(&forced, "b"), applied_fields);
             let changed = compare(&second, &forced, target.schema, target.definitions);
             prop_assert!(changed.modified.is_empty() && changed.removed.leaves().is_empty(), "{changed:?}");
             Ok(())
@@ -154,7 +156,7 @@ proptest! {
     }
 
     #[test]
-    fn no_json_makes_it_panic(live in any_json(), new in any_json(), by in "(kubectl|m)") {
+    fn no_json_causes_a_panic(live in any_json(), new in any_json(), by in "(kubectl|m)") {
         with_star(|target| {
             let mut applied = new.clone();
             if let Some(fields) = applied.as_object_mut() {

@@ -1,4 +1,4 @@
-//! Owners in two versions of a kind, in which a field has two names.
+//! Field ownership across two versions of a kind that name one field differently.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{definitions, owned, writer};
 
-/// Two versions of a kind that call one field by two names.
+/// Two versions of a kind that name one field differently.
 struct Renamed;
 
 impl Renamed {
@@ -41,7 +41,7 @@ impl Versions for Renamed {
 }
 
 #[test]
-fn a_field_that_another_owns_in_another_version_by_another_name_stays_until_that_one_drops_it() {
+fn a_field_owned_in_another_version_under_another_name_stays_until_dropped() {
     let write = |live: Option<&Value>, manager: &str, version: &str, spec: Value| {
         let schema = Renamed::schema(version).unwrap();
         let target = Target {
@@ -61,8 +61,8 @@ fn a_field_that_another_owns_in_another_version_by_another_name_stays_until_that
     let one = write(None, "one", "ex.io/v1", json!({"a": "x", "other": "1"}));
     let both = write(Some(&one), "two", "ex.io/v2", json!({"b": "x"}));
     let dropped = write(Some(&both), "one", "ex.io/v1", json!({}));
-    assert_eq!(dropped["spec"], json!({"a": "x"}), "what only one owned is gone");
+    assert_eq!(dropped["spec"], json!({"a": "x"}), "a field with a single owner is removed");
     assert_eq!(owned(&dropped, "two").to_json(), json!({"f:spec": {"f:b": {}}}));
-    let nobodys = write(Some(&dropped), "two", "ex.io/v2", json!({"other": "2"}));
-    assert_eq!(nobodys["spec"], json!({"other": "2"}));
+    let unowned = write(Some(&dropped), "two", "ex.io/v2", json!({"other": "2"}));
+    assert_eq!(unowned["spec"], json!({"other": "2"}));
 }

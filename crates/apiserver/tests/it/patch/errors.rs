@@ -1,17 +1,17 @@
-//! Strategic patches that are wrong. The codes and words are those kube-apiserver 1.36 gave to the same patches.
+//! Invalid strategic merge patches. Codes and messages are those of kube-apiserver 1.36.
 
 use dogwatch_apiserver::patch::PatchKind;
 use serde_json::{Value, json};
 
 use super::patched;
 
-fn refused(live: &Value, patch: &Value) -> (u16, String) {
-    let status = patched(PatchKind::Strategic, live, patch).expect_err("the patch is refused").0;
+fn rejected(live: &Value, patch: &Value) -> (u16, String) {
+    let status = patched(PatchKind::Strategic, live, patch).expect_err("the patch is rejected").0;
     (status.code, status.message)
 }
 
 #[test]
-fn wrong_items_and_directives_of_merging_lists_are_500() {
+fn invalid_items_and_directives_of_merging_lists_are_500() {
     let live = json!({"spec": {"containers": [{"name": "a"}], "nodeSelector": {"a": "b"}}});
     for (patch, message) in [
         (
@@ -49,12 +49,12 @@ fn wrong_items_and_directives_of_merging_lists_are_500() {
             "unknown patch type: %!s(<nil>) in map: map[$patch:<nil>]",
         ),
     ] {
-        assert_eq!(refused(&live, &json!({ "spec": patch })), (500, message.to_owned()), "{patch}");
+        assert_eq!(rejected(&live, &json!({ "spec": patch })), (500, message.to_owned()), "{patch}");
     }
 }
 
 #[test]
-fn a_wrong_element_order_is_500() {
+fn an_invalid_element_order_is_500() {
     let live = json!({"spec": {"containers": [{"name": "a"}, {"name": "b"}], "nodeSelector": {"a": "b"}}});
     let ordered = |order: Value| json!({"$setElementOrder/containers": order});
     for (patch, message) in [
@@ -80,7 +80,7 @@ fn a_wrong_element_order_is_500() {
         ),
         (json!({"$setElementOrder/volumes": [], "volumes": []}), "no elements in any of the given slices"),
     ] {
-        assert_eq!(refused(&live, &json!({ "spec": patch })), (500, message.to_owned()), "{patch}");
+        assert_eq!(rejected(&live, &json!({ "spec": patch })), (500, message.to_owned()), "{patch}");
     }
 }
 
@@ -93,12 +93,12 @@ fn malformed_directives_are_400() {
         (json!({"strategy": {"$retainKeys": ["by"], "type": "y"}}), "invalid patch format of retainKeys"),
         (json!({"volumes": [{"name": "v", "$retainKeys": "name"}]}), "invalid patch format of retainKeys"),
     ] {
-        assert_eq!(refused(&live, &json!({ "spec": patch })), (400, message.to_owned()), "{patch}");
+        assert_eq!(rejected(&live, &json!({ "spec": patch })), (400, message.to_owned()), "{patch}");
     }
 }
 
 #[test]
-fn objects_merge_no_deeper_than_the_schema_knows_them() {
+fn objects_merge_only_as_deep_as_the_schema() {
     let live = json!({"spec": {"raw": {"a": {"b": 1}, "s": "x"}, "nodeSelector": {"a": {}}, "lists": [["a"]]}, "metadata": {"unkeyed": [{"name": "a"}]}});
     for (patch, message) in [
         (
@@ -115,7 +115,7 @@ fn objects_merge_no_deeper_than_the_schema_knows_them() {
             "cannot merge lists without merge key for struct",
         ),
     ] {
-        assert_eq!(refused(&live, &patch), (500, message.to_owned()), "{patch}");
+        assert_eq!(rejected(&live, &patch), (500, message.to_owned()), "{patch}");
     }
     let shallow =
         patched(PatchKind::Strategic, &live, &json!({"spec": {"raw": {"s": "y", "t": {"u": null}}}}));
@@ -125,7 +125,7 @@ fn objects_merge_no_deeper_than_the_schema_knows_them() {
 #[test]
 fn lists_of_lists_do_not_merge() {
     let live = json!({"metadata": {"finalizers": [["a"]]}});
-    let (code, message) = refused(&live, &json!({"metadata": {"finalizers": [["b"]]}}));
+    let (code, message) = rejected(&live, &json!({"metadata": {"finalizers": [["b"]]}}));
     assert_eq!(
         (code, message.as_str()),
         (422, "the server rejected our request due to an error in our request")

@@ -1,15 +1,15 @@
-//! Lists in a strategic merge patch: what merges with what, and the order it ends up in.
+//! Lists in a strategic merge patch: merging and the resulting order.
 
 use serde_json::{Value, json};
 
 use super::check;
 
-/// Containers `a`, `b` and `c`.
+/// Returns containers `a`, `b` and `c`.
 fn live() -> Value {
     json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "2"}, {"name": "c", "image": "3"}]})
 }
 
-/// The containers of that name and image.
+/// Returns containers with these names and images.
 fn containers(pairs: &[(&str, &str)]) -> Value {
     let items: Vec<Value> = pairs.iter().map(|(name, image)| json!({"name": name, "image": image})).collect();
     json!({ "containers": items })
@@ -27,7 +27,7 @@ fn objects_merge_by_key_and_new_ones_come_first() {
                 containers(&[("d", "2"), ("c", "1")]),
             ),
             (
-                "live items keep their place before the items they stood before",
+                "live items stay before the items they preceded",
                 live(),
                 containers(&[("x", "9"), ("b", "22")]),
                 containers(&[("x", "9"), ("a", "1"), ("b", "22"), ("c", "3")]),
@@ -40,13 +40,13 @@ fn objects_merge_by_key_and_new_ones_come_first() {
             ),
             ("an empty list adds nothing", live(), json!({"containers": []}), live()),
             (
-                "items named twice are merged one after the other",
+                "duplicate items are merged one after the other",
                 containers(&[("b", "1")]),
                 json!({"containers": [{"name": "n", "image": "1"}, {"name": "b"}, {"name": "n", "image": "2"}]}),
                 containers(&[("n", "2"), ("b", "1")]),
             ),
             (
-                "a list that was not there is taken as it is",
+                "a new list is taken unchanged",
                 json!({}),
                 containers(&[("b", "1"), ("a", "2")]),
                 containers(&[("b", "1"), ("a", "2")]),
@@ -75,7 +75,7 @@ fn lists_inside_items_merge_by_their_own_rules() {
                 ),
             ),
             (
-                "a number with a fraction is another key",
+                "a float is a different key",
                 nested(json!({"ports": [{"containerPort": 80, "name": "h"}]})),
                 nested(json!({"ports": [{"containerPort": 80.0, "name": "z"}]})),
                 nested(
@@ -89,7 +89,7 @@ fn lists_inside_items_merge_by_their_own_rules() {
                 nested(json!({"command": ["z"], "env": [{"name": "A", "value": "2"}]})),
             ),
             (
-                "scalars can be taken out of a list that does not merge",
+                "scalars can be deleted from a list that does not merge",
                 nested(json!({"command": ["x", "y", "x"]})),
                 nested(json!({"$deleteFromPrimitiveList/command": ["x"]})),
                 nested(json!({"command": ["y"]})),
@@ -123,20 +123,15 @@ fn items_can_be_deleted_and_lists_replaced() {
                 json!({"containers": [{"name": "b", "$patch": "delete"}]}),
                 containers(&[("a", "1"), ("c", "3")]),
             ),
+            ("a missing item", live(), json!({"containers": [{"name": "x", "$patch": "delete"}]}), live()),
             (
-                "an item that is not there",
-                live(),
-                json!({"containers": [{"name": "x", "$patch": "delete"}]}),
-                live(),
-            ),
-            (
-                "every item of that key goes",
+                "every item with that key is deleted",
                 containers(&[("a", "1"), ("b", "2"), ("a", "3")]),
                 json!({"containers": [{"name": "a", "$patch": "delete"}]}),
                 containers(&[("b", "2")]),
             ),
             (
-                "one goes, one comes",
+                "one is deleted, one is added",
                 live(),
                 json!({"containers": [{"name": "x", "image": "9"}, {"name": "a", "$patch": "delete"}]}),
                 containers(&[("x", "9"), ("b", "2"), ("c", "3")]),
@@ -154,7 +149,7 @@ fn items_can_be_deleted_and_lists_replaced() {
                 containers(&[]),
             ),
             (
-                "a list that does not merge knows no directives",
+                "directives are ignored in a list that does not merge",
                 json!({"tolerations": [{"name": "a"}]}),
                 json!({"tolerations": [{"name": "b", "$patch": "delete"}]}),
                 json!({"tolerations": [{"name": "b", "$patch": "delete"}]}),
@@ -164,7 +159,7 @@ fn items_can_be_deleted_and_lists_replaced() {
 }
 
 #[test]
-fn the_patch_can_give_the_order_of_live_items() {
+fn a_patch_can_reorder_live_items() {
     let order = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();
     let abc = [("a", "1"), ("b", "2"), ("c", "3")];
     check(
@@ -183,14 +178,14 @@ fn the_patch_can_give_the_order_of_live_items() {
                 containers(&[abc[1], abc[2], abc[0]]),
             ),
             (
-                "of items that are not there",
+                "of missing items",
                 live(),
                 json!({"$setElementOrder/containers": order(&["c", "q", "a"])}),
                 containers(&[abc[1], abc[2], abc[0]]),
             ),
             ("of nothing", live(), json!({"$setElementOrder/containers": []}), live()),
             (
-                "of a list that is nowhere",
+                "of a missing list",
                 json!({}),
                 json!({"$setElementOrder/containers": order(&["a"])}),
                 json!({}),
@@ -200,7 +195,7 @@ fn the_patch_can_give_the_order_of_live_items() {
 }
 
 #[test]
-fn the_patch_can_give_the_order_of_a_list_it_changes() {
+fn a_patch_can_reorder_a_list_it_changes() {
     let order = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();
     let abc = [("a", "1"), ("b", "2"), ("c", "3")];
     check(
@@ -216,7 +211,7 @@ fn the_patch_can_give_the_order_of_a_list_it_changes() {
                 containers(&[abc[0], ("x", "9"), abc[1]]),
             ),
             (
-                "an added item takes the slot of a deleted one against live items",
+                "an added item takes the place of a deleted one",
                 live(),
                 json!({
                     "$setElementOrder/containers": order(&["b", "x"]),
@@ -225,7 +220,7 @@ fn the_patch_can_give_the_order_of_a_list_it_changes() {
                 containers(&[abc[1], abc[2], ("x", "9")]),
             ),
             (
-                "without a deleted one it follows its neighbour",
+                "without a deleted one it follows its predecessor",
                 live(),
                 json!({"$setElementOrder/containers": order(&["b", "x"]), "containers": [{"name": "x", "image": "9"}]}),
                 containers(&[abc[0], abc[1], ("x", "9"), abc[2]]),
@@ -253,7 +248,7 @@ fn the_patch_can_give_the_order_of_a_list_it_changes() {
 }
 
 #[test]
-fn lists_of_scalars_are_united() {
+fn lists_of_scalars_are_merged_as_sets() {
     let finalizers = |list: &[&str]| json!({ "finalizers": list });
     check(
         "metadata",
@@ -271,7 +266,12 @@ fn lists_of_scalars_are_united() {
                 finalizers(&["c", "c", "b"]),
                 finalizers(&["c", "a", "b"]),
             ),
-            ("nothing is nothing", finalizers(&["a", "b"]), finalizers(&[]), finalizers(&["a", "b"])),
+            (
+                "an empty patch adds nothing",
+                finalizers(&["a", "b"]),
+                finalizers(&[]),
+                finalizers(&["a", "b"]),
+            ),
             ("two empty lists", finalizers(&[]), finalizers(&[]), finalizers(&[])),
             (
                 "numbers",
@@ -284,19 +284,19 @@ fn lists_of_scalars_are_united() {
 }
 
 #[test]
-fn scalars_are_deleted_and_ordered_by_the_lists_beside_theirs() {
+fn scalars_are_deleted_and_ordered_by_directives() {
     let finalizers = |list: &[&str]| json!({ "finalizers": list });
     check(
         "metadata",
         [
             (
-                "deleted, twice as well",
+                "deleted, also duplicates",
                 finalizers(&["a", "b", "a"]),
                 json!({"$deleteFromPrimitiveList/finalizers": ["a", "q"]}),
                 finalizers(&["b"]),
             ),
             (
-                "deleted from a list that is nowhere",
+                "deleted from a missing list",
                 json!({"name": "x"}),
                 json!({"$deleteFromPrimitiveList/finalizers": ["a"]}),
                 json!({"name": "x"}),
@@ -326,7 +326,7 @@ fn scalars_are_deleted_and_ordered_by_the_lists_beside_theirs() {
                 json!({"numbers": [2, 1, 4]}),
             ),
             (
-                "what is not a list is not deleted from",
+                "a directive that is not a list is ignored",
                 finalizers(&["a"]),
                 json!({"$deleteFromPrimitiveList/finalizers": "a"}),
                 finalizers(&["a"]),

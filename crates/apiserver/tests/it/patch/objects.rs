@@ -10,21 +10,21 @@ fn maps_merge_and_null_deletes() {
         "metadata",
         [
             (
-                "one key goes, one comes",
+                "one key is deleted, one is added",
                 json!({"labels": {"a": "1", "b": "2"}}),
                 json!({"labels": {"a": null, "c": "3"}}),
                 json!({"labels": {"b": "2", "c": "3"}}),
             ),
             (
-                "the last key goes",
+                "the last key is deleted",
                 json!({"labels": {"a": "1"}}),
                 json!({"labels": {"a": null}}),
                 json!({"labels": {}}),
             ),
-            ("the whole map goes", json!({"labels": {"a": "1"}}), json!({"labels": null}), json!({})),
-            ("null for nothing", json!({"name": "x"}), json!({"labels": null}), json!({"name": "x"})),
+            ("the whole map is deleted", json!({"labels": {"a": "1"}}), json!({"labels": null}), json!({})),
+            ("null for a missing field", json!({"name": "x"}), json!({"labels": null}), json!({"name": "x"})),
             (
-                "nulls in what is new are dropped at every depth",
+                "nulls in new values are dropped at every depth",
                 json!({}),
                 json!({"labels": {"a": null, "b": "1"}, "list": [{"c": null}, null]}),
                 json!({"labels": {"b": "1"}, "list": [{}, null]}),
@@ -70,7 +70,7 @@ fn a_directive_replaces_or_empties_an_object() {
                 json!({"labels": {}}),
             ),
             (
-                "any directive for nothing",
+                "any directive for a missing field",
                 json!({"name": "x"}),
                 json!({"labels": {"$patch": "nonsense"}}),
                 json!({"name": "x"}),
@@ -86,7 +86,7 @@ fn a_directive_replaces_or_empties_an_object() {
 }
 
 #[test]
-fn retain_keys_drops_all_keys_but_those() {
+fn retain_keys_drops_all_other_keys() {
     check(
         "spec",
         [
@@ -97,13 +97,13 @@ fn retain_keys_drops_all_keys_but_those() {
                 json!({"strategy": {"type": "Recreate"}}),
             ),
             (
-                "what is kept is merged",
+                "retained keys are merged",
                 json!({"strategy": {"type": "Recreate", "by": "x", "rollingUpdate": {"type": "a", "by": "1"}}}),
                 json!({"strategy": {"$retainKeys": ["type", "rollingUpdate"], "rollingUpdate": {"by": "2"}}}),
                 json!({"strategy": {"type": "Recreate", "rollingUpdate": {"type": "a", "by": "2"}}}),
             ),
             (
-                "null needs no mention",
+                "a deleted key need not be listed",
                 json!({"strategy": {"type": "Recreate", "by": "x"}}),
                 json!({"strategy": {"$retainKeys": ["type"], "by": null}}),
                 json!({"strategy": {"type": "Recreate"}}),
@@ -131,11 +131,11 @@ fn retain_keys_drops_all_keys_but_those() {
 }
 
 #[test]
-fn what_is_new_keeps_the_directives_inside_items_as_the_original_does() {
+fn directives_inside_new_items_are_kept_as_in_kube_apiserver() {
     check(
         "spec",
         [(
-            "they go with all unknown fields when the result is decoded",
+            "decoding drops them with all unknown fields",
             json!({"containers": [{"name": "a"}]}),
             json!({"containers": [{"name": "z", "env": [{"name": "e", "$patch": "delete"}]}]}),
             json!({"containers": [{"name": "z", "env": [{"name": "e", "$patch": "delete"}]}, {"name": "a"}]}),
@@ -144,7 +144,7 @@ fn what_is_new_keeps_the_directives_inside_items_as_the_original_does() {
 }
 
 #[test]
-fn many_retained_keys_are_no_more_work_than_many_keys() {
+fn many_retained_keys_take_linear_time() {
     let names: Vec<String> = (0..40_000).map(|it| format!("k{it}")).collect();
     let values = |value: &str| names.iter().map(|it| (it.clone(), json!(value))).collect();
     let (live, mut change): (serde_json::Map<_, _>, serde_json::Map<_, _>) = (values("1"), values("2"));

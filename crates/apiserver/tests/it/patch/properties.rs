@@ -1,4 +1,4 @@
-//! What holds for every patch.
+//! Properties of every patch.
 
 use dogwatch_apiserver::patch::PatchKind;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::patched;
 
-/// Any JSON, made of words that mean something to a patch.
+/// Generates JSON from names that are meaningful in patches.
 fn anything() -> impl Strategy<Value = Value> {
     let word = prop::sample::select(vec![
         "metadata",
@@ -53,7 +53,7 @@ fn anything() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Some of the letters, each at most once, in any order.
+/// Generates some of the letters, each at most once, in any order.
 fn letters() -> impl Strategy<Value = Vec<char>> {
     prop::sample::subsequence(vec!['a', 'b', 'c', 'd', 'e', 'f'], 0..=6).prop_shuffle()
 }
@@ -71,14 +71,14 @@ fn names(pod: &Value) -> Vec<char> {
         .collect()
 }
 
-/// The letters of `all` that are in `some`, in the order of `all`.
+/// Returns the letters of `all` that are in `some`, in the order of `all`.
 fn within(all: &[char], some: &[char]) -> Vec<char> {
     all.iter().copied().filter(|letter| some.contains(letter)).collect()
 }
 
 proptest! {
     #[test]
-    fn no_patch_of_any_kind_panics_and_what_it_gives_is_an_object(live in anything(), patch in anything()) {
+    fn no_patch_panics_and_every_result_is_an_object(live in anything(), patch in anything()) {
         let live = json!({"metadata": live.clone(), "spec": live});
         for kind in [PatchKind::Json, PatchKind::Merge, PatchKind::Strategic] {
             for patch in [patch.clone(), json!({"metadata": patch, "spec": patch}), json!([patch])] {
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn a_merged_list_holds_both_in_the_order_of_the_patch_and_the_rest_in_the_live_order(live in letters(), patch in letters()) {
+    fn a_merged_list_has_the_order_of_the_patch_and_the_live_order_for_the_rest(live in letters(), patch in letters()) {
         let result = patched(PatchKind::Strategic, &containers(&live, "live"), &containers(&patch, "patch"))?;
         let all = names(&result);
         prop_assert_eq!(all.len(), live.len() + patch.iter().filter(|name| !live.contains(name)).count());
@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn an_order_that_names_every_item_is_the_order(order in letters(), seed in letters()) {
+    fn an_order_that_lists_every_item_is_applied(order in letters(), seed in letters()) {
         prop_assume!(!order.is_empty());
         let live = within(&seed, &order);
         let added: Vec<char> = order.iter().copied().filter(|name| !live.contains(name)).collect();
@@ -114,7 +114,7 @@ proptest! {
     }
 
     #[test]
-    fn deleting_items_leaves_the_others_as_they_were(live in letters(), gone in letters()) {
+    fn deleting_items_keeps_the_others(live in letters(), gone in letters()) {
         let items: Vec<Value> = gone.iter().map(|name| json!({"name": name, "$patch": "delete"})).collect();
         let patch = json!({"spec": {"containers": items}});
         let rest: Vec<char> = live.iter().copied().filter(|name| !gone.contains(name)).collect();

@@ -1,4 +1,4 @@
-//! A client of one connection, so that a test sees what happens to it.
+//! A client of a single connection, so that a test sees exactly what happens to it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,20 +20,20 @@ use tokio_rustls::TlsConnector;
 
 type Body = Full<Bytes>;
 
-/// Sends requests on one connection.
+/// The sending half of one connection.
 pub(crate) enum Sender {
-    One(http1::SendRequest<Body>),
-    Two(http2::SendRequest<Body>),
+    Http1(http1::SendRequest<Body>),
+    Http2(http2::SendRequest<Body>),
 }
 
 pub(crate) async fn send(sender: &mut Sender, path: &str) -> hyper::Result<Response<Incoming>> {
     match sender {
-        Sender::One(sender) => {
+        Sender::Http1(sender) => {
             let request = Request::get(path).header("host", "localhost").body(Body::default()).unwrap();
             sender.ready().await?;
             sender.send_request(request).await
         }
-        Sender::Two(sender) => {
+        Sender::Http2(sender) => {
             let uri = format!("http://localhost{path}");
             sender.ready().await?;
             sender.send_request(Request::get(uri).body(Body::default()).unwrap()).await
@@ -41,8 +41,8 @@ pub(crate) async fn send(sender: &mut Sender, path: &str) -> hyper::Result<Respo
     }
 }
 
-/// Speaks HTTP over a stream.
-pub(crate) async fn speak<S>(stream: S, version: Version) -> Sender
+/// Performs the HTTP handshake over a stream.
+pub(crate) async fn handshake<S>(stream: S, version: Version) -> Sender
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -50,19 +50,20 @@ where
     if version == Version::HTTP_2 {
         let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
         tokio::spawn(connection);
-        Sender::Two(sender)
+        Sender::Http2(sender)
     } else {
         let (sender, connection) = http1::handshake(io).await.unwrap();
         tokio::spawn(connection);
-        Sender::One(sender)
+        Sender::Http1(sender)
     }
 }
 
 pub(crate) async fn over_tcp(address: SocketAddr, version: Version) -> Sender {
-    speak(TcpStream::connect(address).await.unwrap(), version).await
+    handshake(TcpStream::connect(address).await.unwrap(), version).await
 }
 
-/// Connects to `localhost` by TLS, trusting this authority, in what the server chose of the protocols offered.
+/// Connects to `localhost` with TLS, trusting this authority, with the protocol that the server
+/// selects.
 pub(crate) async fn over_tls(
     address: SocketAddr,
     authority: &str,
@@ -87,5 +88,5 @@ pub(crate) async fn over_tls(
     let name = ServerName::try_from("localhost")?;
     let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
     let chosen = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-    Ok(speak(stream, if chosen { Version::HTTP_2 } else { Version::HTTP_11 }).await)
+    Ok(handshake(stream, if chosen { Version::HTTP_2 } else { Version::HTTP_11 }).await)
 }

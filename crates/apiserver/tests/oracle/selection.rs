@@ -1,7 +1,9 @@
-//! What of an answer is compared: the wanted headers, the body without what is ignored or down to what is selected.
+//! Selects the parts of a response that are compared: some headers, and the body without ignored
+//! paths or reduced to selected ones.
 //!
-//! The version of a list, a Table or a bookmark is not that of an object: it may be anything between two of them. Such versions
-//! are marked here, since only here the whole document is at hand, and made symbols later.
+//! The version of a list, a Table or a bookmark is not that of an object: it may lie anywhere
+//! between two of them. Such versions are marked here, where the whole document is known, and
+//! replaced by symbols later.
 
 use std::collections::BTreeMap;
 
@@ -10,38 +12,40 @@ use serde_json::Value;
 use super::paths::Path;
 use super::scenario::{Scenario, Step};
 
-/// Begins a version of which only the place among those of objects counts. No version begins so.
+/// The prefix of a version of which only the rank among the objects' versions is compared. No real
+/// version begins with it.
 pub(crate) const BETWEEN: char = '\u{1}';
-/// Begins a version of a list that should be that of an object.
+/// The prefix of a version of a list that must equal that of an object.
 pub(crate) const EXACT: char = '\u{2}';
 
-/// The headers whose presence, absence and value are compared in every step.
+/// The headers that are compared in every step, including their absence.
 const ALWAYS: [&str; 4] = ["content-type", "warning", "content-encoding", "retry-after"];
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    Answer(Answer),
-    /// The events of a stream since the last look, and how it stands: `open`, `eof`, `refused` or an error.
+    Reply(Reply),
+    /// The events of a stream since the last collection, and its state: `open`, `eof`, `refused` or
+    /// an error.
     Events {
         events: Vec<Value>,
         end: String,
     },
 }
 
-/// An answer, read.
+/// A response that was read to its end.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Reply {
     pub(crate) status: u16,
-    /// By name in lower case; values of one name are lines of one text.
+    /// The headers by lower-case name; several values of one name are joined by line feeds.
     pub(crate) headers: BTreeMap<String, String>,
     pub(crate) content: Content,
 }
 
-/// The body of an answer.
+/// The body of a response.
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// Still to come: a stream.
+    /// The response is a stream, which is read separately.
     None,
     Json(Value),
     Text(String),
@@ -49,8 +53,8 @@ pub(crate) enum Content {
 
 /// The part of an outcome that is compared.
 #[derive(Debug)]
-pub(crate) enum Kept {
-    Answer { status: u16, headers: Vec<(String, String)>, body: Body },
+pub(crate) enum Selection {
+    Reply { status: u16, headers: Vec<(String, String)>, body: Body },
     Events { events: Vec<Value>, end: String },
 }
 
@@ -59,18 +63,19 @@ pub(crate) enum Kept {
 pub(crate) enum Body {
     Nothing,
     Whole(Value),
-    /// By path, in the order of the scenario, as the scenario writes it.
+    /// The values at selected paths, in the order and the notation of the scenario.
     Picked(Vec<(String, Value)>),
     Text(String),
 }
 
-/// Keeps what the step wants compared. `resolve` puts variables into a path.
-pub(crate) fn keep(
+/// Selects the parts of an outcome that the step compares. `resolve` substitutes the variables of a
+/// path.
+pub(crate) fn select(
     scenario: &Scenario,
     step: &Step,
     outcome: &Outcome,
     resolve: &dyn Fn(&str) -> String,
-) -> Kept {
+) -> Selection {
     let mut ignored: Vec<_> = scenario.ignore.iter().chain(&step.ignore).map(|it| Path::new(it)).collect();
     if !(scenario.managed_fields || step.managed_fields) {
         ignored.push(Path::new("$..managedFields"));
@@ -84,15 +89,15 @@ pub(crate) fn keep(
                 mark(object, BETWEEN, bookmark);
                 ignored.iter().for_each(|it| it.remove(object));
             }
-            Kept::Events { events, end: end.clone() }
+            Selection::Events { events, end: end.clone() }
         }
-        Outcome::Answer(answer) => {
+        Outcome::Reply(reply) => {
             let also = step.check_headers.iter().map(|it| it.to_ascii_lowercase());
             let wanted = ALWAYS.map(str::to_owned).into_iter().chain(also);
-            let header = |name: String| answer.headers.get(&name).map(|it| (name.clone(), it.clone()));
+            let header = |name: String| reply.headers.get(&name).map(|it| (name.clone(), it.clone()));
             let headers = wanted.filter_map(header).collect();
-            let body = body(step, &answer.content, &ignored, resolve);
-            Kept::Answer { status: answer.status, headers, body }
+            let body = body(step, &reply.content, &ignored, resolve);
+            Selection::Reply { status: reply.status, headers, body }
         }
     }
 }
@@ -117,7 +122,7 @@ fn body(step: &Step, content: &Content, ignored: &[Path], resolve: &dyn Fn(&str)
     }
 }
 
-/// Marks the versions of lists and Tables, and in a bookmark all.
+/// Marks the versions of lists and Tables, and all versions in a bookmark.
 fn mark(value: &mut Value, with: char, bookmark: bool) {
     match value {
         Value::Object(fields) => {
@@ -143,33 +148,35 @@ mod tests {
 
     use super::*;
 
-    fn kept(step: Value, content: Value) -> Body {
+    fn selected(step: Value, content: Value) -> Body {
         let step: Step = serde_json::from_value(step).unwrap();
         let scenario = json!({"title": "", "area": "", "ignore": ["$.gone"], "steps": []});
         let scenario: Scenario = serde_json::from_value(scenario).unwrap();
-        let answer = Answer { status: 200, headers: BTreeMap::new(), content: Content::Json(content) };
+        let reply = Reply { status: 200, headers: BTreeMap::new(), content: Content::Json(content) };
         let resolve = |it: &str| it.replace("${id}", "x");
-        match keep(&scenario, &step, &Outcome::Answer(answer), &resolve) {
-            Kept::Answer { body, .. } => body,
-            Kept::Events { .. } => panic!("it was no stream"),
+        match select(&scenario, &step, &Outcome::Reply(reply), &resolve) {
+            Selection::Reply { body, .. } => body,
+            Selection::Events { .. } => panic!("the outcome is not a stream"),
         }
     }
 
     #[test]
-    fn managed_fields_and_what_is_ignored_are_left_out() {
+    fn managed_fields_and_ignored_paths_are_left_out() {
         let content = json!({"gone": 1, "metadata": {"managedFields": [], "name": "a"}, "n": 1});
-        let Body::Whole(body) = kept(json!({"ignore": ["$.n"], "expect": {}}), content.clone()) else {
+        let Body::Whole(body) = selected(json!({"ignore": ["$.n"], "expect": {}}), content.clone()) else {
             panic!()
         };
         assert_eq!(body, json!({"metadata": {"name": "a"}}));
-        let Body::Whole(body) = kept(json!({"managedFields": true, "expect": {}}), content) else { panic!() };
+        let Body::Whole(body) = selected(json!({"managedFields": true, "expect": {}}), content) else {
+            panic!()
+        };
         assert_eq!(body, json!({"metadata": {"managedFields": [], "name": "a"}, "n": 1}));
     }
 
     #[test]
-    fn what_is_selected_goes_by_the_path_as_written() {
+    fn selected_values_are_named_by_the_path_as_written() {
         let step = json!({"select": ["$.b[name=${id}].n", "$.a"], "expect": {}});
-        let Body::Picked(picked) = kept(step, json!({"b": [{"name": "x", "n": 1}]})) else { panic!() };
+        let Body::Picked(picked) = selected(step, json!({"b": [{"name": "x", "n": 1}]})) else { panic!() };
         assert_eq!(picked, [("$.b[name=${id}].n".to_owned(), json!(1)), ("$.a".to_owned(), json!(null))]);
     }
 
@@ -177,7 +184,7 @@ mod tests {
     fn only_versions_of_lists_are_marked() {
         let content =
             json!({"metadata": {"resourceVersion": "9"}, "items": [{"metadata": {"resourceVersion": "5"}}]});
-        let Body::Whole(body) = kept(json!({"expect": {}}), content) else { panic!() };
+        let Body::Whole(body) = selected(json!({"expect": {}}), content) else { panic!() };
         assert_eq!(body["metadata"]["resourceVersion"], "\u{1}9");
         assert_eq!(body["items"][0]["metadata"]["resourceVersion"], "5");
     }

@@ -1,4 +1,5 @@
-//! Custom objects shown otherwise: as rows of a table, as a Scale, in another version, and as a schema for apply.
+//! Other representations of custom objects: rows of a table, a Scale, another version, and the
+//! schema for apply.
 
 use dogwatch_apiserver::custom::scale::ScalePaths;
 use dogwatch_apiserver::custom::structural::OBJECT_META;
@@ -22,7 +23,7 @@ fn kind(extra: Value) -> CustomKind {
 }
 
 #[test]
-fn columns_are_described_and_their_cells_have_the_types_they_ask_for() {
+fn columns_are_described_and_cells_have_the_type_of_their_column() {
     let kind = kind(json!({"additionalPrinterColumns": [
         {"name": "Speed", "type": "integer", "jsonPath": ".spec.speed"},
         {"name": "Line", "type": "string", "jsonPath": ".spec.line", "priority": 1, "description": "which line"},
@@ -55,7 +56,7 @@ fn columns_are_described_and_their_cells_have_the_types_they_ask_for() {
 }
 
 #[test]
-fn cells_are_rendered_as_a_real_server_rendered_them() {
+fn cells_are_rendered_as_by_kube_apiserver() {
     let column = |kind: &str, path: &str| json!({"name": path, "type": kind, "jsonPath": path});
     let kind = kind(json!({"additionalPrinterColumns": [
         column("string", ".spec.mi"), column("string", ".spec.mi[0]"), column("string", ".spec.num"),
@@ -139,12 +140,12 @@ fn a_scale_is_read_from_its_paths_and_written_back_to_them() {
 }
 
 #[test]
-fn replicas_that_are_not_there_cannot_be_read_nor_patched_away_but_put() {
+fn missing_replicas_cannot_be_read_or_patched_but_can_be_put() {
     let (mut object, paths) = engine();
     object["spec"] = json!({});
     let refusal = scale::read_scale(&object, &paths).unwrap_err();
-    let words = r#"Internal error occurred: the spec replicas field ".spec.replicas" does not exist"#;
-    assert_eq!((refusal.0.code, refusal.0.message.as_str()), (500, words));
+    let message = r#"Internal error occurred: the spec replicas field ".spec.replicas" does not exist"#;
+    assert_eq!((refusal.0.code, refusal.0.message.as_str()), (500, message));
     let base = scale::patch_base(&object, &paths).unwrap();
     let refusal = scale::apply_scale(&mut object, &base, &paths).unwrap_err();
     assert_eq!(
@@ -159,7 +160,7 @@ fn replicas_that_are_not_there_cannot_be_read_nor_patched_away_but_put() {
 #[test]
 fn replicas_must_be_a_count() {
     let (mut object, paths) = engine();
-    for (spec, words) in [
+    for (spec, message) in [
         (
             json!({"replicas": "a"}),
             ".spec.replicas: Invalid value: 0: .spec.replicas accessor error: a is of the type string, expected int64",
@@ -178,20 +179,20 @@ fn replicas_must_be_a_count() {
         object["spec"] = spec;
         let problems: Vec<String> =
             scale::spec_problems(&object, &paths).iter().map(ToString::to_string).collect();
-        assert_eq!(problems, [words]);
+        assert_eq!(problems, [message]);
     }
     assert_eq!(scale::status_problems(&object, &paths), []);
 }
 
 #[test]
-fn without_a_webhook_versions_differ_in_their_name_only() {
+fn without_a_webhook_conversion_only_changes_the_api_version() {
     let mut object = json!({"apiVersion": "x.example.com/v1", "kind": "Plane", "spec": {"seats": 4}});
     convert::to_version(&mut object, "x.example.com", "v2");
     assert_eq!(object, json!({"apiVersion": "x.example.com/v2", "kind": "Plane", "spec": {"seats": 4}}));
 }
 
 #[test]
-fn for_apply_lists_are_atomic_unless_said_otherwise_and_metadata_is_that_of_all_kinds() {
+fn for_apply_lists_are_atomic_by_default_and_metadata_is_object_meta() {
     let schema = Structural::parse(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
         "rings": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],

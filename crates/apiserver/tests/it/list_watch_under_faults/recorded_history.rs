@@ -1,4 +1,4 @@
-//! What really happened: every change since the beginning, read before it can be forgotten.
+//! The recorded history: every change since the start, read before it is compacted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use dogwatch_apiserver::cluster::Cluster;
 use dogwatch_apiserver::store::{CollectionName, Cursor};
 use serde_json::Value;
 
-/// Which pods a watcher wants.
+/// The pods that a watcher selects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Selector {
     pub(crate) namespace: Option<&'static str>,
-    /// The query, and the same as a condition.
+    /// The query parameters, and the same condition as a function.
     pub(crate) query: &'static str,
     pub(crate) holds: fn(&Value) -> bool,
 }
@@ -20,30 +20,30 @@ pub(crate) struct Selector {
 pub(crate) type Pods = BTreeMap<String, Arc<Value>>;
 
 /// All changes of pods.
-pub(crate) struct Truth {
+pub(crate) struct RecordedHistory {
     cursor: Cursor,
-    /// Versions only grow; `None` from a deletion on.
+    /// Each change with its version, in increasing order; `None` for a deletion.
     changes: Vec<(u64, String, Option<Arc<Value>>)>,
 }
 
-impl Truth {
-    /// Must be made before anything is written.
+impl RecordedHistory {
+    /// Starts to record. Must be called before anything is written.
     pub(crate) fn of(cluster: &Cluster) -> Self {
         let pods = CollectionName::from("/pods");
         let cursor = cluster.store().watch(&pods, cluster.store().revision()).expect("kept");
         Self { cursor, changes: Vec::new() }
     }
 
-    /// Reads what is new. Must be called before history is forgotten.
+    /// Reads new changes. Must be called before history is compacted.
     pub(crate) fn read(&mut self) {
-        while let Some(change) = self.cursor.try_next().expect("it is read before it is forgotten") {
-            let object = change.after.as_ref().or(change.before.as_ref()).expect("a change of something");
+        while let Some(change) = self.cursor.try_next().expect("read before compaction") {
+            let object = change.after.as_ref().or(change.before.as_ref()).expect("a change has an object");
             let after = change.after.as_ref().map(|it| Arc::new(it.to_value()));
             self.changes.push((change.version, object.key().to_string(), after));
         }
     }
 
-    /// The pods at a version, by key.
+    /// Returns the selected pods at a version, by key.
     pub(crate) fn at(&mut self, version: u64, selector: &Selector) -> Pods {
         self.read();
         let mut pods: BTreeMap<&str, &Arc<Value>> = BTreeMap::new();
@@ -64,7 +64,7 @@ impl Selector {
         here && (self.holds)(pod)
     }
 
-    /// The path of the collection, ready for parameters.
+    /// Returns the path of the collection with the query, to which parameters can be appended.
     pub(crate) fn path(&self) -> String {
         let collection = match self.namespace {
             None => "/api/v1/pods".to_owned(),

@@ -1,4 +1,4 @@
-//! How the server says no, reason by reason, and that the reason reaches the caller.
+//! The error statuses of the server, reason by reason, as the caller sees them.
 
 use dogwatch::http::Method;
 use dogwatch::k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -10,12 +10,12 @@ use dogwatch::{
 use serde_json::{Value, json};
 
 use crate::fixtures::{config_map, config_maps, object, pod};
-use crate::support::{Space, client, refused};
+use crate::support::{TestNamespace, client, refused};
 
 #[tokio::test]
-async fn not_found_says_what_was_not_found() {
+async fn not_found_names_the_missing_object() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let status = refused(space.api::<ConfigMap>(&client).get("nothing").await);
     assert_eq!((status.reason.clone(), status.code), (Reason::NotFound, 404));
     let details = status.details.expect("details");
@@ -30,7 +30,7 @@ async fn a_resource_that_is_not_served_is_not_found() {
 }
 
 #[tokio::test]
-async fn creating_in_a_namespace_that_is_not_there_is_not_found() {
+async fn creating_in_a_missing_namespace_is_not_found() {
     let api = Api::<ConfigMap>::namespaced(client(), "conformance-nowhere");
     let status = refused(api.create(&WriteParams::default(), &config_map("a", json!({}))).await);
     assert!(status.is_not_found(), "{status:?}");
@@ -39,7 +39,7 @@ async fn creating_in_a_namespace_that_is_not_there_is_not_found() {
 #[tokio::test]
 async fn a_name_that_is_taken_already_exists() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api::<ConfigMap>(&client);
     api.create(&WriteParams::default(), &config_map("a", json!({}))).await.expect("created");
     let status = refused(api.create(&WriteParams::default(), &config_map("a", json!({}))).await);
@@ -47,9 +47,9 @@ async fn a_name_that_is_taken_already_exists() {
 }
 
 #[tokio::test]
-async fn an_invalid_object_is_refused_with_every_field_that_is_wrong() {
+async fn an_invalid_object_is_rejected_with_a_cause_for_each_field() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let mut wrong = pod("Not_A_Name");
     wrong.spec.as_mut().expect("a spec").restart_policy = Some("Perhaps".to_owned());
     let status = refused(space.api(&client).create(&WriteParams::default(), &wrong).await);
@@ -63,12 +63,12 @@ async fn an_invalid_object_is_refused_with_every_field_that_is_wrong() {
 }
 
 #[tokio::test]
-async fn an_immutable_field_stays() {
+async fn an_immutable_field_cannot_be_patched() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api::<Pod>(&client);
     api.create(&WriteParams::default(), &pod("a")).await.expect("created");
-    let patch = json!({ "spec": { "schedulerName": "somebody" } });
+    let patch = json!({ "spec": { "schedulerName": "another" } });
     let status = refused(api.patch("a", &PatchParams::default(), Patch::Merge(&patch)).await);
     assert!(
         status.is_invalid() && status.causes().iter().any(|it| it.field.starts_with("spec")),
@@ -77,9 +77,9 @@ async fn an_immutable_field_stays() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_object_and_a_name_that_contradicts_the_path_are_bad_requests() {
+async fn a_malformed_body_and_a_name_that_contradicts_the_path_are_bad_requests() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let post = || client.post().resource(&config_maps()).namespace(&space.name);
     let torn = post().body("application/json", "{\"kind\":").send::<Value>().await;
     assert!(refused(torn).is_bad_request());
@@ -94,9 +94,9 @@ async fn a_body_that_is_no_object_and_a_name_that_contradicts_the_path_are_bad_r
 }
 
 #[tokio::test]
-async fn a_verb_that_a_resource_does_not_have_is_not_allowed() {
+async fn an_unsupported_verb_is_not_allowed() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let put = client.put().resource(&config_maps()).namespace(&space.name).json(&config_map("a", json!({})));
     let status = refused(put.send::<Value>().await);
     assert_eq!((status.reason, status.code), (Reason::MethodNotAllowed, 405));
@@ -105,18 +105,18 @@ async fn a_verb_that_a_resource_does_not_have_is_not_allowed() {
 }
 
 #[tokio::test]
-async fn a_form_that_the_server_cannot_write_is_not_acceptable() {
+async fn an_unknown_accept_type_is_not_acceptable() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let get = client.get().resource(&config_maps()).namespace(&space.name).accept("image/png");
     let status = refused(get.send::<Value>().await);
     assert!(status.is_not_acceptable() && status.code == 406, "{status:?}");
 }
 
 #[tokio::test]
-async fn a_form_that_the_server_cannot_read_is_an_unsupported_media_type() {
+async fn an_unknown_content_type_is_an_unsupported_media_type() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let post = client.post().resource(&config_maps()).namespace(&space.name).body("image/png", "png");
     let status = refused(post.send::<Value>().await);
     assert!(status.is_unsupported_media_type() && status.code == 415, "{status:?}");
@@ -134,7 +134,7 @@ async fn a_form_that_the_server_cannot_read_is_an_unsupported_media_type() {
 #[tokio::test]
 async fn a_body_of_more_than_three_mebibytes_is_too_large() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let large: ConfigMap =
         object(json!({ "metadata": { "name": "a" }, "data": { "text": "x".repeat(3 << 20) } }));
     let status = refused(space.api(&client).create(&WriteParams::default(), &large).await);
@@ -142,19 +142,19 @@ async fn a_body_of_more_than_three_mebibytes_is_too_large() {
 }
 
 #[tokio::test]
-async fn an_object_of_more_than_its_kind_allows_is_refused() {
+async fn an_object_larger_than_its_kind_allows_is_rejected() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let large: ConfigMap =
         object(json!({ "metadata": { "name": "a" }, "data": { "text": "x".repeat(1 << 21) } }));
     refused(space.api(&client).create(&WriteParams::default(), &large).await);
 }
 
-/// The object with a finalizer keeps the namespace from ending before the test has looked.
+// The finalizer keeps the namespace terminating until the test has finished.
 #[tokio::test]
-async fn nothing_is_created_in_a_namespace_that_is_ending() {
+async fn nothing_is_created_in_a_terminating_namespace() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let api = space.api::<ConfigMap>(&client);
     let held = json!({ "metadata": { "name": "held", "finalizers": ["conformance.example/hold"] } });
     api.create(&WriteParams::default(), &object(held)).await.expect("created");
@@ -169,7 +169,7 @@ async fn nothing_is_created_in_a_namespace_that_is_ending() {
 }
 
 #[tokio::test]
-async fn what_would_lead_elsewhere_is_never_sent() {
+async fn names_that_would_change_the_path_are_never_sent() {
     let client = client();
     let api = Api::<ConfigMap>::namespaced(client.clone(), "default");
     for name in ["", ".", "..", "a/b", "a%2fb"] {

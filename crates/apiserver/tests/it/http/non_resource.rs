@@ -1,4 +1,4 @@
-//! Everything that is no object: discovery, OpenAPI, health, version, paths nobody knows.
+//! Paths that are not resources: discovery, OpenAPI, health, version, unknown paths.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::Server;
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 #[tokio::test]
-async fn paths_nobody_knows_are_text_and_resources_nobody_knows_are_a_status() {
+async fn unknown_paths_get_plain_text_and_unknown_resources_a_status() {
     let server = Server::start().await;
     for path in [
         "/nope",
@@ -16,24 +16,24 @@ async fn paths_nobody_knows_are_text_and_resources_nobody_knows_are_a_status() {
         "/apis/nope.example.com/v1/things",
         "/logs",
     ] {
-        let answer = server.get(path).await;
-        assert_eq!((answer.code.as_u16(), answer.text()), (404, "404 page not found\n"), "{path}");
-        assert_eq!(answer.header("content-type"), "text/plain; charset=utf-8");
-        assert_eq!(answer.header("x-content-type-options"), "nosniff");
-        assert_eq!(answer.header("cache-control"), "no-cache, private");
+        let response = server.get(path).await;
+        assert_eq!((response.code.as_u16(), response.text()), (404, "404 page not found\n"), "{path}");
+        assert_eq!(response.header("content-type"), "text/plain; charset=utf-8");
+        assert_eq!(response.header("x-content-type-options"), "nosniff");
+        assert_eq!(response.header("cache-control"), "no-cache, private");
     }
     let message = "the server could not find the requested resource".to_owned();
     for path in
         ["/apis/apps/v9/deployments", "/api/v1/nothings", "/api/v2", "/apis/apps/v9", "/api/v1/configmaps/x"]
     {
-        let answer = server.get(path).await;
-        assert_eq!(answer.refusal(), (404, message.clone()), "{path}");
-        assert_eq!(answer.json()["details"], json!({}));
+        let response = server.get(path).await;
+        assert_eq!(response.error(), (404, message.clone()), "{path}");
+        assert_eq!(response.json()["details"], json!({}));
     }
 }
 
 #[tokio::test]
-async fn methods_nobody_serves_are_405() {
+async fn unsupported_methods_get_405() {
     let server = Server::start().await;
     for (method, path) in [
         ("PUT", "/api/v1"),
@@ -47,27 +47,27 @@ async fn methods_nobody_serves_are_405() {
 }
 
 #[tokio::test]
-async fn a_client_keeps_its_audit_id() {
+async fn the_audit_id_of_a_client_is_kept() {
     let server = Server::start().await;
-    let answer = server.send("GET", "/version", &[("audit-id", "my-own")], "").await;
-    assert_eq!(answer.header("audit-id"), "my-own");
+    let response = server.send("GET", "/version", &[("audit-id", "my-own")], "").await;
+    assert_eq!(response.header("audit-id"), "my-own");
 }
 
 #[tokio::test]
-async fn aggregated_discovery_has_a_tag_and_is_not_sent_twice() {
+async fn aggregated_discovery_has_an_etag_and_supports_304() {
     let server = Server::start().await;
     for path in ["/api", "/apis"] {
-        let answer = server.get_as(path, AGGREGATED).await;
-        assert_eq!(answer.header("content-type"), AGGREGATED);
+        let response = server.get_as(path, AGGREGATED).await;
+        assert_eq!(response.header("content-type"), AGGREGATED);
         assert_eq!(
-            (answer.header("vary"), &answer.json()["kind"]),
+            (response.header("vary"), &response.json()["kind"]),
             ("Accept", &json!("APIGroupDiscoveryList"))
         );
-        let known = [("accept", AGGREGATED), ("if-none-match", answer.header("etag"))];
+        let known = [("accept", AGGREGATED), ("if-none-match", response.header("etag"))];
         let again = server.send("GET", path, &known, "").await;
         assert_eq!(
             (again.code.as_u16(), again.bytes.len(), again.header("etag")),
-            (304, 0, answer.header("etag"))
+            (304, 0, response.header("etag"))
         );
     }
     let either = format!("{AGGREGATED},application/json");
@@ -76,7 +76,7 @@ async fn aggregated_discovery_has_a_tag_and_is_not_sent_twice() {
 }
 
 #[tokio::test]
-async fn the_old_discovery_is_still_there() {
+async fn legacy_discovery_is_served() {
     let server = Server::start().await;
     for (path, kind) in [
         ("/api", "APIVersions"),
@@ -93,7 +93,7 @@ async fn the_old_discovery_is_still_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn openapi_documents_are_found_by_their_fingerprint() {
+async fn openapi_documents_are_addressed_by_their_hash() {
     let server = Server::start().await;
     let index = server.get("/openapi/v3").await;
     assert_eq!(index.header("content-type"), "text/plain; charset=utf-8");
@@ -115,7 +115,7 @@ async fn openapi_documents_are_found_by_their_fingerprint() {
 }
 
 #[tokio::test]
-async fn openapi_version_2_comes_in_the_form_that_is_wanted_most() {
+async fn openapi_version_2_is_served_in_the_preferred_format() {
     let server = Server::start().await;
     let before = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     let now = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -127,9 +127,9 @@ async fn openapi_version_2_comes_in_the_form_that_is_wanted_most() {
         (now, now),
         (&*format!("application/json;q=0.5, {before}"), now),
     ] {
-        let answer = server.get_as("/openapi/v2", accept).await;
-        let headers = (answer.header("content-type"), answer.header("vary"));
-        assert_eq!((answer.code.as_u16(), headers), (200, (given, "Accept")), "{accept}");
+        let response = server.get_as("/openapi/v2", accept).await;
+        let headers = (response.header("content-type"), response.header("vary"));
+        assert_eq!((response.code.as_u16(), headers), (200, (given, "Accept")), "{accept}");
     }
     for accept in ["text/plain", "application/yaml"] {
         assert_eq!(server.get_as("/openapi/v2", accept).await.code, 406, "{accept}");
@@ -141,7 +141,7 @@ async fn openapi_version_2_comes_in_the_form_that_is_wanted_most() {
 }
 
 #[tokio::test]
-async fn health_is_text_with_its_checks_for_those_who_ask() {
+async fn health_endpoints_are_text_and_list_their_checks_on_request() {
     let server = Server::start().await;
     for path in ["/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/etcd", "/readyz?exclude=ping"] {
         assert_eq!(server.get(path).await.text(), "ok", "{path}");
@@ -154,14 +154,14 @@ async fn health_is_text_with_its_checks_for_those_who_ask() {
 }
 
 #[tokio::test]
-async fn those_outside_learn_who_signs_tokens_and_with_which_key() {
+async fn the_issuer_and_the_signing_keys_of_tokens_are_published() {
     let server = Server::start().await;
     let headers = [("host", "here:1234")];
-    let told = server.send("GET", "/.well-known/openid-configuration", &headers, "").await;
-    assert_eq!(told.header("content-type"), "application/json");
-    assert_eq!(told.header("cache-control"), "public, max-age=3600");
+    let configuration = server.send("GET", "/.well-known/openid-configuration", &headers, "").await;
+    assert_eq!(configuration.header("content-type"), "application/json");
+    assert_eq!(configuration.header("cache-control"), "public, max-age=3600");
     assert_eq!(
-        told.json(),
+        configuration.json(),
         json!({
             "issuer": "https://kubernetes.default.svc",
             "jwks_uri": "https://here:1234/openid/v1/jwks",
@@ -178,18 +178,18 @@ async fn those_outside_learn_who_signs_tokens_and_with_which_key() {
 }
 
 #[tokio::test]
-async fn the_version_is_that_of_the_original() {
+async fn the_version_is_that_of_kube_apiserver() {
     let server = Server::start().await;
     let version = server.get("/version").await.json();
     let expected = json!(["1", "36", "v1.36.4", "1", "35"]);
     let fields = ["major", "minor", "gitVersion", "minCompatibilityMajor", "minCompatibilityMinor"];
     assert_eq!(fields.map(|it| version[it].clone()).into_iter().collect::<Value>(), expected);
-    let refused = server.get_as("/version", "application/yaml").await;
-    assert!(refused.code == 406 && refused.text().contains("Available representations: application/json"));
+    let rejected = server.get_as("/version", "application/yaml").await;
+    assert!(rejected.code == 406 && rejected.text().contains("Available representations: application/json"));
 }
 
 #[tokio::test]
-async fn the_root_lists_paths_and_numbers_are_counted() {
+async fn the_root_lists_paths_and_requests_are_counted() {
     let server = Server::start().await;
     let paths = server.get("/").await.json();
     for path in ["/api/v1", "/apis/apps/v1", "/readyz/ping", "/version"] {

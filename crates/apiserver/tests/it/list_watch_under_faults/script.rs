@@ -1,4 +1,4 @@
-//! What happens: random writes, and faults of all kinds between them.
+//! The script: random writes, with faults of all kinds between them.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,17 +11,17 @@ use http::Method;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::truth::Truth;
-use crate::asking::Road;
+use super::recorded_history::RecordedHistory;
+use crate::requests::Transport;
 
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 const COLOURS: [&str; 3] = ["red", "green", "blue"];
 const PHASES: [&str; 2] = ["Pending", "Running"];
 
-/// One thing that happens.
+/// One step of a script.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Also creates the pod if it is not there.
+    /// Sets the label `colour`; creates the pod if it does not exist.
     Paint {
         pod: u8,
         colour: u8,
@@ -72,7 +72,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A rule of any kind. Those that would stop everything for ever fire a few times only.
+/// Generates a rule of any kind. Rules that would block everything fire only a few times.
 fn rule() -> impl Strategy<Value = Rule> {
     let verb = prop_oneof![
         Just("list"),
@@ -108,81 +108,85 @@ fn rule() -> impl Strategy<Value = Rule> {
     prop_oneof![on_request, on_delivery]
 }
 
-/// Follows a script.
+/// The executor of a script.
 pub(crate) struct Script {
-    road: Road,
-    lab: Lab,
+    transport: Transport,
+    faults: Lab,
     cluster: Arc<Cluster>,
-    truth: Arc<Mutex<Truth>>,
+    history: Arc<Mutex<RecordedHistory>>,
 }
 
 impl Script {
-    pub(crate) fn new(server: &ApiServer, truth: Arc<Mutex<Truth>>, seed: u64) -> Self {
-        let road =
-            if seed.is_multiple_of(2) { Road::direct(server) } else { Road::wire(server, seed % 4 == 1) };
-        Self { road, lab: server.faults().clone(), cluster: Arc::clone(server.cluster()), truth }
+    pub(crate) fn new(server: &ApiServer, history: Arc<Mutex<RecordedHistory>>, seed: u64) -> Self {
+        let transport = if seed.is_multiple_of(2) {
+            Transport::direct(server)
+        } else {
+            Transport::wire(server, seed % 4 == 1)
+        };
+        Self { transport, faults: server.faults().clone(), cluster: Arc::clone(server.cluster()), history }
     }
 
-    pub(crate) async fn follow(&mut self, step: Step) {
+    pub(crate) async fn run_step(&mut self, step: Step) {
         match step {
             Step::Paint { .. } | Step::Phase { .. } | Step::Delete { .. } | Step::DeleteAll { .. } => {
                 self.write(step).await;
             }
             Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
             Step::Place(rule) => {
-                self.lab.rule(*rule);
+                self.faults.rule(*rule);
             }
-            Step::Clear => self.lab.clear(),
+            Step::Clear => self.faults.clear(),
             Step::Drop { cut, scoped: true } => {
-                self.lab
+                self.faults
                     .drop_watches_of(Scope { namespace: Some("default".into()), ..Scope::default() }, cut);
             }
-            Step::Drop { cut: true, scoped: false } => self.lab.cut_watches(),
-            Step::Drop { cut: false, scoped: false } => self.lab.drop_watches(),
-            Step::Bookmark => self.lab.bookmark_now(),
-            Step::Pause => self.lab.pause(),
-            Step::Resume => self.lab.resume(),
+            Step::Drop { cut: true, scoped: false } => self.faults.cut_watches(),
+            Step::Drop { cut: false, scoped: false } => self.faults.drop_watches(),
+            Step::Bookmark => self.faults.bookmark_now(),
+            Step::Pause => self.faults.pause(),
+            Step::Resume => self.faults.resume(),
             Step::Compact { back } => {
-                self.truth.lock().unwrap().read();
+                self.history.lock().unwrap().read();
                 let version = self.cluster.store().revision().saturating_sub(back);
-                self.lab.compact_to(&self.cluster, version);
+                self.faults.compact_to(&self.cluster, version);
             }
             Step::Expire => {
-                self.truth.lock().unwrap().read();
-                self.lab.expire(&self.cluster);
+                self.history.lock().unwrap().read();
+                self.faults.expire(&self.cluster);
             }
         }
     }
 
-    fn is_there(&self, pod: u8) -> bool {
+    fn exists(&self, pod: u8) -> bool {
         let key = ObjectKey::namespaced(namespace(pod), &format!("pod-{pod}"));
         self.cluster.store().get(&"/pods".into(), &key).is_some()
     }
 
-    /// Writes, and does not care what comes of it: the truth knows.
+    /// Sends a write and accepts any outcome: the history records what happened.
     async fn write(&self, step: Step) {
-        let place = |pod: u8| (format!("/api/v1/namespaces/{}/pods", namespace(pod)), format!("pod-{pod}"));
+        let location =
+            |pod: u8| (format!("/api/v1/namespaces/{}/pods", namespace(pod)), format!("pod-{pod}"));
         let colour = |colour: u8| COLOURS[usize::from(colour)];
         let (method, path, body) = match step {
-            Step::Paint { pod, colour: new } if !self.is_there(pod) => {
-                let (path, name) = place(pod);
+            Step::Paint { pod, colour: new } if !self.exists(pod) => {
+                let (path, name) = location(pod);
                 let body = json!({ "apiVersion": "v1", "kind": "Pod",
                     "metadata": { "name": name, "labels": { "colour": colour(new) } },
                     "spec": { "containers": [{ "name": "main", "image": "main:1" }] } });
                 (Method::POST, path, body)
             }
             Step::Paint { pod, colour: new } => {
-                let (path, name) = place(pod);
+                let (path, name) = location(pod);
                 let body = json!({ "metadata": { "labels": { "colour": colour(new) } } });
                 (Method::PATCH, format!("{path}/{name}"), body)
             }
             Step::Phase { pod, phase } => {
-                let (path, name) = place(pod);
+                let (path, name) = location(pod);
                 let body = json!({ "status": { "phase": PHASES[usize::from(phase)] } });
                 (Method::PATCH, format!("{path}/{name}/status"), body)
             }
             Step::Delete { pod } => {
-                let (path, name) = place(pod);
+                let (path, name) = location(pod);
                 (Method::DELETE, format!("{path}/{name}"), json!({ "gracePeriodSeconds": 0 }))
             }
             Step::DeleteAll { colour: gone } => {
@@ -191,9 +195,9 @@ impl Script {
             }
             _ => return,
         };
-        if let Ok(answered) = self.road.ask(method, &path, Some(&body)).await {
+        if let Ok(reply) = self.transport.send(method, &path, Some(&body)).await {
             let expected = [200, 201, 404, 409, 429, 500, 503];
-            assert!(expected.contains(&answered.code), "{path}: {}", answered.body);
+            assert!(expected.contains(&reply.code), "{path}: {}", reply.body);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A server somebody else runs, named by the environment: to see whether the scenarios are true of the original.
+//! An external server, named by the environment: to verify the scenarios against kube-apiserver.
 //!
-//! `DOGWATCH_ORACLE_SERVER` is its address, `DOGWATCH_ORACLE_TOKEN` a bearer token. Its certificate is not verified: it is a
-//! server under test.
+//! `DOGWATCH_ORACLE_SERVER` is its URL, `DOGWATCH_ORACLE_TOKEN` a bearer token. Its certificate is
+//! not verified: it is a server under test.
 
 use std::io;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::wire::{Client, Dial, Dialing, Stream};
+use super::http_client::{Client, Dial, Dialing, Stream};
 
-/// A client of the server that is given, if one is.
+/// Returns a client of the external server, if the environment names one.
 pub(crate) fn client() -> Option<Client> {
     let url = std::env::var("DOGWATCH_ORACLE_SERVER").ok()?;
     let token = std::env::var("DOGWATCH_ORACLE_TOKEN").ok();
@@ -23,16 +23,16 @@ pub(crate) fn client() -> Option<Client> {
     let tls = address.scheme_str() == Some("https");
     let host = address.host().unwrap_or("127.0.0.1").to_owned();
     let port = address.port_u16().unwrap_or(if tls { 443 } else { 80 });
-    Some(Client::new(Box::new(Given { host, port, tls }), token))
+    Some(Client::new(Box::new(ExternalServer { host, port, tls }), token))
 }
 
-struct Given {
+struct ExternalServer {
     host: String,
     port: u16,
     tls: bool,
 }
 
-impl Dial for Given {
+impl Dial for ExternalServer {
     fn dial(&self) -> Dialing<'_> {
         Box::pin(async {
             let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
@@ -41,13 +41,13 @@ impl Dial for Given {
                 return Ok(Box::new(stream) as Box<dyn Stream>);
             }
             let name = ServerName::try_from(self.host.clone()).map_err(io::Error::other)?;
-            let stream = TlsConnector::from(trusting()?).connect(name, stream).await?;
+            let stream = TlsConnector::from(unverified_tls()?).connect(name, stream).await?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })
     }
 }
 
-fn trusting() -> io::Result<Arc<ClientConfig>> {
+fn unverified_tls() -> io::Result<Arc<ClientConfig>> {
     let provider = Arc::new(ring::default_provider());
     let verifier = Arc::new(Unverified(Arc::clone(&provider)));
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
@@ -55,7 +55,7 @@ fn trusting() -> io::Result<Arc<ClientConfig>> {
     Ok(Arc::new(config.with_no_client_auth()))
 }
 
-/// Takes any certificate.
+/// A verifier that accepts any certificate.
 #[derive(Debug)]
 struct Unverified(Arc<CryptoProvider>);
 

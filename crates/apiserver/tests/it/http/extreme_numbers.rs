@@ -1,4 +1,4 @@
-//! Numbers of seconds that no clock can hold.
+//! Durations and quantities at the limits of their types.
 
 use std::time::Duration;
 
@@ -17,22 +17,22 @@ async fn pod_on_a_node(server: &Server, name: &str, grace: i64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_with_a_huge_timeout_is_answered() {
+async fn a_watch_accepts_a_huge_timeout() {
     let server = Server::start().await;
     for parameters in ["", "&allowWatchBookmarks=true"] {
         let path =
             format!("/api/v1/configmaps?watch=1&resourceVersion=0&timeoutSeconds={}{parameters}", i64::MAX);
         let mut watch = server.watch(&path).await;
         assert_eq!(watch.code, 200);
-        assert_eq!(watch.seen().await.0, "ADDED", "what is there comes first");
+        assert_eq!(watch.next_event().await.0, "ADDED", "initial events come first");
         server.config_map("a", json!({})).await;
-        while watch.seen().await.1 != "a" {}
+        while watch.next_event().await.1 != "a" {}
         server.send("DELETE", "/api/v1/namespaces/default/configmaps/a", &[], "").await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grace_period_beyond_all_time_ends_with_time_itself() {
+async fn a_huge_grace_period_ends_at_the_largest_timestamp() {
     let server = Server::start().await;
     let huge = i64::MAX;
     pod_on_a_node(&server, "by-query", 30).await;
@@ -50,7 +50,8 @@ async fn a_grace_period_beyond_all_time_ends_with_time_itself() {
         assert_eq!(metadata["deletionTimestamp"], "9999-12-30T22:00:00Z", "{metadata}");
         assert_eq!(metadata["deletionGracePeriodSeconds"], huge, "{metadata}");
     }
-    // Shortened, it ends that long after what was said before.
+    // A shortened grace period counts from the first deletion request, as in k8s.io/apiserver v0.36.4
+    // pkg/registry/rest/delete.go.
     let path = format!("{PODS}/by-spec?gracePeriodSeconds=5");
     let shorter = server.send("DELETE", &path, &[], "").await;
     assert_eq!(
@@ -66,8 +67,10 @@ async fn a_grace_period_beyond_all_time_ends_with_time_itself() {
     assert_eq!(server.send("DELETE", &negative, &[], "").await.code, 200);
 }
 
+/// The limits are those of k8s.io/kubernetes v1.36.4
+/// pkg/apis/authentication/validation/validation.go.
 #[tokio::test(start_paused = true)]
-async fn a_token_may_be_asked_for_at_most_2_to_the_32_seconds() {
+async fn a_token_lasts_at_most_2_to_the_32_seconds() {
     let server = Server::start().await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let made = server.post(accounts, json!({ "metadata": { "name": "x" } })).await;
@@ -83,18 +86,18 @@ async fn a_token_may_be_asked_for_at_most_2_to_the_32_seconds() {
     ] {
         let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "spec": { "expirationSeconds": seconds } });
-        let answer = server.post(&format!("{accounts}/x/token"), request).await;
-        assert_eq!(answer.code, code, "{seconds}: {answer:?}");
+        let response = server.post(&format!("{accounts}/x/token"), request).await;
+        assert_eq!(response.code, code, "{seconds}: {response:?}");
         if code == 422 && seconds > 0 && seconds != 599 {
-            let words =
+            let message =
                 format!("Invalid value: {seconds}: may not specify a duration larger than 2^32 seconds");
-            assert!(answer.text().contains(&words), "{answer:?}");
+            assert!(response.text().contains(&message), "{response:?}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn quantities_beyond_all_reason_are_kept_or_capped() {
+async fn huge_quantities_are_kept_or_capped() {
     let server = Server::start().await;
     for (at, (written, stored)) in [
         ("0.9e29", "90e27"),
@@ -114,7 +117,7 @@ async fn quantities_beyond_all_reason_are_kept_or_capped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_beyond_all_time_are_taken() {
+async fn settings_accept_the_largest_durations() {
     let settings = dogwatch_apiserver::http::Settings {
         watch_timeout: Duration::MAX,
         bookmark_period: Duration::MAX,
@@ -123,5 +126,5 @@ async fn settings_beyond_all_time_are_taken() {
     };
     let server = Server::with(settings).await;
     let mut watch = server.watch("/api/v1/namespaces?watch=1&allowWatchBookmarks=true").await;
-    assert_eq!((watch.code.as_u16(), watch.seen().await.0.as_str()), (200, "ADDED"));
+    assert_eq!((watch.code.as_u16(), watch.next_event().await.0.as_str()), (200, "ADDED"));
 }

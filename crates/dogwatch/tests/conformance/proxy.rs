@@ -1,4 +1,5 @@
-//! A stretch of wire between client and server that a test can cut. It carries bytes and knows no TLS and no HTTP.
+//! A TCP proxy between client and server whose connections a test can cut. It forwards bytes and
+//! knows neither TLS nor HTTP.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,17 +10,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Listens on loopback and passes every connection on to the server. Dropping it cuts them all.
+/// A proxy that listens on loopback and forwards every connection to the server. Dropping it cuts
+/// all connections.
 #[derive(Debug)]
-pub(crate) struct Cable {
+pub(crate) struct CuttableProxy {
     address: SocketAddr,
     cuts: watch::Sender<()>,
     connections: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
-impl Cable {
-    /// Lays a cable to the server of these settings.
+impl CuttableProxy {
+    /// Starts a proxy to the server of this config.
     pub(crate) async fn to(config: &Config) -> Self {
         let host = config.server.host_str().expect("a server has a host").trim_matches(['[', ']']).to_owned();
         let port = config.server.port_or_known_default().expect("http and https have ports");
@@ -31,13 +33,14 @@ impl Cable {
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(carry(client, host.clone(), port, cut.clone()));
+                tokio::spawn(forward(client, host.clone(), port, cut.clone()));
             }
         });
         Self { address, cuts, connections, task }
     }
 
-    /// The same settings by way of this cable. The certificate is still verified against the server's own name.
+    /// Returns the config with the proxy as its server. The certificate is still verified against
+    /// the server's own name.
     pub(crate) fn through(&self, mut config: Config) -> Config {
         let host = config.server.host_str().expect("a server has a host").trim_matches(['[', ']']).to_owned();
         config.tls.server_name.get_or_insert(host);
@@ -46,29 +49,29 @@ impl Cable {
         config
     }
 
-    /// Breaks every connection there is. New ones are carried again.
+    /// Cuts every open connection. New connections are forwarded again.
     pub(crate) fn cut(&self) {
         self.cuts.send_replace(());
     }
 
-    /// How many connections there were so far.
+    /// Returns the number of connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
-impl Drop for Cable {
+impl Drop for CuttableProxy {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn carry(mut client: TcpStream, host: String, port: u16, mut cut: watch::Receiver<()>) {
+async fn forward(mut client: TcpStream, host: String, port: u16, mut cut: watch::Receiver<()>) {
     cut.mark_unchanged();
     let Ok(mut server) = TcpStream::connect((host.as_str(), port)).await else { return };
     tokio::select! {
         _ = tokio::io::copy_bidirectional(&mut client, &mut server) => {}
-        // Both sockets are dropped here, in the middle of whatever they carried.
+        // Drops both sockets, possibly in the middle of a frame.
         _ = cut.changed() => {}
     }
 }

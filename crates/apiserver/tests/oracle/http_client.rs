@@ -1,6 +1,8 @@
-//! Requests and answers over HTTP/1.1, on connections that come from anywhere: a socket, TLS, a pipe in memory.
+//! Requests and responses over HTTP/1.1, on connections from any source: a socket, TLS, a pipe in
+//! memory.
 //!
-//! Written on hyper's plain connection, without a pool or an opinion: a scenario sees what the server sends.
+//! Built on hyper's plain connection, without a pool or redirects: a scenario sees exactly what the
+//! server sends.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,31 +20,32 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
-use super::kept::{Answer, Content};
+use super::selection::{Content, Reply};
 
-/// How long one answer may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The limit for one response.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection.
+/// A connection to a server.
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// What [`Dial::dial`] returns.
+/// The future of [`Dial::dial`].
 pub(crate) type Dialing<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send + 'a>>;
 
-/// Makes connections to one server.
+/// Opens connections to one server.
 pub(crate) trait Dial: Send + Sync {
     fn dial(&self) -> Dialing<'_>;
 }
 
-/// A server to send requests to. One plain request goes after the other on one connection; streams have their own.
+/// A client of one server. Requests share one connection, one after the other; each stream has its
+/// own.
 pub(crate) struct Client {
     server: Box<dyn Dial>,
     token: Option<String>,
     idle: Option<SendRequest<Full<Bytes>>>,
 }
 
-/// Headers of a request; None takes away one that is sent otherwise.
+/// Headers of a request; `None` removes one that is sent by default.
 pub(crate) type Headers = BTreeMap<String, Option<String>>;
 
 impl Client {
@@ -50,19 +53,20 @@ impl Client {
         Self { server, token, idle: None }
     }
 
-    /// Whether requests carry a token.
-    pub(crate) fn is_somebody(&self) -> bool {
+    /// Returns true if requests carry a token.
+    pub(crate) fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Sends a request and reads the whole answer, on the connection of the last one if the server has kept it.
+    /// Sends a request and reads the whole response, on the previous connection if the server kept
+    /// it open.
     pub(crate) async fn request(
         &mut self,
         method: &str,
         path: &str,
         headers: &Headers,
         body: Option<Bytes>,
-    ) -> Result<Answer, String> {
+    ) -> Result<Reply, String> {
         let exchange = async {
             if let Some(mut kept) = self.idle.take()
                 && let Ok(response) = kept.send_request(self.build(method, path, headers, &body)?).await
@@ -71,41 +75,43 @@ impl Client {
             }
             let mut fresh = self.connect().await?;
             let response = fresh.send_request(self.build(method, path, headers, &body)?).await;
-            let response = response.map_err(|it| told(&it))?;
+            let response = response.map_err(|it| error_chain(&it))?;
             Ok::<_, String>((fresh, read(response).await?))
         };
-        let (mut connection, answer) =
-            timeout(PATIENCE, exchange).await.map_err(|_| late(method, path))??;
-        let closing = answer.headers.get("connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
+        let (mut connection, reply) =
+            timeout(TIMEOUT, exchange).await.map_err(|_| timed_out(method, path))??;
+        let closing = reply.headers.get("connection").is_some_and(|it| it.eq_ignore_ascii_case("close"));
         if !closing && connection.ready().await.is_ok() {
             self.idle = Some(connection);
         }
-        Ok(answer)
+        Ok(reply)
     }
 
-    /// Opens a stream on a connection of its own: the answer without its body, and the body.
+    /// Opens a stream on a connection of its own. Returns the response without its body, and the
+    /// body.
     pub(crate) async fn open(
         &self,
         path: &str,
         headers: &Headers,
-    ) -> Result<(Answer, Option<Incoming>), String> {
+    ) -> Result<(Reply, Option<Incoming>), String> {
         let exchange = async {
             let mut connection = self.connect().await?;
             let request = self.build("GET", path, headers, &None)?;
-            let response = connection.send_request(request).await.map_err(|it| told(&it))?;
+            let response = connection.send_request(request).await.map_err(|it| error_chain(&it))?;
             if response.status() != http::StatusCode::OK {
                 return Ok((read(response).await?, None));
             }
-            let answer = Answer { status: 200, headers: lines(response.headers()), content: Content::None };
-            Ok((answer, Some(response.into_body())))
+            let reply = Reply { status: 200, headers: lines(response.headers()), content: Content::None };
+            Ok((reply, Some(response.into_body())))
         };
-        timeout(PATIENCE, exchange).await.map_err(|_| late("GET", path))?
+        timeout(TIMEOUT, exchange).await.map_err(|_| timed_out("GET", path))?
     }
 
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, String> {
-        let stream = self.server.dial().await.map_err(|it| told(&it))?;
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|it| told(&it))?;
-        // Ends when the sender and the body of the answer are gone; what went wrong is told by them.
+        let stream = self.server.dial().await.map_err(|it| error_chain(&it))?;
+        let (sender, connection) =
+            http1::handshake(TokioIo::new(stream)).await.map_err(|it| error_chain(&it))?;
+        // Ends when the sender and the body are dropped; errors surface there.
         tokio::spawn(connection);
         Ok(sender)
     }
@@ -135,7 +141,7 @@ impl Client {
     }
 }
 
-fn told(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -145,28 +151,30 @@ fn told(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn late(method: &str, path: &str) -> String {
-    format!("{method} {path} was not answered within {PATIENCE:?}")
+fn timed_out(method: &str, path: &str) -> String {
+    format!("{method} {path} got no response within {TIMEOUT:?}")
 }
 
-async fn read(response: Response<Incoming>) -> Result<Answer, String> {
+async fn read(response: Response<Incoming>) -> Result<Reply, String> {
     let (head, body) = response.into_parts();
-    let bytes = body.collect().await.map_err(|it| told(&it))?.to_bytes();
+    let bytes = body.collect().await.map_err(|it| error_chain(&it))?.to_bytes();
     let text = match head.headers.get(header::CONTENT_ENCODING) {
         Some(encoding) if encoding == "gzip" => {
             let mut text = Vec::new();
-            flate2::read::MultiGzDecoder::new(&bytes[..]).read_to_end(&mut text).map_err(|it| told(&it))?;
+            flate2::read::MultiGzDecoder::new(&bytes[..])
+                .read_to_end(&mut text)
+                .map_err(|it| error_chain(&it))?;
             text
         }
         _ => bytes.to_vec(),
     };
     let text = String::from_utf8_lossy(&text).into_owned();
-    // Not all JSON is declared as such: /openapi/v3 is not.
+    // /openapi/v3 sends JSON as text/plain.
     let declared = head.headers.get(header::CONTENT_TYPE).and_then(|it| it.to_str().ok());
     let json = declared.is_some_and(|it| it.contains("json")) || text.starts_with('{');
     let value: Option<Value> = json.then(|| serde_json::from_str(&text).ok()).flatten();
     let content = value.map_or(Content::Text(text), Content::Json);
-    Ok(Answer { status: head.status.as_u16(), headers: lines(&head.headers), content })
+    Ok(Reply { status: head.status.as_u16(), headers: lines(&head.headers), content })
 }
 
 fn lines(headers: &HeaderMap) -> BTreeMap<String, String> {

@@ -1,4 +1,4 @@
-//! The Ingress that a Service should have.
+//! The desired Ingress of a Service.
 
 use dogwatch::k8s_openapi::api::core::v1::Service;
 use dogwatch::k8s_openapi::api::networking::v1::{
@@ -7,13 +7,13 @@ use dogwatch::k8s_openapi::api::networking::v1::{
 };
 use dogwatch::k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-/// A Service with this annotation gets an Ingress; its value is the host.
+/// The annotation that requests an Ingress; its value is the host.
 pub const ANNOTATION: &str = "ingress/http";
 
-/// The host where the annotation names none.
+/// The host that is used if the annotation is empty.
 pub const DEFAULT_HOST: &str = "example.com";
 
-/// The host under which a Service is to be reached; `None` where it wants no Ingress, or is on its way out.
+/// Returns the host for a Service, or `None` if it requests no Ingress or is terminating.
 pub fn host_of(service: &Service) -> Option<&str> {
     if service.metadata.deletion_timestamp.is_some() {
         return None;
@@ -22,7 +22,8 @@ pub fn host_of(service: &Service) -> Option<&str> {
     Some(if value.is_empty() { DEFAULT_HOST } else { value })
 }
 
-/// The Ingress of a Service under this host: all paths lead to its first port.
+/// Returns the desired Ingress of a Service: all paths of the host lead to the Service's first
+/// port.
 pub(crate) fn ingress(service: &Service, host: &str) -> Ingress {
     Ingress {
         metadata: ObjectMeta {
@@ -36,7 +37,7 @@ pub(crate) fn ingress(service: &Service, host: &str) -> Ingress {
     }
 }
 
-/// The part of it that must be as it is here.
+/// Returns the desired spec. Only its rules are enforced.
 pub(crate) fn spec(service: &Service, host: &str) -> IngressSpec {
     let port =
         service.spec.as_ref().and_then(|spec| spec.ports.as_ref()?.first()).map_or(80, |port| port.port);
@@ -58,7 +59,7 @@ pub(crate) fn spec(service: &Service, host: &str) -> IngressSpec {
     }
 }
 
-/// Whether the Service, this very one, owns the Ingress.
+/// Returns true if this Service owns the Ingress, by uid.
 pub(crate) fn is_owner(service: &Service, ingress: &Ingress) -> bool {
     let owners = ingress.metadata.owner_references.iter().flatten();
     owners.into_iter().any(|owner| Some(&owner.uid) == service.metadata.uid.as_ref())

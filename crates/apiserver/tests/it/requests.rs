@@ -1,5 +1,5 @@
-//! Requests to a server in this process, with and without a wire between, and a reader of watches. No client: what a test
-//! sees is what the server said.
+//! Requests to a server in this process, over a pipe or by direct call, and a reader of watches. It
+//! uses no Kubernetes client: a test sees exactly what the server sends.
 
 use std::time::Duration;
 
@@ -16,55 +16,55 @@ use serde_json::Value;
 use tokio::time::timeout;
 use tower_service::Service as _;
 
-/// Longer than anything takes that happens at all. The clock is paused, so waiting for nothing costs nothing.
-const LONG: Duration = Duration::from_secs(600);
+/// Longer than anything that completes at all. The clock is paused, so waiting costs nothing.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
-type AnswerBody = UnsyncBoxBody<Bytes, BoxError>;
+type ReplyBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// How requests get to a server.
+/// The way requests reach a server.
 #[derive(Clone)]
-pub(crate) enum Road {
-    /// Requests are calls.
+pub(crate) enum Transport {
+    /// Requests are function calls.
     Direct(InProcess<Service>),
-    /// HTTP/1.1 or HTTP/2 over a pipe.
+    /// HTTP/1.1 or HTTP/2 over a pipe in memory.
     Wire(Box<Client<Connector, Full<Bytes>>>),
 }
 
-/// A code and a body.
+/// A response: its status code, Retry-After header and body.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct Reply {
     pub(crate) code: u16,
     pub(crate) retry_after: Option<String>,
     pub(crate) body: Value,
 }
 
-/// The connection was cut.
+/// The error of a request whose connection was cut.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Broken;
+pub(crate) struct ConnectionCut;
 
-/// A watch that is open.
-pub(crate) struct Watching {
-    body: AnswerBody,
+/// An open watch.
+pub(crate) struct WatchReader {
+    body: ReplyBody,
     buffer: Vec<u8>,
-    /// The sizes of the pieces in which everything came.
-    pub(crate) pieces: Vec<usize>,
+    /// The sizes of the chunks in which the data arrived.
+    pub(crate) chunks: Vec<usize>,
     over: bool,
 }
 
-/// What a watch tells next.
+/// The next item of a watch.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum WatchItem {
     Event {
         kind: String,
         object: Value,
     },
-    /// It is over, as it should be.
+    /// The watch ended cleanly.
     End,
     /// The connection was cut.
     Cut,
 }
 
-impl Road {
+impl Transport {
     pub(crate) fn direct(server: &ApiServer) -> Self {
         Self::Direct(server.service())
     }
@@ -78,26 +78,27 @@ impl Road {
         Self::Wire(Box::new(client))
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<AnswerBody>, Broken> {
-        let answer = match self {
-            Self::Direct(service) => {
-                timeout(LONG, service.clone().call(request)).await.expect("answered").map_err(|_| Broken)?
-            }
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Response<ReplyBody>, ConnectionCut> {
+        let response = match self {
+            Self::Direct(service) => timeout(TIMEOUT, service.clone().call(request))
+                .await
+                .expect("a reply")
+                .map_err(|_| ConnectionCut)?,
             Self::Wire(client) => {
-                let answer = timeout(LONG, client.request(request)).await.expect("answered");
-                answer.map_err(|_| Broken)?.map(|body| body.map_err(Into::into).boxed_unsync())
+                let response = timeout(TIMEOUT, client.request(request)).await.expect("a reply");
+                response.map_err(|_| ConnectionCut)?.map(|body| body.map_err(Into::into).boxed_unsync())
             }
         };
-        Ok(answer)
+        Ok(response)
     }
 
-    /// Asks, and reads the whole answer.
-    pub(crate) async fn ask(
+    /// Sends a request and reads the whole response.
+    pub(crate) async fn send(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
-    ) -> Result<Answered, Broken> {
+    ) -> Result<Reply, ConnectionCut> {
         let media = if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let bytes = body.map(|it| Bytes::from(it.to_string())).unwrap_or_default();
         let request = Request::builder()
@@ -106,90 +107,90 @@ impl Road {
             .header("content-type", media)
             .body(Full::new(bytes))
             .unwrap();
-        let answer = self.send(request).await?;
-        let code = answer.status().as_u16();
-        let retry_after = answer.headers().get("retry-after").map(|it| it.to_str().unwrap().to_owned());
-        let bytes = answer.into_body().collect().await.map_err(|_| Broken)?.to_bytes();
-        // Some refusals are plain text.
+        let response = self.exchange(request).await?;
+        let code = response.status().as_u16();
+        let retry_after = response.headers().get("retry-after").map(|it| it.to_str().unwrap().to_owned());
+        let bytes = response.into_body().collect().await.map_err(|_| ConnectionCut)?.to_bytes();
+        // Some errors are plain text.
         let text = || Value::from(String::from_utf8_lossy(&bytes));
         let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
-        Ok(Answered { code, retry_after, body })
+        Ok(Reply { code, retry_after, body })
     }
 
-    pub(crate) async fn get(&self, path: &str) -> Result<Answered, Broken> {
-        self.ask(Method::GET, path, None).await
+    pub(crate) async fn get(&self, path: &str) -> Result<Reply, ConnectionCut> {
+        self.send(Method::GET, path, None).await
     }
 
-    /// Opens a watch; the answer when it was refused.
-    pub(crate) async fn watch(&self, path: &str) -> Result<Result<Watching, Answered>, Broken> {
+    /// Opens a watch. Returns the response if the server rejects it.
+    pub(crate) async fn watch(&self, path: &str) -> Result<Result<WatchReader, Reply>, ConnectionCut> {
         let request = Request::get(format!("http://server.test{path}")).body(Full::default()).unwrap();
-        let answer = self.send(request).await?;
-        if answer.status().is_success() {
-            return Ok(Ok(Watching {
-                body: answer.into_body(),
+        let response = self.exchange(request).await?;
+        if response.status().is_success() {
+            return Ok(Ok(WatchReader {
+                body: response.into_body(),
                 buffer: Vec::new(),
-                pieces: Vec::new(),
+                chunks: Vec::new(),
                 over: false,
             }));
         }
-        let code = answer.status().as_u16();
-        let bytes = answer.into_body().collect().await.map_err(|_| Broken)?.to_bytes();
-        let body = serde_json::from_slice(&bytes).expect("answers are JSON");
-        Ok(Err(Answered { code, retry_after: None, body }))
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect().await.map_err(|_| ConnectionCut)?.to_bytes();
+        let body = serde_json::from_slice(&bytes).expect("responses are JSON");
+        Ok(Err(Reply { code, retry_after: None, body }))
     }
 }
 
-impl Watching {
-    /// What it tells next, as soon as it does.
-    pub(crate) async fn next(&mut self) -> Told {
+impl WatchReader {
+    /// Returns the next item as soon as it arrives.
+    pub(crate) async fn next(&mut self) -> WatchItem {
         loop {
             if let Some(end) = self.buffer.iter().position(|it| *it == b'\n') {
                 let line: Vec<u8> = self.buffer.drain(..=end).collect();
                 let mut event: Value = serde_json::from_slice(&line).expect("a line of JSON");
                 let kind = event["type"].as_str().expect("an event").to_owned();
-                return Told::Event { kind, object: event["object"].take() };
+                return WatchItem::Event { kind, object: event["object"].take() };
             }
             match self.body.frame().await {
                 None => {
                     assert!(self.buffer.is_empty(), "a watch ended in the middle of an event");
                     self.over = true;
-                    return Told::End;
+                    return WatchItem::End;
                 }
                 Some(Err(_)) => {
                     self.over = true;
-                    return Told::Cut;
+                    return WatchItem::Cut;
                 }
                 Some(Ok(frame)) => {
                     let data = frame.into_data().unwrap_or_default();
-                    self.pieces.push(data.len());
+                    self.chunks.push(data.len());
                     self.buffer.extend_from_slice(&data);
                 }
             }
         }
     }
 
-    /// Whether it has ended or was cut.
+    /// Returns true if the watch has ended or was cut.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
-    /// The kind and the name of the next event.
+    /// Returns the type and the object name of the next event.
     pub(crate) async fn event(&mut self) -> (String, String) {
-        match timeout(LONG, self.next()).await.expect("it comes") {
-            Told::Event { kind, object } => {
+        match timeout(TIMEOUT, self.next()).await.expect("an event in time") {
+            WatchItem::Event { kind, object } => {
                 (kind, object["metadata"]["name"].as_str().unwrap_or_default().to_owned())
             }
-            other => panic!("instead of an event: {other:?}"),
+            other => panic!("not an event: {other:?}"),
         }
     }
 
-    /// What it tells within a second, if anything.
-    pub(crate) async fn soon(&mut self) -> Option<Told> {
+    /// Returns the next item if one arrives within a second.
+    pub(crate) async fn next_within_a_second(&mut self) -> Option<WatchItem> {
         timeout(Duration::from_secs(1), self.next()).await.ok()
     }
 }
 
-/// The version of an object or a list.
+/// Returns the version of an object or a list.
 pub(crate) fn version(object: &Value) -> u64 {
     let version = object["metadata"]["resourceVersion"].as_str();
     version.and_then(|it| it.parse().ok()).unwrap_or_else(|| panic!("no version in {object}"))

@@ -1,4 +1,4 @@
-//! A webhook for tests, which answers what it is told to and remembers what it was asked.
+//! A webhook server for tests, which responds as configured and records its requests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,27 +19,28 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// What a webhook answers to a request: what goes beside its uid.
-pub(super) type Answer = fn(&Value) -> Value;
+/// A function that returns the response to a request, without its uid.
+pub(super) type Responder = fn(&Value) -> Value;
 
-/// A webhook on a port of the loopback, which shows a certificate of its own. Ends when it is dropped.
+/// A webhook on loopback with a self-signed certificate. Stops when it is dropped.
 pub(super) struct Webhook {
     pub(super) url: String,
     pub(super) bundle: String,
-    asked: Arc<Mutex<Vec<Value>>>,
+    requests: Arc<Mutex<Vec<Value>>>,
     connections: Arc<AtomicUsize>,
-    /// Told to close all connections; answers when that is done.
+    /// Accepts requests to close all connections; the sender is notified when that is done.
     cut: mpsc::Sender<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
 impl Webhook {
-    pub(super) async fn start(answer: Answer) -> Self {
-        Self::gated(answer, Arc::new(Semaphore::new(Semaphore::MAX_PERMITS))).await
+    pub(super) async fn start(respond: Responder) -> Self {
+        Self::gated(respond, Arc::new(Semaphore::new(Semaphore::MAX_PERMITS))).await
     }
 
-    /// A webhook whose every answer takes a permit of this semaphore. What it is asked is remembered before.
-    pub(super) async fn gated(answer: Answer, gate: Arc<Semaphore>) -> Self {
+    /// Starts a webhook that takes a permit of this semaphore for each response. Requests are
+    /// recorded before that.
+    pub(super) async fn gated(respond: Responder, gate: Arc<Semaphore>) -> Self {
         let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -51,9 +52,9 @@ impl Webhook {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("https://{}//hook", listener.local_addr().unwrap());
-        let asked = Arc::new(Mutex::default());
+        let requests = Arc::new(Mutex::default());
         let connections = Arc::new(AtomicUsize::new(0));
-        let (log, count) = (Arc::clone(&asked), Arc::clone(&connections));
+        let (log, count) = (Arc::clone(&requests), Arc::clone(&connections));
         let (cut, mut cuts) = mpsc::channel::<oneshot::Sender<()>>(1);
         let task = tokio::spawn(async move {
             let mut served = JoinSet::new();
@@ -69,33 +70,33 @@ impl Webhook {
                 let (acceptor, log, gate) = (acceptor.clone(), Arc::clone(&log), Arc::clone(&gate));
                 let count = Arc::clone(&count);
                 served.spawn(async move {
-                    // Who does not believe the certificate goes away here.
+                    // A client that does not trust the certificate closes the connection here.
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     count.fetch_add(1, Ordering::Relaxed);
-                    let service = hyper::service::service_fn(|request| reply(request, &log, &gate, answer));
+                    let service = hyper::service::service_fn(|request| reply(request, &log, &gate, respond));
                     let http = hyper::server::conn::http1::Builder::new();
                     drop(http.serve_connection(TokioIo::new(stream), service).await);
                 });
             }
         });
-        Self { url, bundle: STANDARD.encode(made.cert.pem()), asked, connections, cut, task }
+        Self { url, bundle: STANDARD.encode(made.cert.pem()), requests, connections, cut, task }
     }
 
-    /// Closes all connections that are open, as a restart does.
+    /// Closes all open connections, as a restart does.
     pub(super) async fn cut_connections(&mut self) {
         let (done, cut) = oneshot::channel();
         self.cut.send(done).await.unwrap();
         cut.await.unwrap();
     }
 
-    /// How many connections were made to it.
+    /// Returns the number of connections accepted so far.
     pub(super) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// The requests of the reviews it was sent.
-    pub(super) fn asked(&self) -> Vec<Value> {
-        self.asked.lock().unwrap().clone()
+    /// Returns the requests of the reviews received so far.
+    pub(super) fn requests(&self) -> Vec<Value> {
+        self.requests.lock().unwrap().clone()
     }
 
     pub(super) fn client_config(&self) -> Value {
@@ -113,15 +114,15 @@ async fn reply(
     request: Request<Incoming>,
     log: &Mutex<Vec<Value>>,
     gate: &Semaphore,
-    answer: Answer,
+    respond: Responder,
 ) -> Result<Response<Full<Bytes>>, hyper::Error> {
     assert_eq!(request.uri().path(), "/hook");
     let body = request.into_body().collect().await?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
     log.lock().unwrap().push(review["request"].clone());
     gate.acquire().await.unwrap().forget();
-    let mut response = answer(&review["request"]);
+    let mut response = respond(&review["request"]);
     response["uid"] = review["request"]["uid"].clone();
-    let answer = json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response });
-    Ok(Response::new(Full::new(answer.to_string().into())))
+    let review = json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response });
+    Ok(Response::new(Full::new(review.to_string().into())))
 }

@@ -1,4 +1,5 @@
-//! Writes that lose a race: what they took is given back, and what they bring is not stored where it no longer belongs.
+//! Writes that lose a race: they release what they allocated, and are not stored where they no
+//! longer belong.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use http_body_util::{BodyExt, StreamBody};
 use serde_json::{Value, json};
 use tokio::sync::{Semaphore, oneshot};
 
-use super::webhook::Webhook;
+use super::test_webhook::Webhook;
 use super::{JSON, Server};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
@@ -33,20 +34,20 @@ fn node_port(name: &str, port: u16) -> Value {
         "spec": { "type": "NodePort", "ports": [{ "port": 80, "nodePort": port }] } })
 }
 
-/// Waits until something is so.
-async fn until(what: &str, is_so: impl Fn() -> bool) {
+/// Waits until a condition holds.
+async fn until(what: &str, condition: impl Fn() -> bool) {
     let wait = async {
-        while !is_so() {
+        while !condition() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("never: {what}"));
+    tokio::time::timeout(Duration::from_secs(30), wait).await.unwrap_or_else(|_| panic!("timed out: {what}"));
 }
 
-/// The loser has seen a service without the port that the winner has stored meanwhile. It used to give that port back, and
-/// the next service got it too.
+/// Regression test: the loser has read the service before the winner stored a node port in it. It
+/// used to release that port, which was then given to the next service.
 #[tokio::test]
-async fn an_update_that_loses_leaves_the_winner_its_node_port() {
+async fn a_losing_update_does_not_release_the_node_port_of_the_winner() {
     let server = Server::start().await;
     let gate = Arc::new(Semaphore::new(0));
     let webhook = Webhook::gated(|_| json!({ "allowed": true }), Arc::clone(&gate)).await;
@@ -64,7 +65,7 @@ async fn an_update_that_loses_leaves_the_winner_its_node_port() {
     let body = service.to_string();
     let loser = server.send("PUT", &path, &[JSON], &body);
     let winner = async {
-        until("the webhook is asked about the loser", || !webhook.asked().is_empty()).await;
+        until("the webhook is called for the loser", || !webhook.requests().is_empty()).await;
         let won = server.merge(&path, node_port("a", 30007)).await;
         gate.add_permits(1);
         won
@@ -75,30 +76,34 @@ async fn an_update_that_loses_leaves_the_winner_its_node_port() {
     assert_eq!(other.code, 422, "{other:?}");
     assert!(other.text().contains("provided port is already allocated"), "{other:?}");
     assert_eq!(server.send("DELETE", &path, &[], "").await.code, 200);
-    assert_eq!(server.post(SERVICES, node_port("b", 30007)).await.code, 201, "it is free now");
+    assert_eq!(server.post(SERVICES, node_port("b", 30007)).await.code, 201, "the port is free again");
 }
 
 #[tokio::test]
-async fn nothing_is_created_while_its_definition_terminates() {
+async fn nothing_is_created_while_its_definition_is_terminating() {
     let server = Server::start().await;
     let (definition_path, widgets) =
         (format!("{DEFINITIONS}/widgets.example.com"), "/apis/example.com/v1/namespaces/default/widgets");
     assert_eq!(server.post(DEFINITIONS, definition("Namespaced")).await.code, 201);
     assert_eq!(server.post(widgets, widget("a")).await.code, 201);
     assert_eq!(server.send("DELETE", &definition_path, &[], "").await.code, 200);
-    let refused = server.post(widgets, widget("b")).await;
+    let rejected = server.post(widgets, widget("b")).await;
     let why = "create not allowed while custom resource definition is terminating";
-    assert_eq!(refused.refusal(), (405, why.to_owned()));
-    let details = &refused.json()["details"];
+    assert_eq!(rejected.error(), (405, why.to_owned()));
+    let details = &rejected.json()["details"];
     assert_eq!((&details["group"], &details["kind"]), (&json!("example.com"), &json!("widgets")));
     let labels = json!({ "metadata": { "labels": { "x": "y" } } });
-    assert_eq!(server.merge(&format!("{widgets}/a"), labels).await.code, 200, "what there is can be written");
+    assert_eq!(
+        server.merge(&format!("{widgets}/a"), labels).await.code,
+        200,
+        "existing objects can be updated"
+    );
 }
 
-/// A request knows its kind before its body has come. Meanwhile the definition may be replaced by one of another scope, in
-/// which no request could name the object.
+/// A request knows its kind before its body has arrived. Meanwhile the definition may be replaced
+/// by one of another scope, in which no request could address the object.
 #[tokio::test]
-async fn an_object_whose_definition_was_replaced_meanwhile_is_not_stored() {
+async fn an_object_whose_definition_is_replaced_during_the_request_is_not_stored() {
     let server = Server::start().await;
     assert_eq!(server.post(DEFINITIONS, definition("Namespaced")).await.code, 201);
     let (send, body) = oneshot::channel::<Bytes>();
@@ -116,28 +121,30 @@ async fn an_object_whose_definition_was_replaced_meanwhile_is_not_stored() {
         assert_eq!(server.post(DEFINITIONS, definition("Cluster")).await.code, 201);
         send.send(Bytes::from(widget("a").to_string())).unwrap();
     };
-    let (answer, ()) = tokio::join!(biased; slow, replace);
-    let answer = answer.expect("not cut");
-    let code = answer.status();
-    let text = answer.into_body().collect().await.expect("not cut").to_bytes();
+    let (response, ()) = tokio::join!(biased; slow, replace);
+    let response = response.expect("not cut");
+    let code = response.status();
+    let text = response.into_body().collect().await.expect("not cut").to_bytes();
     assert_eq!(code, 404, "{text:?}");
     let listed = server.get("/apis/example.com/v1/widgets").await.json();
     assert_eq!(listed["items"], json!([]));
 }
 
+/// The minute is the leeway of token validation: k8s.io/kubernetes v1.36.4
+/// pkg/serviceaccount/claims.go.
 #[tokio::test(start_paused = true)]
-async fn a_token_dies_a_minute_after_its_account_even_if_a_finalizer_holds_that() {
+async fn a_token_expires_a_minute_after_its_account_is_deleted_despite_finalizers() {
     let server = Server::start().await;
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     let account = json!({ "metadata": { "name": "a", "finalizers": ["example.com/hold"] } });
     assert_eq!(server.post(accounts, account).await.code, 201);
     let token = server.post(&format!("{accounts}/a/token"), json!({ "spec": {} })).await.json();
     let token = token["status"]["token"].as_str().expect("a token").to_owned();
-    let is_good = || server.service.cluster().token_user(&token).is_some();
-    assert!(is_good());
+    let is_valid = || server.service.cluster().token_user(&token).is_some();
+    assert!(is_valid());
     assert_eq!(server.send("DELETE", &format!("{accounts}/a"), &[], "").await.code, 200);
     tokio::time::advance(Duration::from_secs(59)).await;
-    assert!(is_good());
+    assert!(is_valid());
     tokio::time::advance(Duration::from_secs(3)).await;
-    assert!(!is_good());
+    assert!(!is_valid());
 }

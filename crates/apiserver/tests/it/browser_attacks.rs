@@ -1,5 +1,5 @@
-//! What a web page in a browser on the same machine can send to a server that needs no credentials,
-//! and what callers without any can make a server keep.
+//! Requests of web pages in a browser on the same machine to a server without credentials, and
+//! resources that unauthenticated clients can make a server hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +25,12 @@ use crate::raw_http::{address, exchange};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MAP: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"planted"}}"#;
-/// What Chrome and Firefox add to a request of a page on another site.
+/// The headers that Chrome and Firefox add to a request of a page on another site.
 const CROSS_SITE: &str =
     "Origin: https://evil.example\r\nSec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: no-cors\r\n";
 
-/// A server with everything that a page might want, and how a page names it.
-async fn victim() -> (ApiServer, String) {
+/// Starts a server with all features, and returns the Host header for it.
+async fn open_server() -> (ApiServer, String) {
     let server = ApiServer::builder().fault_admin(true).start().await.unwrap();
     let host = format!("Host: {}\r\n", address(&server));
     (server, host)
@@ -42,14 +42,14 @@ fn is_planted(server: &ApiServer) -> bool {
 }
 
 #[tokio::test]
-async fn a_page_of_another_site_can_do_nothing() {
-    let (server, host) = victim().await;
+async fn requests_of_pages_on_other_sites_are_rejected() {
+    let (server, host) = open_server().await;
     let old_browser = "Origin: https://evil.example\r\n";
     let preflight = "Origin: https://evil.example\r\nAccess-Control-Request-Method: DELETE\r\n\
                      Access-Control-Request-Headers: content-type\r\n";
     let form = "Origin: null\r\nContent-Type: text/plain\r\n";
     for (line, headers, body) in [
-        // fetch(url, { method: "POST", mode: "no-cors", body: new Blob([json]) }) has no
+        // fetch(url, { method: "POST", mode: "no-cors", body: new Blob([json]) }) sends no
         // Content-Type.
         (format!("POST {MAPS}"), CROSS_SITE, MAP),
         (format!("POST {MAPS}"), old_browser, MAP),
@@ -63,10 +63,10 @@ async fn a_page_of_another_site_can_do_nothing() {
         ("GET /metrics".to_owned(), CROSS_SITE, ""),
         ("GET /readyz".to_owned(), CROSS_SITE, ""),
     ] {
-        let answer = exchange(address(&server), &line, &format!("{host}{headers}"), body).await;
-        assert_eq!(answer.code, 403, "{line} {headers}: {}", answer.body);
-        assert!(!answer.head.contains("access-control-"), "{}", answer.head);
-        let status: Value = serde_json::from_str(&answer.body).expect("a status");
+        let response = exchange(address(&server), &line, &format!("{host}{headers}"), body).await;
+        assert_eq!(response.code, 403, "{line} {headers}: {}", response.body);
+        assert!(!response.head.contains("access-control-"), "{}", response.head);
+        let status: Value = serde_json::from_str(&response.body).expect("a status");
         assert_eq!((&status["kind"], &status["reason"]), (&"Status".into(), &"Forbidden".into()));
         let message = status["message"].as_str().unwrap();
         assert!(message.contains("web page") && message.contains("--token"), "{message}");
@@ -75,14 +75,14 @@ async fn a_page_of_another_site_can_do_nothing() {
 }
 
 #[tokio::test]
-async fn a_name_that_was_made_to_lead_here_is_refused() {
-    let (server, own_host) = victim().await;
+async fn a_foreign_host_name_is_rejected_as_dns_rebinding() {
+    let (server, own_host) = open_server().await;
     let foreign = "Host: rebind.attacker.example:8080\r\n";
     for (line, headers, body) in [
         ("GET /api/v1/secrets", foreign, ""),
         ("GET /metrics", foreign, ""),
         ("GET /_dogwatch/faults", foreign, ""),
-        // To the browser this is the page's own site, so it may add what it likes.
+        // For the browser, this is the page's own origin, so the page may add any header.
         ("GET /api/v1/secrets", "Host: rebind.attacker.example\r\nAuthorization: Basic YTpi\r\n", ""),
         ("GET http://rebind.attacker.example/api/v1/secrets", own_host.as_str(), ""),
         (
@@ -91,9 +91,13 @@ async fn a_name_that_was_made_to_lead_here_is_refused() {
             MAP,
         ),
     ] {
-        let answer = exchange(address(&server), line, headers, body).await;
-        assert_eq!(answer.code, 403, "{line} {headers}: {}", answer.body);
-        assert!(answer.body.contains("DNS rebinding") && answer.body.contains("--token"), "{}", answer.body);
+        let response = exchange(address(&server), line, headers, body).await;
+        assert_eq!(response.code, 403, "{line} {headers}: {}", response.body);
+        assert!(
+            response.body.contains("DNS rebinding") && response.body.contains("--token"),
+            "{}",
+            response.body
+        );
     }
     assert!(!is_planted(&server));
 
@@ -105,57 +109,57 @@ async fn a_name_that_was_made_to_lead_here_is_refused() {
 }
 
 #[tokio::test]
-async fn clients_and_the_servers_own_pages_are_let_in() {
-    let (server, own_host) = victim().await;
+async fn clients_and_the_servers_own_pages_are_accepted() {
+    let (server, own_host) = open_server().await;
     let at = address(&server);
     for headers in [
         own_host.clone(),
         format!("Host: localhost:{}\r\nUser-Agent: kubectl/v1.36.4\r\n", at.port()),
-        // A tunnel: the port is another one.
+        // Through a tunnel, the port differs.
         "Host: localhost:9000\r\n".to_owned(),
         "Host: [::1]:9000\r\n".to_owned(),
         format!("{own_host}Sec-Fetch-Site: none\r\n"),
         format!("{own_host}Sec-Fetch-Site: same-origin\r\nOrigin: http://{at}\r\n"),
     ] {
-        let answer = exchange(at, "GET /api/v1/secrets", &headers, "").await;
-        assert_eq!(answer.code, 200, "{headers}: {}", answer.body);
+        let response = exchange(at, "GET /api/v1/secrets", &headers, "").await;
+        assert_eq!(response.code, 200, "{headers}: {}", response.body);
     }
 }
 
 #[tokio::test]
-async fn a_server_answers_to_the_name_it_advertises() {
+async fn a_server_accepts_the_host_name_it_advertises() {
     let server = ApiServer::builder().advertise("box.lan").start().await.unwrap();
     assert!(server.url().starts_with("http://box.lan:"), "{}", server.url());
     let at = format!("127.0.0.1:{}", server.url().rsplit(':').next().unwrap()).parse().unwrap();
     for (host, code) in [("box.lan", 200), ("other.lan", 403)] {
-        let answer = exchange(at, "GET /api", &format!("Host: {host}\r\n"), "").await;
-        assert_eq!(answer.code, code, "{host}");
+        let response = exchange(at, "GET /api", &format!("Host: {host}\r\n"), "").await;
+        assert_eq!(response.code, code, "{host}");
     }
 }
 
 #[tokio::test]
-async fn with_a_token_the_host_does_not_matter_and_without_it_nothing_does() {
+async fn a_token_is_required_and_makes_the_host_header_irrelevant() {
     let server = ApiServer::builder().token("hunter2").start().await.unwrap();
     for (headers, code) in [
         ("Host: any.proxy.example\r\nAuthorization: Bearer hunter2\r\n", 200),
-        // A page cannot know the token; a program that has it may run behind a proxy that hands
-        // Origin on.
+        // A page cannot know the token; a program that has it may run behind a proxy that forwards
+        // Origin.
         ("Host: any.proxy.example\r\nOrigin: https://a.example\r\nAuthorization: Bearer hunter2\r\n", 200),
         ("Host: any.proxy.example\r\nOrigin: https://a.example\r\n", 401),
         ("Host: localhost\r\nAuthorization: Basic YTpi\r\n", 401),
     ] {
-        let answer = exchange(address(&server), "GET /api", headers, "").await;
-        assert_eq!(answer.code, code, "{headers}");
+        let response = exchange(address(&server), "GET /api", headers, "").await;
+        assert_eq!(response.code, code, "{headers}");
     }
 }
 
 #[tokio::test]
-async fn callers_without_credentials_do_not_fill_the_metrics() {
+async fn unauthenticated_requests_do_not_add_metric_labels() {
     let server = ApiServer::builder().token("hunter2").start().await.unwrap();
     for at in 0..100 {
         let method = format!("{at}{}", "M".repeat(60_000));
-        let answer = exchange(address(&server), &format!("{method} /api"), "Host: localhost\r\n", "").await;
-        assert_eq!(answer.code, 401);
+        let response = exchange(address(&server), &format!("{method} /api"), "Host: localhost\r\n", "").await;
+        assert_eq!(response.code, 401);
     }
     let token = "Host: localhost\r\nAuthorization: Bearer hunter2\r\n";
     let metrics = exchange(address(&server), "GET /metrics", token, "").await.body;
@@ -176,8 +180,8 @@ async fn http2_to(address: std::net::SocketAddr) -> SendRequest<Outgoing> {
     sender
 }
 
-/// A server that holds little of bodies, on a socket.
-async fn frugal(all: usize, connection: usize) -> Serving<Service> {
+/// Starts a server on a socket that limits the bytes of request bodies held in memory.
+async fn with_body_limits(all: usize, connection: usize) -> Serving<Service> {
     let cluster = Cluster::new(Source::real());
     cluster.bootstrap().await;
     let settings = Settings { bodies_limit: all, connection_bodies_limit: connection, ..Settings::default() };
@@ -186,7 +190,7 @@ async fn frugal(all: usize, connection: usize) -> Serving<Service> {
     Serving::bind(service, "127.0.0.1:0".parse().unwrap(), None).await.unwrap()
 }
 
-/// A request whose body goes on for as long as the sender is there.
+/// Returns a request whose body lasts as long as its sender.
 fn creation(body: mpsc::Receiver<Bytes>) -> Request<Outgoing> {
     let frames = futures_util::stream::unfold(body, |mut body| async {
         body.recv().await.map(|it| (Ok::<_, BoxError>(Frame::data(it)), body))
@@ -196,43 +200,43 @@ fn creation(body: mpsc::Receiver<Bytes>) -> Request<Outgoing> {
 }
 
 #[tokio::test]
-async fn bodies_under_way_are_bounded_for_a_connection_and_in_all() {
+async fn request_bodies_in_memory_are_bounded_per_connection_and_in_total() {
     let wait = Duration::from_secs(60);
-    let serving = frugal(150_000, 100_000).await;
+    let serving = with_body_limits(150_000, 100_000).await;
     let address = serving.address().unwrap();
     let (mut first, mut second) = (http2_to(address).await, http2_to(address).await);
-    // Two bodies that are half there: 80,000 bytes of one connection, 40,000 of the other.
+    // Two incomplete bodies: 80,000 bytes on one connection, 40,000 on the other.
     let mut open = Vec::new();
     for (sender, bytes) in [(&mut first, 80_000), (&mut second, 40_000)] {
         let (body, frames) = mpsc::channel(1);
         body.send(Bytes::from(vec![b' '; bytes])).await.unwrap();
-        let answer = tokio::spawn(sender.send_request(creation(frames)));
-        // The channel holds one piece: when this is taken, so is the one before.
+        let response = tokio::spawn(sender.send_request(creation(frames)));
+        // The channel holds one chunk: when this send completes, the previous chunk was taken.
         body.send(Bytes::from_static(b" ")).await.unwrap();
-        open.push((body, answer));
+        open.push((body, response));
     }
-    // Refused until both are counted; how soon that is depends on the machine.
+    // Requests are accepted until both bodies are counted, which takes a while on a slow machine.
     for (sender, bytes) in [(&mut first, 30_000), (&mut second, 50_000)] {
-        let refused = async {
+        let rejected = async {
             loop {
                 let body = Full::new(Bytes::from(vec![b' '; bytes])).map_err(|it| match it {}).boxed_unsync();
                 let request = Request::post(format!("http://localhost{MAPS}")).body(body).unwrap();
-                let answer = sender.send_request(request).await.unwrap();
-                if answer.status() == StatusCode::TOO_MANY_REQUESTS {
-                    return answer;
+                let response = sender.send_request(request).await.unwrap();
+                if response.status() == StatusCode::TOO_MANY_REQUESTS {
+                    return response;
                 }
-                assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+                assert_eq!(response.status(), StatusCode::BAD_REQUEST);
             }
         };
-        let refused = tokio::time::timeout(wait, refused).await.expect("a refusal within a minute");
-        assert_eq!(refused.headers()["retry-after"], "1");
+        let rejected = tokio::time::timeout(wait, rejected).await.expect("a rejection within a minute");
+        assert_eq!(rejected.headers()["retry-after"], "1");
     }
-    // What was under way goes on, and makes room when it is done.
-    for (at, (body, answer)) in open.into_iter().enumerate() {
+    // The open requests complete, and release their bytes.
+    for (at, (body, response)) in open.into_iter().enumerate() {
         body.send(Bytes::from(MAP.replace("planted", &format!("map-{at}")))).await.unwrap();
         drop(body);
-        let answer = tokio::time::timeout(wait, answer).await.expect("an answer within a minute");
-        assert_eq!(answer.unwrap().unwrap().status(), StatusCode::CREATED);
+        let response = tokio::time::timeout(wait, response).await.expect("a response within a minute");
+        assert_eq!(response.unwrap().unwrap().status(), StatusCode::CREATED);
     }
     for at in 0..20 {
         let object = MAP.replace("planted", &format!("later-{at}")) + &" ".repeat(90_000);
@@ -245,20 +249,19 @@ async fn bodies_under_way_are_bounded_for_a_connection_and_in_all() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Whatever the method, the path and the headers are: a refused request leaves next to nothing
-    /// behind.
+    /// For any method, path and headers, a rejected request adds almost nothing to the metrics.
     #[test]
-    fn a_refused_request_leaves_next_to_nothing(
+    fn a_rejected_request_adds_almost_nothing_to_the_metrics(
         method in "[A-Z]{1,5000}", path in "/[a-z/]{0,5000}", header in "[ -~]{0,5000}"
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let server = ApiServer::builder().token("hunter2").request_log(0).start().await.unwrap();
             let headers = format!("Host: localhost\r\nX-Any: {header}\r\n");
-            let answer = exchange(address(&server), &format!("{method} {path}"), &headers, "").await;
-            // Open paths answer, and some paths are not even in the catalog: none of it becomes a
+            let response = exchange(address(&server), &format!("{method} {path}"), &headers, "").await;
+            // Public paths respond, and some paths are not in the catalog; none of them becomes a
             // label.
-            assert!([200, 401, 404, 405].contains(&answer.code), "{}", answer.code);
+            assert!([200, 401, 404, 405].contains(&response.code), "{}", response.code);
             let token = "Host: localhost\r\nAuthorization: Bearer hunter2\r\n";
             let metrics = exchange(address(&server), "GET /metrics", token, "").await.body;
             let requests = metrics.lines().filter(|it| it.starts_with("apiserver_request_total"));

@@ -1,4 +1,4 @@
-//! The same objects in other forms: metadata only, views with a few fields, tables.
+//! Other representations of objects: metadata only, views with a few fields, tables.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::fixtures::{deployment, names, pod};
-use crate::support::{Space, client, next_change};
+use crate::support::{TestNamespace, client, next_change};
 
 /// Five fields of a pod.
 #[derive(Debug, Deserialize)]
@@ -52,10 +52,10 @@ impl View for PodView {
     type Of = Pod;
 }
 
-/// Two pods, `a` and `b`.
-async fn pods() -> (Client, Space) {
+/// Creates two pods, `a` and `b`.
+async fn pods() -> (Client, TestNamespace) {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     for name in ["a", "b"] {
         space.api(&client).create(&WriteParams::default(), &pod(name)).await.expect("created");
     }
@@ -66,9 +66,12 @@ async fn pods() -> (Client, Space) {
 async fn a_view_reads_the_fields_it_names_from_objects_lists_and_watches() {
     let (client, space) = pods().await;
     let api = space.api::<PodView>(&client);
-    let view = api.get("a").await.expect("there");
+    let view = api.get("a").await.expect("exists");
     assert_eq!((view.metadata.name.as_str(), view.metadata.namespace.as_str()), ("a", space.name.as_str()));
-    assert_eq!((view.spec.scheduler_name.as_str(), view.spec.restart_policy.as_str()), ("nobody", "Always"));
+    assert_eq!(
+        (view.spec.scheduler_name.as_str(), view.spec.restart_policy.as_str()),
+        ("no-such-scheduler", "Always")
+    );
     assert_eq!(
         (view.spec.containers[0].image.as_str(), view.status.phase.as_str()),
         ("example.invalid/main", "Pending")
@@ -79,7 +82,7 @@ async fn a_view_reads_the_fields_it_names_from_objects_lists_and_watches() {
     assert_eq!(names(&list.items), ["a", "b"]);
     let mut watch = api.watch(&WatchParams::from(list.metadata.version)).await.expect("a watch");
     space.api::<Pod>(&client).delete("a", &DeleteParams::default()).await.expect("deleted");
-    // How many steps a deletion takes is the server's affair.
+    // Depending on the server, a deletion is one event or several.
     let last = loop {
         let (kind, view) = next_change(&mut watch).await;
         assert_eq!(view.metadata.name, "a");
@@ -87,7 +90,7 @@ async fn a_view_reads_the_fields_it_names_from_objects_lists_and_watches() {
             break view;
         }
     };
-    assert_eq!(last.spec.scheduler_name, "nobody");
+    assert_eq!(last.spec.scheduler_name, "no-such-scheduler");
 }
 
 #[tokio::test]
@@ -97,22 +100,22 @@ async fn a_typed_handle_on_metadata_gets_metadata_only() {
     let list = api.list(&ListParams::default()).await.expect("listed");
     assert_eq!(list.metadata.kind, "PartialObjectMetadataList");
     assert_eq!(names(&list.items), ["a", "b"]);
-    let one = api.get("a").await.expect("there");
+    let one = api.get("a").await.expect("exists");
     assert_eq!(one.types.as_ref().map(|it| it.kind.as_str()), Some("PartialObjectMetadata"));
-    assert_eq!(one.metadata, space.api::<Pod>(&client).get("a").await.expect("there").metadata);
+    assert_eq!(one.metadata, space.api::<Pod>(&client).get("a").await.expect("exists").metadata);
 
     let mut watch = api.watch(&WatchParams::from(list.metadata.version)).await.expect("a watch");
     let patch = json!({ "metadata": { "labels": { "seen": "yes" } } });
     let patched = api.patch("a", &PatchParams::default(), Patch::Merge(&patch)).await.expect("patched");
-    let (kind, told) = next_change(&mut watch).await;
-    assert_eq!((kind, &told.metadata), (EventKind::Modified, &patched.metadata));
-    assert_eq!(told.types.map(|it| it.kind).as_deref(), Some("PartialObjectMetadata"));
+    let (kind, received) = next_change(&mut watch).await;
+    assert_eq!((kind, &received.metadata), (EventKind::Modified, &patched.metadata));
+    assert_eq!(received.types.map(|it| it.kind).as_deref(), Some("PartialObjectMetadata"));
 }
 
 #[tokio::test]
 async fn a_dynamic_handle_on_metadata_gets_metadata_only() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     space
         .api::<Deployment>(&client)
         .create(&WriteParams::default(), &deployment("a"))
@@ -122,15 +125,15 @@ async fn a_dynamic_handle_on_metadata_gets_metadata_only() {
     let api = Api::<PartialObjectMeta>::dynamic_metadata(client.clone(), resource).within(&space.name);
     assert_eq!(names(&api.list(&ListParams::default()).await.expect("listed").items), ["a"]);
     api.delete("a", &DeleteParams::background()).await.expect("deleted");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
+    assert!(api.get_opt("a").await.expect("a response").is_none());
 
-    // The same request, read as whatever comes: nothing but metadata must have travelled.
+    // Reading the same response as raw JSON proves that the server sent only metadata.
     space
         .api::<Deployment>(&client)
         .create(&WriteParams::default(), &deployment("b"))
         .await
         .expect("created");
-    let raw = api.reading::<BTreeMap<String, serde_json::Value>>().get("b").await.expect("there");
+    let raw = api.reading::<BTreeMap<String, serde_json::Value>>().get("b").await.expect("exists");
     assert_eq!(raw.into_keys().collect::<Vec<_>>(), ["apiVersion", "kind", "metadata"]);
 }
 
@@ -141,7 +144,7 @@ async fn a_table_has_a_row_for_each_object() {
     let table = api.table(&ListParams::default()).await.expect("a table");
     let heading = table.column_definitions.iter().find(|it| it.format == "name").expect("a column of names");
     for row in &table.rows {
-        let name = row.object.as_ref().expect("metadata comes along").metadata.name.as_str();
+        let name = row.object.as_ref().expect("metadata is included").metadata.name.as_str();
         assert_eq!(table.cell(row, &heading.name), Some(&json!(name)));
         assert_eq!(row.cells.len(), table.column_definitions.len());
     }
