@@ -1,63 +1,67 @@
-//! A bell: whoever listens is woken when it is rung, those of one task one behind the other.
+//! A change notifier: wakes every listener on each change, grouped by task.
 //!
-//! The order is the point. The watches of one connection run in one task. When a change wakes them together, the task runs
-//! once and finds all of them ready, and what they tell leaves in one write; were they woken in between others, it would run
-//! and write again and again. A listener that is asked again before the next ring costs an atomic load.
+//! The grouping is the point. All watches of one connection run in one task. If a change wakes them
+//! one after the other, the task runs once, finds all of them ready, and their events leave in one
+//! write. If wakes of other tasks came in between, the task would run and write several times.
+//! Polling a listener again before the next change costs one atomic load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Something that can be rung. It does not say what happened: listeners look for themselves.
+/// Notifies listeners that something has changed. It carries no value: listeners look at the shared
+/// state themselves.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
-    /// How often it was rung. Changed only while `waiting` is locked, so that nobody begins to wait meanwhile.
+    /// The number of notifications so far. Changed only while `waiting` is locked, so that a
+    /// listener cannot start to wait in between.
     rings: AtomicU64,
-    /// Never held while anybody is woken, or dropped.
+    /// Never held while a waker is woken or dropped.
     waiting: Mutex<Waiting>,
 }
 
-/// Those who wait for the next ring.
+/// The listeners that wait for the next notification.
 #[derive(Debug, Default)]
 struct Waiting {
-    /// In the order in which they came.
+    /// In order of arrival.
     places: Vec<Seat>,
-    /// Invariant: exactly the places whose waker is `None`.
+    /// Invariant: exactly the indices of the entries whose waker is `None`.
     free: Vec<usize>,
 }
 
-/// Where somebody waits.
+/// An entry of the wait list.
 #[derive(Debug)]
 struct Seat {
-    /// The task in which they wait, if it is one.
+    /// The task that waits, if it is a tokio task.
     task: Option<tokio::task::Id>,
-    /// `None` when whoever waited has gone.
+    /// `None` after the listener was dropped.
     waker: Option<Waker>,
 }
 
-/// Hears a bell. A ring is heard once, and none is lost: several of them are heard as one.
+/// A subscription to a [`ChangeNotifier`]. Each notification is seen once and none is lost: several
+/// of them may be seen as one.
 #[derive(Debug)]
 pub(crate) struct Listener {
     bell: Arc<Bell>,
-    /// How often the bell had been rung when this was last asked.
+    /// The number of notifications at the last check.
     heard: u64,
     place: Option<Place>,
 }
 
-/// Where a listener waits. It is its own only until the next ring.
+/// The listener's entry in the wait list, valid only until the next notification.
 #[derive(Debug)]
 struct Place {
     rings: u64,
     at: usize,
-    /// Whom the waker there wakes.
+    /// The identity of the waker in the entry.
     whom: Identity,
 }
 
-/// What tells a waker from others, as long as it is kept.
+/// The identity of a waker, unique as long as the waker is kept alive.
 type Identity = (usize, usize);
 
 impl Bell {
-    /// Wakes everybody who waits: task by task, and in a task in the order in which they came.
+    /// Wakes all listeners: task by task, and within a task in order of arrival.
     pub(crate) fn ring(&self) {
         let mut waiting = self.waiting();
         self.rings.fetch_add(1, Ordering::Release);
@@ -68,7 +72,7 @@ impl Bell {
         woken.into_iter().filter_map(|it| it.waker).for_each(Waker::wake);
     }
 
-    /// Hears every ring from now on.
+    /// Subscribes to all notifications from now on.
     pub(crate) fn listen(self: &Arc<Self>) -> Listener {
         Listener { bell: Arc::clone(self), heard: self.rings(), place: None }
     }
@@ -83,18 +87,23 @@ impl Bell {
 }
 
 impl Listener {
-    /// Whether the bell was rung since the last time this was asked, in whichever way.
+    /// Returns true if there was a notification since the last call of this or any other method of
+    /// the listener.
     pub(crate) fn has_rung(&mut self) -> bool {
         let rings = self.bell.rings();
         std::mem::replace(&mut self.heard, rings) != rings
     }
 
-    /// Waits for a ring that was not heard yet. Dropping the future loses nothing.
+    /// Waits for a notification that was not seen yet.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no notification.
     pub(crate) async fn rung(&mut self) {
         std::future::poll_fn(|context| self.poll_rung(context)).await;
     }
 
-    /// As [`Self::rung`]. Only the last one who asked is woken.
+    /// Polls as [`Self::changed`] does. Only the waker of the last call is woken.
     pub(crate) fn poll_rung(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.has_rung() {
             return Poll::Ready(());
@@ -129,7 +138,8 @@ impl Listener {
     }
 }
 
-/// Wakers with the same identity wake the same task. The place keeps one, so that no other gets it meanwhile.
+/// Returns the identity of a waker; wakers with the same identity wake the same task. The wait list
+/// keeps a clone of the waker, so no other waker can get its identity in the meantime.
 fn identity(waker: &Waker) -> Identity {
     (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
 }
@@ -154,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes down its name when it is woken.
+    /// Records its name when it is woken.
     struct Named(usize, Woken);
 
     impl Wake for Named {
@@ -163,10 +173,10 @@ mod tests {
         }
     }
 
-    /// Who was woken, in order.
+    /// The names of the woken listeners, in order.
     type Woken = Arc<Mutex<Vec<usize>>>;
 
-    /// A bell with so many listeners, a waker for each, and who was woken.
+    /// A notifier with `count` listeners, a waker for each, and the record of wakes.
     fn listening(count: usize) -> (Arc<Bell>, Vec<(Listener, Waker)>, Woken) {
         let (bell, woken) = (Arc::new(Bell::default()), Arc::default());
         let listeners = (0..count)
@@ -180,25 +190,25 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_is_heard_once_by_each_in_the_order_in_which_they_came_to_wait() {
+    fn each_listener_sees_a_notification_once_in_order_of_arrival() {
         let (bell, mut listeners, woken) = listening(4);
         for at in [2, 0, 3, 1, 0, 2] {
-            assert!(!poll(&mut listeners[at]), "not rung yet");
+            assert!(!poll(&mut listeners[at]), "no notification yet");
         }
         bell.ring();
         assert_eq!(
             *woken.lock().expect("no panic"),
             [2, 0, 3, 1],
-            "and each once, however often it was asked"
+            "each is woken once, however often it was polled"
         );
         bell.ring();
-        assert_eq!(woken.lock().expect("no panic").len(), 4, "nobody waits");
-        assert!(listeners.iter_mut().all(poll), "several rings are heard as one");
+        assert_eq!(woken.lock().expect("no panic").len(), 4, "no listener waits");
+        assert!(listeners.iter_mut().all(poll), "several notifications are seen as one");
         assert!(!listeners.iter_mut().any(poll));
     }
 
     #[tokio::test]
-    async fn those_of_one_task_are_woken_one_behind_the_other_whenever_they_came() {
+    async fn listeners_of_one_task_are_woken_one_after_the_other() {
         let (bell, mut listeners, woken) = listening(4);
         let others = listeners.split_off(2);
         let both = Arc::new(tokio::sync::Barrier::new(2));
@@ -222,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_last_is_woken_and_whoever_has_gone_is_not() {
+    fn the_waker_of_the_last_poll_is_woken_and_a_dropped_listener_is_not() {
         let (bell, mut listeners, woken) = listening(3);
         listeners.iter_mut().for_each(|it| assert!(!poll(it)));
         let (mut moved, _) = listeners.remove(0);
@@ -245,11 +255,11 @@ mod tests {
         bell.ring();
         assert!(bell.waiting().places.is_empty() && bell.waiting().free.is_empty());
         drop(listeners);
-        assert!(bell.waiting().free.is_empty(), "a place of an earlier ring is nobody's");
+        assert!(bell.waiting().free.is_empty(), "an entry of an earlier generation belongs to no listener");
     }
 
     #[tokio::test]
-    async fn no_ring_is_lost_between_threads() {
+    async fn no_notification_is_lost_between_threads() {
         let bell = Arc::new(Bell::default());
         let mut listener = bell.listen();
         let ringing = std::thread::spawn(move || (0..1_000).for_each(|_| bell.ring()));

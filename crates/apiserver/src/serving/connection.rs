@@ -1,4 +1,5 @@
-//! One connection: HTTP/1.1 or HTTP/2, as its first bytes say, until it is closed, idle for too long, or the server ends.
+//! One connection: HTTP/1.1 or HTTP/2, detected from its first bytes, until it is closed, is idle
+//! for too long, or the server stops.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,7 +28,8 @@ use super::unread_body;
 use crate::auth::PeerIdentity;
 use crate::http::ConnectionInfo;
 
-/// Serves one connection until its end. `local` is the address of the socket that it came in by, if it has one.
+/// Serves one connection until it ends. `local` is the address of the accepting socket, if there is
+/// one.
 pub(super) async fn serve<H: Handler>(
     io: impl Read + Write + Unpin + Send + 'static,
     local: Option<SocketAddr>,
@@ -54,7 +56,8 @@ pub(super) async fn serve<H: Handler>(
                         }
                         Ok(response.map(|body| Counted { body, begun }))
                     }
-                    // An error instead of an answer makes hyper close the connection, or reset the stream.
+                    // hyper closes the connection, or resets the stream, if the service returns an
+                    // error.
                     Err(_cut) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
                 }
             }
@@ -76,7 +79,8 @@ pub(super) async fn serve<H: Handler>(
         Some(ended) => ended,
         None => {
             connection.as_mut().graceful_shutdown();
-            // A client that does not take notice is left to itself.
+            // A client that ignores the graceful shutdown loses its connection after the grace
+            // period.
             tokio::time::timeout(GRACE, running.beside(connection)).await.unwrap_or(Ok(()))
         }
     };
@@ -85,17 +89,19 @@ pub(super) async fn serve<H: Handler>(
     }
 }
 
-/// Takes the streams that HTTP/2 begins, to be run beside their connection.
+/// An executor that collects the streams that hyper's HTTP/2 spawns, for the task of their
+/// connection.
 #[derive(Clone, Default)]
 struct Begun(Arc<Mutex<Vec<Stream>>>);
 
-/// The streams of a connection. They run in its own task, and always before it writes: what many watches are told at one
-/// moment leaves in one piece, and everything ends with the connection.
+/// Drives a connection and its streams in one task. Streams always run before the connection
+/// writes, so that the events of many watches about one change leave in one write, and all of them
+/// end with the connection.
 struct Running<IO> {
     begun: Begun,
     streams: Streams,
     line: Gathered<IO>,
-    /// When the connection may wake the task.
+    /// Holds back wakes from the connection while the task is running.
     turn: Turn,
 }
 
@@ -122,11 +128,11 @@ impl<IO: Read + Write + Unpin> Running<IO> {
         Self { begun, streams: Streams::default(), line, turn: Turn::default() }
     }
 
-    /// Runs a connection and its streams until the connection ends.
+    /// Runs the connection and its streams until the connection ends.
     async fn beside<C: Future>(&mut self, mut connection: Pin<&mut C>) -> C::Output {
         std::future::poll_fn(|context| {
             loop {
-                // The connection comes behind the streams: they need not wake it.
+                // The connection is polled after the streams in any case, so they need not wake it.
                 self.turn.hold(context);
                 self.begun.streams().drain(..).for_each(|it| self.streams.add(it));
                 self.streams.run(context);
@@ -135,7 +141,8 @@ impl<IO: Read + Write + Unpin> Running<IO> {
                 if polled.is_pending() && !self.begun.streams().is_empty() {
                     continue;
                 }
-                // A connection that has ended is not asked again: what it wrote last has this chance to leave.
+                // A connection that has ended is not polled again: this is the last chance for its
+                // final bytes to leave.
                 if self.line.leave(context) || polled.is_ready() {
                     return polled;
                 }
@@ -145,11 +152,11 @@ impl<IO: Read + Write + Unpin> Running<IO> {
     }
 }
 
-/// How many requests of a connection are under way.
+/// The number of requests in flight on a connection.
 #[derive(Clone, Debug)]
 struct Requests(Arc<watch::Sender<usize>>);
 
-/// A request under way, to the last byte of its answer.
+/// A request in flight, until the last byte of its response.
 #[derive(Debug)]
 struct UnderWay(Requests);
 
@@ -165,11 +172,11 @@ impl Requests {
         UnderWay(self.clone())
     }
 
-    /// Resolves when there was no request for so long.
+    /// Resolves when there has been no request for `limit`.
     async fn idle(&self, limit: Option<Duration>) {
         let Some(limit) = limit else { return std::future::pending().await };
         let mut count = self.0.subscribe();
-        // The sender is `self`, so there is always one.
+        // The sender is `self`, so it cannot be closed.
         while count.wait_for(|it| *it == 0).await.is_ok() {
             if tokio::time::timeout(limit, count.changed()).await.is_err() {
                 return;
@@ -185,7 +192,7 @@ impl Drop for UnderWay {
 }
 
 pin_project! {
-    /// The body of an answer, and with it the request that is under way.
+    /// A response body that keeps its request counted as in flight.
     struct Counted<B> {
         #[pin]
         body: B,

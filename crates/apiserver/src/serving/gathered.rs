@@ -1,8 +1,9 @@
-//! The line under a connection: what is written while its task runs leaves together when the task has nothing more to write.
+//! A write coalescer: bytes written while a connection's task runs leave together when the task has
+//! nothing more to write.
 //!
-//! HTTP/2 hands over frame by frame and has each flushed. With ten watches on a connection, one change would be ten records
-//! of TLS and ten system calls; here it is one of each. Nothing waits for a clock: the task itself says when it is done, each
-//! time it runs.
+//! HTTP/2 writes and flushes frame by frame. With ten watches on a connection, one change would
+//! cost ten TLS records and ten system calls; here it costs one of each. No timer is involved: the
+//! task flushes at the end of every poll.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -11,39 +12,42 @@ use std::task::{Context, Poll, ready};
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 
-/// What is held back at most. It is what TLS takes at a time, too.
+/// The maximum number of bytes held back. rustls has the same limit by default.
 const MOST: usize = 64 * 1024;
 
-/// The room that is kept while there is nothing to write: one record of TLS.
+/// The buffer capacity that is kept while there is nothing to write: one TLS record.
 const KEPT: usize = 16 * 1024;
 
-/// A line whose writes are gathered until [`Self::leave`]. Clones are the same line: HTTP has one, and the task another.
+/// A stream whose writes are buffered until [`Self::flush_buffered`]. Clones share the stream:
+/// hyper has one, and the connection's task has another.
 ///
-/// Flushing it does nothing; shutting it down lets everything leave first. When what was gathered could not leave, everything
-/// that is done with the line from then on fails. It has no `Debug`: what it holds may be secret.
+/// Flushing it does nothing; shutting it down writes out the buffer first. After a failed write,
+/// every operation on the stream fails. It has no `Debug`: the buffer may contain secrets.
 pub(super) struct Gathered<IO>(Arc<Mutex<Outlet<IO>>>);
 
 struct Outlet<IO> {
     io: IO,
-    /// What was written. Invariant: what has not left of it is at most [`MOST`].
+    /// The written bytes. Invariant: at most [`MAX_BUFFERED`] of them are unsent.
     held: Vec<u8>,
-    /// How much of it has left.
+    /// The number of bytes in `buffer` that are sent.
     left: usize,
-    /// Whether something may be held further down.
+    /// Set when the inner stream may hold unflushed bytes.
     unflushed: bool,
     failed: Option<io::ErrorKind>,
 }
 
 impl<IO: Read + Write + Unpin> Gathered<IO> {
-    /// Gathers what is written to this.
+    /// Wraps a stream.
     pub(super) fn new(io: IO) -> Self {
         let outlet = Outlet { io, held: Vec::new(), left: 0, unflushed: false, failed: None };
         Self(Arc::new(Mutex::new(outlet)))
     }
 
-    /// Lets leave what was gathered, as far as it can now; the task is woken when there is room for more.
+    /// Writes out the buffer as far as the inner stream accepts it now; the task is woken when
+    /// there is room for more.
     ///
-    /// False when it turns out that nothing can leave any more: whoever uses the line should look at it again.
+    /// Returns false if the write has just failed: the caller should poll the users of the stream
+    /// again, so that they see the error.
     pub(super) fn leave(&self, context: &mut Context<'_>) -> bool {
         let mut outlet = self.outlet();
         if outlet.failed.is_some() {
@@ -74,7 +78,7 @@ impl<IO: Read + Write + Unpin> Outlet<IO> {
         self.failed.map_or(Ok(()), |kind| Err(kind.into()))
     }
 
-    /// Ready when everything has left.
+    /// Ready when the buffer is empty and flushed.
     fn poll_leave(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.left < self.held.len() {
             let gone = ready!(Pin::new(&mut self.io).poll_write(context, &self.held[self.left..]))?;
@@ -95,7 +99,7 @@ impl<IO: Read + Write + Unpin> Outlet<IO> {
         Poll::Ready(Ok(()))
     }
 
-    /// Takes as much as there is room for; nothing only when there is nothing.
+    /// Takes as many bytes as there is room for; takes none only if the slices are empty.
     fn poll_take(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         self.check()?;
         if self.room() == 0
@@ -179,17 +183,17 @@ mod tests {
         (Gathered::new(TokioIo::new(near)), far)
     }
 
-    /// Writes as much as is taken.
+    /// Writes as much as is accepted.
     fn write(line: &mut Gathered<TokioIo<DuplexStream>>, bytes: &[u8]) -> Option<usize> {
         let mut context = Context::from_waker(Waker::noop());
         match Pin::new(line).poll_write(&mut context, bytes) {
-            Poll::Ready(taken) => Some(taken.expect("the line is open")),
+            Poll::Ready(taken) => Some(taken.expect("the stream is open")),
             Poll::Pending => None,
         }
     }
 
     #[tokio::test]
-    async fn what_is_written_and_flushed_leaves_in_one_piece_when_the_task_is_done() {
+    async fn writes_and_flushes_leave_in_one_piece_at_the_end_of_the_poll() {
         let (mut line, mut far) = line();
         let mut context = Context::from_waker(Waker::noop());
         let mut seen = [0; 64];
@@ -201,13 +205,13 @@ mod tests {
         let poll = tokio::io::AsyncRead::poll_read(Pin::new(&mut far), &mut context, &mut seen);
         assert!(poll.is_pending(), "nothing has left yet");
         assert!(line.leave(&mut context));
-        let mut told = vec![0; "one and two".len()];
-        far.read_exact(&mut told).await.expect("open");
-        assert_eq!(told, b"one and two");
+        let mut received = vec![0; "one and two".len()];
+        far.read_exact(&mut received).await.expect("open");
+        assert_eq!(received, b"one and two");
     }
 
     #[tokio::test]
-    async fn a_reader_that_does_not_read_costs_no_more_than_the_bound_and_loses_nothing() {
+    async fn a_slow_reader_costs_no_more_than_the_bound_and_loses_nothing() {
         let (mut line, mut far) = line();
         let text: Vec<u8> = (0..400_000u32).map(|it| (it % 251) as u8).collect();
         let mut written = 0;
@@ -234,13 +238,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_that_broke_says_so_once_and_fails_from_then_on() {
+    async fn a_broken_stream_reports_it_once_and_fails_from_then_on() {
         let (mut line, far) = line();
         drop(far);
         let mut context = Context::from_waker(Waker::noop());
-        assert_eq!(write(&mut line, b"unheard"), Some(7));
-        assert!(!line.leave(&mut context), "it turned out just now");
-        assert!(line.leave(&mut context), "and is known");
+        assert_eq!(write(&mut line, b"unsent!"), Some(7));
+        assert!(!line.leave(&mut context), "the write has just failed");
+        assert!(line.leave(&mut context), "the failure is known");
         let again = Pin::new(&mut line).poll_write(&mut context, b"more");
         assert!(matches!(again, Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::BrokenPipe));
         assert!(matches!(Pin::new(&mut line).poll_flush(&mut context), Poll::Ready(Err(_))));

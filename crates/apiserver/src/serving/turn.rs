@@ -1,7 +1,8 @@
-//! Holds back the wakes of a part of a task while the task runs anyway.
+//! A gate for wakes: holds back the wakes of one part of a task while the task is running.
 //!
-//! The task of a connection runs its streams, and then the connection. A stream that has something to send wakes the
-//! connection: passed on, each of these wakes would make the task run once more, to find nothing.
+//! The task of a connection polls its streams and then the connection. A stream with data to send
+//! wakes the connection. If each of these wakes reached the task, it would run once more and find
+//! nothing to do.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,10 +10,10 @@ use std::task::{Context, Wake, Waker};
 
 /// Wakes are held back.
 const HOLDS: u8 = 1;
-/// One was held back.
+/// A wake was held back.
 const WOKEN: u8 = 2;
 
-/// The turns of a part of a task. Its waker passes wakes on to the task, but for the time in which they are held back.
+/// A waker for a part of a task. It forwards wakes to the task, except while they are held back.
 #[derive(Debug)]
 pub(super) struct Turn {
     waker: Waker,
@@ -22,7 +23,7 @@ pub(super) struct Turn {
 #[derive(Debug)]
 struct Passing {
     state: AtomicU8,
-    /// The task, as it was last run.
+    /// The task's waker at its last run.
     task: Mutex<Waker>,
 }
 
@@ -34,12 +35,12 @@ impl Default for Turn {
 }
 
 impl Turn {
-    /// What the part is to be polled with.
+    /// Returns the context to poll the part with.
     pub(super) fn context(&self) -> Context<'_> {
         Context::from_waker(&self.waker)
     }
 
-    /// Holds wakes back from here on; the task will poll the part before it rests.
+    /// Holds back wakes from now on. The task must poll the part before it rests.
     pub(super) fn hold(&self, task: &Context<'_>) {
         let mut known = self.passing.task.lock().unwrap_or_else(PoisonError::into_inner);
         known.clone_from(task.waker());
@@ -47,7 +48,8 @@ impl Turn {
         self.passing.state.store(HOLDS, Ordering::Release);
     }
 
-    /// Passes wakes on from here on. Says whether one was held back: whatever it was for is seen by who looks now.
+    /// Forwards wakes from now on. Returns true if one was held back; polling the part now observes
+    /// its cause.
     pub(super) fn pass(&self) -> bool {
         self.passing.state.swap(0, Ordering::AcqRel) & WOKEN != 0
     }
@@ -82,21 +84,21 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_is_passed_on_or_held_back_and_told() {
+    fn a_wake_is_forwarded_or_held_back_and_reported() {
         let counted = Arc::new(Counted::default());
         let task = Waker::from(Arc::clone(&counted));
         let woken = || counted.0.load(Ordering::Relaxed);
         let turn = Turn::default();
         turn.hold(&Context::from_waker(&task));
-        assert!(!turn.pass(), "nothing came");
+        assert!(!turn.pass(), "no wake was held back");
         turn.hold(&Context::from_waker(&task));
         turn.context().waker().wake_by_ref();
         turn.context().waker().wake_by_ref();
         assert_eq!((turn.pass(), woken()), (true, 0));
         turn.context().waker().wake_by_ref();
         turn.context().waker().wake_by_ref();
-        assert_eq!(woken(), 2, "the task may rest by now");
+        assert_eq!(woken(), 2, "wakes are forwarded, since the task may be resting");
         turn.hold(&Context::from_waker(&task));
-        assert!(!turn.pass(), "what was passed on is not told again");
+        assert!(!turn.pass(), "a forwarded wake is not reported again");
     }
 }

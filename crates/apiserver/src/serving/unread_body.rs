@@ -1,10 +1,9 @@
-//! What is left of a request body when the answer is known before all of it was read: 401, 404,
-//! 405, 415.
+//! The rest of a request body after a response that did not need all of it: 401, 404, 405, 415.
 //!
-//! HTTP/1.1 cannot go on to the next request before the body is read. hyper closes the connection
-//! then and does not say so, and a client that has sent its next request already sees it fail. Go's
-//! server reads up to 256 KiB and keeps the connection, or answers with `Connection: close`; so
-//! does this one. HTTP/2 resets the stream by itself.
+//! HTTP/1.1 cannot continue with the next request before the body is read. hyper then closes the
+//! connection without announcing it, and a client that has already sent its next request sees it
+//! fail. Go's `net/http` server reads up to 256 KiB and keeps the connection, or answers with
+//! `Connection: close`, and so does this one. HTTP/2 resets the stream by itself.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,33 +17,34 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-/// How much of a body is read and thrown away to keep a connection: as much as in Go's `net/http`.
+/// The number of bytes that are read and discarded to keep a connection: `maxPostHandlerReadBytes`
+/// of Go's `net/http`.
 const DRAINED: u64 = 256 * 1024;
 
-/// The place where a body that was not read to its end is left.
+/// The slot for a body that was not read to its end.
 #[derive(Debug)]
 pub(super) struct UnreadBody {
     left: Arc<Mutex<Option<Left>>>,
-    /// The client waits for `100 Continue` before it sends the body.
+    /// Set if the client waits for `100 Continue` before it sends the body.
     expects_continue: bool,
 }
 
 #[derive(Debug)]
 struct Left {
     body: Incoming,
-    /// Whether any of it was asked for.
+    /// Set if the body was polled at least once.
     begun: bool,
 }
 
-/// A body that is left behind when it is dropped before its end.
+/// A request body that moves into the slot if it is dropped before its end.
 pub(super) struct Watched {
     body: Option<Incoming>,
     begun: bool,
     left: Option<Arc<Mutex<Option<Left>>>>,
 }
 
-/// Prepares a request for an answer that may come early. Costs nothing where there is no body, and
-/// for HTTP/2.
+/// Wraps the body of a request that may be answered early. Does nothing for requests without a body
+/// and for HTTP/2.
 pub(super) fn watch(request: Request<Incoming>) -> (Request<Watched>, Option<UnreadBody>) {
     let matters = request.version() < Version::HTTP_2 && !request.body().is_end_stream();
     let unread = matters.then(|| {
@@ -57,12 +57,13 @@ pub(super) fn watch(request: Request<Incoming>) -> (Request<Watched>, Option<Unr
 }
 
 impl UnreadBody {
-    /// Reads what is left of the body, if anything is. Returns whether all of it was read, so that
-    /// the connection can be kept.
+    /// Reads the rest of the body, if there is any. Returns true if all of it was read, so that the
+    /// connection can be kept.
     pub(super) async fn drain_rest(self, limit: Option<Duration>) -> bool {
         let left = self.left.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(left) = left else { return true };
-        // Asking for the body would make hyper invite the client to send it, for nothing.
+        // Polling the body would make hyper send `100 Continue`, and the client would send the body
+        // in vain.
         if self.expects_continue && !left.begun {
             return false;
         }
@@ -73,7 +74,7 @@ impl UnreadBody {
     }
 }
 
-/// Reads a body to its end; returns false for one that is too long.
+/// Reads a body to its end; returns false if it is too long.
 async fn drain(mut body: Incoming) -> bool {
     if body.size_hint().lower() > DRAINED {
         return false;
