@@ -1,4 +1,4 @@
-//! Answers: documents in the form the client wants, refusals, and plain text.
+//! Responses: documents in the negotiated representation, API errors, and plain text.
 
 use std::collections::HashSet;
 
@@ -18,14 +18,14 @@ use super::yaml::to_yaml;
 use crate::refusal::Refusal;
 use crate::request::Encoding;
 
-/// An answer on its way.
+/// A response.
 pub(super) type Answer = Response<AnswerBody>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// A JSON document, written as the client wants it.
+/// Builds a response with a JSON document, converted to the negotiated representation.
 pub(super) fn document(code: StatusCode, json: Pieces, wish: &Wish, settings: &Settings) -> Answer {
     let (content_type, pieces) = match wish.encoding {
         Encoding::Yaml => {
@@ -44,12 +44,12 @@ pub(super) fn document(code: StatusCode, json: Pieces, wish: &Wish, settings: &S
     answer
 }
 
-/// A value, written as the client wants it.
+/// Builds a response with a value, in the negotiated representation.
 pub(super) fn value(code: StatusCode, value: &Value, wish: &Wish, settings: &Settings) -> Answer {
     document(code, Pieces::from(value.to_string().into_bytes()), wish, settings)
 }
 
-/// A refusal. `token` is where a list that expired can go on.
+/// Builds an error response. `token` is the continue token for a list that expired.
 pub(super) fn refusal(refusal: &Refusal, token: Option<&str>, wish: &Wish, settings: &Settings) -> Answer {
     let code = StatusCode::from_u16(refusal.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut answer = document(code, Pieces::from(status_json(refusal, token)), wish, settings);
@@ -60,38 +60,38 @@ pub(super) fn refusal(refusal: &Refusal, token: Option<&str>, wish: &Wish, setti
     answer
 }
 
-/// The JSON of a refusal.
+/// Returns the `Status` object of an error as JSON.
 pub(super) fn status_json(refusal: &Refusal, token: Option<&str>) -> Vec<u8> {
     let metadata =
         token.map_or_else(|| "{}".to_owned(), |it| serde_json::json!({ "continue": it }).to_string());
-    let status = serde_json::to_string(&*refusal.0).expect("a status is text and numbers");
+    let status = serde_json::to_string(&*refusal.0).expect("a status serializes to JSON");
     let rest = status.strip_prefix('{').unwrap_or_default();
     format!(r#"{{"kind":"Status","apiVersion":"v1","metadata":{metadata},{rest}"#).into_bytes()
 }
 
-/// Plain text.
+/// Builds a plain-text response.
 pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
     let mut answer = of(code, Some(TEXT), AnswerBody::whole(Pieces::from_iter([text.into()])));
     answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
 
-/// Text that may be taken for something else.
+/// Builds a plain-text response without `X-Content-Type-Options: nosniff`.
 pub(super) fn text_only(code: StatusCode, text: Bytes) -> Answer {
     of(code, Some(TEXT), AnswerBody::whole(Pieces::from_iter([text])))
 }
 
-/// 404 in plain text, for paths nobody knows.
+/// Builds the plain-text 404 response for unknown paths.
 pub(super) fn page_not_found() -> Answer {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// Nothing but a code.
+/// Builds a response without a body.
 pub(super) fn empty(code: StatusCode) -> Answer {
     of(code, None, AnswerBody::empty())
 }
 
-/// Any other body.
+/// Builds a response with any body.
 pub(super) fn of(code: StatusCode, content_type: Option<HeaderValue>, body: AnswerBody) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = code;
@@ -101,22 +101,25 @@ pub(super) fn of(code: StatusCode, content_type: Option<HeaderValue>, body: Answ
     answer
 }
 
-/// Events in JSON.
+/// Builds a response with a stream of JSON watch events.
 pub(super) fn events(body: AnswerBody) -> Answer {
     of(StatusCode::OK, Some(JSON), body)
 }
 
-/// The number of characters of all warnings of an answer beyond which they are cut (`filters/warning.go`).
+/// The total length of all warnings, in characters, beyond which each is truncated:
+/// `truncateAtTotalRunes` in k8s.io/apiserver v0.36.4 pkg/endpoints/filters/warning.go.
 const MOST_WARNING_CHARS: usize = 4 * 1024;
 
-/// The length of one warning where they are cut.
+/// The length to which warnings are truncated: `truncateItemRunes` in the same file.
 const CUT_WARNING: usize = 256;
 
-/// The number of warnings of an answer. kube-apiserver has no limit of its own here and sends up to 240 short ones; clients
-/// that use hyper read no more than 100 headers of an answer, and would take the request for failed.
+/// The maximum number of warnings in a response. kube-apiserver has no such limit and sends up to
+/// 240 short ones, but hyper's clients read at most 100 headers of a response and would fail the
+/// request.
 const MOST_WARNINGS: usize = 64;
 
-/// Adds warnings to an answer, each text once. Long ones are cut where all of them together are too long.
+/// Adds warnings to a response, each text once. If all of them together are too long, each is
+/// truncated.
 pub(super) fn warn(answer: &mut Answer, warnings: impl IntoIterator<Item = impl AsRef<str>>) {
     let chars = |text: &str| text.chars().count();
     let mut known: HashSet<String> = HashSet::new();
@@ -164,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_has_its_kind_first_and_the_token_in_its_metadata() {
+    fn a_status_has_its_kind_first_and_the_continue_token_in_its_metadata() {
         let refusal = Refusal::not_found("", "pods", "x");
         let value: Value = serde_json::from_slice(&status_json(&refusal, None)).expect("JSON");
         assert_eq!(
@@ -184,7 +187,7 @@ mod tests {
             warn(&mut answer, warnings);
             answer.headers().get_all(WARNING).iter().map(|it| it.len() - "299 - \"\"".len()).collect()
         };
-        // Every unknown field of a body is one.
+        // Every unknown field of a body produces one.
         assert_eq!(warned((0..100_000).map(|it| format!("{it:08}")).collect()), [8; MOST_WARNINGS]);
         assert_eq!(warned(vec!["the same".to_owned(); 3]), [8]);
         assert_eq!(warned(vec!["x".repeat(4096)]), [4096]);

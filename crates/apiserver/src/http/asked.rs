@@ -1,4 +1,4 @@
-//! What a request means: which verb on which kind, or why there is no such thing.
+//! Request parsing: the verb and the kind of a request, or the reason that it is not served.
 
 use std::sync::Arc;
 
@@ -12,28 +12,28 @@ use crate::refusal::Refusal;
 use crate::registry::{Catalog, Kind};
 use crate::request::{Target, Verb};
 
-/// A verb on a kind.
+/// A verb on a resource.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
-    /// What it is done to.
+    /// The kind of the resource.
     pub(super) kind: Arc<Kind>,
-    /// What is done.
+    /// The verb.
     pub(super) verb: Verb,
-    /// Where.
+    /// The namespace, name and subresource.
     pub(super) target: Target,
 }
 
-/// Why a path or a method is not served.
+/// The reason that a path or a method is not served.
 #[derive(Clone, Debug)]
 pub(super) enum Unserved {
-    /// 404 in plain text.
+    /// A plain-text 404.
     Page,
-    /// A status.
+    /// An API error.
     Refused(Refusal),
 }
 
 impl Asked {
-    /// What a method means on a target.
+    /// Resolves the meaning of a method on a target.
     pub(super) fn find(
         catalog: &Catalog,
         target: &Target,
@@ -46,7 +46,8 @@ impl Asked {
         let watches = target.watch_prefix || (target.name.is_none() && query.flag("watch") == Some(true));
         let asked = |verb| Self { kind: Arc::clone(&kind), verb, target: target.clone() };
         let verb = target.verb(method.as_str(), watches).map(|verb| match verb {
-            // Without the old prefix an object that is named is read, whatever the query says.
+            // Without the deprecated `/watch/` prefix, a named object is read, whatever the query
+            // says.
             Verb::Watch if !watches => Verb::Get,
             verb => verb,
         });
@@ -63,14 +64,14 @@ impl Asked {
         verb.map(asked).ok_or_else(|| Unserved::Refused(method_not_allowed()))
     }
 
-    /// The part of the object that is meant; empty for the object itself.
+    /// Returns the subresource; empty for the object itself.
     pub(super) fn part(&self) -> &str {
         let part = self.target.subresource.as_deref().unwrap_or_default();
-        // What stands behind a proxy is for whom it leads to.
+        // The path after `proxy/` is for the proxied server.
         part.split('/').next().unwrap_or_default()
     }
 
-    /// The place of a read or a write.
+    /// Returns the object that is read or written.
     pub(super) fn place(&self) -> Place<'_> {
         Place {
             kind: &self.kind,
@@ -80,13 +81,13 @@ impl Asked {
         }
     }
 
-    /// Whether the request wants a connection to what the object stands for. Its body, its method and whatever else it
-    /// carries are for the other end, and say nothing about the object.
+    /// Returns true if the request asks for a connection to what the object represents. Its body
+    /// and method are for the other end and do not concern the object.
     pub(super) fn connects(&self) -> bool {
         !self.kind.def.custom && matches!(self.part(), "exec" | "attach" | "portforward" | "proxy")
     }
 
-    /// What it is, as far as the choice of a form goes.
+    /// Returns the class of endpoint for content negotiation.
     pub(super) fn endpoint(&self) -> Endpoint {
         match self.verb {
             _ if self.kind.def.custom => Endpoint::Custom,
@@ -97,7 +98,7 @@ impl Asked {
         }
     }
 
-    /// What everybody who uses this kind should know.
+    /// Returns the deprecation warning of the kind, if it is deprecated.
     pub(super) fn deprecation(&self) -> Option<&str> {
         match self.kind.custom_version() {
             Some(version) => version.deprecation.as_deref(),
@@ -112,17 +113,18 @@ impl Asked {
     }
 }
 
-/// No such resource: of groups that only definitions make, nothing is known but what they make.
+/// Returns the error for an unknown resource. A group that only CustomResourceDefinitions serve has
+/// no API of its own, so its unknown paths get the plain-text 404.
 pub(super) fn no_resource(catalog: &Catalog, group: &str) -> Unserved {
     if catalog.is_builtin_group(group) { Unserved::Refused(not_found()) } else { Unserved::Page }
 }
 
-/// 404: there is no such resource.
+/// Returns 404: no such resource.
 pub(super) fn not_found() -> Refusal {
     Refusal::new(Reason::NotFound, "the server could not find the requested resource")
 }
 
-/// 405: there is, but not with this method.
+/// Returns 405: the resource does not support the method.
 pub(super) fn method_not_allowed() -> Refusal {
     Refusal::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
 }
@@ -159,7 +161,7 @@ fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) ->
     }
 }
 
-/// 405 with the resource among its details.
+/// Returns 405 with the resource in the details.
 fn not_supported(kind: &Kind, message: &str) -> Unserved {
     let mut refusal = Refusal::new(Reason::MethodNotAllowed, message);
     if let Some(details) = &mut refusal.0.details {
@@ -168,7 +170,9 @@ fn not_supported(kind: &Kind, message: &str) -> Unserved {
     Unserved::Refused(refusal)
 }
 
-/// Custom kinds are served by another part of the original, with rules and words of its own.
+/// Checks a request for a custom resource. kube-apiserver serves these with a handler of its own,
+/// which has different rules and messages (k8s.io/apiextensions-apiserver v0.36.4
+/// pkg/apiserver/customresource_handler.go).
 fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), Unserved> {
     let def = &kind.def;
     let across = def.namespaced && target.namespace.is_none();
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn every_path_and_method_means_what_it_means_to_the_original() {
+    fn every_path_and_method_has_the_verb_or_error_of_kube_apiserver() {
         for (method, path, expected) in [
             ("GET", "/api/v1/pods", "list"),
             ("GET", "/api/v1/pods?watch", "watch"),

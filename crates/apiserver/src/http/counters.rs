@@ -1,11 +1,12 @@
-//! How many requests there were and how many watches there are, for `/metrics`.
+//! The number of requests served and of open watches, for `/metrics`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The verbs that are counted by name. A method is any token of up to 60 KB, chosen by whoever connects: everything else is `other`,
-/// as in kube-apiserver's `metrics.go`.
+/// The verbs that are counted by name. A method can be any token of up to 60 KB, chosen by the
+/// client, so all others count as `other`, as in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/metrics/metrics.go.
 const VERBS: [&str; 14] = [
     "CONNECT",
     "CREATE",
@@ -24,10 +25,11 @@ const VERBS: [&str; 14] = [
 ];
 const OTHER: &str = "other";
 
-/// How many series there are of one metric at most. Groups and resources are those that are served, but definitions come and go.
+/// The maximum number of series of one metric. Groups and resources are only those that are served,
+/// but CustomResourceDefinitions come and go.
 const MAX_SERIES: usize = 10_000;
 
-/// How many requests there were and how many watches there are. Clones count together.
+/// The number of requests served and of open watches. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
     shared: Arc<Mutex<Counted>>,
@@ -35,13 +37,13 @@ pub(super) struct Counters {
 
 #[derive(Debug, Default)]
 struct Counted {
-    /// By verb, group, resource with part, and code.
+    /// Keyed by verb, group, resource with subresource, and status code.
     requests: BTreeMap<(&'static str, String, String, u16), u64>,
-    /// By group and resource.
+    /// Keyed by group and resource.
     watches: BTreeMap<(String, String), u64>,
 }
 
-/// A watch that is counted until it is dropped.
+/// An open watch, counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct CountedWatch {
     counters: Counters,
@@ -49,7 +51,7 @@ pub(super) struct CountedWatch {
 }
 
 impl Counters {
-    /// One more request.
+    /// Counts a request.
     pub(super) fn request(&self, verb: &str, group: &str, resource: &str, code: u16) {
         let verb = VERBS.into_iter().find(|it| it.eq_ignore_ascii_case(verb)).unwrap_or(OTHER);
         let mut key = (verb, group.to_owned(), resource.to_owned(), code);
@@ -60,14 +62,14 @@ impl Counters {
         *counted.requests.entry(key).or_default() += 1;
     }
 
-    /// One more watch, until what this gives is dropped.
+    /// Counts an open watch until the result is dropped.
     pub(super) fn watch(&self, group: &str, resource: &str) -> CountedWatch {
         let of = (group.to_owned(), resource.to_owned());
         *self.counted().watches.entry(of.clone()).or_default() += 1;
         CountedWatch { counters: self.clone(), of }
     }
 
-    /// All of it in the text format of Prometheus.
+    /// Returns all counters in the Prometheus text format.
     pub(super) fn text(&self) -> String {
         let counted = self.counted();
         let mut out = String::from(
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_add_up_and_watches_go() {
+    fn requests_add_up_and_watches_are_a_gauge() {
         let counters = Counters::default();
         counters.request("get", "apps", "deployments", 200);
         counters.request("get", "apps", "deployments", 200);
@@ -134,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever callers send as a method, and however many definitions come and go: the page stays short.
+        /// For all methods that callers send, and any number of definitions: the page stays short.
         #[test]
         fn labels_are_of_a_fixed_set_or_bounded(verbs in prop::collection::vec("[!-~]{1,300}", 1..50)) {
             let counters = Counters::default();
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_that_come_and_go_do_not_add_up_for_ever() {
+    fn the_number_of_series_is_bounded_while_definitions_come_and_go() {
         let counters = Counters::default();
         for at in 0..MAX_SERIES + 500 {
             let group = format!("group-{at}.example");

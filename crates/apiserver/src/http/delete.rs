@@ -1,4 +1,4 @@
-//! Deleting one object or many.
+//! Deletion of one object or of a collection.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -17,7 +17,7 @@ use crate::refusal::Refusal;
 use crate::request::ListOptions;
 
 impl Service {
-    /// Deletes an object, or begins to.
+    /// Deletes an object, or marks it for deletion.
     pub(super) async fn delete<B: HttpBody<Data = Bytes>>(
         &self,
         asked: &Asked,
@@ -52,7 +52,7 @@ impl Service {
         }
     }
 
-    /// Deletes what a selection holds.
+    /// Deletes the objects that match a selection.
     pub(super) async fn delete_collection<B: HttpBody<Data = Bytes>>(
         &self,
         asked: &Asked,
@@ -64,7 +64,7 @@ impl Service {
         let deletion = self.deletion(exchange, body).await?;
         let writer = deleter(exchange, &deletion);
         let (kind, wish) = (&asked.kind, &exchange.wish);
-        // What is listed is deleted, and shown as it was.
+        // The response shows the listed objects as they were before their deletion.
         let page = self.page(kind, &options, &selection).await.map_err(|it| it.refusal)?;
         self.cluster.ready_to_show(kind, &page.items).await?;
         self.cluster.delete_listed(kind, &page.items, &deletion.options, &writer).await?;

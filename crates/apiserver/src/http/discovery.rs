@@ -1,4 +1,4 @@
-//! What is served: the aggregated documents with their tags, and the old ones.
+//! The discovery endpoints: the aggregated documents with their ETags, and the legacy ones.
 
 use http::header::{CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method, StatusCode};
@@ -16,7 +16,7 @@ use crate::refusal::Refusal;
 use crate::request::AnswerForm;
 
 impl Service {
-    /// `/api`
+    /// Serves `/api`.
     pub(super) fn core_versions(
         &self,
         method: &Method,
@@ -37,7 +37,7 @@ impl Service {
         Ok(answer::value(StatusCode::OK, &document, &wish, &self.settings))
     }
 
-    /// `/apis`
+    /// Serves `/apis`.
     pub(super) fn groups(&self, headers: &HeaderMap, query: &Query) -> Result<Answer, Refusal> {
         let catalog = self.cluster.catalog();
         let wish = Wish::of(headers, query, Endpoint::DiscoveryRoot)?;
@@ -47,13 +47,13 @@ impl Service {
         Ok(answer::value(StatusCode::OK, &group_list(catalog.served()), &wish, &self.settings))
     }
 
-    /// `/apis/{group}`
+    /// Serves `/apis/{group}`.
     pub(super) fn group(&self, name: &str, headers: &HeaderMap, query: &Query) -> Result<Answer, Unserved> {
         let document = group(self.cluster.catalog().served(), name).ok_or(Unserved::Page)?;
         self.described(&document, headers, query).map_err(Unserved::Refused)
     }
 
-    /// `/api/{version}` and `/apis/{group}/{version}`
+    /// Serves `/api/{version}` and `/apis/{group}/{version}`.
     pub(super) fn group_version(
         &self,
         (group, version): (&str, &str),
@@ -80,7 +80,7 @@ impl Service {
     }
 }
 
-/// An aggregated document, or the word that the client has it already.
+/// Builds a response with an aggregated document, or 304 if the client has it already.
 fn aggregated(document: &bytes::Bytes, headers: &HeaderMap) -> Answer {
     let tag = etag(document);
     let known = headers.get(IF_NONE_MATCH).and_then(|it| it.to_str().ok()).is_some_and(|it| it == tag);
@@ -92,7 +92,7 @@ fn aggregated(document: &bytes::Bytes, headers: &HeaderMap) -> Answer {
     };
     let headers = answer.headers_mut();
     headers.insert(VARY, HeaderValue::from_static("Accept"));
-    headers.insert(ETAG, tag.parse().expect("a fingerprint is hexadecimal"));
+    headers.insert(ETAG, tag.parse().expect("a digest is hexadecimal"));
     if known {
         headers.remove(CONTENT_TYPE);
     }

@@ -1,4 +1,4 @@
-//! Reading a collection.
+//! Lists of collections.
 
 use dogwatch_core::{FieldSelector, LabelSelector};
 use http::StatusCode;
@@ -14,12 +14,12 @@ use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::request::{ContinueToken, ListOptions, ListVersion, ShardSelector};
 
-/// Why a list could not be given, and where it can go on in spite of it.
+/// The error of a list, and the token to continue it in spite of the error.
 #[derive(Debug)]
 pub(super) struct Unlisted {
-    /// Why.
+    /// The error.
     pub(super) refusal: Refusal,
-    /// Where it can go on, with the objects of another moment.
+    /// The continue token, for the rest of the list from a newer snapshot.
     pub(super) token: Option<String>,
 }
 
@@ -30,7 +30,7 @@ impl From<Refusal> for Unlisted {
 }
 
 impl Service {
-    /// A list, or a page of one.
+    /// Serves a list, or a page of one.
     pub(super) async fn list(&self, asked: &Asked, query: &Query, wish: &Wish) -> Result<Answer, Unlisted> {
         let options = ListOptions::parse(query.pairs())?;
         let selection = self.selection(asked, query, &options.labels, &options.fields)?;
@@ -43,7 +43,7 @@ impl Service {
         Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
     }
 
-    /// The objects a list shows, and what it says of itself.
+    /// Reads the objects and metadata of a list.
     pub(super) async fn page(
         &self,
         kind: &Kind,
@@ -71,16 +71,18 @@ impl Service {
         })
     }
 
-    /// Waits until the store has come to a version, but not for ever.
+    /// Waits until the store reaches a version, up to a limit.
     pub(super) async fn reach(&self, version: u64) {
         let arrived = self.cluster.store().reach(version);
         let _ = tokio::time::timeout(self.settings.version_wait, arrived).await;
     }
 
-    /// Which objects a request is about.
+    /// Returns the objects that a request selects.
     ///
     /// # Errors
-    /// 400 for a field by which the kind cannot be selected, 500 for parts that are none, where there are parts.
+    ///
+    /// Returns 400 for a field that the kind cannot be selected by, and 500 for an invalid
+    /// `shardSelector`, if sharding is enabled.
     pub(super) fn selection(
         &self,
         asked: &Asked,

@@ -7,8 +7,9 @@
 //!                                                 └─► discovery, OpenAPI, health ────┘
 //! ```
 //!
-//! [`Service::respond`] is the only way in. Nothing here knows sockets: a request is a value, and the body of its answer
-//! gives bytes as fast as they are taken, so that a client that does not read costs nothing but its place.
+//! [`Service::respond`] is the only entry point. Nothing here depends on sockets: a request is a
+//! value, and the body of its response produces bytes only as fast as they are polled, so that a
+//! client that does not read costs no buffers.
 //!
 //! The `mod` lines below are in layer order.
 

@@ -1,4 +1,5 @@
-//! The OpenAPI documents: an index with the fingerprint of each, and the documents themselves, to be kept for ever.
+//! The OpenAPI endpoints: an index with the hash of each document, and the documents, which can be
+//! cached by their hash forever.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
@@ -14,12 +15,13 @@ use crate::discovery::digest;
 use crate::request::media_types;
 
 const JSON: &str = "application/json";
-/// The document of version 2 as protobuf: the type clients ask for, and the one they are given, which is a type by the rules.
+/// The protobuf media types of the version 2 document: the one that older clients request, and the
+/// one in responses, which is a valid media type (the `@` of the first is not allowed).
 const SWAGGER_BEFORE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const SWAGGER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 impl Service {
-    /// Paths below `/openapi`, if this is one.
+    /// Serves the paths below `/openapi`; returns `None` for others.
     pub(super) fn openapi(&self, path: &str, headers: &HeaderMap, query: &Query) -> Option<Answer> {
         match path.strip_prefix("/openapi/")? {
             "v3" => {
@@ -60,7 +62,7 @@ impl Service {
         vary(answer)
     }
 
-    /// The document of version 2, in JSON or in protobuf.
+    /// Serves the version 2 document, as JSON or protobuf.
     fn swagger(&self, headers: &HeaderMap) -> Answer {
         let catalog = self.cluster.catalog();
         let Some(form) = preferred(headers, &[JSON, SWAGGER_BEFORE, SWAGGER]) else {
@@ -76,7 +78,7 @@ impl Service {
         answer
     }
 
-    /// What is asked for by its fingerprint never changes.
+    /// Marks a response as immutable: a document that is requested by its hash never changes.
     fn keep_for_ever(&self, answer: &mut Answer) {
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
         let next_year = self.cluster.source().now().to_zoned(jiff::tz::TimeZone::UTC).checked_add(1.year());
@@ -105,7 +107,7 @@ fn is_known(headers: &HeaderMap, hash: &str) -> bool {
 }
 
 fn tag(answer: &mut Answer, hash: &str) {
-    answer.headers_mut().insert(ETAG, quoted(hash).parse().expect("a fingerprint is hexadecimal"));
+    answer.headers_mut().insert(ETAG, quoted(hash).parse().expect("a hash is hexadecimal"));
 }
 
 fn quoted(hash: &str) -> String {
@@ -117,7 +119,7 @@ fn vary(mut answer: Answer) -> Answer {
     answer
 }
 
-/// The first of the `served` types that the best clause of the `Accept` header takes.
+/// Returns the first of the `served` types that the best clause of the `Accept` header matches.
 fn preferred(headers: &HeaderMap, served: &[&'static str]) -> Option<&'static str> {
     let accepted = headers.get(ACCEPT).and_then(|it| it.to_str().ok()).filter(|it| !it.is_empty());
     let takes = |clause: &str, it: &str| {

@@ -1,4 +1,4 @@
-//! Reading one object or a part of it.
+//! Reads of one object or a subresource of it.
 
 use dogwatch_core::{Details, Reason, Status};
 use http::StatusCode;
@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 use crate::strconv;
 
 impl Service {
-    /// One object, or a part of it.
+    /// Serves one object, or a subresource of it.
     pub(super) async fn get(&self, asked: &Asked, query: &Query, wish: &Wish) -> Result<Answer, Refusal> {
         match query.get("resourceVersion") {
             None => {
@@ -47,7 +47,7 @@ impl Service {
     }
 }
 
-/// 504: the version has not come about yet.
+/// Returns 504: the store has not reached the version yet.
 pub(super) fn too_large(asked: u64, revision: u64) -> Refusal {
     let message = format!("Timeout: Too large resource version: {asked}, current: {revision}");
     let mut status = Status::failure(Reason::Timeout, message);

@@ -1,4 +1,4 @@
-//! The way in: one request, one answer.
+//! The entry point: one request, one response.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER};
@@ -26,26 +26,30 @@ use crate::panics::{caught, caught_in};
 use crate::refusal::Refusal;
 use crate::request::{Route, Verb};
 
-/// The log target of requests, one event each, so that they can be shown without the rest.
+/// The log target of requests, one event each, so that they can be enabled separately.
 const REQUESTS: &str = "dogwatch_apiserver::requests";
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// A request that was understood as far as rules and logs go.
+/// A request that is parsed as far as fault rules and logs need it.
 struct Meant {
     route: Route,
     verb: String,
-    /// What is asked of a resource, or why there is none.
+    /// The verb and resource, or the reason that there is none. `None` for paths that are not about
+    /// resources.
     asked: Option<Result<Asked, Unserved>>,
 }
 
 impl Service {
-    /// Answers a request; `peer` is who a verified client certificate names.
+    /// Answers a request; `peer` is the identity in a verified client certificate.
     ///
-    /// The body of the answer is pulled. Dropping this future before it is done leaves either all of a write or nothing of it.
+    /// The body of the response is pulled. Dropping this future before it completes leaves either
+    /// all of a write or nothing of it.
     ///
     /// # Errors
-    /// When the connection is to be cut without an answer, which only the lab asks for.
+    ///
+    /// Returns [`Cut`] if the connection is to be cut without a response, which only fault rules
+    /// demand.
     pub async fn respond<B: Body<Data = Bytes>>(
         &self,
         request: Request<B>,
@@ -83,7 +87,8 @@ impl Service {
         answered.map(|answer| self.finish(answer, &parts))
     }
 
-    /// Refuses what no client sends: requests without a host, and those that a web page sends by way of somebody's browser.
+    /// Rejects what no API client sends: requests without a host, and requests that a web page
+    /// sends through a browser.
     fn guard(&self, parts: &Parts, peer: Option<&PeerIdentity>) -> Result<(), Refusal> {
         let Some(connection) = parts.extensions.get::<ConnectionInfo>() else { return Ok(()) };
         web_guard::check_host_header(parts)?;
@@ -112,7 +117,7 @@ impl Service {
         Meant { route, verb, asked }
     }
 
-    /// Lets the lab have its way with a request, and carries it out if that leaves it.
+    /// Applies the fault rules to a request, and serves it if they let it through.
     async fn weather<B: Body<Data = Bytes>>(
         &self,
         meant: &Meant,
@@ -192,7 +197,7 @@ impl Service {
         }
     }
 
-    /// Carries out a verb on a kind.
+    /// Serves a verb on a resource.
     async fn serve<B: Body<Data = Bytes>>(
         &self,
         asked: &Asked,
@@ -220,7 +225,8 @@ impl Service {
         if asked.connects() {
             return Err(self.cluster.refuse_connection(&asked.place(), query.get("container")).into());
         }
-        // The original looks at the type of a patch before it looks at anything else.
+        // kube-apiserver checks the content type of a patch before anything else (k8s.io/apiserver
+        // v0.36.4 pkg/endpoints/handlers/patch.go).
         let patch = if asked.verb == Verb::Patch { Some(PatchForm::of(asked, headers)?) } else { None };
         let wish = Wish::of(headers, query, asked.endpoint())?;
         let exchange = Exchange { headers, query, user, wish, connection: parts.extensions.get() };
@@ -238,7 +244,7 @@ impl Service {
         })
     }
 
-    /// The endpoint of the lab, where it is served.
+    /// Serves the fault-injection API, if it is enabled.
     async fn administer<B: Body<Data = Bytes>>(&self, parts: &Parts, query: &Query, body: B) -> Answer {
         if !self.settings.fault_admin {
             return answer::page_not_found();
@@ -253,7 +259,7 @@ impl Service {
         answer::value(code, &value, &Wish::plain(&parts.headers, query), &self.settings)
     }
 
-    /// What every answer says.
+    /// Adds the headers of every response.
     fn finish(&self, mut answer: Answer, parts: &Parts) -> Answer {
         let given = parts.headers.get(AUDIT_ID).filter(|it| !it.is_empty());
         let audit_id = given.cloned().or_else(|| self.cluster.source().uid().parse().ok());
@@ -297,7 +303,7 @@ impl Service {
 }
 
 impl Meant {
-    /// As rules and logs see it.
+    /// Describes the request for fault rules and logs.
     fn call<'a>(&'a self, user: &'a str) -> Call<'a> {
         match &self.asked {
             Some(Ok(asked)) => call(asked, &self.verb, user),

@@ -1,7 +1,8 @@
-//! A stream that is made step by step: what can be done in place is, and only what may take a while is a future.
+//! A stream that is produced step by step: most steps run in place, and only those that may wait
+//! are futures.
 //!
-//! A future costs room for everything it may ever hold, and a place of its own; nearly all steps need neither. It does not know
-//! what the steps are.
+//! A future needs memory for everything that it may ever hold, and an allocation of its own; nearly
+//! all steps need neither. This module does not know the steps.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,38 +12,39 @@ use futures_core::Stream;
 use super::body::Cut;
 use super::pieces::Pieces;
 
-/// What is done next.
+/// The next step of a stream.
 #[derive(Debug)]
 pub(super) enum Step<A> {
-    /// This is written.
+    /// Yields an item.
     Write(Result<Pieces, Cut>),
-    /// Something that may take a while.
+    /// Runs an action that may wait.
     Act(A),
-    /// Nothing: the task is woken when there is something to do.
+    /// Waits: the task is woken when there is something to do.
     Wait,
-    /// Nothing any more.
+    /// Ends the stream.
     End,
 }
 
-/// What can be done step by step.
+/// A producer that advances step by step.
 pub(super) trait Stepwise: Sized + Send + Unpin + 'static {
-    /// What may take a while.
+    /// An action that may wait.
     type Act: Send;
 
-    /// What to do next. When that is to wait, the task is woken when there is something else to do.
+    /// Returns the next step. If that is [`Step::Wait`], the task of `context` is woken when there
+    /// is another.
     fn step(&mut self, context: &mut Context<'_>) -> Step<Self::Act>;
 
-    /// Does what may take a while. It is asked for the next step when that is done.
+    /// Runs an action; the next step is requested when it completes.
     fn act(&mut self, act: Self::Act) -> impl Future<Output = ()> + Send;
 }
 
-/// The stream of what is written in all steps.
+/// The stream of the items of all steps.
 pub(super) enum Stepping<W> {
     /// Between two steps.
     Resting(W),
-    /// In one that takes a while.
+    /// Running an action.
     Acting(Pin<Box<dyn Future<Output = W> + Send>>),
-    /// Behind the last.
+    /// After the last step.
     Ended,
 }
 

@@ -1,19 +1,21 @@
-//! Watches: a cursor in the log of changes, pulled by whoever takes the bytes.
+//! Watches: a cursor in the log of changes, pulled by the reader of the response body.
 //!
 //! ```text
-//! Awaiting (a version of the future) ─► Initial (what is there) ─► Live (what changes) ─► Over
-//!        `──── too late ────────────────────────────────────────────── ERROR ────────────►'
+//! Awaiting (a future version) ─► Initial (existing objects) ─► Live (changes) ─► Over
+//!    `──── timeout, or too old ───────────────────────────── ERROR ───────────────────►'
 //! ```
 //!
-//! A watch from a version of the future that does not come about in time fails with 410. kube-apiserver stays silent, but
-//! there such a version is one that another replica has seen already. Here it is one from before a restart, and a client
-//! that waits for it would miss everything until then.
+//! A watch from a future version that is not reached in time fails with 410. kube-apiserver stays
+//! silent, but there such a version is one that another replica has already seen. Here it is one
+//! from before a restart, and a client that waits for it would miss all changes until then.
 //!
-//! One step of the stream is one batch of at most 64 KiB, and so one chunk on the wire. Between two steps a watch is its
-//! place in the log and two points in time: nothing is collected for a client that does not read.
+//! One step of the stream is one batch of at most 64 KiB, and so one chunk on the wire. Between two
+//! steps a watch consists of its position in the log and two points in time: nothing is buffered
+//! for a client that does not read.
 //!
-//! There are many watches, each is asked several times for every event it tells, and nearly all of them only follow the log.
-//! So that is done in place; what may take a while is a future, made when it comes to it.
+//! There are many watches, each is polled several times per event, and nearly all of them only
+//! follow the log. So following runs in place; an action that may wait becomes a future only when
+//! needed.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -46,14 +48,17 @@ use crate::request::{InitialEvents, WatchOptions};
 use crate::store::{Change, Compacted, Cursor, Encoded};
 use crate::time;
 
-/// How many bytes of events go out together: enough for one write, little enough to share the connection.
+/// The maximum number of bytes of events in one batch: enough for one write, few enough to share
+/// the connection.
 const BATCH: usize = 64 * 1024;
-/// How many objects a watch begins with at once. A webhook may have to convert them, which takes a while.
+/// The maximum number of initial events in one batch. A webhook may have to convert them, which
+/// takes time.
 const AHEAD: usize = 500;
-/// How long before its end a watch is sent a last bookmark, as in the original.
+/// The time before its end at which a watch gets a last bookmark: `nextBookmarkTime` in
+/// k8s.io/apiserver v0.36.4 pkg/storage/cacher/cache_watcher.go.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// How long what was told has to leave before the connection is cut on purpose.
+/// The time for sent events to leave before a fault rule cuts the connection.
 const FLUSHED: Duration = Duration::from_millis(1);
 
 /// One watch.
@@ -65,56 +70,57 @@ struct Watch {
     telling: Telling,
     lab: WatchLab,
     definition: Definition,
-    /// Whether bookmarks are wanted.
+    /// Set if the client allows bookmarks.
     bookmarks: bool,
     bookmark_period: Duration,
     next_bookmark: Instant,
     deadline: Instant,
-    /// Rings at the next bookmark or the end. One for the whole life of the watch: most events come and go without it.
+    /// Fires at the next bookmark or the end. One timer for the whole watch: most events come and
+    /// go without it.
     alarm: Pin<Box<Sleep>>,
-    /// Whom it wakes, since it was last set.
+    /// The waker that the timer was last polled with, since it was last set.
     alarmed: Option<Waker>,
     stage: Stage,
-    /// Everything up to this version was told; changes up to it are not told again.
+    /// Every change up to this version was sent or skipped; they are not sent again.
     told: u64,
-    /// Writes that are ready.
+    /// Batches that are ready to be written.
     ready: VecDeque<Pieces>,
     _counted: CountedWatch,
 }
 
-/// How far a watch has come.
+/// The state of a watch.
 #[derive(Debug)]
 enum Stage {
-    /// It waits for a version of the future, until then, and begins as `InitialEvents` says.
+    /// Waiting for a future version until a deadline, to start as `InitialEvents` says.
     Awaiting(u64, Instant, InitialEvents),
-    /// It tells what there was at a version.
+    /// Sending the objects that existed at a version.
     Initial(std::vec::IntoIter<Arc<Encoded>>, Cursor),
-    /// It tells what changes.
+    /// Sending changes.
     Live(Cursor),
-    /// It has nothing more to tell.
+    /// Nothing more to send.
     Over,
-    /// It ends with a cut, as soon as what was told has left.
+    /// To be cut as soon as the sent events have left.
     Broken,
-    /// It ends with a cut.
+    /// To be cut.
     Cut,
 }
 
-/// What may take a while.
+/// An action that may wait.
 #[derive(Debug)]
 enum Act {
-    /// To wait for a version of the future, until then.
+    /// Waits for a future version until a deadline.
     Await(u64, Instant, InitialEvents),
-    /// To tell what there is.
+    /// Sends initial events.
     TellInitial,
-    /// To tell this change, and those behind it.
+    /// Sends this change and the following ones.
     Tell(Arc<Change>),
-    /// To tell how far it has come.
+    /// Sends a bookmark.
     Bookmark,
-    /// To let leave what was told.
+    /// Lets the sent events leave.
     Flush,
 }
 
-/// What is written together.
+/// Events that are written together.
 #[derive(Default)]
 struct Batch {
     pieces: Pieces,
@@ -122,7 +128,7 @@ struct Batch {
 }
 
 impl Service {
-    /// A watch. What is wrong with the request is refused here; what goes wrong later is an event.
+    /// Starts a watch. An invalid request is rejected here; a later failure is an `ERROR` event.
     pub(super) fn watch(
         &self,
         asked: &Asked,
@@ -205,7 +211,7 @@ impl Stepwise for Watch {
             Act::Tell(change) => self.tell_from(change).await,
             Act::Bookmark => self.tell_bookmark().await,
             Act::Flush => {
-                // What was told before is on its way by then, and not cut off too.
+                // The events sent before are on the wire by then, and are not lost in the cut.
                 sleep_until(time::from_now(FLUSHED)).await;
                 self.stage = Stage::Cut;
             }
@@ -235,7 +241,8 @@ impl Watch {
         }
     }
 
-    /// Takes what there is now. The place in the log is right behind it, so that nothing falls between.
+    /// Takes the existing objects. The cursor starts right after them, so that no change is missed
+    /// in between.
     fn begin_with_state(&mut self) {
         let cluster = Arc::clone(&self.cluster);
         let store = cluster.store();
@@ -294,7 +301,7 @@ impl Watch {
         self.deliver(batch);
     }
 
-    /// A step of a watch that tells what changes; nothing where the stage is to be looked at again.
+    /// Returns the next step of a live watch, or `None` if the state has changed.
     fn follow(&mut self, context: &mut Context<'_>) -> Option<Step<Act>> {
         let (now, time) = (Instant::now(), self.deadline.min(self.next_bookmark));
         if now >= self.deadline {
@@ -309,7 +316,8 @@ impl Watch {
         match cursor.poll_next(context) {
             Poll::Ready(Ok(change)) => return self.tell(change),
             Poll::Ready(Err(compacted)) => {
-                // The collection of a custom kind goes with its definition, and then there is nothing to list again.
+                // The collection of a custom kind is dropped with its definition; a client could
+                // not list it again.
                 if self.definition.poll_changed(context).is_ready() {
                     self.stage = Stage::Over;
                 } else {
@@ -334,7 +342,8 @@ impl Watch {
         self.wake_at(time, context).then_some(Step::Wait)
     }
 
-    /// Has the task woken at that time; false if it is that late already. An alarm that is set is left alone.
+    /// Arranges for the task to be woken at a time; returns false if that time has passed. A timer
+    /// that is already set is left alone.
     fn wake_at(&mut self, time: Instant, context: &mut Context<'_>) -> bool {
         if self.alarm.deadline() != time {
             self.alarm.as_mut().reset(time);
@@ -348,7 +357,8 @@ impl Watch {
         rings
     }
 
-    /// Tells a change, and those that happened behind it as far as they fit: at once, where nothing has to be waited for.
+    /// Sends a change and the following ones as far as they fit: in place, if nothing has to be
+    /// waited for.
     fn tell(&mut self, first: Arc<Change>) -> Option<Step<Act>> {
         if !self.lab.is_open() || self.kind.converted_by_webhook().is_some() {
             return Some(Step::Act(Act::Tell(first)));
@@ -368,7 +378,8 @@ impl Watch {
         (!batch.pieces.is_empty()).then(|| Step::Write(Ok(batch.pieces)))
     }
 
-    /// The same where the lab or a webhook may have to be waited for.
+    /// Sends changes like [`Self::send`], where a fault rule or a webhook may have to be waited
+    /// for.
     async fn tell_from(&mut self, first: Arc<Change>) {
         let (mut next, mut batch) = (Some(first), Batch::default());
         while let Some(change) = next.take() {
@@ -387,9 +398,9 @@ impl Watch {
         self.deliver(batch);
     }
 
-    /// What is to be told of a change that comes next.
+    /// Returns the event for the next change, if there is one.
     fn due(&mut self, change: &Change) -> Option<Frame> {
-        // A watch from a version of the future is told nothing of what comes before it.
+        // A watch from a future version does not get the changes before it.
         if change.version <= self.told {
             return None;
         }
@@ -402,21 +413,22 @@ impl Watch {
         batch.events += 1;
     }
 
-    /// The next change, if it has happened already and there is room for it.
+    /// Returns the next change, if it has happened already and there is room for it.
     fn behind(&mut self, batch: &Batch) -> Option<Arc<Change>> {
         if batch.pieces.len() >= BATCH || batch.events >= self.lab.room() {
             return None;
         }
         let Stage::Live(cursor) = &mut self.stage else { return None };
-        // A cursor that was overtaken says so at the next step.
+        // A cursor that fell behind reports so at the next step.
         cursor.try_next().unwrap_or_default()
     }
 
-    /// Tells how far it has come, if nothing is left to be told before.
+    /// Sends a bookmark, unless there are changes to send first.
     async fn tell_bookmark(&mut self) {
         let revision = self.cluster.store().revision();
         let Stage::Live(cursor) = &mut self.stage else { return };
-        // All that was committed up to the revision is in the log: when it is told, so is everything up to there.
+        // All changes up to the revision are in the log: once the cursor is at its end, all of them
+        // were sent.
         match cursor.try_next() {
             Ok(None) => {}
             Ok(Some(change)) => {
@@ -424,7 +436,7 @@ impl Watch {
                 self.next_bookmark = Instant::now();
                 return;
             }
-            // The next step finds out why, and how the watch ends.
+            // The next step finds the reason, and ends the watch accordingly.
             Err(_) => return,
         }
         if self.bookmarks && revision >= self.told && self.may_deliver().await {
@@ -434,7 +446,7 @@ impl Watch {
         }
     }
 
-    /// Waits as long as the lab holds delivery up; false when the watch has ended instead.
+    /// Waits while a fault rule holds up delivery; returns false if the watch has ended instead.
     async fn may_deliver(&mut self) -> bool {
         if self.lab.is_open() {
             return true;
@@ -470,12 +482,12 @@ impl Watch {
         self.stage = Stage::Over;
     }
 
-    /// Ends as the lab wants it.
+    /// Ends as the fault rules demand.
     fn end(&mut self) {
         self.stage = if self.lab.cuts() { Stage::Broken } else { Stage::Over };
     }
 
-    /// Bookmarks come every period, and once more shortly before the end.
+    /// Schedules the next bookmark: one every period, and one shortly before the end.
     fn plan_bookmark(&mut self, now: Instant) {
         let last = self.deadline.checked_sub(LAST_BOOKMARK).filter(|it| *it > now);
         self.next_bookmark = match last {
@@ -486,14 +498,14 @@ impl Watch {
     }
 }
 
-/// 410: the server has never come to this version. Clients list again after 410 and after nothing else: kube-rs repeats a
-/// watch that ended with 504 at the same version for ever.
+/// Returns 410: the server has never reached this version. The code is 410 because clients list
+/// again only after 410: kube-rs retries a watch that ended with 504 at the same version forever.
 fn unknown(version: u64, revision: u64) -> Refusal {
     let message = format!("unknown resource version: {version}, the newest is {revision}");
     Refusal(Box::new(Status::failure(Reason::Expired, message)))
 }
 
-/// 410: the changes behind a version are no longer kept.
+/// Returns 410: the changes after a version are no longer kept.
 fn too_old(version: u64, compacted: Compacted) -> Refusal {
     let message = format!("too old resource version: {version} ({})", compacted.oldest);
     Refusal(Box::new(Status::failure(Reason::Expired, message)))

@@ -1,4 +1,4 @@
-//! Creating, replacing and patching.
+//! Creates, updates and patches.
 
 use bytes::Bytes;
 use dogwatch_core::{Reason, Status};
@@ -17,17 +17,17 @@ use crate::cluster::{Body, FieldValidation, PatchBody, Written, decode, decode_a
 use crate::patch::PatchKind;
 use crate::refusal::Refusal;
 
-/// How a patch is to be read.
+/// The interpretation of a patch body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PatchForm {
-    /// As changes.
+    /// A patch of some type.
     Patch(PatchKind),
-    /// As an object to apply.
+    /// A server-side apply configuration.
     Apply,
 }
 
 impl Service {
-    /// Makes an object, or asks for what a part of one does.
+    /// Creates an object, or posts to a subresource.
     pub(super) async fn create<B: HttpBody<Data = Bytes>>(
         &self,
         asked: &Asked,
@@ -42,7 +42,7 @@ impl Service {
         self.answered(asked, exchange, written.map(|it| Written { created: true, ..it }), warnings)
     }
 
-    /// Replaces an object or a part of one.
+    /// Replaces an object or a subresource.
     pub(super) async fn update<B: HttpBody<Data = Bytes>>(
         &self,
         asked: &Asked,
@@ -57,7 +57,7 @@ impl Service {
         self.answered(asked, exchange, written, warnings)
     }
 
-    /// Changes parts of an object, or applies one.
+    /// Patches an object, or applies one.
     pub(super) async fn patch<B: HttpBody<Data = Bytes>>(
         &self,
         asked: &Asked,
@@ -77,7 +77,7 @@ impl Service {
         self.written(asked, exchange, written, Vec::new())
     }
 
-    /// What came of a write. What was to be said of the body is said of a refusal too.
+    /// Builds the response to a write. Warnings about the body are also added to an error response.
     fn answered(
         &self,
         asked: &Asked,
@@ -113,10 +113,11 @@ impl Service {
 }
 
 impl PatchForm {
-    /// What the content type of a patch says.
+    /// Returns the interpretation that the content type demands.
     ///
     /// # Errors
-    /// 415 for a type that is no patch, or none for this kind.
+    ///
+    /// Returns 415 for a type that is not a patch type, or not one for this kind.
     pub(super) fn of(asked: &Asked, headers: &HeaderMap) -> Result<Self, Refusal> {
         let given = incoming::content_type(headers).unwrap_or_default();
         let media = given.split(';').next().unwrap_or_default().trim();
@@ -141,7 +142,7 @@ fn unknown_format() -> Refusal {
     Refusal(Box::new(Status::failure(Reason::UnsupportedMediaType, message)))
 }
 
-/// The object of a body: of the kind itself, or of what one of its parts takes.
+/// Decodes the object in a body: of the kind itself, or of the kind that the subresource takes.
 fn read_object(
     asked: &Asked,
     body: &Body,
