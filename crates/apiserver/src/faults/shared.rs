@@ -1,4 +1,4 @@
-//! The board behind its lock, and the bell that wakes watches when it changes.
+//! The rules and orders behind their lock, and the notifier that wakes watches when they change.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::board::Board;
 use crate::bell::Bell;
 
-/// What all clones of a lab and all its watches share.
+/// The state that all clones of a fault injector and all its watches share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// How many rules act on requests.
+    /// The number of rules that act on requests.
     request_rules: AtomicUsize,
     /// Never held across an await.
     board: Mutex<Board>,
-    /// Rung at each change that a watch has to hear of.
+    /// Notified at each change of `board`.
     pub(super) bell: Arc<Bell>,
 }
 
 impl Shared {
-    /// Whether any rule acts on requests: one atomic load.
+    /// Returns true if any rule acts on requests: one atomic load.
     pub(super) fn acts_on_requests(&self) -> bool {
         self.request_rules.load(Ordering::Acquire) > 0
     }
@@ -27,7 +27,7 @@ impl Shared {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the board, and tells all watches.
+    /// Changes the rules or orders, and notifies all watches.
     pub(super) fn change<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
         let mut board = self.board();
         let changed = change(&mut board);

@@ -1,4 +1,4 @@
-//! What happens to one watch: when it may deliver, when it ends, and in which pieces it writes.
+//! The faults of one watch: when it may deliver, when it ends, and the grouping of its writes.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -16,33 +16,34 @@ use super::shared::Shared;
 use crate::bell::Listener;
 use crate::time;
 
-/// The lab's view of one watch. Its owner asks it before each delivery and tells it what was delivered:
+/// The fault state of one watch. The watch consults it before each delivery, and reports each
+/// delivery to it:
 ///
 /// ```text
-/// loop: something to tell, or disturbed ─► gate ─► up to room events ─► frames ─► write ─► told
+/// loop: an event, or disturbed ─► gate ─► up to room events ─► frames ─► write ─► report
 /// ```
 #[derive(Debug)]
 pub struct WatchLab {
     shared: Arc<Shared>,
     bell: Listener,
     call: OwnedCall,
-    /// The newest rule that was asked about this watch.
+    /// The newest rule that was evaluated for this watch.
     asked: u64,
-    /// The newest order that was seen.
+    /// The newest order that was followed.
     seen: u64,
-    /// The rules that fired for this watch, with the randomness of each.
+    /// The rules that fired for this watch, each with its random generator.
     joined: Vec<(u64, StdRng)>,
     weather: Weather,
-    /// How many events were delivered.
+    /// The number of delivered events.
     told: u64,
-    /// When the delivery that waits may go on.
+    /// The time until which the next delivery is delayed.
     due: Option<Instant>,
-    /// A bookmark was ordered and not yet sent.
+    /// Set while an ordered bookmark is not yet sent.
     bookmark: bool,
     ended: Option<End>,
 }
 
-/// What the rules that are joined come to now.
+/// The combined effect of the rules in `joined`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weather {
     paused: bool,
@@ -52,18 +53,18 @@ struct Weather {
     drop: Option<DropAfter>,
 }
 
-/// How a watch ends.
+/// The way in which a watch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Clean,
     Cut,
 }
 
-/// What a watch shall do at once.
+/// An instruction that a watch follows immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disturbance {
-    /// End: see [`WatchLab::cuts`] for how.
+    /// End the watch: [`WatchLab::cuts`] says how.
     Drop,
     /// Send a bookmark, if bookmarks are allowed.
     Bookmark,
@@ -71,7 +72,7 @@ pub enum Disturbance {
 
 impl WatchLab {
     pub(super) fn new(shared: Arc<Shared>, call: OwnedCall) -> Self {
-        // Before anything is read, so that no change falls between.
+        // Subscribe before reading, so that no change is missed in between.
         let bell = shared.bell.listen();
         let seen = shared.board().ordered;
         let mut new = Self {
@@ -91,8 +92,12 @@ impl WatchLab {
         new
     }
 
-    /// Waits until something may be delivered: while delivery is paused, and as long as it is delayed. `false` when the
-    /// watch is to end instead; [`Self::cuts`] says how. Dropping the future loses nothing, not even the time that passed.
+    /// Waits until something may be delivered: while delivery is paused, and as long as it is
+    /// delayed. Returns false if the watch is to end instead; [`Self::cuts`] says how.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing: a delay in progress is not started again.
     pub async fn gate(&mut self) -> bool {
         loop {
             self.hear();
@@ -121,19 +126,24 @@ impl WatchLab {
         }
     }
 
-    /// Whether [`Self::gate`] would say yes without waiting. Cheaper, and the usual case.
+    /// Returns true if [`Self::gate`] would return true without waiting. This is cheaper, and the
+    /// usual case.
     pub fn is_open(&mut self) -> bool {
         self.hear();
         !self.weather.paused && !self.weather.lags && self.due.is_none() && !self.is_over()
     }
 
-    /// Waits until the watch shall end or send a bookmark; for ever if neither comes. A bookmark is reported once. Dropping
-    /// the future loses nothing.
+    /// Waits until the watch is to end or to send a bookmark; never returns if neither happens. A
+    /// bookmark is reported once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
     pub async fn disturbed(&mut self) -> Disturbance {
         std::future::poll_fn(|context| self.poll_disturbed(context)).await
     }
 
-    /// As [`Self::disturbed`].
+    /// Polls as [`Self::disturbed`] does.
     pub fn poll_disturbed(&mut self, context: &Context<'_>) -> Poll<Disturbance> {
         loop {
             self.hear();
@@ -149,29 +159,31 @@ impl WatchLab {
         }
     }
 
-    /// Whether the end of the watch is a cut of its connection, and not one as if its time were over.
+    /// Returns true if the watch ends by cutting its connection, and false if it ends as if it had
+    /// timed out.
     pub fn cuts(&self) -> bool {
         self.ended == Some(End::Cut)
     }
 
-    /// How many events the next delivery may hold at most. At least 1 after [`Self::gate`] said yes.
+    /// Returns the maximum number of events in the next delivery. At least 1 after [`Self::gate`]
+    /// returned true.
     pub fn room(&self) -> usize {
         let left = self.weather.drop.map(|it| it.after.saturating_sub(self.told));
         left.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX))
     }
 
-    /// Tells how many events were delivered. Bookmarks and errors are none.
+    /// Records the number of delivered events. Bookmarks and errors do not count.
     pub fn told(&mut self, events: usize) {
         self.told = self.told.saturating_add(events as u64);
     }
 
-    /// Whether [`Self::frames`] would group anything otherwise than it is.
+    /// Returns true if [`Self::frames`] would change the grouping.
     pub fn reshapes(&self) -> bool {
         self.weather.split.is_some() || self.weather.coalesced
     }
 
-    /// How the pieces of one delivery are grouped into writes, in order and complete: one group without a rule, one piece in
-    /// one group where rules coalesce, groups of so many bytes where they split.
+    /// Groups the pieces of one delivery into writes, in order and complete: one group without a
+    /// rule, one piece in one group if a rule coalesces, groups of a fixed size if a rule splits.
     pub fn frames(&self, frames: Vec<Bytes>) -> Vec<Vec<Bytes>> {
         match (self.weather.split, self.weather.coalesced) {
             (Some(size), _) => split(frames, size),
@@ -180,7 +192,7 @@ impl WatchLab {
         }
     }
 
-    /// Learns what has changed, if anything has.
+    /// Reads the rules again if they have changed.
     fn hear(&mut self) {
         if self.bell.has_rung() {
             self.read();
@@ -192,7 +204,7 @@ impl WatchLab {
         self.read();
     }
 
-    /// Asks the rules that are new, follows the orders that are new, and looks what the joined rules come to.
+    /// Evaluates new rules, follows new orders, and combines the effects of the rules that fired.
     fn read(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut board = shared.board();
@@ -242,7 +254,7 @@ impl WatchLab {
         self.ended.is_some()
     }
 
-    /// The lags of all rules together.
+    /// Draws the sum of the lags of all rules.
     fn draw_lag(&mut self) -> Duration {
         let board = self.shared.board();
         let mut lag = Duration::ZERO;
@@ -255,7 +267,7 @@ impl WatchLab {
     }
 }
 
-/// The same bytes in groups of `size`; the last may be smaller.
+/// Regroups the bytes into groups of `size`; the last may be smaller.
 fn split(frames: Vec<Bytes>, size: usize) -> Vec<Vec<Bytes>> {
     let mut groups = Vec::new();
     let (mut group, mut room) = (Vec::new(), size);

@@ -85,7 +85,7 @@ fn a_scoped_rule_goes_with_its_guard_and_one_without_effect_only_counts() {
 }
 
 #[test]
-#[should_panic(expected = "a rule that makes no sense: on.verbs[0]: \"lst\" is none of")]
+#[should_panic(expected = "invalid fault rule: on.verbs[0]: \"lst\" is not one of")]
 fn a_rule_that_makes_no_sense_stops_the_test_that_places_it() {
     Lab::default().rule(Rule::on("lst"));
 }
@@ -301,7 +301,7 @@ fn a_request_that_the_lab_does_not_understand_is_refused_in_words() {
     for (method, path, body, code, words) in [
         ("POST", "faults", "{", 400, "body: EOF"),
         ("POST", "faults", r#"{"refuse":{"code":"429"}}"#, 400, "refuse.code: invalid type: string"),
-        ("POST", "faults", r#"{"on":{"verbs":["watch","lst"]}}"#, 400, "on.verbs[1]: \"lst\" is none of"),
+        ("POST", "faults", r#"{"on":{"verbs":["watch","lst"]}}"#, 400, "on.verbs[1]: \"lst\" is not one of"),
         ("POST", "faults/drop-watches", r#"{"cut":1}"#, 400, "cut: invalid type: integer `1`"),
         ("POST", "faults/pause", r#"{"on":{}}"#, 400, "on: unknown field `on`"),
         ("PUT", "faults", "", 405, "PUT is not served here"),
