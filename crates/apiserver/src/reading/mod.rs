@@ -1,4 +1,4 @@
-//! Reading: what a list shows and what a watch tells. Pure: a history in, objects or frames out.
+//! Lists and watch events. Pure functions from a history to objects or frames.
 
 mod selection;
 mod list;

@@ -1,4 +1,4 @@
-//! What a watch tells of a change, and how a frame is written.
+//! The watch events of changes, and their encoding.
 //!
 //! ```text
 //! before ∖ after   selected        not selected, or gone
@@ -13,16 +13,16 @@ use bytes::Bytes;
 use super::selection::Selection;
 use crate::store::{Change, Encoded, Told};
 
-/// One event of a watch, not yet written.
+/// One event of a watch, not yet encoded.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// What happened to it.
+    /// The type of the event.
     pub told: Told,
-    /// The object it shows.
+    /// The object in the event.
     pub object: Arc<Encoded>,
 }
 
-/// What a watch with this selection tells of a change, if anything.
+/// Returns the event of a change for a watch with this selection, if there is one.
 pub fn tell(change: &Change, selection: &Selection) -> Option<Frame> {
     let selected = |object: &Option<Arc<Encoded>>| object.as_ref().is_some_and(|it| selection.holds(it));
     let (told, object) = match (selected(&change.before), selected(&change.after)) {
@@ -35,18 +35,19 @@ pub fn tell(change: &Change, selection: &Selection) -> Option<Frame> {
 }
 
 impl Frame {
-    /// An object that was there when the watch began.
+    /// Returns the event for an object that exists when the watch starts.
     pub fn initial(object: Arc<Encoded>) -> Self {
         Self { told: Told::Added, object }
     }
 
-    /// Writes its JSON as a line, in pieces that are shared with every other watch that tells it.
+    /// Writes the event as a line of JSON, in pieces that are shared with all other watches that
+    /// send it.
     pub fn write(&self, out: &mut impl Extend<Bytes>) {
         self.object.write_line(self.told, out);
     }
 }
 
-/// A bookmark: time went on to this version. `ends_initial` marks the end of the objects that were there.
+/// Encodes a bookmark at this version. `ends_initial` marks the end of the initial events.
 pub fn bookmark(api_version: &str, kind: &str, version: u64, ends_initial: bool) -> Bytes {
     let mut metadata = serde_json::json!({ "resourceVersion": version.to_string() });
     if ends_initial {
@@ -115,7 +116,7 @@ mod tests {
     }
 
     proptest! {
-        /// For every selection: what a list at N shows, and the frames behind it, make what a list at M shows.
+        /// For every selection: a list at N plus the events up to M equals a list at M.
         #[test]
         fn a_selected_list_plus_its_frames_is_a_later_selected_list(
             writes in proptest::collection::vec((0..5u8, 0..3u8), 1..60),
@@ -142,7 +143,7 @@ mod tests {
                 let Some(frame) = tell(change, &red()) else { continue };
                 let (key, version) = (frame.object.key().to_string(), frame.object.version());
                 let before = if frame.told == Told::Deleted { folded.remove(&key) } else { folded.insert(key, version) };
-                prop_assert_eq!(before.is_none(), frame.told == Told::Added, "additions are new, everything else was there");
+                prop_assert_eq!(before.is_none(), frame.told == Told::Added, "only additions are about objects that were not selected before");
             }
             prop_assert_eq!(folded, listed(end));
         }
