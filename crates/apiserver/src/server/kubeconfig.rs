@@ -38,7 +38,8 @@ pub(super) fn write(url: &str, access: &Access) -> String {
         "current-context": "token",
     });
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-    serde_saphyr::to_string_with_options(&kubeconfig, options).expect("strings in maps and lists serialize to YAML")
+    serde_saphyr::to_string_with_options(&kubeconfig, options)
+        .expect("strings in maps and lists serialize to YAML")
 }
 
 fn encoded(pem: &str) -> Value {
