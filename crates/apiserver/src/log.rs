@@ -34,13 +34,13 @@ struct Ring {
     /// The maximum number of records; beyond it, the oldest are dropped.
     capacity: usize,
     /// Never held across an await.
-    kept: Mutex<Kept>,
+    kept: Mutex<Records>,
     /// Notified after each request.
-    bell: watch::Sender<()>,
+    appended: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct Records {
     /// Oldest first, at most `capacity` of them.
     records: VecDeque<Arc<Record>>,
     /// The bytes of text in all records.
@@ -90,7 +90,7 @@ impl RequestLog {
     /// Creates a log that keeps the newest `capacity` requests, or fewer if they would take more
     /// than 32 MiB.
     pub fn keeping(capacity: usize) -> Self {
-        let ring = Ring { capacity, kept: Mutex::default(), bell: watch::Sender::new(()) };
+        let ring = Ring { capacity, kept: Mutex::default(), appended: watch::Sender::new(()) };
         Self { ring: Some(Arc::new(ring)) }
     }
 
@@ -112,7 +112,7 @@ impl RequestLog {
             kept.dropped += 1;
         }
         drop(kept);
-        ring.bell.send_replace(());
+        ring.appended.send_replace(());
     }
 
     /// Returns the requests that the log holds now.
@@ -139,7 +139,7 @@ impl RequestLog {
     pub async fn wait_for(&self, mut of_kind: impl FnMut(&Record) -> bool, count: usize) -> Requests {
         let Some(ring) = &self.ring else { return std::future::pending().await };
         let (mut found, mut position) = (Vec::new(), 0);
-        let mut bell = ring.bell.subscribe();
+        let mut appended = ring.appended.subscribe();
         loop {
             for record in ring.since(&mut position) {
                 if found.len() < count && of_kind(&record) {
@@ -150,7 +150,7 @@ impl RequestLog {
                 return Requests { records: found };
             }
             // The sender is in `ring`, so it cannot be closed.
-            let _ = bell.changed().await;
+            let _ = appended.changed().await;
         }
     }
 }
@@ -174,7 +174,7 @@ impl Record {
 }
 
 impl Ring {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Records> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

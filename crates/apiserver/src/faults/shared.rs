@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::board::Board;
-use crate::bell::Bell;
+use crate::bell::ChangeNotifier;
 
 /// The state that all clones of a fault injector and all its watches share.
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(super) struct Shared {
     /// Never held across an await.
     board: Mutex<Board>,
     /// Notified at each change of `board`.
-    pub(super) bell: Arc<Bell>,
+    pub(super) changes: Arc<ChangeNotifier>,
 }
 
 impl Shared {
@@ -33,7 +33,7 @@ impl Shared {
         let changed = change(&mut board);
         self.request_rules.store(board.request_rules(), Ordering::Release);
         drop(board);
-        self.bell.ring();
+        self.changes.notify();
         changed
     }
 }

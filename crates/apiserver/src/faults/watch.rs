@@ -13,7 +13,7 @@ use super::delay::Delay;
 use super::rule::DropAfter;
 use super::scope::OwnedCall;
 use super::shared::Shared;
-use crate::bell::Listener;
+use crate::bell::ChangeListener;
 use crate::time;
 
 /// The fault state of one watch. The watch consults it before each delivery, and reports each
@@ -25,7 +25,7 @@ use crate::time;
 #[derive(Debug)]
 pub struct WatchLab {
     shared: Arc<Shared>,
-    bell: Listener,
+    changes: ChangeListener,
     call: OwnedCall,
     /// The newest rule that was evaluated for this watch.
     asked: u64,
@@ -73,11 +73,11 @@ pub enum Disturbance {
 impl WatchLab {
     pub(super) fn new(shared: Arc<Shared>, call: OwnedCall) -> Self {
         // Subscribe before reading, so that no change is missed in between.
-        let bell = shared.bell.listen();
+        let changes = shared.changes.subscribe();
         let seen = shared.board().ordered;
         let mut new = Self {
             shared,
-            bell,
+            changes,
             call,
             asked: 0,
             seen,
@@ -154,7 +154,7 @@ impl WatchLab {
                 self.shared.board().tally.bookmarks += 1;
                 return Poll::Ready(Disturbance::Bookmark);
             }
-            ready!(self.bell.poll_rung(context));
+            ready!(self.changes.poll_changed(context));
             self.read();
         }
     }
@@ -194,13 +194,13 @@ impl WatchLab {
 
     /// Reads the rules again if they have changed.
     fn hear(&mut self) {
-        if self.bell.has_rung() {
+        if self.changes.has_changed() {
             self.read();
         }
     }
 
     async fn next_change(&mut self) {
-        self.bell.rung().await;
+        self.changes.changed().await;
         self.read();
     }
 

@@ -16,11 +16,11 @@ pub(super) struct Access {
     /// The name or address by which remote clients reach the server, if it differs from the listen
     /// address.
     advertised: Option<String>,
-    tls: Option<Secured>,
+    tls: Option<TlsSetup>,
 }
 
 /// The certificates and the TLS configuration.
-struct Secured {
+struct TlsSetup {
     tls: Tls,
     certificates: Certificates,
     admin: ClientCertificate,
@@ -29,15 +29,15 @@ struct Secured {
 impl Access {
     pub(super) fn new(
         token: Option<SecretString>,
-        secured_for: Option<IpAddr>,
+        tls_address: Option<IpAddr>,
         advertised: Option<String>,
     ) -> Result<Self, StartError> {
-        let secured = |address| -> Result<Secured, BoxError> {
+        let secured = |address| -> Result<TlsSetup, BoxError> {
             let certificates = Certificates::throwaway_for(address, advertised.as_deref())?;
             let admin = certificates.client("admin", "system:masters")?;
-            Ok(Secured { tls: Tls::new(&certificates)?, certificates, admin })
+            Ok(TlsSetup { tls: Tls::new(&certificates)?, certificates, admin })
         };
-        let tls = secured_for.map(secured).transpose().map_err(StartError::Tls)?;
+        let tls = tls_address.map(secured).transpose().map_err(StartError::Tls)?;
         Ok(Self { token, advertised, tls })
     }
 

@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use serde::Serialize;
 
 use super::error::StartError;
-use super::objects::Objects;
+use super::initial_objects::InitialObjects;
 use crate::auth::Anonymous;
 use crate::cluster::{Cluster, Source, User};
 use crate::controllers::Controllers;
@@ -16,28 +16,28 @@ use crate::http::Settings;
 use crate::simulators::Simulators;
 
 /// The default start of a seeded server's clock: 1 January 2026.
-const FIRST_DAY: Timestamp = Timestamp::constant(1_767_225_600, 0);
+const DEFAULT_CLOCK_START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// The default capacity of the request log: more than a test looks at.
-const LOG: usize = 10_000;
+const DEFAULT_LOG_CAPACITY: usize = 10_000;
 
 /// Configures an [`ApiServer`](crate::ApiServer). Each method names its default.
 #[derive(Debug)]
 #[must_use = "the server does not run before `start` is called"]
 pub struct ApiServerBuilder {
-    pub(super) plan: Plan,
+    pub(super) config: ServerConfig,
     pub(super) tls: bool,
     pub(super) anonymous: Option<Anonymous>,
     pub(super) tokens: Vec<(SecretString, User)>,
     seed: Option<u64>,
     clock: Option<Timestamp>,
     first_revision: Option<u64>,
-    pub(super) objects: Objects,
+    pub(super) objects: InitialObjects,
 }
 
 /// The part of the configuration that the running server keeps, for its forks.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct ServerConfig {
     /// The address to listen on; `None` for a server without a socket.
     pub(super) bind: Option<SocketAddr>,
     pub(super) anonymous: Anonymous,
@@ -50,23 +50,23 @@ pub(super) struct Plan {
 
 impl Default for ApiServerBuilder {
     fn default() -> Self {
-        let plan = Plan {
+        let config = ServerConfig {
             bind: Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)),
             anonymous: Anonymous::Admin,
             controllers: Controllers::default(),
             simulators: None,
             settings: Settings::default(),
-            log: LOG,
+            log: DEFAULT_LOG_CAPACITY,
         };
         Self {
-            plan,
+            config,
             tls: false,
             anonymous: None,
             tokens: Vec::new(),
             seed: None,
             clock: None,
             first_revision: None,
-            objects: Objects::default(),
+            objects: InitialObjects::default(),
         }
     }
 }
@@ -76,14 +76,14 @@ impl ApiServerBuilder {
     ///
     /// An address outside the loopback also requires TLS and a token.
     pub fn bind(mut self, address: SocketAddr) -> Self {
-        self.plan.bind = Some(address);
+        self.config.bind = Some(address);
         self
     }
 
     /// Opens no socket: the server is reachable only through
     /// [`connector`](crate::ApiServer::connector) and [`service`](crate::ApiServer::service).
     pub fn in_process(mut self) -> Self {
-        self.plan.bind = None;
+        self.config.bind = None;
         self
     }
 
@@ -100,7 +100,7 @@ impl ApiServerBuilder {
     /// the kubeconfig and the certificate, and accepted as the host of requests. Defaults to the
     /// listen address, or to 127.0.0.1 for a server that listens on all addresses.
     pub fn advertise(mut self, host: impl Into<String>) -> Self {
-        self.plan.settings.advertised = Some(host.into());
+        self.config.settings.advertised = Some(host.into());
         self
     }
 
@@ -182,39 +182,39 @@ impl ApiServerBuilder {
 
     /// Selects the controllers to run. Defaults to all of them.
     pub fn controllers(mut self, controllers: Controllers) -> Self {
-        self.plan.controllers = controllers;
+        self.config.controllers = controllers;
         self
     }
 
     /// Turns on the default simulators, which make workloads appear to run. Defaults to off.
     pub fn simulators(mut self, on: bool) -> Self {
-        self.plan.simulators = on.then(Simulators::default);
+        self.config.simulators = on.then(Simulators::default);
         self
     }
 
     /// Selects the simulators to run and configures their behaviour. Defaults to none.
     pub fn simulate(mut self, simulators: Simulators) -> Self {
-        self.plan.simulators = Some(simulators);
+        self.config.simulators = Some(simulators);
         self
     }
 
     /// Sets the interval of bookmarks for watches that allow them. Defaults to one minute.
     pub fn bookmark_period(mut self, period: Duration) -> Self {
-        self.plan.settings.bookmark_period = period;
+        self.config.settings.bookmark_period = period;
         self
     }
 
     /// Sets the capacity of the request log, which keeps the newest requests; 0 turns it off.
     /// Defaults to 10,000.
     pub fn request_log(mut self, capacity: usize) -> Self {
-        self.plan.log = capacity;
+        self.config.log = capacity;
         self
     }
 
     /// Exposes the fault-injection API under `/_dogwatch/faults`, to every user of the server.
     /// Defaults to off.
     pub fn fault_admin(mut self, on: bool) -> Self {
-        self.plan.settings.fault_admin = on;
+        self.config.settings.fault_admin = on;
         self
     }
 
@@ -222,14 +222,14 @@ impl ApiServerBuilder {
     /// 1.36 (feature gate `ShardedListAndWatch`). Defaults to off: the parameter is ignored, as in
     /// kube-apiserver.
     pub fn sharding(mut self, on: bool) -> Self {
-        self.plan.settings.sharding = on;
+        self.config.settings.sharding = on;
         self
     }
 
     /// Rejects a server that other machines can reach without credentials.
     pub(super) fn check_exposure(&self) -> Result<(), StartError> {
-        let guarded = self.tls && !self.tokens.is_empty() && self.plan.anonymous != Anonymous::Admin;
-        match self.plan.bind {
+        let guarded = self.tls && !self.tokens.is_empty() && self.config.anonymous != Anonymous::Admin;
+        match self.config.bind {
             Some(address) if !guarded && !address.ip().to_canonical().is_loopback() => {
                 Err(StartError::Exposed { address })
             }
@@ -246,7 +246,9 @@ impl ApiServerBuilder {
     fn source(&self) -> Source {
         match (self.seed, self.clock) {
             (None, None) => Source::real(),
-            (seed, clock) => Source::seeded(seed.unwrap_or_else(rand::random), clock.unwrap_or(FIRST_DAY)),
+            (seed, clock) => {
+                Source::seeded(seed.unwrap_or_else(rand::random), clock.unwrap_or(DEFAULT_CLOCK_START))
+            }
         }
     }
 }

@@ -11,11 +11,11 @@
 mod error;
 mod access;
 mod kubeconfig;
-mod objects;
+mod initial_objects;
 mod background;
 mod builder;
-mod whole;
+mod api_server;
 
+pub use api_server::ApiServer;
 pub use builder::ApiServerBuilder;
 pub use error::StartError;
-pub use whole::ApiServer;

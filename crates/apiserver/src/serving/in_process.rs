@@ -68,7 +68,7 @@ impl Connector {
 }
 
 fn connect<H: Handler>(inner: &Weak<Inner<H>>) -> io::Result<DuplexStream> {
-    let inner = inner.upgrade().filter(|it| !it.ending.soon.is_cancelled()).ok_or_else(gone)?;
+    let inner = inner.upgrade().filter(|it| !it.shutdown.graceful.is_cancelled()).ok_or_else(gone)?;
     let (client, server) = tokio::io::duplex(PIPE);
     let serve = connection::serve(TokioIo::new(server), None, None, Limits::IN_PROCESS, Arc::clone(&inner));
     inner.spawn(serve);
@@ -190,15 +190,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let inner = self.inner.upgrade().filter(|it| !it.ending.soon.is_cancelled());
+        let inner = self.inner.upgrade().filter(|it| !it.shutdown.graceful.is_cancelled());
         Box::pin(async move {
-            let Some((handler, now)) = inner.map(|it| (Arc::clone(&it.handler), it.ending.now.clone()))
+            let Some((handler, now)) =
+                inner.map(|it| (Arc::clone(&it.handler), it.shutdown.immediate.clone()))
             else {
                 return Err(gone().into());
             };
             let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
             match now.clone().run_until_cancelled(guard::respond(&*handler, request, None)).await {
-                Some(Ok(response)) => Ok(response.map(|body| Living::new(body, now).boxed_unsync())),
+                Some(Ok(response)) => Ok(response.map(|body| ServerBoundBody::new(body, now).boxed_unsync())),
                 Some(Err(_cut)) => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
                 None => Err(gone().into()),
             }
@@ -208,7 +209,7 @@ where
 
 pin_project! {
     /// A response body that breaks off when the server is stopped.
-    struct Living<B> {
+    struct ServerBoundBody<B> {
         #[pin]
         body: B,
         #[pin]
@@ -216,13 +217,13 @@ pin_project! {
     }
 }
 
-impl<B> Living<B> {
+impl<B> ServerBoundBody<B> {
     fn new(body: B, now: CancellationToken) -> Self {
         Self { body, gone: now.cancelled_owned() }
     }
 }
 
-impl<B: Body<Error: Into<BoxError>>> Body for Living<B> {
+impl<B: Body<Error: Into<BoxError>>> Body for ServerBoundBody<B> {
     type Data = Bytes;
     type Error = BoxError;
 

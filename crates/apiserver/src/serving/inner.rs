@@ -10,22 +10,22 @@ use tokio_util::task::TaskTracker;
 pub(super) struct Inner<H> {
     pub(super) handler: Arc<H>,
     pub(super) tasks: TaskTracker,
-    pub(super) ending: Ending,
+    pub(super) shutdown: Shutdown,
 }
 
 /// The shutdown signals of all tasks.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ending {
+pub(super) struct Shutdown {
     /// No new requests; those in flight may finish.
-    pub(super) soon: CancellationToken,
+    pub(super) graceful: CancellationToken,
     /// Every task ends immediately.
-    pub(super) now: CancellationToken,
+    pub(super) immediate: CancellationToken,
 }
 
 impl<H> Inner<H> {
     /// Runs a task until it ends or the server is stopped.
     pub(super) fn spawn(&self, task: impl Future<Output: Send> + Send + 'static) {
-        let now = self.ending.now.clone();
+        let now = self.shutdown.immediate.clone();
         self.tasks.spawn(async move {
             // Both outcomes are the same to the caller.
             let _ = now.run_until_cancelled_owned(task).await;

@@ -20,21 +20,21 @@ use super::{connection, inner::Inner};
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
 /// The pause after an error of `accept`, such as running out of file descriptors.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Accepts connections until the listener is dropped.
 pub(super) async fn accept<H: Handler>(listener: Weak<TcpListener>, tls: Option<Tls>, inner: Arc<Inner<H>>) {
     while let Some(accepted) = next(&listener).await {
         match accepted {
             Ok((stream, from)) => {
-                let welcome = welcome(stream, from, tls.clone(), Arc::clone(&inner));
-                inner.spawn(welcome);
+                let serving = serve_socket(stream, from, tls.clone(), Arc::clone(&inner));
+                inner.spawn(serving);
             }
             // The client has already disconnected.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(ACCEPT_RETRY).await;
             }
         }
     }
@@ -50,7 +50,12 @@ async fn next(listener: &Weak<TcpListener>) -> Option<io::Result<(TcpStream, Soc
     .await
 }
 
-async fn welcome<H: Handler>(stream: TcpStream, from: SocketAddr, tls: Option<Tls>, inner: Arc<Inner<H>>) {
+async fn serve_socket<H: Handler>(
+    stream: TcpStream,
+    from: SocketAddr,
+    tls: Option<Tls>,
+    inner: Arc<Inner<H>>,
+) {
     let limits = Limits::REMOTE;
     // Events are small and should leave at once. A socket without the option still works.
     let _ = stream.set_nodelay(true);

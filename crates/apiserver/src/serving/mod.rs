@@ -22,8 +22,8 @@ mod guard;
 mod limits;
 mod tls;
 mod inner;
-mod gathered;
-mod turn;
+mod write_coalescer;
+mod wake_gate;
 mod streams;
 mod unread_body;
 mod connection;
@@ -43,7 +43,7 @@ pub use in_process::{Connector, InProcess, InProcessStream};
 pub use limits::Limits;
 pub use tls::Tls;
 
-use inner::{Ending, Inner};
+use inner::{Inner, Shutdown};
 
 /// Serves a [`Handler`], with a socket or without. Dropping it closes the listener immediately and
 /// ends every connection.
@@ -62,7 +62,7 @@ impl<H: Handler> Serving<H> {
     /// [`Self::service`].
     pub fn in_process(handler: H) -> Self {
         let inner =
-            Inner { handler: Arc::new(handler), tasks: TaskTracker::new(), ending: Ending::default() };
+            Inner { handler: Arc::new(handler), tasks: TaskTracker::new(), shutdown: Shutdown::default() };
         Self { listener: None, address: None, inner: Arc::new(inner) }
     }
 
@@ -105,18 +105,18 @@ impl<H: Handler> Serving<H> {
     /// second, and the rest are cut. All tasks have ended when this returns.
     pub async fn stop(mut self) {
         self.listener = None;
-        self.inner.ending.soon.cancel();
+        self.inner.shutdown.graceful.cancel();
         self.inner.tasks.close();
         let _ = tokio::time::timeout(limits::GRACE, self.inner.tasks.wait()).await;
-        self.inner.ending.now.cancel();
+        self.inner.shutdown.immediate.cancel();
         self.inner.tasks.wait().await;
     }
 }
 
 impl<H> Drop for Serving<H> {
     fn drop(&mut self) {
-        self.inner.ending.soon.cancel();
-        self.inner.ending.now.cancel();
+        self.inner.shutdown.graceful.cancel();
+        self.inner.shutdown.immediate.cancel();
         self.inner.tasks.close();
     }
 }

@@ -30,7 +30,7 @@ pub use history::{Compacted, History};
 pub use log::Change;
 pub use storage::{Pending, Storage};
 
-use crate::bell::{Bell, Listener};
+use crate::bell::{ChangeListener, ChangeNotifier};
 
 /// The maximum number of changes kept per collection. Beyond it, the older half is dropped.
 const LONGEST_LOG: usize = 100_000;
@@ -55,7 +55,7 @@ struct Shared {
     /// held across an await.
     revision: Mutex<u64>,
     /// Notified after each change of the revision.
-    bell: Arc<Bell>,
+    changes: Arc<ChangeNotifier>,
     collections: RwLock<HashMap<CollectionName, Arc<Collection>>>,
     /// Removed collections that a slow watcher still reads; they are trimmed like the others.
     removed: Mutex<Vec<Weak<Collection>>>,
@@ -71,7 +71,7 @@ struct Collection {
     /// Set when it is removed from the store. Cursors fail once they are past its last change.
     removed: AtomicBool,
     /// Notified after each change, when history is dropped, and when the collection is removed.
-    bell: Arc<Bell>,
+    changes: Arc<ChangeNotifier>,
 }
 
 /// The precondition of a commit.
@@ -96,7 +96,7 @@ pub struct Lost {
 #[derive(Debug)]
 pub struct Cursor {
     collection: Arc<Collection>,
-    bell: Listener,
+    changes: ChangeListener,
     position: u64,
     /// Set when every change up to the last seen notification was returned.
     caught_up: bool,
@@ -124,9 +124,9 @@ impl Store {
     /// Waits until the newest revision is at least `revision`; never returns if that does not
     /// happen.
     pub async fn reach(&self, revision: u64) {
-        let mut bell = self.shared.bell.listen();
+        let mut changes = self.shared.changes.subscribe();
         while self.revision() < revision {
-            bell.rung().await;
+            changes.changed().await;
         }
     }
 
@@ -170,8 +170,8 @@ impl Store {
         *revision = version;
         drop(history);
         drop(revision);
-        collection.bell.ring();
-        self.shared.bell.ring();
+        collection.changes.notify();
+        self.shared.changes.notify();
         let stored = change.after.as_ref().or_else(|| change.last());
         Ok(Arc::clone(stored.expect("the object exists before or after the change")))
     }
@@ -202,9 +202,9 @@ impl Store {
     /// Returns an error if those changes are no longer kept.
     pub fn watch(&self, collection: &CollectionName, version: u64) -> Result<Cursor, Compacted> {
         let collection = self.shared.collection(collection);
-        let bell = collection.bell.listen();
+        let changes = collection.changes.subscribe();
         let position = collection.history().position_after(version)?;
-        Ok(Cursor { collection, bell, position, caught_up: false })
+        Ok(Cursor { collection, changes, position, caught_up: false })
     }
 
     /// Starts a collection anew: it is empty, and nothing before the newest revision can be read.
@@ -300,7 +300,7 @@ impl Cursor {
             if self.caught_up {
                 // The notification is consumed before the log is read, so that no change is missed
                 // in between.
-                ready!(self.bell.poll_rung(context));
+                ready!(self.changes.poll_changed(context));
                 self.caught_up = false;
             }
             if let Some(change) = self.try_next().transpose() {
@@ -334,7 +334,7 @@ impl Cursor {
 impl Shared {
     fn new(revision: u64, first: u64, collections: HashMap<CollectionName, Arc<Collection>>) -> Self {
         let (revision, collections) = (Mutex::new(revision), RwLock::new(collections));
-        Self { revision, bell: Arc::default(), collections, removed: Mutex::default(), first }
+        Self { revision, changes: Arc::default(), collections, removed: Mutex::default(), first }
     }
 
     fn revision(&self) -> MutexGuard<'_, u64> {
@@ -371,14 +371,14 @@ impl Shared {
             let mut history = collection.history.write().unwrap_or_else(PoisonError::into_inner);
             cut(Arc::make_mut(&mut history));
             drop(history);
-            collection.bell.ring();
+            collection.changes.notify();
         }
     }
 
     fn retire(&self, collection: Option<Arc<Collection>>) {
         let Some(collection) = collection else { return };
         collection.removed.store(true, Ordering::Release);
-        collection.bell.ring();
+        collection.changes.notify();
         let mut removed = self.removed();
         removed.retain(|it| it.strong_count() > 0);
         removed.push(Arc::downgrade(&collection));
@@ -391,7 +391,7 @@ impl Shared {
 
 impl Collection {
     fn new(history: Arc<History>) -> Self {
-        Self { history: RwLock::new(history), removed: AtomicBool::new(false), bell: Arc::default() }
+        Self { history: RwLock::new(history), removed: AtomicBool::new(false), changes: Arc::default() }
     }
 
     fn history(&self) -> RwLockReadGuard<'_, Arc<History>> {

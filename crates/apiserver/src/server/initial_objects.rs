@@ -15,11 +15,11 @@ const MANAGER: &str = "dogwatch";
 /// The initial objects of a cluster. An object that cannot be read is reported by [`Self::create`],
 /// with its position.
 #[derive(Debug, Default)]
-pub(super) struct Objects {
+pub(super) struct InitialObjects {
     given: Vec<Result<Value, BoxError>>,
 }
 
-impl Objects {
+impl InitialObjects {
     /// Adds the documents of a YAML text, and the items of lists among them.
     pub(super) fn yaml(&mut self, text: &str) {
         match serde_saphyr::from_multiple::<Value>(text) {
@@ -74,10 +74,10 @@ async fn create(cluster: &Cluster, object: Value, writer: &Writer) -> Result<(),
     }
     let Shown::Stored(made) = made else { return Ok(()) };
     let place = Place::of(&kind, made.key()).part("status");
-    let tell = |object: &mut Value| {
+    let set_status = |object: &mut Value| {
         let differs = object.get("status") != Some(&status);
         object["status"] = status.clone();
         differs
     };
-    cluster.change(&place, writer, tell).await.map(|_| ())
+    cluster.change(&place, writer, set_status).await.map(|_| ())
 }

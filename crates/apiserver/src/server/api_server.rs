@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::access::{Access, random_token};
 use super::background::Background;
-use super::builder::{ApiServerBuilder, Plan};
+use super::builder::{ApiServerBuilder, ServerConfig};
 use super::error::StartError;
 use super::kubeconfig;
 use crate::auth::{Anonymous, Authenticator};
@@ -46,7 +46,7 @@ pub struct ApiServer {
     background: Background,
     url: String,
     access: Arc<Access>,
-    plan: Plan,
+    config: ServerConfig,
 }
 
 impl ApiServer {
@@ -82,25 +82,32 @@ impl ApiServer {
     /// Returns an error if no port is available.
     pub async fn fork(&self) -> Result<Self, StartError> {
         let cluster = Arc::new(self.cluster().fork());
-        let plan = Plan { bind: self.plan.bind.map(|it| SocketAddr::new(it.ip(), 0)), ..self.plan.clone() };
-        Self::assemble(cluster, plan, Arc::clone(&self.access)).await
+        let config = ServerConfig {
+            bind: self.config.bind.map(|it| SocketAddr::new(it.ip(), 0)),
+            ..self.config.clone()
+        };
+        Self::assemble(cluster, config, Arc::clone(&self.access)).await
     }
 
     /// Serves a cluster that is set up.
-    async fn assemble(cluster: Arc<Cluster>, plan: Plan, access: Arc<Access>) -> Result<Self, StartError> {
-        let log = if plan.log == 0 { RequestLog::default() } else { RequestLog::keeping(plan.log) };
-        let authenticator = Authenticator::new().anonymous(plan.anonymous);
+    async fn assemble(
+        cluster: Arc<Cluster>,
+        config: ServerConfig,
+        access: Arc<Access>,
+    ) -> Result<Self, StartError> {
+        let log = if config.log == 0 { RequestLog::default() } else { RequestLog::keeping(config.log) };
+        let authenticator = Authenticator::new().anonymous(config.anonymous);
         let service =
-            Service::new(Arc::clone(&cluster), authenticator).log(log).settings(plan.settings.clone());
-        let serving = match plan.bind {
+            Service::new(Arc::clone(&cluster), authenticator).log(log).settings(config.settings.clone());
+        let serving = match config.bind {
             None => Serving::in_process(service),
             Some(address) => Serving::bind(service, address, access.tls().cloned())
                 .await
                 .map_err(|source| StartError::Listen { address, source })?,
         };
         let url = serving.address().map_or_else(|| IN_PROCESS.to_owned(), |it| access.url(it));
-        let background = Background::start(&cluster, plan.controllers, plan.simulators.clone());
-        Ok(Self { serving, background, url, access, plan })
+        let background = Background::start(&cluster, config.controllers, config.simulators.clone());
+        Ok(Self { serving, background, url, access, config })
     }
 
     /// Returns the URL, such as `http://127.0.0.1:34567`, without a trailing slash. Without a
@@ -177,34 +184,34 @@ impl ApiServerBuilder {
     pub async fn start(mut self) -> Result<ApiServer, StartError> {
         let needs_credentials = self.tls || !self.tokens.is_empty();
         let by_default = if needs_credentials { Anonymous::Refused } else { Anonymous::Admin };
-        self.plan.anonymous = self.anonymous.unwrap_or(by_default);
+        self.config.anonymous = self.anonymous.unwrap_or(by_default);
         self.check_exposure()?;
         if self.tls && self.tokens.is_empty() {
             self.tokens.push((random_token(), User::admin()));
         }
-        let address = self.plan.bind.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |it| it.ip());
+        let address = self.config.bind.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |it| it.ip());
         let admin = self.tokens.iter().find(|(_, user)| *user == User::admin());
         let access = Access::new(
             admin.map(|(token, _)| token.clone()),
             self.tls.then_some(address),
-            self.plan.settings.advertised.clone(),
+            self.config.settings.advertised.clone(),
         )?;
 
-        if let (Some(simulators), Some(certificates)) = (&mut self.plan.simulators, access.certificates()) {
+        if let (Some(simulators), Some(certificates)) = (&mut self.config.simulators, access.certificates()) {
             simulators.root_certificate.get_or_insert_with(|| certificates.authority());
         }
 
         let mut cluster = self.cluster();
-        if self.plan.bind.is_some() {
+        if self.config.bind.is_some() {
             cluster = cluster.with_secret_token_key();
         }
-        cluster.establish_definitions(self.plan.controllers.definitions);
+        cluster.establish_definitions(self.config.controllers.definitions);
         for (token, user) in &self.tokens {
             cluster.know_token(token.expose_secret(), user.clone());
         }
         cluster.bootstrap().await;
         self.objects.create(&cluster).await?;
-        ApiServer::assemble(Arc::new(cluster), self.plan, Arc::new(access)).await
+        ApiServer::assemble(Arc::new(cluster), self.config, Arc::new(access)).await
     }
 }
 
