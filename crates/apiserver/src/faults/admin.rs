@@ -2,16 +2,16 @@
 //! and to which users.
 //!
 //! ```text
-//! GET    /_dogwatch/faults                 rules, counts, whether delivery is paused
-//! POST   /_dogwatch/faults                 places a rule: {"on": {"verbs": ["list"]}, "times": 2, "refuse": {"code": 429}}
+//! GET    /_dogwatch/faults                 rules, counters, and whether delivery is paused
+//! POST   /_dogwatch/faults                 adds a rule: {"on": {"verbs": ["list"]}, "times": 2, "refuse": {"code": 429}}
 //! DELETE /_dogwatch/faults                 removes all rules and resumes delivery
 //! GET    /_dogwatch/faults/{id}            one rule
 //! DELETE /_dogwatch/faults/{id}            removes it
-//! POST   /_dogwatch/faults/drop-watches    ends watches: {"on": {"resource": "pods"}, "cut": true}, or nothing for all
-//! POST   /_dogwatch/faults/bookmark        forces bookmarks: {"on": {"resource": "pods"}}, or nothing for all
-//! POST   /_dogwatch/faults/pause           stops delivery of all watches
-//! POST   /_dogwatch/faults/resume          goes on with it
-//! POST   /_dogwatch/faults/compact         forgets history: {"version": 17}, or nothing for all of it
+//! POST   /_dogwatch/faults/drop-watches    ends watches: {"on": {"resource": "pods"}, "cut": true}, or an empty body for all
+//! POST   /_dogwatch/faults/bookmark        forces bookmarks: {"on": {"resource": "pods"}}, or an empty body for all
+//! POST   /_dogwatch/faults/pause           pauses the delivery of all watches
+//! POST   /_dogwatch/faults/resume          resumes delivery
+//! POST   /_dogwatch/faults/compact         drops history: {"version": 17}, or an empty body for all of it
 //! POST   /_dogwatch/faults/expire          makes every known version too old, and ends all watches
 //! ```
 
@@ -80,8 +80,8 @@ fn all(method: &str, body: &[u8], lab: &Lab) -> Result<(u16, Value), Refusal> {
         "GET" => {}
         "DELETE" => lab.clear(),
         "POST" => {
-            let placed = Rule::from_json(body).and_then(|rule| lab.try_rule(rule)).map_err(malformed)?;
-            return report(lab, placed.id()).map(|it| (201, json!(it)));
+            let active = Rule::from_json(body).and_then(|rule| lab.try_rule(rule)).map_err(malformed)?;
+            return report(lab, active.id()).map(|it| (201, json!(it)));
         }
         _ => return Err(not_allowed(method)),
     }

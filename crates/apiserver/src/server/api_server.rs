@@ -35,7 +35,7 @@ const IN_PROCESS: &str = "http://in-process.invalid";
 ///     .await?;
 /// println!("kubectl --server {} get configmaps", server.url());
 ///
-/// The fork has its own copy: writes to one are not visible in the other.
+/// // The fork has its own copy: writes to one are not visible in the other.
 /// let fork = server.fork().await?;
 /// assert_ne!(fork.url(), server.url());
 /// # Ok(())
