@@ -25,12 +25,12 @@ const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// Returns the effective user: `asking`, unless the headers name another user and `asking` may
 /// impersonate.
-pub(super) fn act(asking: User, headers: &HeaderMap, deed: &Deed<'_>) -> Result<User, Refusal> {
+pub(super) fn impersonate(asking: User, headers: &HeaderMap, attributes: &Deed<'_>) -> Result<User, Refusal> {
     let Some(wanted) = wanted(headers)? else { return Ok(asking) };
     if asking.groups.iter().any(|it| it == MASTERS) {
-        Ok(complete(wanted))
+        Ok(with_implied_groups(wanted))
     } else {
-        Err(forbidden(&asking.name, &wanted, deed))
+        Err(forbidden(&asking.name, &wanted, attributes))
     }
 }
 
@@ -48,14 +48,14 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Refusal> {
         (false, _) => Ok(Some(wanted)),
         (true, true) => Ok(None),
         (true, false) => {
-            let message = format!("requested {} without impersonating a user name", in_go(&wanted));
+            let message = format!("requested {} without impersonating a user name", go_syntax(&wanted));
             Err(Refusal::bad_request(message))
         }
     }
 }
 
 /// Adds the groups that follow from the user name.
-fn complete(mut wanted: User) -> User {
+fn with_implied_groups(mut wanted: User) -> User {
     let is_node = is_only_named(&wanted) && is_node(&wanted.name);
     if let Some((namespace, _)) = service_account(&wanted.name) {
         if wanted.groups.is_empty() {
@@ -94,7 +94,7 @@ fn is_node(user: &str) -> bool {
 /// Returns the error of kube-apiserver. It checks the permission to perform this request as a user
 /// of that sort, and reports that it is missing. If no sort fits, it reports that the permission to
 /// impersonate the user is missing.
-fn forbidden(asking: &str, wanted: &User, deed: &Deed<'_>) -> Refusal {
+fn forbidden(asking: &str, wanted: &User, attributes: &Deed<'_>) -> Refusal {
     let account = service_account(&wanted.name);
     let sort = match (account.is_some(), is_node(&wanted.name), is_only_named(wanted)) {
         (true, _, true) => "serviceaccount",
@@ -106,16 +106,16 @@ fn forbidden(asking: &str, wanted: &User, deed: &Deed<'_>) -> Refusal {
                 None => ("users", wanted.name.as_str(), in_namespace(None)),
             };
             let why = format!("cannot impersonate resource {resource:?} in API group \"\" {place}");
-            return Refusal::forbidden("", resource, name, &user_who(asking, &why));
+            return Refusal::forbidden("", resource, name, &denial(asking, &why));
         }
     };
-    let Route::Resource(target) = Route::parse(deed.path) else {
-        let verb = deed.method.to_ascii_lowercase();
-        let why = format!("cannot impersonate-on:{sort}:{verb} path {:?}", deed.path);
-        return Refusal::forbidden("", "", "", &user_who(asking, &why));
+    let Route::Resource(target) = Route::parse(attributes.path) else {
+        let verb = attributes.method.to_ascii_lowercase();
+        let why = format!("cannot impersonate-on:{sort}:{verb} path {:?}", attributes.path);
+        return Refusal::forbidden("", "", "", &denial(asking, &why));
     };
-    let verb = target.verb(deed.method, deed.watches);
-    let verb = verb.map_or_else(|| deed.method.to_ascii_lowercase(), |it| it.to_string());
+    let verb = target.verb(attributes.method, attributes.watches);
+    let verb = verb.map_or_else(|| attributes.method.to_ascii_lowercase(), |it| it.to_string());
     let name = target.name.as_deref().unwrap_or_default();
     let namespace = if target.resource == "namespaces" { &target.name } else { &target.namespace };
     let place = in_namespace(namespace.as_deref());
@@ -124,7 +124,7 @@ fn forbidden(asking: &str, wanted: &User, deed: &Deed<'_>) -> Refusal {
     let group = &target.group;
     let why =
         format!("cannot impersonate-on:{sort}:{verb} resource {resource:?} in API group {group:?} {place}");
-    Refusal::forbidden(group, &target.resource, name, &user_who(asking, &why))
+    Refusal::forbidden(group, &target.resource, name, &denial(asking, &why))
 }
 
 fn in_namespace(namespace: Option<&str>) -> String {
@@ -133,7 +133,7 @@ fn in_namespace(namespace: Option<&str>) -> String {
 
 /// Escapes HTML in the part of the message that quotes the request, as `sanitizer` in
 /// k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/responsewriters/errors.go.
-fn user_who(name: &str, cannot: &str) -> String {
+fn denial(name: &str, cannot: &str) -> String {
     format!("User {name:?} {cannot}").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -154,7 +154,7 @@ fn unescape(key: &str) -> String {
 }
 
 /// Formats a user as Go's `%#v`, which kube-apiserver uses in its message.
-fn in_go(user: &User) -> String {
+fn go_syntax(user: &User) -> String {
     let list = |values: &[String]| {
         let quoted: Vec<String> = values.iter().map(|it| format!("{it:?}")).collect();
         format!("[]string{{{}}}", quoted.join(", "))
@@ -181,18 +181,22 @@ mod tests {
         headers
     }
 
-    fn acted(asking: User, headers: &HeaderMap) -> Result<User, Refusal> {
-        act(asking, headers, &Deed { method: "GET", path: "/api/v1/namespaces/a/pods", watches: false })
+    fn impersonated(asking: User, headers: &HeaderMap) -> Result<User, Refusal> {
+        impersonate(
+            asking,
+            headers,
+            &Deed { method: "GET", path: "/api/v1/namespaces/a/pods", watches: false },
+        )
     }
 
-    fn acting(pairs: &[(&'static str, &'static str)]) -> User {
-        acted(User::admin(), &headers(pairs)).unwrap()
+    fn as_admin(pairs: &[(&'static str, &'static str)]) -> User {
+        impersonated(User::admin(), &headers(pairs)).unwrap()
     }
 
     #[test]
     fn without_the_headers_the_user_is_unchanged() {
-        assert_eq!(acting(&[]), User::admin());
-        assert_eq!(acting(&[("impersonate-user", "")]), User::admin());
+        assert_eq!(as_admin(&[]), User::admin());
+        assert_eq!(as_admin(&[("impersonate-user", "")]), User::admin());
     }
 
     /// Every line is recorded from kube-apiserver.
@@ -219,13 +223,13 @@ mod tests {
         ] {
             let mut pairs = vec![("impersonate-user", name)];
             pairs.extend(groups.iter().map(|&it| ("impersonate-group", it)));
-            assert_eq!(acting(&pairs).groups, expected, "{name} {groups:?}");
+            assert_eq!(as_admin(&pairs).groups, expected, "{name} {groups:?}");
         }
     }
 
     #[test]
     fn a_uid_and_extra_fields_can_be_impersonated() {
-        let user = acting(&[
+        let user = as_admin(&[
             ("impersonate-user", "bob"),
             ("impersonate-uid", "u1"),
             ("impersonate-extra-foo%2fbar", "1"),
@@ -293,8 +297,8 @@ mod tests {
         ] {
             let mut pairs = vec![("impersonate-user", user)];
             pairs.extend(group.map(|it| ("impersonate-group", it)));
-            let deed = Deed { method, path, watches: false };
-            let refusal = act(User::named("nobody", &[]), &headers(&pairs), &deed).unwrap_err();
+            let attributes = Deed { method, path, watches: false };
+            let refusal = impersonate(User::named("nobody", &[]), &headers(&pairs), &attributes).unwrap_err();
             assert_eq!((refusal.0.message.as_str(), refusal.0.code), (expected, 403));
         }
     }
@@ -310,7 +314,7 @@ mod tests {
                 r#"UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo":[]string{"g1"}}}"#,
             ),
         ] {
-            let refusal = acted(User::admin(), &headers(&[(header, "g1")])).unwrap_err();
+            let refusal = impersonated(User::admin(), &headers(&[(header, "g1")])).unwrap_err();
             let expected =
                 format!(r#"requested &user.DefaultInfo{{Name:"", {words} without impersonating a user name"#);
             assert_eq!((refusal.0.code, refusal.0.message), (400, expected));

@@ -28,7 +28,7 @@ use crate::cluster::{Cluster, User};
 use crate::refusal::Refusal;
 
 /// The paths that need no credentials: those that probes and version checks use.
-const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
 /// The treatment of requests without credentials. Requests with invalid credentials are always
 /// rejected.
@@ -69,7 +69,7 @@ impl Authenticator {
     /// `system:anonymous`.
     pub fn is_open(path: &str) -> bool {
         let is_below = |rest: &str| rest.is_empty() || rest.starts_with('/');
-        OPEN.iter().any(|&open| path.strip_prefix(open).is_some_and(is_below))
+        OPEN_PATHS.iter().any(|&open| path.strip_prefix(open).is_some_and(is_below))
     }
 
     /// Returns true if a request is authenticated by its connection alone, either by a client
@@ -89,17 +89,17 @@ impl Authenticator {
     /// not impersonate; 400 for impersonation headers without a user name.
     pub fn authenticate(
         &self,
-        deed: &Deed<'_>,
+        attributes: &Deed<'_>,
         headers: &HeaderMap,
         peer: Option<&PeerIdentity>,
         cluster: &Cluster,
     ) -> Result<User, Refusal> {
         let nameless = peer.is_none() && !headers.contains_key(AUTHORIZATION);
-        if nameless && self.anonymous == Anonymous::Refused && Self::is_open(deed.path) {
+        if nameless && self.anonymous == Anonymous::Refused && Self::is_open(attributes.path) {
             return Ok(User::anonymous());
         }
         let user = self.identify(headers, peer, |token| cluster.token_user(token))?;
-        impersonation::act(user, headers, deed)
+        impersonation::impersonate(user, headers, attributes)
     }
 
     fn identify(
@@ -148,7 +148,7 @@ mod tests {
     }
 
     /// Returns the name of the authenticated user, or the status code of the error.
-    fn who(
+    fn authenticated(
         it: &Authenticator,
         pairs: &[(&'static str, &str)],
         peer: Option<&PeerIdentity>,
@@ -171,27 +171,27 @@ mod tests {
             ("Basic YTpi", Err(401)),
             ("open-sesame", Err(401)),
         ] {
-            let found = who(&it, &[("authorization", authorization)], None);
+            let found = authenticated(&it, &[("authorization", authorization)], None);
             assert_eq!(found, expected.map(str::to_owned), "{authorization:?}");
         }
-        assert_eq!(who(&it, &[], None), Err(401));
+        assert_eq!(authenticated(&it, &[], None), Err(401));
     }
 
     #[test]
     fn a_certificate_comes_before_a_token() {
         let peer = PeerIdentity::new("alice", &["devs"]);
-        let found = who(&Authenticator::new(), &[("authorization", "Bearer wrong")], Some(&peer));
+        let found = authenticated(&Authenticator::new(), &[("authorization", "Bearer wrong")], Some(&peer));
         assert_eq!(found.as_deref(), Ok("alice"));
         let nameless = PeerIdentity::new("", &["devs"]);
-        assert_eq!(who(&Authenticator::new(), &[], Some(&nameless)), Err(401));
+        assert_eq!(authenticated(&Authenticator::new(), &[], Some(&nameless)), Err(401));
     }
 
     #[test]
     fn an_untrusted_certificate_is_an_invalid_credential_unless_there_is_a_token() {
         let it = Authenticator::new().anonymous(Anonymous::Allowed);
         let stranger = PeerIdentity::stranger();
-        assert_eq!(who(&it, &[], Some(&stranger)), Err(401));
-        let found = who(&it, &[("authorization", "Bearer open-sesame")], Some(&stranger));
+        assert_eq!(authenticated(&it, &[], Some(&stranger)), Err(401));
+        let found = authenticated(&it, &[("authorization", "Bearer open-sesame")], Some(&stranger));
         assert_eq!(found.as_deref(), Ok("admin"));
     }
 
@@ -203,9 +203,9 @@ mod tests {
             (Anonymous::Admin, Ok("admin")),
         ] {
             let it = Authenticator::new().anonymous(anonymous);
-            assert_eq!(who(&it, &[], None), expected.map(str::to_owned));
+            assert_eq!(authenticated(&it, &[], None), expected.map(str::to_owned));
             // An invalid token is rejected in any case.
-            assert_eq!(who(&it, &[("authorization", "Bearer wrong")], None), Err(401));
+            assert_eq!(authenticated(&it, &[("authorization", "Bearer wrong")], None), Err(401));
         }
     }
 

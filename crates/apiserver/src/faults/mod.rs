@@ -19,7 +19,7 @@
 //!
 //! let lab = Lab::default();
 //! let busy = lab.rule(Rule::on("list").resource("pods").times(2).refuse(429).retry_after(1));
-//! … two lists of pods are rejected …
+//! // … two lists of pods are rejected …
 //! assert_eq!(busy.fired(), 0);
 //! busy.remove();
 //! ```
@@ -29,7 +29,7 @@
 mod scope;
 mod delay;
 mod rule;
-mod board;
+mod state;
 mod shared;
 mod watch;
 mod admin;
@@ -43,24 +43,24 @@ use serde::Serialize;
 use serde_json::json;
 
 pub use admin::{PREFIX, admin};
-pub use board::{Act, Tally};
 pub use delay::{Delay, DelayError};
 pub use rule::{Rule, RuleError};
 pub(crate) use scope::names_resource;
 pub use scope::{Call, Scope};
+pub use state::{Act, Tally};
 pub use watch::{Disturbance, WatchLab};
 
 use crate::cluster::Cluster;
 use crate::store::{CollectionName, Draft, Expect};
-use board::{Counts, What};
 use scope::OwnedCall;
-use shared::Shared;
+use shared::SharedState;
+use state::{Counts, OrderKind};
 
 /// The fault injector of a server: its fault rules. Clones share them. Without rules, a request
 /// costs one atomic load.
 #[derive(Clone, Debug, Default)]
 pub struct Lab {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 /// A rule and its counters.
@@ -111,42 +111,42 @@ impl Lab {
     /// Returns an error if the rule is invalid.
     pub fn try_rule(&self, rule: Rule) -> Result<RuleHandle, RuleError> {
         rule.check()?;
-        let (id, counts) = self.shared.change(|board| board.place(rule));
+        let (id, counts) = self.shared.change(|state| state.place(rule));
         Ok(RuleHandle { lab: self.clone(), id, counts })
     }
 
     /// Removes a rule and returns true if there was one. Watches that it paused resume.
     pub fn remove(&self, id: u64) -> bool {
-        self.shared.change(|board| {
-            let before = board.rules.len();
-            board.rules.retain(|it| it.id != id);
-            board.rules.len() < before
+        self.shared.change(|state| {
+            let before = state.rules.len();
+            state.rules.retain(|it| it.id != id);
+            state.rules.len() < before
         })
     }
 
     /// Removes all rules and resumes delivery.
     pub fn clear(&self) {
-        self.shared.change(|board| {
-            board.rules.clear();
-            board.paused = false;
+        self.shared.change(|state| {
+            state.rules.clear();
+            state.paused = false;
         });
     }
 
     /// Returns all rules with their counters, in the order in which they were added.
     pub fn rules(&self) -> Vec<RuleReport> {
-        let board = self.shared.board();
-        let report = |it: &board::Placed| RuleReport {
+        let state = self.shared.state();
+        let report = |it: &state::ActiveRule| RuleReport {
             id: it.id,
             rule: it.rule.clone(),
             matched: it.counts.matched.load(Ordering::Relaxed),
             fired: it.counts.fired.load(Ordering::Relaxed),
         };
-        board.rules.iter().map(report).collect()
+        state.rules.iter().map(report).collect()
     }
 
     /// Returns the number of injected faults of each type since the injector was created.
     pub fn tally(&self) -> Tally {
-        self.shared.board().tally
+        self.shared.state().tally
     }
 
     /// Ends all open watches, as if they had timed out.
@@ -161,7 +161,7 @@ impl Lab {
 
     /// Ends the open watches in a scope; cuts their connections if `cut` is set.
     pub fn drop_watches_of(&self, scope: Scope, cut: bool) {
-        self.shared.change(|board| board.order(scope, What::Drop { cut }));
+        self.shared.change(|state| state.order(scope, OrderKind::Drop { cut }));
     }
 
     /// Makes all open watches that allow bookmarks send one.
@@ -171,23 +171,23 @@ impl Lab {
 
     /// Makes the open watches in a scope send a bookmark, if they allow bookmarks.
     pub fn bookmark_now_of(&self, scope: Scope) {
-        self.shared.change(|board| board.order(scope, What::Bookmark));
+        self.shared.change(|state| state.order(scope, OrderKind::Bookmark));
     }
 
     /// Stops the delivery of all watches until [`Lab::resume`].
     pub fn pause(&self) {
-        self.shared.change(|board| board.paused = true);
+        self.shared.change(|state| state.paused = true);
     }
 
     /// Resumes the delivery of all watches, starting with what happened in the meantime. Watches
     /// that a rule pauses stay paused.
     pub fn resume(&self) {
-        self.shared.change(|board| board.paused = false);
+        self.shared.change(|state| state.paused = false);
     }
 
     /// Returns true if all watches are paused.
     pub fn is_paused(&self) -> bool {
-        self.shared.board().paused
+        self.shared.state().paused
     }
 
     /// Drops all history of a cluster: a list or watch from an older version than the newest gets
@@ -221,12 +221,12 @@ impl Lab {
         oldest
     }
 
-    /// Decides the fate of a request: its delay, and then the fault.
+    /// Returns the delay of a request, and the fault that follows it.
     pub fn decide(&self, call: &Call<'_>) -> (Option<Duration>, Act) {
         if !self.shared.acts_on_requests() {
             return (None, Act::Proceed);
         }
-        self.shared.board().decide(call)
+        self.shared.state().decide(call)
     }
 
     /// Returns the fault state of a watch that starts now.

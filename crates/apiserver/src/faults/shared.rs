@@ -3,36 +3,36 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::board::Board;
+use super::state::FaultState;
 use crate::bell::ChangeNotifier;
 
 /// The state that all clones of a fault injector and all its watches share.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct SharedState {
     /// The number of rules that act on requests.
     request_rules: AtomicUsize,
     /// Never held across an await.
-    board: Mutex<Board>,
-    /// Notified at each change of `board`.
+    state: Mutex<FaultState>,
+    /// Notified at each change of `state`.
     pub(super) changes: Arc<ChangeNotifier>,
 }
 
-impl Shared {
+impl SharedState {
     /// Returns true if any rule acts on requests: one atomic load.
     pub(super) fn acts_on_requests(&self) -> bool {
         self.request_rules.load(Ordering::Acquire) > 0
     }
 
-    pub(super) fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, FaultState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the rules or orders, and notifies all watches.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
-        let mut board = self.board();
-        let changed = change(&mut board);
-        self.request_rules.store(board.request_rules(), Ordering::Release);
-        drop(board);
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut FaultState) -> T) -> T {
+        let mut state = self.state();
+        let changed = change(&mut state);
+        self.request_rules.store(state.request_rules(), Ordering::Release);
+        drop(state);
         self.changes.notify();
         changed
     }

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use rand::rngs::StdRng;
 use tokio::time::{Instant, sleep_until};
 
-use super::board::{Board, What};
 use super::delay::Delay;
 use super::rule::DropAfter;
 use super::scope::OwnedCall;
-use super::shared::Shared;
+use super::shared::SharedState;
+use super::state::{FaultState, OrderKind};
 use crate::bell::ChangeListener;
 use crate::time;
 
@@ -24,18 +24,18 @@ use crate::time;
 /// ```
 #[derive(Debug)]
 pub struct WatchLab {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     changes: ChangeListener,
     call: OwnedCall,
     /// The newest rule that was evaluated for this watch.
-    asked: u64,
+    evaluated: u64,
     /// The newest order that was followed.
     seen: u64,
     /// The rules that fired for this watch, each with its random generator.
-    joined: Vec<(u64, StdRng)>,
-    weather: Weather,
+    fired: Vec<(u64, StdRng)>,
+    effects: Effects,
     /// The number of delivered events.
-    told: u64,
+    delivered: u64,
     /// The time until which the next delivery is delayed.
     due: Option<Instant>,
     /// Set while an ordered bookmark is not yet sent.
@@ -43,9 +43,9 @@ pub struct WatchLab {
     ended: Option<End>,
 }
 
-/// The combined effect of the rules in `joined`.
+/// The combined effect of the rules in `fired`.
 #[derive(Clone, Copy, Debug, Default)]
-struct Weather {
+struct Effects {
     paused: bool,
     lags: bool,
     coalesced: bool,
@@ -71,24 +71,24 @@ pub enum Disturbance {
 }
 
 impl WatchLab {
-    pub(super) fn new(shared: Arc<Shared>, call: OwnedCall) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, call: OwnedCall) -> Self {
         // Subscribe before reading, so that no change is missed in between.
         let changes = shared.changes.subscribe();
-        let seen = shared.board().ordered;
+        let seen = shared.state().ordered;
         let mut new = Self {
             shared,
             changes,
             call,
-            asked: 0,
+            evaluated: 0,
             seen,
-            joined: Vec::new(),
-            weather: Weather::default(),
-            told: 0,
+            fired: Vec::new(),
+            effects: Effects::default(),
+            delivered: 0,
             due: None,
             bookmark: false,
             ended: None,
         };
-        new.read();
+        new.refresh();
         new
     }
 
@@ -100,16 +100,16 @@ impl WatchLab {
     /// Dropping the future loses nothing: a delay in progress is not started again.
     pub async fn gate(&mut self) -> bool {
         loop {
-            self.hear();
+            self.refresh_if_changed();
             if self.is_over() {
                 return false;
             }
-            if self.weather.paused {
+            if self.effects.paused {
                 self.next_change().await;
                 continue;
             }
             let now = Instant::now();
-            if self.due.is_none() && self.weather.lags {
+            if self.due.is_none() && self.effects.lags {
                 self.due = Some(time::after(now, self.draw_lag()));
             }
             match self.due {
@@ -129,8 +129,8 @@ impl WatchLab {
     /// Returns true if [`Self::gate`] would return true without waiting. This is cheaper, and the
     /// usual case.
     pub fn is_open(&mut self) -> bool {
-        self.hear();
-        !self.weather.paused && !self.weather.lags && self.due.is_none() && !self.is_over()
+        self.refresh_if_changed();
+        !self.effects.paused && !self.effects.lags && self.due.is_none() && !self.is_over()
     }
 
     /// Waits until the watch is to end or to send a bookmark; never returns if neither happens. A
@@ -146,16 +146,16 @@ impl WatchLab {
     /// Polls as [`Self::disturbed`] does.
     pub fn poll_disturbed(&mut self, context: &Context<'_>) -> Poll<Disturbance> {
         loop {
-            self.hear();
+            self.refresh_if_changed();
             if self.is_over() {
                 return Poll::Ready(Disturbance::Drop);
             }
             if std::mem::take(&mut self.bookmark) {
-                self.shared.board().tally.bookmarks += 1;
+                self.shared.state().tally.bookmarks += 1;
                 return Poll::Ready(Disturbance::Bookmark);
             }
             ready!(self.changes.poll_changed(context));
-            self.read();
+            self.refresh();
         }
     }
 
@@ -168,24 +168,24 @@ impl WatchLab {
     /// Returns the maximum number of events in the next delivery. At least 1 after [`Self::gate`]
     /// returned true.
     pub fn room(&self) -> usize {
-        let left = self.weather.drop.map(|it| it.after.saturating_sub(self.told));
+        let left = self.effects.drop.map(|it| it.after.saturating_sub(self.delivered));
         left.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX))
     }
 
     /// Records the number of delivered events. Bookmarks and errors do not count.
     pub fn told(&mut self, events: usize) {
-        self.told = self.told.saturating_add(events as u64);
+        self.delivered = self.delivered.saturating_add(events as u64);
     }
 
     /// Returns true if [`Self::frames`] would change the grouping.
     pub fn reshapes(&self) -> bool {
-        self.weather.split.is_some() || self.weather.coalesced
+        self.effects.split.is_some() || self.effects.coalesced
     }
 
     /// Groups the pieces of one delivery into writes, in order and complete: one group without a
     /// rule, one piece in one group if a rule coalesces, groups of a fixed size if a rule splits.
     pub fn frames(&self, frames: Vec<Bytes>) -> Vec<Vec<Bytes>> {
-        match (self.weather.split, self.weather.coalesced) {
+        match (self.effects.split, self.effects.coalesced) {
             (Some(size), _) => split(frames, size),
             (None, true) => vec![vec![Bytes::from(frames.concat())]],
             (None, false) => vec![frames],
@@ -193,73 +193,73 @@ impl WatchLab {
     }
 
     /// Reads the rules again if they have changed.
-    fn hear(&mut self) {
+    fn refresh_if_changed(&mut self) {
         if self.changes.has_changed() {
-            self.read();
+            self.refresh();
         }
     }
 
     async fn next_change(&mut self) {
         self.changes.changed().await;
-        self.read();
+        self.refresh();
     }
 
     /// Evaluates new rules, follows new orders, and combines the effects of the rules that fired.
-    fn read(&mut self) {
+    fn refresh(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let mut board = shared.board();
-        self.join(&mut board);
+        let mut state = shared.state();
+        self.evaluate_new(&mut state);
         let was_over = self.ended.is_some();
-        for order in board.orders.iter().filter(|it| it.number > self.seen) {
+        for order in state.orders.iter().filter(|it| it.number > self.seen) {
             if order.scope.holds(&self.call.as_call()) {
-                match order.what {
-                    What::Bookmark => self.bookmark = true,
-                    What::Drop { cut } => self.ended = Some(if cut { End::Cut } else { End::Clean }),
+                match order.kind {
+                    OrderKind::Bookmark => self.bookmark = true,
+                    OrderKind::Drop { cut } => self.ended = Some(if cut { End::Cut } else { End::Clean }),
                 }
             }
         }
-        board.tally.dropped += u64::from(self.ended.is_some() && !was_over);
-        self.seen = board.ordered;
-        self.joined.retain(|(id, _)| board.rules.iter().any(|it| it.id == *id));
-        let mut weather = Weather { paused: board.paused, ..Weather::default() };
-        for placed in board.rules.iter().filter(|it| self.joined.iter().any(|(id, _)| *id == it.id)) {
-            let rule = &placed.rule;
-            weather.paused |= rule.pause;
-            weather.lags |= rule.lag.is_some() || rule.coalesce.is_some();
-            weather.coalesced |= rule.coalesce.is_some();
-            weather.split = weather.split.into_iter().chain(rule.split).min();
+        state.tally.dropped += u64::from(self.ended.is_some() && !was_over);
+        self.seen = state.ordered;
+        self.fired.retain(|(id, _)| state.rules.iter().any(|it| it.id == *id));
+        let mut effects = Effects { paused: state.paused, ..Effects::default() };
+        for active in state.rules.iter().filter(|it| self.fired.iter().any(|(id, _)| *id == it.id)) {
+            let rule = &active.rule;
+            effects.paused |= rule.pause;
+            effects.lags |= rule.lag.is_some() || rule.coalesce.is_some();
+            effects.coalesced |= rule.coalesce.is_some();
+            effects.split = effects.split.into_iter().chain(rule.split).min();
             let sooner = |it: &DropAfter| (it.after, !it.cut);
-            weather.drop = weather.drop.into_iter().chain(rule.drop).min_by_key(sooner);
+            effects.drop = effects.drop.into_iter().chain(rule.drop).min_by_key(sooner);
         }
-        self.weather = weather;
+        self.effects = effects;
     }
 
-    fn join(&mut self, board: &mut Board) {
-        for placed in board.rules.iter_mut().filter(|it| it.id > self.asked) {
+    fn evaluate_new(&mut self, state: &mut FaultState) {
+        for active in state.rules.iter_mut().filter(|it| it.id > self.evaluated) {
             let covers =
-                placed.rule.delivery_effect().is_some() && placed.rule.on.holds(&self.call.as_call());
-            if covers && placed.fires() {
-                self.joined.push((placed.id, placed.randomness()));
+                active.rule.delivery_effect().is_some() && active.rule.on.holds(&self.call.as_call());
+            if covers && active.fires() {
+                self.fired.push((active.id, active.randomness()));
             }
         }
-        self.asked = board.newest;
+        self.evaluated = state.newest;
     }
 
     fn is_over(&mut self) -> bool {
-        let reached = self.weather.drop.filter(|it| it.after <= self.told);
+        let reached = self.effects.drop.filter(|it| it.after <= self.delivered);
         if let (None, Some(drop)) = (self.ended, reached) {
             self.ended = Some(if drop.cut { End::Cut } else { End::Clean });
-            self.shared.board().tally.dropped += 1;
+            self.shared.state().tally.dropped += 1;
         }
         self.ended.is_some()
     }
 
     /// Draws the sum of the lags of all rules.
     fn draw_lag(&mut self) -> Duration {
-        let board = self.shared.board();
+        let state = self.shared.state();
         let mut lag = Duration::ZERO;
-        for (id, random) in &mut self.joined {
-            let rule = board.rules.iter().find(|it| it.id == *id).map(|it| &it.rule);
+        for (id, random) in &mut self.fired {
+            let rule = state.rules.iter().find(|it| it.id == *id).map(|it| &it.rule);
             let delays = rule.into_iter().flat_map(|it| [it.lag, it.coalesce]).flatten();
             lag = delays.fold(lag, |sum, it: Delay| sum.saturating_add(it.draw(random)));
         }

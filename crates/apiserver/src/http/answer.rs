@@ -11,9 +11,9 @@ use serde_json::Value;
 
 use super::body::AnswerBody;
 use super::indent::indent;
+use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::settings::Settings;
-use super::wish::Wish;
 use super::yaml::to_yaml;
 use crate::refusal::Refusal;
 use crate::request::Encoding;
@@ -26,15 +26,20 @@ const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
 /// Builds a response with a JSON document, converted to the negotiated representation.
-pub(super) fn document(code: StatusCode, json: Pieces, wish: &Wish, settings: &Settings) -> Answer {
-    let (content_type, pieces) = match wish.encoding {
+pub(super) fn document(
+    code: StatusCode,
+    json: Pieces,
+    negotiated: &Negotiated,
+    settings: &Settings,
+) -> Answer {
+    let (content_type, pieces) = match negotiated.encoding {
         Encoding::Yaml => {
             let value: Value = serde_json::from_slice(&json.concat()).unwrap_or_default();
             (YAML, Pieces::from(to_yaml(&value).into_bytes()))
         }
-        _ => (JSON, with_line_end(if wish.pretty { indent(&json.concat()).into() } else { json })),
+        _ => (JSON, with_line_end(if negotiated.pretty { indent(&json.concat()).into() } else { json })),
     };
-    let compressed = wish.gzip && pieces.remaining() > settings.gzip_from;
+    let compressed = negotiated.gzip && pieces.remaining() > settings.gzip_from;
     let body = if compressed { AnswerBody::gzip(pieces) } else { AnswerBody::whole(pieces) };
     let mut answer = of(code, Some(content_type), body);
     if compressed {
@@ -45,14 +50,19 @@ pub(super) fn document(code: StatusCode, json: Pieces, wish: &Wish, settings: &S
 }
 
 /// Builds a response with a value, in the negotiated representation.
-pub(super) fn value(code: StatusCode, value: &Value, wish: &Wish, settings: &Settings) -> Answer {
-    document(code, Pieces::from(value.to_string().into_bytes()), wish, settings)
+pub(super) fn value(code: StatusCode, value: &Value, negotiated: &Negotiated, settings: &Settings) -> Answer {
+    document(code, Pieces::from(value.to_string().into_bytes()), negotiated, settings)
 }
 
 /// Builds an error response. `token` is the continue token for a list that expired.
-pub(super) fn refusal(refusal: &Refusal, token: Option<&str>, wish: &Wish, settings: &Settings) -> Answer {
+pub(super) fn refusal(
+    refusal: &Refusal,
+    token: Option<&str>,
+    negotiated: &Negotiated,
+    settings: &Settings,
+) -> Answer {
     let code = StatusCode::from_u16(refusal.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut answer = document(code, Pieces::from(status_json(refusal, token)), wish, settings);
+    let mut answer = document(code, Pieces::from(status_json(refusal, token)), negotiated, settings);
     let seconds = refusal.0.details.as_ref().map_or(0, |it| it.retry_after_seconds);
     if seconds > 0 {
         answer.headers_mut().insert(RETRY_AFTER, seconds.into());
@@ -108,15 +118,15 @@ pub(super) fn events(body: AnswerBody) -> Answer {
 
 /// The total length of all warnings, in characters, beyond which each is truncated:
 /// `truncateAtTotalRunes` in k8s.io/apiserver v0.36.4 pkg/endpoints/filters/warning.go.
-const MOST_WARNING_CHARS: usize = 4 * 1024;
+const MAX_WARNING_CHARS: usize = 4 * 1024;
 
 /// The length to which warnings are truncated: `truncateItemRunes` in the same file.
-const CUT_WARNING: usize = 256;
+const TRUNCATED_WARNING: usize = 256;
 
 /// The maximum number of warnings in a response. kube-apiserver has no such limit and sends up to
 /// 240 short ones, but hyper's clients read at most 100 headers of a response and would fail the
 /// request.
-const MOST_WARNINGS: usize = 64;
+const MAX_WARNINGS: usize = 64;
 
 /// Adds warnings to a response, each text once. If all of them together are too long, each is
 /// truncated.
@@ -127,15 +137,15 @@ pub(super) fn warn(answer: &mut Answer, warnings: impl IntoIterator<Item = impl 
     let mut total = 0_usize;
     for warning in warnings {
         let text = warning.as_ref();
-        if texts.len() < MOST_WARNINGS && !text.is_empty() && known.insert(text.to_owned()) {
+        if texts.len() < MAX_WARNINGS && !text.is_empty() && known.insert(text.to_owned()) {
             total = total.saturating_add(chars(text));
             texts.push(text.to_owned());
         }
     }
-    let longest = if total > MOST_WARNING_CHARS { CUT_WARNING } else { usize::MAX };
+    let longest = if total > MAX_WARNING_CHARS { TRUNCATED_WARNING } else { usize::MAX };
     let mut written = 0_usize;
     for text in texts {
-        if written >= MOST_WARNING_CHARS && longest == CUT_WARNING {
+        if written >= MAX_WARNING_CHARS && longest == TRUNCATED_WARNING {
             break;
         }
         let mut quoted = String::from("299 - \"");
@@ -188,7 +198,7 @@ mod tests {
             answer.headers().get_all(WARNING).iter().map(|it| it.len() - "299 - \"\"".len()).collect()
         };
         // Every unknown field of a body produces one.
-        assert_eq!(warned((0..100_000).map(|it| format!("{it:08}")).collect()), [8; MOST_WARNINGS]);
+        assert_eq!(warned((0..100_000).map(|it| format!("{it:08}")).collect()), [8; MAX_WARNINGS]);
         assert_eq!(warned(vec!["the same".to_owned(); 3]), [8]);
         assert_eq!(warned(vec!["x".repeat(4096)]), [4096]);
         let long = |it: usize| format!("{it:03}{}", "x".repeat(997));

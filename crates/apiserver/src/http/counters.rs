@@ -32,11 +32,11 @@ const MAX_SERIES: usize = 10_000;
 /// The number of requests served and of open watches. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
-    shared: Arc<Mutex<Counted>>,
+    counts: Arc<Mutex<Counts>>,
 }
 
 #[derive(Debug, Default)]
-struct Counted {
+struct Counts {
     /// Keyed by verb, group, resource with subresource, and status code.
     requests: BTreeMap<(&'static str, String, String, u16), u64>,
     /// Keyed by group and resource.
@@ -55,29 +55,29 @@ impl Counters {
     pub(super) fn request(&self, verb: &str, group: &str, resource: &str, code: u16) {
         let verb = VERBS.into_iter().find(|it| it.eq_ignore_ascii_case(verb)).unwrap_or(OTHER);
         let mut key = (verb, group.to_owned(), resource.to_owned(), code);
-        let mut counted = self.counted();
-        if counted.requests.len() >= MAX_SERIES && !counted.requests.contains_key(&key) {
+        let mut counts = self.counts();
+        if counts.requests.len() >= MAX_SERIES && !counts.requests.contains_key(&key) {
             (key.1, key.2) = (OTHER.to_owned(), OTHER.to_owned());
         }
-        *counted.requests.entry(key).or_default() += 1;
+        *counts.requests.entry(key).or_default() += 1;
     }
 
     /// Counts an open watch until the result is dropped.
     pub(super) fn watch(&self, group: &str, resource: &str) -> CountedWatch {
         let of = (group.to_owned(), resource.to_owned());
-        *self.counted().watches.entry(of.clone()).or_default() += 1;
+        *self.counts().watches.entry(of.clone()).or_default() += 1;
         CountedWatch { counters: self.clone(), of }
     }
 
     /// Returns all counters in the Prometheus text format.
     pub(super) fn text(&self) -> String {
-        let counted = self.counted();
+        let counts = self.counts();
         let mut out = String::from(
             "# HELP apiserver_request_total Counter of apiserver requests broken out for each verb, group, resource and \
              HTTP response code.\n# TYPE apiserver_request_total counter\n",
         );
         // Writing to a string does not fail.
-        for ((verb, group, resource, code), count) in &counted.requests {
+        for ((verb, group, resource, code), count) in &counts.requests {
             let _ = writeln!(
                 out,
                 "apiserver_request_total{{code=\"{code}\",group=\"{group}\",resource=\"{resource}\",verb=\"{verb}\"}} {count}"
@@ -87,7 +87,7 @@ impl Counters {
             "# HELP apiserver_longrunning_requests Gauge of all active long-running apiserver requests broken out by verb, \
              group and resource.\n# TYPE apiserver_longrunning_requests gauge\n",
         );
-        for ((group, resource), count) in &counted.watches {
+        for ((group, resource), count) in &counts.watches {
             let _ = writeln!(
                 out,
                 "apiserver_longrunning_requests{{group=\"{group}\",resource=\"{resource}\",verb=\"WATCH\"}} {count}"
@@ -96,19 +96,19 @@ impl Counters {
         out
     }
 
-    fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for CountedWatch {
     fn drop(&mut self) {
-        let mut counted = self.counters.counted();
-        let Some(count) = counted.watches.get_mut(&self.of) else { return };
+        let mut counts = self.counters.counts();
+        let Some(count) = counts.watches.get_mut(&self.of) else { return };
         *count = count.saturating_sub(1);
         let is_over = *count == 0;
-        if is_over && counted.watches.len() > MAX_SERIES {
-            counted.watches.remove(&self.of);
+        if is_over && counts.watches.len() > MAX_SERIES {
+            counts.watches.remove(&self.of);
         }
     }
 }
@@ -160,6 +160,6 @@ mod tests {
         let text = counters.text();
         assert!(text.lines().count() <= 2 * (MAX_SERIES + 1) + 4, "{}", text.lines().count());
         let rest = r#"apiserver_request_total{code="200",group="other",resource="other",verb="LIST"} 500"#;
-        assert!(text.contains(rest), "the rest is counted together");
+        assert!(text.contains(rest), "all further series are counted together");
     }
 }

@@ -25,7 +25,7 @@ pub(super) struct Deletion {
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Written {
+struct RawDeleteOptions {
     grace_period_seconds: Option<i64>,
     propagation_policy: Option<String>,
     orphan_dependents: Option<bool>,
@@ -51,12 +51,12 @@ impl Deletion {
         form: impl FnOnce() -> Result<BodyForm, Refusal>,
         query: &Query,
     ) -> Result<Self, Refusal> {
-        let written = if body.is_empty() { from_query(query)? } else { from_body(body, form()?)? };
-        written.check()
+        let raw = if body.is_empty() { from_query(query)? } else { from_body(body, form()?)? };
+        raw.check()
     }
 }
 
-impl Written {
+impl RawDeleteOptions {
     fn check(self) -> Result<Deletion, Refusal> {
         let mut problems = Vec::new();
         let propagation = match self.propagation_policy.as_deref() {
@@ -100,9 +100,9 @@ impl Written {
     }
 }
 
-fn from_query(query: &Query) -> Result<Written, Refusal> {
+fn from_query(query: &Query) -> Result<RawDeleteOptions, Refusal> {
     let dry_run: Vec<String> = query.all("dryRun").map(str::to_owned).collect();
-    Ok(Written {
+    Ok(RawDeleteOptions {
         grace_period_seconds: query.integer("gracePeriodSeconds")?,
         propagation_policy: query.first("propagationPolicy").map(str::to_owned),
         orphan_dependents: query.flag("orphanDependents"),
@@ -114,7 +114,7 @@ fn from_query(query: &Query) -> Result<Written, Refusal> {
     })
 }
 
-fn from_body(body: &Bytes, form: BodyForm) -> Result<Written, Refusal> {
+fn from_body(body: &Bytes, form: BodyForm) -> Result<RawDeleteOptions, Refusal> {
     let value: Value = match form {
         BodyForm::Json => {
             let (text, value) = json::parse(body);
@@ -147,7 +147,7 @@ fn from_body(body: &Bytes, form: BodyForm) -> Result<Written, Refusal> {
         )));
     }
     let refuse = |_| Refusal::bad_request(wrong_type(&value));
-    Written::deserialize(&value).map_err(refuse)
+    RawDeleteOptions::deserialize(&value).map_err(refuse)
 }
 
 fn unreadable(why: &str) -> Refusal {

@@ -10,14 +10,14 @@ use futures_core::Stream;
 
 use super::body::Cut;
 use super::pieces::Pieces;
-use super::telling::Telling;
+use super::watch_encoder::WatchEncoder;
 use crate::panics::{Panicked, caught_in};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 
 /// kube-apiserver's message (`WithPanicRecovery` in k8s.io/apiserver v0.36.4
 /// pkg/server/filters/wrap.go).
-const WORDS: &str = "This request caused apiserver to panic. Look in the logs for details.";
+const PANIC_MESSAGE: &str = "This request caused apiserver to panic. Look in the logs for details.";
 
 /// The number of requests that panicked. Clones share the count.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ impl Panics {
     pub(super) fn answer(&self, panic: &Panicked, method: &str, subject: &str) -> Refusal {
         self.0.fetch_add(1, Ordering::Relaxed);
         tracing::error!(method, subject, panic = panic.0, "panic while serving a request");
-        Refusal::internal(WORDS)
+        Refusal::internal(PANIC_MESSAGE)
     }
 
     /// Returns the count in the Prometheus text format.
@@ -66,7 +66,7 @@ impl<S: Stream<Item = Result<Pieces, Cut>> + Unpin> Stream for GuardedEvents<S> 
         caught_in(|| Pin::new(events).poll_next(context)).unwrap_or_else(|panic| {
             this.events = None;
             let refusal = this.panics.answer(&panic, "WATCH", &this.kind.def.plural);
-            Poll::Ready(Some(Ok(Pieces::from_iter([Telling::error(&refusal)]))))
+            Poll::Ready(Some(Ok(Pieces::from_iter([WatchEncoder::error(&refusal)]))))
         })
     }
 }

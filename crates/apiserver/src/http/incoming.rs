@@ -16,7 +16,7 @@ use crate::request::BodyForm;
 
 /// The number of bytes of an oversized body that are read and discarded, so that the client gets to
 /// read the response.
-const DRAINED: usize = 4 * 1024 * 1024;
+const MAX_DRAINED: usize = 4 * 1024 * 1024;
 
 /// Reads a body. Holds no more than what has arrived, and counts it in the reservation until the
 /// bytes are dropped.
@@ -87,7 +87,7 @@ async fn collect<B: Body<Data = Bytes>>(
             // in a list, which together are thousands of times larger than what the reservation
             // counts.
             read.extend_from_slice(&data);
-        } else if length > limit + DRAINED {
+        } else if length > limit + MAX_DRAINED {
             break;
         } else {
             read = Vec::new();

@@ -4,11 +4,11 @@ use dogwatch_core::{FieldSelector, LabelSelector};
 use http::StatusCode;
 
 use super::answer::{self, Answer};
-use super::asked::Asked;
+use super::negotiated::Negotiated;
+use super::parsed_request::ParsedRequest;
 use super::query::Query;
 use super::service::Service;
 use super::show::{self, ListMetadata};
-use super::wish::Wish;
 use crate::reading::{self, Page, Selection};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
@@ -16,14 +16,14 @@ use crate::request::{ContinueToken, ListOptions, ListVersion, ShardSelector};
 
 /// The error of a list, and the token to continue it in spite of the error.
 #[derive(Debug)]
-pub(super) struct Unlisted {
+pub(super) struct ListError {
     /// The error.
     pub(super) refusal: Refusal,
     /// The continue token, for the rest of the list from a newer snapshot.
     pub(super) token: Option<String>,
 }
 
-impl From<Refusal> for Unlisted {
+impl From<Refusal> for ListError {
     fn from(refusal: Refusal) -> Self {
         Self { refusal, token: None }
     }
@@ -31,16 +31,21 @@ impl From<Refusal> for Unlisted {
 
 impl Service {
     /// Serves a list, or a page of one.
-    pub(super) async fn list(&self, asked: &Asked, query: &Query, wish: &Wish) -> Result<Answer, Unlisted> {
+    pub(super) async fn list(
+        &self,
+        parsed: &ParsedRequest,
+        query: &Query,
+        negotiated: &Negotiated,
+    ) -> Result<Answer, ListError> {
         let options = ListOptions::parse(query.pairs())?;
-        let selection = self.selection(asked, query, &options.labels, &options.fields)?;
-        let page = self.page(&asked.kind, &options, &selection).await?;
-        self.cluster.ready_to_show(&asked.kind, &page.items).await?;
+        let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
+        let page = self.page(&parsed.kind, &options, &selection).await?;
+        self.cluster.ready_to_show(&parsed.kind, &page.items).await?;
         let metadata = ListMetadata::of(&page, &selection);
         let now = self.cluster.source().now();
         let items = page.items.iter().map(|it| &**it);
-        let pieces = show::list(items, &metadata, &asked.kind, wish, now)?;
-        Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
+        let pieces = show::list(items, &metadata, &parsed.kind, negotiated, now)?;
+        Ok(answer::document(StatusCode::OK, pieces, negotiated, &self.settings))
     }
 
     /// Reads the objects and metadata of a list.
@@ -49,7 +54,7 @@ impl Service {
         kind: &Kind,
         options: &ListOptions,
         selection: &Selection,
-    ) -> Result<Page, Unlisted> {
+    ) -> Result<Page, ListError> {
         let store = self.cluster.store();
         match &options.version {
             ListVersion::Newest => {
@@ -67,7 +72,7 @@ impl Service {
                 }
                 _ => None,
             };
-            Unlisted { refusal, token }
+            ListError { refusal, token }
         })
     }
 
@@ -85,16 +90,16 @@ impl Service {
     /// `shardSelector`, if sharding is enabled.
     pub(super) fn selection(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         query: &Query,
         labels: &LabelSelector,
         fields: &FieldSelector,
     ) -> Result<Selection, Refusal> {
-        let fields = asked.kind.field_selector(fields)?;
+        let fields = parsed.kind.field_selector(fields)?;
         let shards = query.get("shardSelector").filter(|_| self.settings.sharding);
         Ok(Selection {
-            namespace: asked.target.namespace.clone(),
-            name: asked.target.name.clone(),
+            namespace: parsed.target.namespace.clone(),
+            name: parsed.target.name.clone(),
             labels: labels.clone(),
             fields,
             shards: shards.map(ShardSelector::parse).transpose()?,

@@ -17,7 +17,7 @@ use crate::request::media_types;
 const JSON: &str = "application/json";
 /// The protobuf media types of the version 2 document: the one that older clients request, and the
 /// one in responses, which is a valid media type (the `@` of the first is not allowed).
-const SWAGGER_BEFORE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const SWAGGER_DEPRECATED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const SWAGGER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 impl Service {
@@ -46,17 +46,17 @@ impl Service {
         if preferred(headers, &[JSON]).is_none() {
             return vary(answer::empty(StatusCode::NOT_ACCEPTABLE));
         }
-        let asked = query.get("hash");
-        let mut answer = if asked.is_some_and(|it| it != hash) {
+        let requested = query.get("hash");
+        let mut answer = if requested.is_some_and(|it| it != hash) {
             moved(path, hash)
-        } else if is_known(headers, hash) {
+        } else if is_cached(headers, hash) {
             answer::empty(StatusCode::NOT_MODIFIED)
         } else {
             let document = catalog.openapi(group, version);
             whole(JSON, document.map(|it| it.body).unwrap_or_default())
         };
-        if asked.is_some_and(|it| it == hash) {
-            self.keep_for_ever(&mut answer);
+        if requested.is_some_and(|it| it == hash) {
+            self.cache_forever(&mut answer);
         }
         tag(&mut answer, hash);
         vary(answer)
@@ -65,12 +65,12 @@ impl Service {
     /// Serves the version 2 document, as JSON or protobuf.
     fn swagger(&self, headers: &HeaderMap) -> Answer {
         let catalog = self.cluster.catalog();
-        let Some(form) = preferred(headers, &[JSON, SWAGGER_BEFORE, SWAGGER]) else {
+        let Some(form) = preferred(headers, &[JSON, SWAGGER_DEPRECATED, SWAGGER]) else {
             return answer::empty(StatusCode::NOT_ACCEPTABLE);
         };
         let hash = digest(catalog.openapi_index());
         let mut answer = match form {
-            _ if is_known(headers, &hash) => answer::empty(StatusCode::NOT_MODIFIED),
+            _ if is_cached(headers, &hash) => answer::empty(StatusCode::NOT_MODIFIED),
             JSON => whole(JSON, catalog.swagger().json()),
             _ => whole(SWAGGER, catalog.swagger().protobuf()),
         };
@@ -79,7 +79,7 @@ impl Service {
     }
 
     /// Marks a response as immutable: a document that is requested by its hash never changes.
-    fn keep_for_ever(&self, answer: &mut Answer) {
+    fn cache_forever(&self, answer: &mut Answer) {
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
         let next_year = self.cluster.source().now().to_zoned(jiff::tz::TimeZone::UTC).checked_add(1.year());
         let expires = next_year.map(|it| it.strftime("%a, %d %b %Y %H:%M:%S UTC").to_string());
@@ -102,7 +102,7 @@ fn whole(content_type: &'static str, body: Bytes) -> Answer {
     answer::of(StatusCode::OK, Some(HeaderValue::from_static(content_type)), body)
 }
 
-fn is_known(headers: &HeaderMap, hash: &str) -> bool {
+fn is_cached(headers: &HeaderMap, hash: &str) -> bool {
     headers.get(IF_NONE_MATCH).is_some_and(|it| it.as_bytes() == quoted(hash).as_bytes())
 }
 

@@ -8,14 +8,14 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::answer::{self, Answer};
-use super::asked::{Asked, Unserved};
 use super::body::{AnswerBody, Cut};
 use super::connection_info::ConnectionInfo;
-use super::list::Unlisted;
+use super::list::ListError;
+use super::negotiated::Negotiated;
+use super::parsed_request::{ParsedRequest, RoutingError};
 use super::query::Query;
 use super::service::{Exchange, Service};
 use super::web_guard;
-use super::wish::Wish;
 use super::write::PatchForm;
 use super::write_options::manager_of_agent;
 use crate::auth::{Deed, PeerIdentity};
@@ -32,12 +32,12 @@ const REQUESTS: &str = "dogwatch_apiserver::requests";
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// A request that is parsed as far as fault rules and logs need it.
-struct Meant {
+struct RoutedRequest {
     route: Route,
     verb: String,
     /// The verb and resource, or the reason that there is none. `None` for paths that are not about
     /// resources.
-    asked: Option<Result<Asked, Unserved>>,
+    parsed: Option<Result<ParsedRequest, RoutingError>>,
 }
 
 impl Service {
@@ -55,27 +55,28 @@ impl Service {
         request: Request<B>,
         peer: Option<&PeerIdentity>,
     ) -> Result<Response<AnswerBody>, Cut> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let panicked = |panic| self.panics.answer(&panic, parts.method.as_str(), parts.uri.path());
-        let meant = caught_in(|| self.understand(&parts, &query)).unwrap_or_else(|panic| Meant {
+        let routed = caught_in(|| self.route(&parts, &query)).unwrap_or_else(|panic| RoutedRequest {
             route: Route::Other(String::new()),
             verb: parts.method.as_str().to_ascii_lowercase(),
-            asked: Some(Err(Unserved::Refused(panicked(panic)))),
+            parsed: Some(Err(RoutingError::Refused(panicked(panic)))),
         });
-        let deed = Deed {
+        let attributes = Deed {
             method: parts.method.as_str(),
             path: parts.uri.path(),
             watches: query.flag("watch") == Some(true),
         };
         let authenticate = || {
-            self.guard(&parts, peer)
-                .and_then(|()| self.authenticator.authenticate(&deed, &parts.headers, peer, &self.cluster))
+            self.guard(&parts, peer).and_then(|()| {
+                self.authenticator.authenticate(&attributes, &parts.headers, peer, &self.cluster)
+            })
         };
         let user = caught_in(authenticate).unwrap_or_else(|panic| Err(panicked(panic)));
         let answered = match &user {
-            Ok(user) => match caught(self.weather(&meant, &parts, &query, user, body)).await {
+            Ok(user) => match caught(self.inject_faults(&routed, &parts, &query, user, body)).await {
                 Ok(answered) => answered,
                 Err(panic) => Ok(self.refuse(&panicked(panic), None, &parts.headers, &query)),
             },
@@ -83,7 +84,7 @@ impl Service {
         };
         let name = user.as_ref().map(|it| it.name.as_str()).unwrap_or_default();
         let code = answered.as_ref().map_or(0, |it| it.status().as_u16());
-        self.note(&meant, &parts, &query, name, code, begun);
+        self.record(&routed, &parts, &query, name, code, started);
         answered.map(|answer| self.finish(answer, &parts))
     }
 
@@ -102,34 +103,34 @@ impl Service {
         Ok(())
     }
 
-    fn understand(&self, parts: &Parts, query: &Query) -> Meant {
+    fn route(&self, parts: &Parts, query: &Query) -> RoutedRequest {
         let route = Route::parse(parts.uri.path());
-        let asked = match &route {
+        let parsed = match &route {
             Route::Resource(target) => {
-                Some(Asked::find(&self.cluster.catalog(), target, &parts.method, query))
+                Some(ParsedRequest::find(&self.cluster.catalog(), target, &parts.method, query))
             }
             _ => None,
         };
-        let verb = match &asked {
-            Some(Ok(asked)) => asked.verb.to_string(),
+        let verb = match &parsed {
+            Some(Ok(parsed)) => parsed.verb.to_string(),
             _ => parts.method.as_str().to_ascii_lowercase(),
         };
-        Meant { route, verb, asked }
+        RoutedRequest { route, verb, parsed }
     }
 
     /// Applies the fault rules to a request, and serves it if they let it through.
-    async fn weather<B: Body<Data = Bytes>>(
+    async fn inject_faults<B: Body<Data = Bytes>>(
         &self,
-        meant: &Meant,
+        routed: &RoutedRequest,
         parts: &Parts,
         query: &Query,
         user: &User,
         body: B,
     ) -> Result<Answer, Cut> {
         if parts.uri.path().starts_with(faults::PREFIX) {
-            return Ok(self.administer(parts, query, body).await);
+            return Ok(self.serve_fault_admin(parts, query, body).await);
         }
-        let (delay, act) = self.lab.decide(&meant.call(&user.name));
+        let (delay, act) = self.faults.decide(&routed.call(&user.name));
         if let Some(delay) = delay {
             tokio::time::sleep(delay).await;
         }
@@ -143,109 +144,114 @@ impl Service {
                 Ok(answer)
             }
             Act::ResetAfter => {
-                self.carry_out(meant, parts, query, user, body).await;
+                self.dispatch(routed, parts, query, user, body).await;
                 Err(Cut)
             }
-            _ => Ok(self.carry_out(meant, parts, query, user, body).await),
+            _ => Ok(self.dispatch(routed, parts, query, user, body).await),
         }
     }
 
-    async fn carry_out<B: Body<Data = Bytes>>(
+    async fn dispatch<B: Body<Data = Bytes>>(
         &self,
-        meant: &Meant,
+        routed: &RoutedRequest,
         parts: &Parts,
         query: &Query,
         user: &User,
         body: B,
     ) -> Answer {
         let headers = &parts.headers;
-        let answered = match (&meant.route, &meant.asked) {
-            (_, Some(Ok(asked))) => return self.serve(asked, parts, query, user, body).await,
-            (_, Some(Err(unserved))) => Err(unserved.clone()),
+        let answered = match (&routed.route, &routed.parsed) {
+            (_, Some(Ok(parsed))) => return self.serve(parsed, parts, query, user, body).await,
+            (_, Some(Err(error))) => Err(error.clone()),
             (Route::CoreVersions, _) => {
                 let authority = parts.uri.authority().map(http::uri::Authority::as_str);
-                self.core_versions(&parts.method, headers, query, authority).map_err(Unserved::Refused)
+                self.core_versions(&parts.method, headers, query, authority).map_err(RoutingError::Refused)
             }
-            (Route::Groups, _) => self.groups(headers, query).map_err(Unserved::Refused),
+            (Route::Groups, _) => self.groups(headers, query).map_err(RoutingError::Refused),
             (Route::Group(name), _) => self.group(name, headers, query),
             (Route::GroupVersion { group, version }, _) => {
                 self.group_version((group, version), &parts.method, headers, query)
             }
             _ => self.other(parts, query),
         };
-        answered.unwrap_or_else(|unserved| match unserved {
-            Unserved::Page => answer::page_not_found(),
-            Unserved::Refused(refusal) => self.refuse(&refusal, None, headers, query),
+        answered.unwrap_or_else(|error| match error {
+            RoutingError::PlainNotFound => answer::page_not_found(),
+            RoutingError::Refused(refusal) => self.refuse(&refusal, None, headers, query),
         })
     }
 
-    fn other(&self, parts: &Parts, query: &Query) -> Result<Answer, Unserved> {
+    fn other(&self, parts: &Parts, query: &Query) -> Result<Answer, RoutingError> {
         let path = parts.uri.path();
         if let Some(answer) = self.health(path, query).or_else(|| self.openapi(path, &parts.headers, query)) {
             return Ok(answer);
         }
         if let Some(answered) = self.issuer(parts) {
-            return answered.map_err(Unserved::Refused);
+            return answered.map_err(RoutingError::Refused);
         }
         match path {
             "/" => Ok(self.paths(&parts.headers, query)),
             "/version" | "/version/" => {
-                self.version(&parts.method, &parts.headers, query).map_err(Unserved::Refused)
+                self.version(&parts.method, &parts.headers, query).map_err(RoutingError::Refused)
             }
             "/metrics" => Ok(self.metrics()),
-            _ => Err(Unserved::Page),
+            _ => Err(RoutingError::PlainNotFound),
         }
     }
 
     /// Serves a verb on a resource.
     async fn serve<B: Body<Data = Bytes>>(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         parts: &Parts,
         query: &Query,
         user: &User,
         body: B,
     ) -> Answer {
-        let answered = self.carry_out_verb(asked, parts, query, user, body).await;
+        let answered = self.serve_verb(parsed, parts, query, user, body).await;
         let mut answer = answered
             .unwrap_or_else(|it| self.refuse(&it.refusal, it.token.as_deref(), &parts.headers, query));
-        answer::warn(&mut answer, asked.deprecation());
+        answer::warn(&mut answer, parsed.deprecation());
         answer
     }
 
-    async fn carry_out_verb<B: Body<Data = Bytes>>(
+    async fn serve_verb<B: Body<Data = Bytes>>(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         parts: &Parts,
         query: &Query,
         user: &User,
         body: B,
-    ) -> Result<Answer, Unlisted> {
+    ) -> Result<Answer, ListError> {
         let headers = &parts.headers;
-        if asked.connects() {
-            return Err(self.cluster.refuse_connection(&asked.place(), query.get("container")).into());
+        if parsed.connects() {
+            return Err(self.cluster.refuse_connection(&parsed.place(), query.get("container")).into());
         }
         // kube-apiserver checks the content type of a patch before anything else (k8s.io/apiserver
         // v0.36.4 pkg/endpoints/handlers/patch.go).
-        let patch = if asked.verb == Verb::Patch { Some(PatchForm::of(asked, headers)?) } else { None };
-        let wish = Wish::of(headers, query, asked.endpoint())?;
-        let exchange = Exchange { headers, query, user, wish, connection: parts.extensions.get() };
-        Ok(match (asked.verb, patch) {
-            (Verb::Get, _) => self.get(asked, query, &wish).await?,
-            (Verb::List, _) => self.list(asked, query, &wish).await?,
+        let patch = if parsed.verb == Verb::Patch { Some(PatchForm::of(parsed, headers)?) } else { None };
+        let negotiated = Negotiated::of(headers, query, parsed.endpoint())?;
+        let exchange = Exchange { headers, query, user, negotiated, connection: parts.extensions.get() };
+        Ok(match (parsed.verb, patch) {
+            (Verb::Get, _) => self.get(parsed, query, &negotiated).await?,
+            (Verb::List, _) => self.list(parsed, query, &negotiated).await?,
             (Verb::Watch, _) => {
-                self.watch(asked, query, &wish, self.lab.watch(&call(asked, "watch", &user.name)))?
+                self.watch(parsed, query, &negotiated, self.faults.watch(&call(parsed, "watch", &user.name)))?
             }
-            (Verb::Create, _) => self.create(asked, &exchange, body).await?,
-            (Verb::Patch, Some(form)) => self.patch(asked, &exchange, form, body).await?,
-            (Verb::Delete, _) => self.delete(asked, &exchange, body).await?,
-            (Verb::DeleteCollection, _) => self.delete_collection(asked, &exchange, body).await?,
-            _ => self.update(asked, &exchange, body).await?,
+            (Verb::Create, _) => self.create(parsed, &exchange, body).await?,
+            (Verb::Patch, Some(form)) => self.patch(parsed, &exchange, form, body).await?,
+            (Verb::Delete, _) => self.delete(parsed, &exchange, body).await?,
+            (Verb::DeleteCollection, _) => self.delete_collection(parsed, &exchange, body).await?,
+            _ => self.update(parsed, &exchange, body).await?,
         })
     }
 
     /// Serves the fault-injection API, if it is enabled.
-    async fn administer<B: Body<Data = Bytes>>(&self, parts: &Parts, query: &Query, body: B) -> Answer {
+    async fn serve_fault_admin<B: Body<Data = Bytes>>(
+        &self,
+        parts: &Parts,
+        query: &Query,
+        body: B,
+    ) -> Answer {
         if !self.settings.fault_admin {
             return answer::page_not_found();
         }
@@ -254,9 +260,9 @@ impl Service {
             Err(refusal) => return self.refuse(&refusal, None, &parts.headers, query),
         };
         let (code, value) =
-            faults::admin(parts.method.as_str(), parts.uri.path(), &bytes, &self.lab, &self.cluster);
+            faults::admin(parts.method.as_str(), parts.uri.path(), &bytes, &self.faults, &self.cluster);
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        answer::value(code, &value, &Wish::plain(&parts.headers, query), &self.settings)
+        answer::value(code, &value, &Negotiated::plain(&parts.headers, query), &self.settings)
     }
 
     /// Adds the headers of every response.
@@ -273,10 +279,18 @@ impl Service {
         answer
     }
 
-    fn note(&self, meant: &Meant, parts: &Parts, query: &Query, user: &str, code: u16, begun: Instant) {
-        let call = meant.call(user);
+    fn record(
+        &self,
+        routed: &RoutedRequest,
+        parts: &Parts,
+        query: &Query,
+        user: &str,
+        code: u16,
+        started: Instant,
+    ) {
+        let call = routed.call(user);
         self.counters.request(call.verb, call.group, call.resource, code);
-        let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), begun.elapsed());
+        let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), started.elapsed());
         tracing::debug!(target: REQUESTS, method, path, status = code, ?duration, user, "request");
         self.log.record(|| {
             let writes = matches!(call.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
@@ -302,11 +316,11 @@ impl Service {
     }
 }
 
-impl Meant {
+impl RoutedRequest {
     /// Describes the request for fault rules and logs.
     fn call<'a>(&'a self, user: &'a str) -> Call<'a> {
-        match &self.asked {
-            Some(Ok(asked)) => call(asked, &self.verb, user),
+        match &self.parsed {
+            Some(Ok(parsed)) => call(parsed, &self.verb, user),
             _ => Call {
                 verb: &self.verb,
                 group: "",
@@ -320,14 +334,14 @@ impl Meant {
     }
 }
 
-fn call<'a>(asked: &'a Asked, verb: &'a str, user: &'a str) -> Call<'a> {
+fn call<'a>(parsed: &'a ParsedRequest, verb: &'a str, user: &'a str) -> Call<'a> {
     Call {
         verb,
-        group: &asked.target.group,
-        resource: &asked.target.resource,
-        namespace: asked.target.namespace.as_deref(),
-        name: asked.target.name.as_deref(),
-        part: asked.part(),
+        group: &parsed.target.group,
+        resource: &parsed.target.resource,
+        namespace: parsed.target.namespace.as_deref(),
+        name: parsed.target.name.as_deref(),
+        part: parsed.part(),
         user,
     }
 }

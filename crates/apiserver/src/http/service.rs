@@ -12,9 +12,9 @@ use super::connection_info::ConnectionInfo;
 use super::counters::Counters;
 use super::guard::Panics;
 use super::incoming;
+use super::negotiated::Negotiated;
 use super::query::Query;
 use super::settings::Settings;
-use super::wish::Wish;
 use crate::auth::Authenticator;
 use crate::cluster::{Cluster, User};
 use crate::faults::Lab;
@@ -31,7 +31,7 @@ pub struct Service {
     pub(super) bodies: BodyMeter,
     pub(super) panics: Panics,
     pub(super) authenticator: Authenticator,
-    pub(super) lab: Lab,
+    pub(super) faults: Lab,
     pub(super) log: RequestLog,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Exchange<'a> {
     pub(super) headers: &'a HeaderMap,
     pub(super) query: &'a Query,
     pub(super) user: &'a User,
-    pub(super) wish: Wish,
+    pub(super) negotiated: Negotiated,
     /// The connection of the request; `None` for a function call in this process.
     pub(super) connection: Option<&'a ConnectionInfo>,
 }
@@ -56,7 +56,7 @@ impl Service {
             bodies: BodyMeter::default(),
             panics: Panics::default(),
             authenticator,
-            lab: Lab::default(),
+            faults: Lab::default(),
             log: RequestLog::default(),
         }
     }
@@ -64,7 +64,7 @@ impl Service {
     /// Sets the fault injector. Defaults to one without rules.
     #[must_use]
     pub fn lab(mut self, lab: Lab) -> Self {
-        self.lab = lab;
+        self.faults = lab;
         self
     }
 
@@ -89,7 +89,7 @@ impl Service {
 
     /// Returns the fault injector.
     pub fn faults(&self) -> &Lab {
-        &self.lab
+        &self.faults
     }
 
     /// Returns the request log.
@@ -122,6 +122,6 @@ impl Service {
         headers: &HeaderMap,
         query: &Query,
     ) -> Answer {
-        answer::refusal(refusal, token, &Wish::of_refusal(headers, query), &self.settings)
+        answer::refusal(refusal, token, &Negotiated::of_refusal(headers, query), &self.settings)
     }
 }

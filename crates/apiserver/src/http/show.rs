@@ -5,8 +5,8 @@ use dogwatch_core::{Reason, Status};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::negotiated::Negotiated;
 use super::pieces::Pieces;
-use super::wish::Wish;
 use crate::cluster::Shown;
 use crate::custom::columns as custom_columns;
 use crate::print;
@@ -34,17 +34,22 @@ pub(super) struct ListMetadata {
 /// # Errors
 ///
 /// Returns 406 if a list was requested.
-pub(super) fn object(shown: &Shown, kind: &Kind, wish: &Wish, now: Timestamp) -> Result<Pieces, Refusal> {
-    if let (AnswerForm::Whole, Shown::Stored(stored)) = (wish.form, shown)
+pub(super) fn object(
+    shown: &Shown,
+    kind: &Kind,
+    negotiated: &Negotiated,
+    now: Timestamp,
+) -> Result<Pieces, Refusal> {
+    if let (AnswerForm::Whole, Shown::Stored(stored)) = (negotiated.form, shown)
         && kind.shows_bytes_of(stored)
     {
         return Ok(Pieces::from_iter([stored.bytes()]));
     }
     let value = shown.to_value(kind);
-    let shown = match wish.form {
+    let shown = match negotiated.form {
         _ if value["kind"] == "Status" => value,
         AnswerForm::Table => {
-            let row = row(kind, &value, wish, now);
+            let row = row(kind, &value, negotiated, now);
             print::table(Some(columns(kind, &value)), list_metadata_of(&value), vec![row])
         }
         AnswerForm::Metadata => print::partial_metadata(&value),
@@ -63,17 +68,17 @@ pub(super) fn list<'a>(
     items: impl Iterator<Item = &'a Encoded>,
     metadata: &ListMetadata,
     kind: &Kind,
-    wish: &Wish,
+    negotiated: &Negotiated,
     now: Timestamp,
 ) -> Result<Pieces, Refusal> {
     let values =
         |items: &mut dyn Iterator<Item = &'a Encoded>| items.map(|it| kind.show(it)).collect::<Vec<_>>();
     let mut items = items;
-    let shown = match wish.form {
+    let shown = match negotiated.form {
         AnswerForm::Table => {
             let values = values(&mut items);
             let columns = columns(kind, &json!({ "kind": kind.def.kind }));
-            let rows = values.iter().map(|it| row(kind, it, wish, now)).collect();
+            let rows = values.iter().map(|it| row(kind, it, negotiated, now)).collect();
             print::table(Some(columns), metadata.to_value(false), rows)
         }
         AnswerForm::MetadataList => {
@@ -101,14 +106,14 @@ pub(super) fn columns(kind: &Kind, object: &Value) -> Value {
 }
 
 /// Returns the table row of an object.
-pub(super) fn row(kind: &Kind, object: &Value, wish: &Wish, now: Timestamp) -> Value {
+pub(super) fn row(kind: &Kind, object: &Value, negotiated: &Negotiated, now: Timestamp) -> Value {
     let cells = match kind.custom_version() {
         _ if is_scale(object) => print::cells("autoscaling", "scale", object, now),
         _ if object["kind"] != *kind.def.kind => print::cells("", "", object, now),
         Some(version) => custom_columns::cells(object, &version.columns, now),
         None => print::cells(&kind.def.group, &kind.def.plural, object, now),
     };
-    print::row(cells, object, wish.include)
+    print::row(cells, object, negotiated.include)
 }
 
 /// Returns the list metadata of a table with one object.

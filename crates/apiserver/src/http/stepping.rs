@@ -18,7 +18,7 @@ pub(super) enum Step<A> {
     /// Yields an item.
     Write(Result<Pieces, Cut>),
     /// Runs an action that may wait.
-    Act(A),
+    Run(A),
     /// Waits: the task is woken when there is something to do.
     Wait,
     /// Ends the stream.
@@ -28,48 +28,48 @@ pub(super) enum Step<A> {
 /// A producer that advances step by step.
 pub(super) trait Stepwise: Sized + Send + Unpin + 'static {
     /// An action that may wait.
-    type Act: Send;
+    type Action: Send;
 
     /// Returns the next step. If that is [`Step::Wait`], the task of `context` is woken when there
     /// is another.
-    fn step(&mut self, context: &mut Context<'_>) -> Step<Self::Act>;
+    fn step(&mut self, context: &mut Context<'_>) -> Step<Self::Action>;
 
     /// Runs an action; the next step is requested when it completes.
-    fn act(&mut self, act: Self::Act) -> impl Future<Output = ()> + Send;
+    fn run(&mut self, action: Self::Action) -> impl Future<Output = ()> + Send;
 }
 
 /// The stream of the items of all steps.
-pub(super) enum Stepping<W> {
+pub(super) enum StepStream<W> {
     /// Between two steps.
-    Resting(W),
+    Idle(W),
     /// Running an action.
-    Acting(Pin<Box<dyn Future<Output = W> + Send>>),
+    Running(Pin<Box<dyn Future<Output = W> + Send>>),
     /// After the last step.
     Ended,
 }
 
-impl<W: Stepwise> Stream for Stepping<W> {
+impl<W: Stepwise> Stream for StepStream<W> {
     type Item = Result<Pieces, Cut>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
             match this {
-                Self::Resting(worker) => match worker.step(context) {
+                Self::Idle(worker) => match worker.step(context) {
                     Step::Write(write) => return Poll::Ready(Some(write)),
                     Step::Wait => return Poll::Pending,
                     Step::End => *this = Self::Ended,
-                    Step::Act(act) => {
-                        let Self::Resting(mut worker) = std::mem::replace(this, Self::Ended) else {
+                    Step::Run(action) => {
+                        let Self::Idle(mut worker) = std::mem::replace(this, Self::Ended) else {
                             continue;
                         };
-                        *this = Self::Acting(Box::pin(async move {
-                            worker.act(act).await;
+                        *this = Self::Running(Box::pin(async move {
+                            worker.run(action).await;
                             worker
                         }));
                     }
                 },
-                Self::Acting(act) => *this = Self::Resting(ready!(act.as_mut().poll(context))),
+                Self::Running(action) => *this = Self::Idle(ready!(action.as_mut().poll(context))),
                 Self::Ended => return Poll::Ready(None),
             }
         }

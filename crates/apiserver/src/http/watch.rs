@@ -27,21 +27,21 @@ use dogwatch_core::{Reason, Status};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::answer::{self, Answer};
-use super::asked::Asked;
 use super::body::{AnswerBody, Cut};
 use super::counters::CountedWatch;
-use super::ending::Definition;
+use super::definition_follower::DefinitionFollower;
 use super::guard::GuardedEvents;
+use super::negotiated::Negotiated;
+use super::parsed_request::ParsedRequest;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::read::too_large;
 use super::service::Service;
-use super::stepping::{Step, Stepping, Stepwise};
-use super::telling::Telling;
-use super::wish::Wish;
+use super::stepping::{Step, StepStream, Stepwise};
+use super::watch_encoder::WatchEncoder;
 use crate::cluster::Cluster;
 use crate::faults::{Disturbance, WatchLab};
-use crate::reading::{Frame, Selection, tell};
+use crate::reading::{Frame, Selection, event_for};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::request::{InitialEvents, WatchOptions};
@@ -53,13 +53,13 @@ use crate::time;
 const BATCH: usize = 64 * 1024;
 /// The maximum number of initial events in one batch. A webhook may have to convert them, which
 /// takes time.
-const AHEAD: usize = 500;
+const MAX_INITIAL: usize = 500;
 /// The time before its end at which a watch gets a last bookmark: `nextBookmarkTime` in
 /// k8s.io/apiserver v0.36.4 pkg/storage/cacher/cache_watcher.go.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
 /// The time for sent events to leave before a fault rule cuts the connection.
-const FLUSHED: Duration = Duration::from_millis(1);
+const FLUSH_TIME: Duration = Duration::from_millis(1);
 
 /// One watch.
 #[derive(Debug)]
@@ -67,9 +67,9 @@ struct Watch {
     cluster: Arc<Cluster>,
     kind: Arc<Kind>,
     selection: Selection,
-    telling: Telling,
-    lab: WatchLab,
-    definition: Definition,
+    encoder: WatchEncoder,
+    faults: WatchLab,
+    definition: DefinitionFollower,
     /// Set if the client allows bookmarks.
     bookmarks: bool,
     bookmark_period: Duration,
@@ -77,12 +77,12 @@ struct Watch {
     deadline: Instant,
     /// Fires at the next bookmark or the end. One timer for the whole watch: most events come and
     /// go without it.
-    alarm: Pin<Box<Sleep>>,
+    timer: Pin<Box<Sleep>>,
     /// The waker that the timer was last polled with, since it was last set.
-    alarmed: Option<Waker>,
-    stage: Stage,
+    timer_waker: Option<Waker>,
+    state: WatchState,
     /// Every change up to this version was sent or skipped; they are not sent again.
-    told: u64,
+    sent_version: u64,
     /// Batches that are ready to be written.
     ready: VecDeque<Pieces>,
     _counted: CountedWatch,
@@ -90,7 +90,7 @@ struct Watch {
 
 /// The state of a watch.
 #[derive(Debug)]
-enum Stage {
+enum WatchState {
     /// Waiting for a future version until a deadline, to start as `InitialEvents` says.
     Awaiting(u64, Instant, InitialEvents),
     /// Sending the objects that existed at a version.
@@ -107,13 +107,13 @@ enum Stage {
 
 /// An action that may wait.
 #[derive(Debug)]
-enum Act {
+enum Action {
     /// Waits for a future version until a deadline.
     Await(u64, Instant, InitialEvents),
     /// Sends initial events.
-    TellInitial,
+    SendInitial,
     /// Sends this change and the following ones.
-    Tell(Arc<Change>),
+    Send(Arc<Change>),
     /// Sends a bookmark.
     Bookmark,
     /// Lets the sent events leave.
@@ -131,14 +131,14 @@ impl Service {
     /// Starts a watch. An invalid request is rejected here; a later failure is an `ERROR` event.
     pub(super) fn watch(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         query: &Query,
-        wish: &Wish,
-        lab: WatchLab,
+        negotiated: &Negotiated,
+        faults: WatchLab,
     ) -> Result<Answer, Refusal> {
-        wish.check_stream()?;
+        negotiated.check_stream()?;
         let options = WatchOptions::parse(query.pairs())?;
-        let name = asked.place().name;
+        let name = parsed.place().name;
         let selects = options.fields.terms().next().is_some();
         if !name.is_empty()
             && selects
@@ -146,57 +146,57 @@ impl Service {
         {
             return Err(Refusal::bad_request("fieldSelector metadata.name doesn't match requested name"));
         }
-        let selection = self.selection(asked, query, &options.labels, &options.fields)?;
+        let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
         let now = Instant::now();
         let timeout = options.timeout.unwrap_or_else(|| {
             time::scaled(self.settings.watch_timeout, 1.0 + self.cluster.source().fraction())
         });
         let mut watch = Watch {
             cluster: Arc::clone(&self.cluster),
-            kind: Arc::clone(&asked.kind),
+            kind: Arc::clone(&parsed.kind),
             selection,
-            telling: Telling::new(Arc::clone(&asked.kind), *wish),
-            lab,
-            definition: Definition::of(&self.cluster, &asked.kind),
+            encoder: WatchEncoder::new(Arc::clone(&parsed.kind), *negotiated),
+            faults,
+            definition: DefinitionFollower::of(&self.cluster, &parsed.kind),
             bookmarks: options.bookmarks,
             bookmark_period: self.settings.bookmark_period,
             next_bookmark: now,
             deadline: time::after(now, timeout),
-            alarm: Box::pin(sleep_until(time::after(now, timeout))),
-            alarmed: None,
-            stage: Stage::Over,
-            told: options.version,
+            timer: Box::pin(sleep_until(time::after(now, timeout))),
+            timer_waker: None,
+            state: WatchState::Over,
+            sent_version: options.version,
             ready: VecDeque::new(),
-            _counted: self.counters.watch(&asked.kind.def.group, &asked.kind.def.plural),
+            _counted: self.counters.watch(&parsed.kind.def.group, &parsed.kind.def.plural),
         };
         watch.plan_bookmark(now);
         watch.begin(&options, time::after(now, self.settings.version_wait));
-        let kind = Arc::clone(&asked.kind);
-        let events = GuardedEvents::new(Stepping::Resting(watch), self.panics.clone(), kind);
+        let kind = Arc::clone(&parsed.kind);
+        let events = GuardedEvents::new(StepStream::Idle(watch), self.panics.clone(), kind);
         Ok(answer::events(AnswerBody::events(events)))
     }
 }
 
 impl Stepwise for Watch {
-    type Act = Act;
+    type Action = Action;
 
-    fn step(&mut self, context: &mut Context<'_>) -> Step<Act> {
+    fn step(&mut self, context: &mut Context<'_>) -> Step<Action> {
         loop {
             if let Some(write) = self.ready.pop_front() {
                 return Step::Write(Ok(write));
             }
-            match &self.stage {
-                Stage::Over => return Step::End,
-                Stage::Broken => return Step::Act(Act::Flush),
-                Stage::Cut => {
-                    self.stage = Stage::Over;
+            match &self.state {
+                WatchState::Over => return Step::End,
+                WatchState::Broken => return Step::Run(Action::Flush),
+                WatchState::Cut => {
+                    self.state = WatchState::Over;
                     return Step::Write(Err(Cut));
                 }
-                Stage::Awaiting(version, until, initial) => {
-                    return Step::Act(Act::Await(*version, *until, *initial));
+                WatchState::Awaiting(version, until, initial) => {
+                    return Step::Run(Action::Await(*version, *until, *initial));
                 }
-                Stage::Initial(..) => return Step::Act(Act::TellInitial),
-                Stage::Live(_) => {}
+                WatchState::Initial(..) => return Step::Run(Action::SendInitial),
+                WatchState::Live(_) => {}
             }
             if let Some(step) = self.follow(context) {
                 return step;
@@ -204,28 +204,28 @@ impl Stepwise for Watch {
         }
     }
 
-    async fn act(&mut self, act: Act) {
-        match act {
-            Act::Await(version, until, initial) => self.await_version(version, until, initial).await,
-            Act::TellInitial => self.tell_initial().await,
-            Act::Tell(change) => self.tell_from(change).await,
-            Act::Bookmark => self.tell_bookmark().await,
-            Act::Flush => {
+    async fn run(&mut self, action: Action) {
+        match action {
+            Action::Await(version, until, initial) => self.await_version(version, until, initial).await,
+            Action::SendInitial => self.send_initial().await,
+            Action::Send(change) => self.send_from(change).await,
+            Action::Bookmark => self.send_bookmark().await,
+            Action::Flush => {
                 // The events sent before are on the wire by then, and are not lost in the cut.
-                sleep_until(time::from_now(FLUSHED)).await;
-                self.stage = Stage::Cut;
+                sleep_until(time::from_now(FLUSH_TIME)).await;
+                self.state = WatchState::Cut;
             }
         }
     }
 }
 
 impl Watch {
-    fn begin(&mut self, options: &WatchOptions, patience: Instant) {
+    fn begin(&mut self, options: &WatchOptions, await_until: Instant) {
         match options.initial {
             InitialEvents::Send | InitialEvents::None
                 if options.version > self.cluster.store().revision() =>
             {
-                self.stage = Stage::Awaiting(options.version, patience, options.initial);
+                self.state = WatchState::Awaiting(options.version, await_until, options.initial);
             }
             InitialEvents::Send => self.begin_with_state(),
             InitialEvents::FromNow => self.begin_after(self.cluster.store().revision()),
@@ -234,9 +234,9 @@ impl Watch {
     }
 
     fn begin_after(&mut self, version: u64) {
-        self.told = version;
+        self.sent_version = version;
         match self.cluster.store().watch(&self.kind.collection, version) {
-            Ok(cursor) => self.stage = Stage::Live(cursor),
+            Ok(cursor) => self.state = WatchState::Live(cursor),
             Err(compacted) => self.fail(&too_old(version, compacted)),
         }
     }
@@ -253,8 +253,8 @@ impl Watch {
         });
         match store.watch(&self.kind.collection, revision) {
             Ok(cursor) => {
-                self.told = revision;
-                self.stage = Stage::Initial(state.into_iter(), cursor);
+                self.sent_version = revision;
+                self.state = WatchState::Initial(state.into_iter(), cursor);
             }
             Err(compacted) => self.fail(&too_old(revision, compacted)),
         }
@@ -265,70 +265,74 @@ impl Watch {
         let in_time = timeout_at(until.min(self.deadline), store.reach(version)).await.is_ok();
         match initial {
             InitialEvents::None if in_time => self.begin_after(version),
-            InitialEvents::None if self.deadline <= until => self.stage = Stage::Over,
+            InitialEvents::None if self.deadline <= until => self.state = WatchState::Over,
             InitialEvents::None => self.fail(&unknown(version, store.revision())),
             _ if in_time => self.begin_with_state(),
             _ => self.fail(&too_large(version, store.revision())),
         }
     }
 
-    async fn tell_initial(&mut self) {
+    async fn send_initial(&mut self) {
         if !self.may_deliver().await {
             return;
         }
-        let Stage::Initial(state, _) = &mut self.stage else { return };
-        let ahead = state.as_slice().len().min(AHEAD);
+        let WatchState::Initial(state, _) = &mut self.state else { return };
+        let ahead = state.as_slice().len().min(MAX_INITIAL);
         if let Err(refusal) = self.cluster.ready_to_show(&self.kind, &state.as_slice()[..ahead]).await {
             return self.fail(&refusal);
         }
         let mut batch = Batch::default();
-        let room = self.lab.room().min(AHEAD);
+        let room = self.faults.room().min(MAX_INITIAL);
         while batch.pieces.len() < BATCH
             && batch.events < room
             && let Some(object) = state.next()
         {
-            self.telling.event(&Frame::initial(object), self.cluster.source(), &mut batch.pieces);
+            self.encoder.event(&Frame::initial(object), self.cluster.source(), &mut batch.pieces);
             batch.events += 1;
         }
         if state.len() == 0 {
             if self.bookmarks {
-                batch.pieces.push(self.telling.bookmark(self.told, true, self.cluster.source().now()));
+                batch.pieces.push(self.encoder.bookmark(
+                    self.sent_version,
+                    true,
+                    self.cluster.source().now(),
+                ));
             }
-            if let Stage::Initial(_, cursor) = std::mem::replace(&mut self.stage, Stage::Over) {
-                self.stage = Stage::Live(cursor);
+            if let WatchState::Initial(_, cursor) = std::mem::replace(&mut self.state, WatchState::Over) {
+                self.state = WatchState::Live(cursor);
             }
         }
         self.deliver(batch);
     }
 
     /// Returns the next step of a live watch, or `None` if the state has changed.
-    fn follow(&mut self, context: &mut Context<'_>) -> Option<Step<Act>> {
+    fn follow(&mut self, context: &mut Context<'_>) -> Option<Step<Action>> {
         let (now, time) = (Instant::now(), self.deadline.min(self.next_bookmark));
         if now >= self.deadline {
-            self.stage = Stage::Over;
+            self.state = WatchState::Over;
             return None;
         }
         if now >= time {
             self.plan_bookmark(now);
-            return Some(Step::Act(Act::Bookmark));
+            return Some(Step::Run(Action::Bookmark));
         }
-        let Stage::Live(cursor) = &mut self.stage else { return None };
+        let WatchState::Live(cursor) = &mut self.state else { return None };
         match cursor.poll_next(context) {
-            Poll::Ready(Ok(change)) => return self.tell(change),
+            Poll::Ready(Ok(change)) => return self.send(change),
             Poll::Ready(Err(compacted)) => {
                 // The collection of a custom kind is dropped with its definition; a client could
                 // not list it again.
                 if self.definition.poll_changed(context).is_ready() {
-                    self.stage = Stage::Over;
+                    self.state = WatchState::Over;
                 } else {
-                    self.fail(&too_old(self.told, compacted));
+                    self.fail(&too_old(self.sent_version, compacted));
                 }
                 return None;
             }
             Poll::Pending => {}
         }
-        match self.lab.poll_disturbed(context) {
-            Poll::Ready(Disturbance::Bookmark) => return Some(Step::Act(Act::Bookmark)),
+        match self.faults.poll_disturbed(context) {
+            Poll::Ready(Disturbance::Bookmark) => return Some(Step::Run(Action::Bookmark)),
             Poll::Ready(_) => {
                 self.end();
                 return None;
@@ -336,7 +340,7 @@ impl Watch {
             Poll::Pending => {}
         }
         if self.definition.poll_changed(context).is_ready() {
-            self.stage = Stage::Over;
+            self.state = WatchState::Over;
             return None;
         }
         self.wake_at(time, context).then_some(Step::Wait)
@@ -345,45 +349,45 @@ impl Watch {
     /// Arranges for the task to be woken at a time; returns false if that time has passed. A timer
     /// that is already set is left alone.
     fn wake_at(&mut self, time: Instant, context: &mut Context<'_>) -> bool {
-        if self.alarm.deadline() != time {
-            self.alarm.as_mut().reset(time);
-            self.alarmed = None;
+        if self.timer.deadline() != time {
+            self.timer.as_mut().reset(time);
+            self.timer_waker = None;
         }
-        if self.alarmed.as_ref().is_some_and(|it| it.will_wake(context.waker())) {
+        if self.timer_waker.as_ref().is_some_and(|it| it.will_wake(context.waker())) {
             return true;
         }
-        let rings = self.alarm.as_mut().poll(context).is_pending();
-        self.alarmed = rings.then(|| context.waker().clone());
-        rings
+        let pending = self.timer.as_mut().poll(context).is_pending();
+        self.timer_waker = pending.then(|| context.waker().clone());
+        pending
     }
 
     /// Sends a change and the following ones as far as they fit: in place, if nothing has to be
     /// waited for.
-    fn tell(&mut self, first: Arc<Change>) -> Option<Step<Act>> {
-        if !self.lab.is_open() || self.kind.converted_by_webhook().is_some() {
-            return Some(Step::Act(Act::Tell(first)));
+    fn send(&mut self, first: Arc<Change>) -> Option<Step<Action>> {
+        if !self.faults.is_open() || self.kind.converted_by_webhook().is_some() {
+            return Some(Step::Run(Action::Send(first)));
         }
         let (mut next, mut batch) = (Some(first), Batch::default());
         while let Some(change) = next.take() {
-            if let Some(frame) = self.due(&change) {
+            if let Some(frame) = self.next_event(&change) {
                 self.add(&frame, &mut batch);
             }
-            next = self.behind(&batch);
+            next = self.next_if_room(&batch);
         }
-        if self.lab.reshapes() {
+        if self.faults.reshapes() {
             self.deliver(batch);
             return None;
         }
-        self.lab.told(batch.events);
+        self.faults.told(batch.events);
         (!batch.pieces.is_empty()).then(|| Step::Write(Ok(batch.pieces)))
     }
 
     /// Sends changes like [`Self::send`], where a fault rule or a webhook may have to be waited
     /// for.
-    async fn tell_from(&mut self, first: Arc<Change>) {
+    async fn send_from(&mut self, first: Arc<Change>) {
         let (mut next, mut batch) = (Some(first), Batch::default());
         while let Some(change) = next.take() {
-            if let Some(frame) = self.due(&change) {
+            if let Some(frame) = self.next_event(&change) {
                 if batch.events == 0 && !self.may_deliver().await {
                     return;
                 }
@@ -393,84 +397,84 @@ impl Watch {
                 }
                 self.add(&frame, &mut batch);
             }
-            next = self.behind(&batch);
+            next = self.next_if_room(&batch);
         }
         self.deliver(batch);
     }
 
     /// Returns the event for the next change, if there is one.
-    fn due(&mut self, change: &Change) -> Option<Frame> {
+    fn next_event(&mut self, change: &Change) -> Option<Frame> {
         // A watch from a future version does not get the changes before it.
-        if change.version <= self.told {
+        if change.version <= self.sent_version {
             return None;
         }
-        self.told = change.version;
-        tell(change, &self.selection)
+        self.sent_version = change.version;
+        event_for(change, &self.selection)
     }
 
     fn add(&mut self, frame: &Frame, batch: &mut Batch) {
-        self.telling.event(frame, self.cluster.source(), &mut batch.pieces);
+        self.encoder.event(frame, self.cluster.source(), &mut batch.pieces);
         batch.events += 1;
     }
 
     /// Returns the next change, if it has happened already and there is room for it.
-    fn behind(&mut self, batch: &Batch) -> Option<Arc<Change>> {
-        if batch.pieces.len() >= BATCH || batch.events >= self.lab.room() {
+    fn next_if_room(&mut self, batch: &Batch) -> Option<Arc<Change>> {
+        if batch.pieces.len() >= BATCH || batch.events >= self.faults.room() {
             return None;
         }
-        let Stage::Live(cursor) = &mut self.stage else { return None };
+        let WatchState::Live(cursor) = &mut self.state else { return None };
         // A cursor that fell behind reports so at the next step.
         cursor.try_next().unwrap_or_default()
     }
 
     /// Sends a bookmark, unless there are changes to send first.
-    async fn tell_bookmark(&mut self) {
+    async fn send_bookmark(&mut self) {
         let revision = self.cluster.store().revision();
-        let Stage::Live(cursor) = &mut self.stage else { return };
+        let WatchState::Live(cursor) = &mut self.state else { return };
         // All changes up to the revision are in the log: once the cursor is at its end, all of them
         // were sent.
         match cursor.try_next() {
             Ok(None) => {}
             Ok(Some(change)) => {
-                self.tell_from(change).await;
+                self.send_from(change).await;
                 self.next_bookmark = Instant::now();
                 return;
             }
             // The next step finds the reason, and ends the watch accordingly.
             Err(_) => return,
         }
-        if self.bookmarks && revision >= self.told && self.may_deliver().await {
-            self.told = revision;
-            let bookmark = self.telling.bookmark(revision, false, self.cluster.source().now());
+        if self.bookmarks && revision >= self.sent_version && self.may_deliver().await {
+            self.sent_version = revision;
+            let bookmark = self.encoder.bookmark(revision, false, self.cluster.source().now());
             self.deliver(Batch { pieces: Pieces::from_iter([bookmark]), events: 0 });
         }
     }
 
     /// Waits while a fault rule holds up delivery; returns false if the watch has ended instead.
     async fn may_deliver(&mut self) -> bool {
-        if self.lab.is_open() {
+        if self.faults.is_open() {
             return true;
         }
-        match timeout_at(self.deadline, self.lab.gate()).await {
+        match timeout_at(self.deadline, self.faults.gate()).await {
             Ok(true) => true,
             Ok(false) => {
                 self.end();
                 false
             }
             Err(_) => {
-                self.stage = Stage::Over;
+                self.state = WatchState::Over;
                 false
             }
         }
     }
 
     fn deliver(&mut self, batch: Batch) {
-        self.lab.told(batch.events);
+        self.faults.told(batch.events);
         if batch.pieces.is_empty() {
             return;
         }
-        if self.lab.reshapes() {
-            let writes = self.lab.frames(batch.pieces.into_iter().collect());
+        if self.faults.reshapes() {
+            let writes = self.faults.frames(batch.pieces.into_iter().collect());
             self.ready.extend(writes.into_iter().map(Pieces::from_iter));
         } else {
             self.ready.push_back(batch.pieces);
@@ -478,13 +482,13 @@ impl Watch {
     }
 
     fn fail(&mut self, refusal: &Refusal) {
-        self.ready.push_back(Pieces::from_iter([Telling::error(refusal)]));
-        self.stage = Stage::Over;
+        self.ready.push_back(Pieces::from_iter([WatchEncoder::error(refusal)]));
+        self.state = WatchState::Over;
     }
 
     /// Ends as the fault rules demand.
     fn end(&mut self) {
-        self.stage = if self.lab.cuts() { Stage::Broken } else { Stage::Over };
+        self.state = if self.faults.cuts() { WatchState::Broken } else { WatchState::Over };
     }
 
     /// Schedules the next bookmark: one every period, and one shortly before the end.

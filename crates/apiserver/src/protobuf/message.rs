@@ -13,7 +13,7 @@ use crate::depth;
 /// The maximum nesting depth of messages, including those of inner envelopes. Some messages have no
 /// level of their own in JSON, so there may be more of them than levels of the object, which are
 /// counted after decoding.
-const DEEPEST: usize = 2 * depth::OBJECT;
+const MAX_DEPTH: usize = 2 * depth::OBJECT;
 
 /// The prefix of every protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
@@ -83,7 +83,7 @@ struct Decoder<'a> {
 
 impl Decoder<'_> {
     fn message(self, message: usize, bytes: &[u8]) -> Result<Value, ProtobufError> {
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err(ProtobufError::TooDeep { limit: depth::OBJECT });
         }
         let inner = Self { depth: self.depth + 1, ..self };
@@ -91,7 +91,7 @@ impl Decoder<'_> {
         match name.rsplit('.').next().unwrap_or(name) {
             "FieldsV1" => inner.json(inner.bytes_of(message, "Raw", bytes)?),
             "RawExtension" | "JSON" => inner.json(inner.bytes_of(message, "raw", bytes)?),
-            name => Ok(special(name, inner.fields(message, bytes)?)),
+            name => Ok(json_form(name, inner.fields(message, bytes)?)),
         }
     }
 
@@ -159,10 +159,10 @@ impl Decoder<'_> {
 
     fn value(self, field: Field, raw: Raw<'_>) -> Result<Value, ProtobufError> {
         Ok(match field.shape {
-            Shape::Text => raw.text()?.into(),
-            Shape::Flag => (raw.whole()? != 0).into(),
-            Shape::Whole => raw.whole()?.into(),
-            Shape::Number => Number::from_f64(raw.number()?).map_or(Value::Null, Value::Number),
+            Shape::String => raw.text()?.into(),
+            Shape::Bool => (raw.integer()? != 0).into(),
+            Shape::Integer => raw.integer()?.into(),
+            Shape::Double => Number::from_f64(raw.double()?).map_or(Value::Null, Value::Number),
             Shape::Bytes => BASE64_STANDARD.encode(raw.bytes()?).into(),
             Shape::Message(message) => self.message(message, raw.bytes()?)?,
         })
@@ -170,7 +170,7 @@ impl Decoder<'_> {
 
     /// Adds an item, or all items of a packed field.
     fn push(self, field: Field, raw: Raw<'_>, items: &mut Vec<Value>) -> Result<(), ProtobufError> {
-        if let (Raw::Bytes(packed), Shape::Whole | Shape::Flag) = (raw, field.shape) {
+        if let (Raw::Bytes(packed), Shape::Integer | Shape::Bool) = (raw, field.shape) {
             let mut reader = Reader::new(packed);
             while !reader.is_empty() {
                 items.push(self.value(field, Raw::Varint(reader.varint()?))?);
@@ -198,7 +198,7 @@ impl Decoder<'_> {
 
 /// Converts messages whose JSON form differs from that of their fields, by the last part of their
 /// name.
-fn special(name: &str, fields: Map<String, Value>) -> Value {
+fn json_form(name: &str, fields: Map<String, Value>) -> Value {
     let whole = |key: &str| fields.get(key).and_then(Value::as_i64).unwrap_or(0);
     let take = |key: &str| fields.get(key).cloned();
     match name {

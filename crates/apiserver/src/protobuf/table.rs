@@ -39,10 +39,10 @@ pub(super) enum Repeat {
 /// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    Text,
-    Flag,
-    Whole,
-    Number,
+    String,
+    Bool,
+    Integer,
+    Double,
     Bytes,
     /// The message at this position in the table.
     Message(usize),
@@ -94,10 +94,10 @@ fn field(written: &'static str) -> Option<(u64, Field)> {
         _ => Repeat::One,
     };
     let shape = match &shape[1..] {
-        "s" => Shape::Text,
-        "b" => Shape::Flag,
-        "i" => Shape::Whole,
-        "d" => Shape::Number,
+        "s" => Shape::String,
+        "b" => Shape::Bool,
+        "i" => Shape::Integer,
+        "d" => Shape::Double,
         "y" => Shape::Bytes,
         message => Shape::Message(message.parse().ok()?),
     };

@@ -91,14 +91,14 @@ impl<'a> Raw<'a> {
         text.map(str::to_owned).map_err(|_| Malformed("string contains invalid UTF-8"))
     }
 
-    pub(super) fn whole(self) -> Result<i64, Malformed> {
+    pub(super) fn integer(self) -> Result<i64, Malformed> {
         match self {
             Self::Varint(value) => Ok(value.cast_signed()),
             _ => Err(Malformed("wrong wireType")),
         }
     }
 
-    pub(super) fn number(self) -> Result<f64, Malformed> {
+    pub(super) fn double(self) -> Result<f64, Malformed> {
         match self {
             Self::Fixed64(bits) => Ok(f64::from_bits(bits)),
             _ => Err(Malformed("wrong wireType")),

@@ -6,4 +6,4 @@ mod watch;
 
 pub use list::{Page, list};
 pub use selection::Selection;
-pub use watch::{Frame, bookmark, tell};
+pub use watch::{Frame, bookmark, event_for};

@@ -11,39 +11,39 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::selection::Selection;
-use crate::store::{Change, Encoded, Told};
+use crate::store::{Change, Encoded, EventType};
 
 /// One event of a watch, not yet encoded.
 #[derive(Clone, Debug)]
 pub struct Frame {
     /// The type of the event.
-    pub told: Told,
+    pub event_type: EventType,
     /// The object in the event.
     pub object: Arc<Encoded>,
 }
 
 /// Returns the event of a change for a watch with this selection, if there is one.
-pub fn tell(change: &Change, selection: &Selection) -> Option<Frame> {
+pub fn event_for(change: &Change, selection: &Selection) -> Option<Frame> {
     let selected = |object: &Option<Arc<Encoded>>| object.as_ref().is_some_and(|it| selection.holds(it));
-    let (told, object) = match (selected(&change.before), selected(&change.after)) {
+    let (event_type, object) = match (selected(&change.before), selected(&change.after)) {
         (false, false) => return None,
-        (false, true) => (Told::Added, change.after.as_ref()),
-        (true, true) => (Told::Modified, change.after.as_ref()),
-        (true, false) => (Told::Deleted, change.last()),
+        (false, true) => (EventType::Added, change.after.as_ref()),
+        (true, true) => (EventType::Modified, change.after.as_ref()),
+        (true, false) => (EventType::Deleted, change.last()),
     };
-    object.map(|object| Frame { told, object: Arc::clone(object) })
+    object.map(|object| Frame { event_type, object: Arc::clone(object) })
 }
 
 impl Frame {
     /// Returns the event for an object that exists when the watch starts.
     pub fn initial(object: Arc<Encoded>) -> Self {
-        Self { told: Told::Added, object }
+        Self { event_type: EventType::Added, object }
     }
 
     /// Writes the event as a line of JSON, in pieces that are shared with all other watches that
     /// send it.
     pub fn write(&self, out: &mut impl Extend<Bytes>) {
-        self.object.write_line(self.told, out);
+        self.object.write_line(self.event_type, out);
     }
 }
 
@@ -90,10 +90,10 @@ mod tests {
             (blue_5.clone(), blue_6, None),
             (blue_5, None, None),
         ] {
-            let told = tell(&Change::new(6, before, after), &red());
-            let seen = told.map(|it| {
+            let event_type = event_for(&Change::new(6, before, after), &red());
+            let seen = event_type.map(|it| {
                 assert_eq!(it.object.version(), 6, "every event carries the version of its change");
-                (it.told.as_str(), it.object.labels().get("colour").unwrap_or_default().to_owned())
+                (it.event_type.as_str(), it.object.labels().get("colour").unwrap_or_default().to_owned())
             });
             assert_eq!(seen, expected.map(|(kind, colour)| (kind, colour.to_owned())));
         }
@@ -140,10 +140,10 @@ mod tests {
             let mut position = history.position_after(from).expect("kept");
             while let Some(change) = history.change(position).expect("kept") {
                 position += 1;
-                let Some(frame) = tell(change, &red()) else { continue };
+                let Some(frame) = event_for(change, &red()) else { continue };
                 let (key, version) = (frame.object.key().to_string(), frame.object.version());
-                let before = if frame.told == Told::Deleted { folded.remove(&key) } else { folded.insert(key, version) };
-                prop_assert_eq!(before.is_none(), frame.told == Told::Added, "only additions are about objects that were not selected before");
+                let before = if frame.event_type == EventType::Deleted { folded.remove(&key) } else { folded.insert(key, version) };
+                prop_assert_eq!(before.is_none(), frame.event_type == EventType::Added, "only additions are about objects that were not selected before");
             }
             prop_assert_eq!(folded, listed(end));
         }

@@ -18,7 +18,7 @@ pub struct ContinueToken {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct WireToken {
     v: String,
     #[serde(default)]
     rv: i64,
@@ -35,8 +35,8 @@ impl ContinueToken {
     pub fn encode(&self) -> String {
         let rv = self.version.map_or(INCONSISTENT, |it| i64::try_from(it).unwrap_or(i64::MAX));
         // The key followed by NUL is the next larger key.
-        let written = Written { v: FORMAT.to_owned(), rv, start: format!("/{}\u{0}", self.after) };
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&written).expect("strings and a number serialize to JSON"))
+        let wire = WireToken { v: FORMAT.to_owned(), rv, start: format!("/{}\u{0}", self.after) };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).expect("strings and a number serialize to JSON"))
     }
 
     /// Decodes the token of a client.
@@ -47,32 +47,35 @@ impl ContinueToken {
     pub fn decode(token: &str) -> Result<Self, Refusal> {
         let refuse = |why: &str| Refusal::bad_request(format!("invalid continue token: {why}"));
         let json = URL_SAFE_NO_PAD.decode(token).map_err(|why| {
-            refuse(&format!("continue key is not valid: illegal base64 data at input byte {}", place(why)))
+            refuse(&format!(
+                "continue key is not valid: illegal base64 data at input byte {}",
+                error_position(why)
+            ))
         })?;
-        let written: Written =
+        let wire: WireToken =
             serde_json::from_slice(&json).map_err(|_| refuse("continue key is not valid: not JSON"))?;
-        if written.v != FORMAT {
+        if wire.v != FORMAT {
             return Err(refuse(&format!(
                 "continue key is not valid: server does not recognize this encoded version {:?}",
-                written.v
+                wire.v
             )));
         }
-        if written.rv == 0 {
+        if wire.rv == 0 {
             return Err(refuse(
                 "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
             ));
         }
-        let start = written.start.trim_start_matches('/').trim_end_matches('\u{0}');
+        let start = wire.start.trim_start_matches('/').trim_end_matches('\u{0}');
         let after = start.parse().map_err(|_| {
             refuse("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
         })?;
-        Ok(Self { version: u64::try_from(written.rv).ok(), after })
+        Ok(Self { version: u64::try_from(wire.rv).ok(), after })
     }
 }
 
 /// Returns the position at which a text stops being base64, as Go's `encoding/base64` counts it.
-fn place(mistake: DecodeError) -> usize {
-    match mistake {
+fn error_position(error: DecodeError) -> usize {
+    match error {
         DecodeError::InvalidByte(at, _) => at,
         DecodeError::InvalidLastSymbol { offset, .. } => offset,
         DecodeError::InvalidLength(length) => length.saturating_sub(length % 4),

@@ -20,8 +20,8 @@ impl<'t> Expression<'t> {
     /// # Errors
     ///
     /// Returns the syntax error.
-    pub(super) fn read(text: &'t str) -> Result<Self, String> {
-        Reader { rest: text }.whole()
+    pub(super) fn parse(text: &'t str) -> Result<Self, String> {
+        Parser { rest: text }.whole()
     }
 
     /// Returns the number of the expression kind in cel-go's `ast.ExprKind`.
@@ -40,16 +40,16 @@ const OPERATORS: [&[&str]; 5] =
     [&["||"], &["&&"], &["==", "!=", "<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
 
 /// The maximum nesting depth of expressions, so that no request can exhaust the stack.
-const DEEPEST: usize = 100;
+const MAX_DEPTH: usize = 100;
 
 const TOO_DEEP: &str = "CEL parse error: expression recursion limit exceeded";
 
 /// A parser that reads an expression from left to right.
-struct Reader<'t> {
+struct Parser<'t> {
     rest: &'t str,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> Parser<'t> {
     fn whole(mut self) -> Result<Expression<'t>, String> {
         let expression = self.binary(0, 0)?;
         self.skip();
@@ -63,7 +63,7 @@ impl<'t> Reader<'t> {
         while let Some(operator) = operators.iter().find(|it| self.eat(it)) {
             // A chain of operators is a left-leaning tree, and dropping it recurses just as deep.
             height += 1;
-            if height > DEEPEST {
+            if height > MAX_DEPTH {
                 return Err(TOO_DEEP.to_owned());
             }
             let right = self.binary(level + 1, depth)?;
@@ -73,7 +73,7 @@ impl<'t> Reader<'t> {
     }
 
     fn primary(&mut self, depth: usize) -> Result<Expression<'t>, String> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(TOO_DEEP.to_owned());
         }
         if self.eat("!") {
@@ -186,11 +186,11 @@ mod tests {
 
     #[test]
     fn neither_nesting_nor_chains_exhaust_the_stack() {
-        assert!(Expression::read(&vec!["f(a)"; 50].join(" || ")).is_ok());
+        assert!(Expression::parse(&vec!["f(a)"; 50].join(" || ")).is_ok());
         for text in
             [vec!["a"; 200_000].join("||"), "(".repeat(200_000), "!".repeat(200_000), "f(".repeat(200_000)]
         {
-            assert_eq!(Expression::read(&text).map(|_| ()), Err(TOO_DEEP.to_owned()));
+            assert_eq!(Expression::parse(&text).map(|_| ()), Err(TOO_DEEP.to_owned()));
         }
     }
 }

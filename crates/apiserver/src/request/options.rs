@@ -162,7 +162,7 @@ impl<'q> Query<'q> {
 
     fn labels(&self) -> Result<LabelSelector, Refusal> {
         let text = self.get("labelSelector").unwrap_or_default();
-        text.parse().map_err(|error: dogwatch_core::LabelSelectorError| match selector::mistake(text) {
+        text.parse().map_err(|error: dogwatch_core::LabelSelectorError| match selector::label_error(text) {
             // kube-apiserver accepts this one.
             none if none.is_empty() => Refusal::bad_request(error.to_string()),
             why => Refusal::bad_request(why),
@@ -171,7 +171,7 @@ impl<'q> Query<'q> {
 
     fn fields(&self) -> Result<FieldSelector, Refusal> {
         let text = self.get("fieldSelector").unwrap_or_default();
-        text.parse().map_err(|error: dogwatch_core::FieldSelectorError| match selector::field_mistake(text) {
+        text.parse().map_err(|error: dogwatch_core::FieldSelectorError| match selector::field_error(text) {
             // kube-apiserver accepts this one.
             none if none.is_empty() => Refusal::bad_request(error.to_string()),
             why => Refusal::bad_request(why),

@@ -18,16 +18,16 @@ enum Token<'a> {
 }
 
 /// A parser that reads a selector from left to right.
-struct Reader<'a> {
+struct Parser<'a> {
     rest: &'a str,
 }
 
 /// Returns the error message for a label selector; empty if kube-apiserver accepts it.
-pub(super) fn mistake(text: &str) -> String {
-    Reader { rest: text }.selector().err().unwrap_or_default()
+pub(super) fn label_error(text: &str) -> String {
+    Parser { rest: text }.selector().err().unwrap_or_default()
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Parser<'a> {
     fn selector(&mut self) -> Result<(), String> {
         loop {
             match self.peek() {
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
     }
 
     fn peek(&self) -> Token<'a> {
-        Reader { rest: self.rest }.next()
+        Parser { rest: self.rest }.next()
     }
 
     fn next(&mut self) -> Token<'a> {
@@ -160,7 +160,7 @@ fn check_value(at: usize, key: &str, value: &str) -> Result<(), String> {
 
 /// Returns the error message for a field selector; empty if kube-apiserver accepts it. Terms are
 /// checked in sorted order.
-pub(super) fn field_mistake(text: &str) -> String {
+pub(super) fn field_error(text: &str) -> String {
     let mut escaped = false;
     let splits = |it: char| {
         let splits = it == ',' && !escaped;
@@ -173,13 +173,13 @@ pub(super) fn field_mistake(text: &str) -> String {
         let value = ["!=", "==", "="].iter().filter_map(|it| Some((term.find(it)?, it.len())));
         match value.min_by_key(|(at, length)| (*at, std::cmp::Reverse(*length))) {
             None => Some(format!("invalid selector: '{text}'; can't understand '{term}'")),
-            Some((at, length)) => value_mistake(&term[at + length..]),
+            Some((at, length)) => value_error(&term[at + length..]),
         }
     });
     wrong.unwrap_or_default()
 }
 
-fn value_mistake(value: &str) -> Option<String> {
+fn value_error(value: &str) -> Option<String> {
     let mut letters = value.chars();
     while let Some(letter) = letters.next() {
         match letter {
@@ -228,19 +228,19 @@ mod tests {
             ("a=(b)", requirement("found '(', expected: identifier")),
             ("a in (b) c", "found 'c', expected: ',' or 'end of string'".to_owned()),
         ] {
-            assert_eq!(mistake(text), expected, "{text}");
+            assert_eq!(label_error(text), expected, "{text}");
         }
         assert!(
-            mistake("a=b$c").starts_with(
+            label_error("a=b$c").starts_with(
                 "unable to parse requirement: values[0][a]: Invalid value: \"b$c\": a valid label"
             )
         );
         assert!(
-            mistake("a$=b")
+            label_error("a$=b")
                 .starts_with("unable to parse requirement: <nil>: Invalid value: \"a$\": name part must")
         );
         for right in ["", "a in ()", "a in (x,,y)", "in", "!a", "a=b,c!=d,e>5"] {
-            assert_eq!(mistake(right), "", "{right}");
+            assert_eq!(label_error(right), "", "{right}");
         }
     }
 
@@ -253,7 +253,7 @@ mod tests {
             ("a=b,c!=d,", ""),
             ("a=b\\,c\\=d\\\\", ""),
         ] {
-            assert_eq!(field_mistake(text), expected, "{text}");
+            assert_eq!(field_error(text), expected, "{text}");
         }
     }
 }

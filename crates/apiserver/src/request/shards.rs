@@ -89,7 +89,7 @@ fn read(text: &str) -> Result<ShardSelector, String> {
     if text.is_empty() {
         return Err("empty shard selector is not allowed; omit the parameter for unfiltered lists".to_owned());
     }
-    let parts = parts(&Expression::read(text)?)?;
+    let parts = parts(&Expression::parse(text)?)?;
     let field = parts[0].0;
     if let Some((other, ..)) = parts.iter().find(|it| it.0 != field) {
         let (one, other) = (field.path(), other.path());

@@ -47,7 +47,7 @@ struct Queue {
 }
 
 /// The waker of one stream. If it outlives the stream, it wakes the stream that reuses the index,
-/// which then polls in vain.
+/// which is then polled without need.
 struct StreamWaker {
     slot: usize,
     /// Set while the stream is in the queue.

@@ -20,7 +20,7 @@ use crate::depth;
 const VERSION: &str = "resourceVersion";
 
 /// The metadata fields that [`Encoded::is_tied`] reports.
-const TIES: [&str; 3] = ["ownerReferences", "finalizers", "deletionTimestamp"];
+const TIE_FIELDS: [&str; 3] = ["ownerReferences", "finalizers", "deletionTimestamp"];
 
 /// The bytes after the object in the line of a watch event.
 const LINE_END: &[u8] = b"}\n";
@@ -31,7 +31,7 @@ pub type SelectableField = (Cow<'static, str>, String);
 /// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Told {
+pub enum EventType {
     /// The object was created, or entered the selection.
     Added,
     /// The object changed.
@@ -58,7 +58,7 @@ pub enum Unstorable {
 /// readable: [`Encoded::to_value`] relies on its checks.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    about: About,
+    attributes: Attributes,
     /// The object without the digits of its version, but with the quotes around them.
     text: Vec<u8>,
     /// The number of bytes of `text` with kind and API version, which items of a typed list omit.
@@ -69,7 +69,7 @@ pub struct Draft {
 
 /// The attributes of an object that are known without decoding it.
 #[derive(Clone, Debug)]
-struct About {
+struct Attributes {
     key: ObjectKey,
     uid: String,
     labels: BTreeMap<String, String>,
@@ -85,9 +85,9 @@ struct About {
 #[derive(Clone, Debug)]
 pub struct Encoded {
     version: u64,
-    about: Arc<About>,
+    attributes: Arc<Attributes>,
     /// The event type in `line`.
-    told: Told,
+    event_type: EventType,
     /// The line of a watch event. Invariant: the head of the event type, one JSON object,
     /// [`LINE_END`].
     line: Bytes,
@@ -97,7 +97,7 @@ pub struct Encoded {
     version_at: usize,
 }
 
-impl Told {
+impl EventType {
     /// Returns the type as it is written in events.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -136,8 +136,8 @@ impl Draft {
         let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
         let labels =
             labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
-        let tied = TIES.iter().any(|it| metadata.contains_key(*it));
-        let about = About { key, uid: text("uid").to_owned(), labels, tied, fields, schema: None };
+        let tied = TIE_FIELDS.iter().any(|it| metadata.contains_key(*it));
+        let attributes = Attributes { key, uid: text("uid").to_owned(), labels, tied, fields, schema: None };
 
         let mut out = Vec::with_capacity(2048);
         out.push(b'{');
@@ -163,20 +163,20 @@ impl Draft {
         // There is a comma after the last entry, and at least one entry: the metadata.
         out.pop();
         out.push(b'}');
-        Ok(Self { about, text: out, preamble, version_at })
+        Ok(Self { attributes, text: out, preamble, version_at })
     }
 
     /// Records the schema that the object was prepared with. Its bytes can be served unchanged only
     /// under the same schema.
     #[must_use]
     pub fn under(mut self, schema: u64) -> Self {
-        self.about.schema = Some(schema);
+        self.attributes.schema = Some(schema);
         self
     }
 
     /// Returns the key that it is stored under.
     pub fn key(&self) -> &ObjectKey {
-        &self.about.key
+        &self.attributes.key
     }
 
     /// Returns true if a stored object has the same content, apart from its version.
@@ -188,22 +188,22 @@ impl Draft {
 
     /// Returns the object at the version at which it was created.
     pub fn at(self, version: u64) -> Encoded {
-        self.told(Told::Added, version)
+        self.encode(EventType::Added, version)
     }
 
     /// Returns the object at the version of an event of this type.
-    pub fn told(self, told: Told, version: u64) -> Encoded {
+    pub fn encode(self, event_type: EventType, version: u64) -> Encoded {
         let (head, tail) = self.text.split_at(self.version_at);
-        let line = line(told, head, version, tail);
+        let line = line(event_type, head, version, tail);
         let (preamble, version_at) = (self.preamble, self.version_at);
-        Encoded { version, about: Arc::new(self.about), told, line, preamble, version_at }
+        Encoded { version, attributes: Arc::new(self.attributes), event_type, line, preamble, version_at }
     }
 }
 
 impl Encoded {
     /// Returns the key that it is stored under.
     pub fn key(&self) -> &ObjectKey {
-        &self.about.key
+        &self.attributes.key
     }
 
     /// Returns its version.
@@ -213,22 +213,22 @@ impl Encoded {
 
     /// Returns its uid, which differs from that of an earlier object of the same name.
     pub fn uid(&self) -> &str {
-        &self.about.uid
+        &self.attributes.uid
     }
 
     /// Returns its labels.
     pub fn labels(&self) -> Labels<'_> {
-        Labels::from(&self.about.labels)
+        Labels::from(&self.attributes.labels)
     }
 
     /// Returns the schema that it was prepared with, if that was recorded.
     pub fn schema(&self) -> Option<u64> {
-        self.about.schema
+        self.attributes.schema
     }
 
     /// Returns true if it has owners, finalizers or a deletion timestamp. Most objects do not.
     pub fn is_tied(&self) -> bool {
-        self.about.tied
+        self.attributes.tied
     }
 
     /// Returns the value of a selectable field.
@@ -236,7 +236,9 @@ impl Encoded {
         match field {
             "metadata.name" => Some(self.key().name()),
             "metadata.namespace" => self.key().namespace(),
-            other => self.about.fields.iter().find(|(it, _)| *it == other).map(|(_, value)| value.as_str()),
+            other => {
+                self.attributes.fields.iter().find(|(it, _)| *it == other).map(|(_, value)| value.as_str())
+            }
         }
     }
 
@@ -244,23 +246,29 @@ impl Encoded {
     #[must_use]
     pub fn with_version(&self, version: u64) -> Self {
         let (head, tail) = self.around_version();
-        let line = line(Told::Deleted, head, version, tail);
-        Self { version, told: Told::Deleted, line, about: Arc::clone(&self.about), ..*self }
+        let line = line(EventType::Deleted, head, version, tail);
+        Self {
+            version,
+            event_type: EventType::Deleted,
+            line,
+            attributes: Arc::clone(&self.attributes),
+            ..*self
+        }
     }
 
     /// Returns its JSON.
     pub fn json(&self) -> &[u8] {
-        &self.line[self.told.head().len()..self.line.len() - LINE_END.len()]
+        &self.line[self.event_type.head().len()..self.line.len() - LINE_END.len()]
     }
 
     /// Returns its approximate size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + size_of::<About>() + self.line.len()
+        size_of::<Self>() + size_of::<Attributes>() + self.line.len()
     }
 
     /// Returns its JSON as shared bytes, without copying.
     pub fn bytes(&self) -> Bytes {
-        self.line.slice(self.told.head().len()..self.line.len() - LINE_END.len())
+        self.line.slice(self.event_type.head().len()..self.line.len() - LINE_END.len())
     }
 
     /// Returns its JSON after kind and API version, as it follows the opening brace of an item in a
@@ -271,11 +279,11 @@ impl Encoded {
 
     /// Writes the line of a watch event of this type. It is one piece for the event type that the
     /// object was stored with, and three for others.
-    pub fn write_line(&self, told: Told, out: &mut impl Extend<Bytes>) {
-        if told == self.told {
+    pub fn write_line(&self, event_type: EventType, out: &mut impl Extend<Bytes>) {
+        if event_type == self.event_type {
             out.extend([self.line.clone()]);
         } else {
-            let head = Bytes::from_static(told.head());
+            let head = Bytes::from_static(event_type.head());
             out.extend([head, self.bytes(), Bytes::from_static(LINE_END)]);
         }
     }
@@ -298,11 +306,11 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().unwrap_or(0) as usize + 1
 }
 
-fn line(told: Told, before: &[u8], version: u64, behind: &[u8]) -> Bytes {
+fn line(event_type: EventType, before: &[u8], version: u64, behind: &[u8]) -> Bytes {
     let mut line = Vec::with_capacity(
-        told.head().len() + before.len() + digits(version) + behind.len() + LINE_END.len(),
+        event_type.head().len() + before.len() + digits(version) + behind.len() + LINE_END.len(),
     );
-    line.extend_from_slice(told.head());
+    line.extend_from_slice(event_type.head());
     line.extend_from_slice(before);
     line.extend_from_slice(version.to_string().as_bytes());
     line.extend_from_slice(behind);

@@ -25,7 +25,7 @@ use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
-pub use encoded::{Draft, Encoded, SelectableField, Told, Unstorable};
+pub use encoded::{Draft, Encoded, EventType, SelectableField, Unstorable};
 pub use history::{Compacted, History};
 pub use log::Change;
 pub use storage::{Pending, Storage};
@@ -46,11 +46,11 @@ pub type CollectionName = Arc<str>;
 /// All collections of a server. Clones share them; [`Store::fork`] makes an independent copy.
 #[derive(Clone, Debug)]
 pub struct Store {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStore>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedStore {
     /// Locked for the duration of each commit, which takes the next revision. A plain mutex: never
     /// held across an await.
     revision: Mutex<u64>,
@@ -66,7 +66,7 @@ struct Shared {
 /// One collection.
 #[derive(Debug)]
 struct Collection {
-    /// Shared with forks and with lists in progress until the next write. Locked only briefly.
+    /// SharedStore with forks and with lists in progress until the next write. Locked only briefly.
     history: RwLock<Arc<History>>,
     /// Set when it is removed from the store. Cursors fail once they are past its last change.
     removed: AtomicBool,
@@ -113,7 +113,7 @@ impl Store {
     /// Creates an empty store whose first change gets the revision after this one. Older versions
     /// are treated as compacted.
     pub fn beginning_at(revision: u64) -> Self {
-        Self { shared: Arc::new(Shared::new(revision, revision, HashMap::new())) }
+        Self { shared: Arc::new(SharedStore::new(revision, revision, HashMap::new())) }
     }
 
     /// Returns the newest revision of all collections.
@@ -158,8 +158,8 @@ impl Store {
             return Err(Lost { current });
         }
         let version = *revision + 1;
-        let told = if current.is_some() { Told::Modified } else { Told::Added };
-        let after = draft.map(|it| Arc::new(it.told(told, version)));
+        let event_type = if current.is_some() { EventType::Modified } else { EventType::Added };
+        let after = draft.map(|it| Arc::new(it.encode(event_type, version)));
         if after.is_none() && current.is_none() {
             // Deleting an absent object changes nothing.
             return Err(Lost { current: None });
@@ -271,7 +271,7 @@ impl Store {
             (Arc::clone(name), Arc::new(Collection::new(Arc::clone(&collection.history()))))
         };
         let collections = self.shared.collections().iter().map(copy).collect();
-        Self { shared: Arc::new(Shared::new(*revision, self.shared.first, collections)) }
+        Self { shared: Arc::new(SharedStore::new(*revision, self.shared.first, collections)) }
     }
 }
 
@@ -331,7 +331,7 @@ impl Cursor {
     }
 }
 
-impl Shared {
+impl SharedStore {
     fn new(revision: u64, first: u64, collections: HashMap<CollectionName, Arc<Collection>>) -> Self {
         let (revision, collections) = (Mutex::new(revision), RwLock::new(collections));
         Self { revision, changes: Arc::default(), collections, removed: Mutex::default(), first }

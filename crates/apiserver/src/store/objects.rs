@@ -169,7 +169,7 @@ impl Objects {
 
     /// Returns the number of leaves that are not shared with another collection.
     #[cfg(test)]
-    pub(super) fn leaves_of_its_own(&self, other: &Self) -> usize {
+    pub(super) fn unshared_leaves(&self, other: &Self) -> usize {
         let shared = |it: &&Arc<Leaf>| other.leaves.iter().any(|known| Arc::ptr_eq(known, it));
         self.leaves.iter().filter(|it| !shared(it)).count()
     }
@@ -222,7 +222,7 @@ mod tests {
         }
         let shared = objects.clone();
         objects.write(&key(7), 3000, Some(state(&key(7), 3000)));
-        assert_eq!((objects.leaves_of_its_own(&shared), objects.len()), (1, 2000));
+        assert_eq!((objects.unshared_leaves(&shared), objects.len()), (1, 2000));
         assert!(objects.leaves.len() > 15);
     }
 

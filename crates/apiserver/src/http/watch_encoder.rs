@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::answer::status_json;
+use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::show;
-use super::wish::Wish;
 use crate::cluster::Source;
 use crate::kinds::shape;
 use crate::print;
@@ -20,27 +20,27 @@ use crate::request::AnswerForm;
 
 /// The encoder of one watch's events.
 #[derive(Debug)]
-pub(super) struct Telling {
+pub(super) struct WatchEncoder {
     kind: Arc<Kind>,
-    wish: Wish,
+    negotiated: Negotiated,
     /// Set after the first event of a table, the only one that has the columns.
-    columns_told: bool,
+    columns_sent: bool,
 }
 
-impl Telling {
+impl WatchEncoder {
     /// Creates an encoder for a kind in the negotiated representation.
-    pub(super) fn new(kind: Arc<Kind>, wish: Wish) -> Self {
-        Self { kind, wish, columns_told: false }
+    pub(super) fn new(kind: Arc<Kind>, negotiated: Negotiated) -> Self {
+        Self { kind, negotiated, columns_sent: false }
     }
 
     /// Encodes an event. Where the representation allows, the bytes are shared with the store and
     /// all other watches.
     pub(super) fn event(&mut self, frame: &Frame, source: &Source, out: &mut Pieces) {
-        if self.wish.form == AnswerForm::Whole && self.kind.shows_bytes_of(&frame.object) {
+        if self.negotiated.form == AnswerForm::Whole && self.kind.shows_bytes_of(&frame.object) {
             frame.write(out);
         } else {
             let object = self.kind.show(&frame.object);
-            out.push(self.shaped(frame.told.as_str(), object, source.now()));
+            out.push(self.shaped(frame.event_type.as_str(), object, source.now()));
         }
     }
 
@@ -68,11 +68,11 @@ impl Telling {
     }
 
     fn shaped(&mut self, event: &str, object: Value, now: Timestamp) -> Bytes {
-        let shown = match self.wish.form {
+        let shown = match self.negotiated.form {
             AnswerForm::Table => {
-                let columns = (!self.columns_told).then(|| show::columns(&self.kind, &object));
-                self.columns_told = true;
-                let row = show::row(&self.kind, &object, &self.wish, now);
+                let columns = (!self.columns_sent).then(|| show::columns(&self.kind, &object));
+                self.columns_sent = true;
+                let row = show::row(&self.kind, &object, &self.negotiated, now);
                 print::table(columns, show::list_metadata_of(&object), vec![row])
             }
             AnswerForm::Metadata | AnswerForm::MetadataList => print::partial_metadata(&object),

@@ -13,14 +13,14 @@ use crate::store::{Change, CollectionName, Cursor, Encoded};
 /// Follows the definition of a custom kind. Built-in kinds have no definition, and nothing is
 /// followed for them.
 #[derive(Debug)]
-pub(super) struct Definition {
+pub(super) struct DefinitionFollower {
     followed: Option<(Cursor, ObjectKey)>,
     /// Set if the definition was deleted between the lookup of its kind and the start of this
     /// cursor.
     gone: bool,
 }
 
-impl Definition {
+impl DefinitionFollower {
     /// Follows the definition from now on.
     pub(super) fn of(cluster: &Cluster, kind: &Kind) -> Self {
         let collection: CollectionName = "apiextensions.k8s.io/customresourcedefinitions".into();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use dogwatch_core::Reason;
 use http::Method;
 
+use super::negotiated::Endpoint;
 use super::query::Query;
-use super::wish::Endpoint;
 use crate::cluster::Place;
 use crate::refusal::Refusal;
 use crate::registry::{Catalog, Kind};
@@ -14,7 +14,7 @@ use crate::request::{Target, Verb};
 
 /// A verb on a resource.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct ParsedRequest {
     /// The kind of the resource.
     pub(super) kind: Arc<Kind>,
     /// The verb.
@@ -25,26 +25,26 @@ pub(super) struct Asked {
 
 /// The reason that a path or a method is not served.
 #[derive(Clone, Debug)]
-pub(super) enum Unserved {
+pub(super) enum RoutingError {
     /// A plain-text 404.
-    Page,
+    PlainNotFound,
     /// An API error.
     Refused(Refusal),
 }
 
-impl Asked {
+impl ParsedRequest {
     /// Resolves the meaning of a method on a target.
     pub(super) fn find(
         catalog: &Catalog,
         target: &Target,
         method: &Method,
         query: &Query,
-    ) -> Result<Self, Unserved> {
+    ) -> Result<Self, RoutingError> {
         let Some(kind) = catalog.kind(&target.group, &target.version, &target.resource) else {
             return Err(no_resource(catalog, &target.group));
         };
         let watches = target.watch_prefix || (target.name.is_none() && query.flag("watch") == Some(true));
-        let asked = |verb| Self { kind: Arc::clone(&kind), verb, target: target.clone() };
+        let parsed = |verb| Self { kind: Arc::clone(&kind), verb, target: target.clone() };
         let verb = target.verb(method.as_str(), watches).map(|verb| match verb {
             // Without the deprecated `/watch/` prefix, a named object is read, whatever the query
             // says.
@@ -61,7 +61,7 @@ impl Asked {
         } else {
             builtin(&kind, target, method, verb)?;
         }
-        verb.map(asked).ok_or_else(|| Unserved::Refused(method_not_allowed()))
+        verb.map(parsed).ok_or_else(|| RoutingError::Refused(method_not_allowed()))
     }
 
     /// Returns the subresource; empty for the object itself.
@@ -115,8 +115,12 @@ impl Asked {
 
 /// Returns the error for an unknown resource. A group that only CustomResourceDefinitions serve has
 /// no API of its own, so its unknown paths get the plain-text 404.
-pub(super) fn no_resource(catalog: &Catalog, group: &str) -> Unserved {
-    if catalog.is_builtin_group(group) { Unserved::Refused(not_found()) } else { Unserved::Page }
+pub(super) fn no_resource(catalog: &Catalog, group: &str) -> RoutingError {
+    if catalog.is_builtin_group(group) {
+        RoutingError::Refused(not_found())
+    } else {
+        RoutingError::PlainNotFound
+    }
 }
 
 /// Returns 404: no such resource.
@@ -129,7 +133,7 @@ pub(super) fn method_not_allowed() -> Refusal {
     Refusal::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
 }
 
-fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) -> Result<(), Unserved> {
+fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) -> Result<(), RoutingError> {
     let def = &kind.def;
     let has = |verb: &str| def.has_verb(verb);
     let verb = verb.filter(|_| method != Method::HEAD).map(|it| it.to_string());
@@ -155,36 +159,38 @@ fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) ->
         (None, _) => (true, verb.is_some_and(|it| !matches!(&*it, "update" | "patch") && has(&it))),
     };
     match (path, allowed) {
-        (false, _) => Err(Unserved::Refused(not_found())),
-        (true, false) => Err(Unserved::Refused(method_not_allowed())),
+        (false, _) => Err(RoutingError::Refused(not_found())),
+        (true, false) => Err(RoutingError::Refused(method_not_allowed())),
         (true, true) => Ok(()),
     }
 }
 
 /// Returns 405 with the resource in the details.
-fn not_supported(kind: &Kind, message: &str) -> Unserved {
+fn not_supported(kind: &Kind, message: &str) -> RoutingError {
     let mut refusal = Refusal::new(Reason::MethodNotAllowed, message);
     if let Some(details) = &mut refusal.0.details {
         (details.group, details.kind) = (kind.def.group.clone(), kind.def.plural.clone());
     }
-    Unserved::Refused(refusal)
+    RoutingError::Refused(refusal)
 }
 
 /// Checks a request for a custom resource. kube-apiserver serves these with a handler of its own,
 /// which has different rules and messages (k8s.io/apiextensions-apiserver v0.36.4
 /// pkg/apiserver/customresource_handler.go).
-fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), Unserved> {
+fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), RoutingError> {
     let def = &kind.def;
     let across = def.namespaced && target.namespace.is_none();
     if (across && !matches!(verb, Some(Verb::List | Verb::Watch)))
         || (!def.namespaced && target.namespace.is_some())
     {
-        return Err(Unserved::Page);
+        return Err(RoutingError::PlainNotFound);
     }
     let name = target.name.as_deref().unwrap_or_default();
     let allowed = match target.subresource.as_deref() {
         None => verb.is_some(),
-        Some(part) if def.subresource(part).is_none() => return Err(Unserved::Refused(kind.not_found(name))),
+        Some(part) if def.subresource(part).is_none() => {
+            return Err(RoutingError::Refused(kind.not_found(name)));
+        }
         Some(_) => matches!(verb, Some(Verb::Get | Verb::Update | Verb::Patch)),
     };
     if !allowed {
@@ -193,7 +199,7 @@ fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), Unserv
         return Err(not_supported(kind, &message));
     }
     if matches!(verb, Some(Verb::Update | Verb::Patch)) && name.is_empty() {
-        return Err(Unserved::Refused(Refusal::bad_request("name must be provided")));
+        return Err(RoutingError::Refused(Refusal::bad_request("name must be provided")));
     }
     Ok(())
 }
@@ -208,10 +214,10 @@ mod tests {
         let Route::Resource(target) = Route::parse(path) else { panic!("{path}") };
         let catalog = Catalog::default();
         let method = method.parse().expect("a method");
-        match Asked::find(&catalog, &target, &method, &Query::parse(query)) {
-            Ok(asked) => asked.verb.to_string(),
-            Err(Unserved::Page) => "page".to_owned(),
-            Err(Unserved::Refused(refusal)) => refusal.0.code.to_string(),
+        match ParsedRequest::find(&catalog, &target, &method, &Query::parse(query)) {
+            Ok(parsed) => parsed.verb.to_string(),
+            Err(RoutingError::PlainNotFound) => "page".to_owned(),
+            Err(RoutingError::Refused(refusal)) => refusal.0.code.to_string(),
         }
     }
 

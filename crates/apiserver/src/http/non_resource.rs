@@ -9,12 +9,12 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::json;
 
 use super::answer::{self, Answer};
-use super::asked::method_not_allowed;
 use super::body::AnswerBody;
+use super::negotiated::Negotiated;
+use super::parsed_request::method_not_allowed;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
-use super::wish::Wish;
 use crate::cluster::Cluster;
 use crate::refusal::Refusal;
 
@@ -66,14 +66,14 @@ impl Service {
             let message = "406: Not Acceptable\n\nAvailable representations: application/json";
             return Err(Refusal::new(Reason::NotAcceptable, message));
         }
-        let wish = Wish { pretty: true, ..Wish::plain(headers, query) };
+        let negotiated = Negotiated { pretty: true, ..Negotiated::plain(headers, query) };
         let platform = format!("{}/{}", std::env::consts::OS, go_architecture());
         // The fields are in the order of kube-apiserver. Some clients ask for the Go version but
         // none depends on it.
         let version = format!(
             r#"{{"major":"1","minor":"36","emulationMajor":"1","emulationMinor":"36","minCompatibilityMajor":"1","minCompatibilityMinor":"35","gitVersion":"v1.36.4","gitCommit":"","gitTreeState":"clean","buildDate":"1970-01-01T00:00:00Z","goVersion":"go1.26","compiler":"gc","platform":"{platform}"}}"#
         );
-        Ok(answer::document(StatusCode::OK, Pieces::from(version.into_bytes()), &wish, &self.settings))
+        Ok(answer::document(StatusCode::OK, Pieces::from(version.into_bytes()), &negotiated, &self.settings))
     }
 
     /// Serves `/healthz`, `/livez`, `/readyz` and the paths below them; returns `None` for others.
@@ -190,8 +190,8 @@ impl Service {
         }
         paths.sort_unstable();
         paths.dedup();
-        let wish = Wish { pretty: true, ..Wish::plain(headers, query) };
-        answer::value(StatusCode::OK, &json!({ "paths": paths }), &wish, &self.settings)
+        let negotiated = Negotiated { pretty: true, ..Negotiated::plain(headers, query) };
+        answer::value(StatusCode::OK, &json!({ "paths": paths }), &negotiated, &self.settings)
     }
 
     /// Serves `/metrics`.

@@ -50,9 +50,9 @@ pub struct Tally {
 
 /// All rules and orders of a fault injector.
 #[derive(Debug, Default)]
-pub(super) struct Board {
+pub(super) struct FaultState {
     /// In the order in which they were added.
-    pub(super) rules: Vec<Placed>,
+    pub(super) rules: Vec<ActiveRule>,
     /// The id of the newest rule; the first is 1.
     pub(super) newest: u64,
     /// True while all watches are paused.
@@ -68,7 +68,7 @@ pub(super) struct Board {
 
 /// A rule with its state.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct ActiveRule {
     pub(super) id: u64,
     pub(super) rule: Rule,
     pub(super) counts: Arc<Counts>,
@@ -87,31 +87,31 @@ pub(super) struct Counts {
 pub(super) struct Order {
     pub(super) number: u64,
     pub(super) scope: Scope,
-    pub(super) what: What,
+    pub(super) kind: OrderKind,
 }
 
 /// An instruction to watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum OrderKind {
     Drop { cut: bool },
     Bookmark,
 }
 
-impl Board {
+impl FaultState {
     /// Adds a rule.
     pub(super) fn place(&mut self, rule: Rule) -> (u64, Arc<Counts>) {
         self.newest += 1;
         let counts = Arc::new(Counts::default());
         let random = StdRng::seed_from_u64(rule.seed);
-        self.rules.push(Placed { id: self.newest, rule, counts: Arc::clone(&counts), random });
+        self.rules.push(ActiveRule { id: self.newest, rule, counts: Arc::clone(&counts), random });
         (self.newest, counts)
     }
 
     /// Gives an order to the open watches.
-    pub(super) fn order(&mut self, scope: Scope, what: What) {
+    pub(super) fn order(&mut self, scope: Scope, kind: OrderKind) {
         self.ordered += 1;
-        self.orders.retain(|it| it.scope != scope || it.what != what);
-        self.orders.push(Order { number: self.ordered, scope, what });
+        self.orders.retain(|it| it.scope != scope || it.kind != kind);
+        self.orders.push(Order { number: self.ordered, scope, kind });
     }
 
     /// Returns the number of rules that act on requests.
@@ -119,26 +119,26 @@ impl Board {
         self.rules.iter().filter(|it| it.rule.delivery_effect().is_none()).count()
     }
 
-    /// Decides the fate of a request. Rules are evaluated in the order in which they were added,
+    /// Returns the delay and the fault of a request. Rules are evaluated in the order in which they were added,
     /// until one of them decides; the delays of those that fired add up.
     pub(super) fn decide(&mut self, call: &Call<'_>) -> (Option<Duration>, Act) {
         let mut delay = None;
-        for placed in &mut self.rules {
-            let on_requests = placed.rule.delivery_effect().is_none();
-            if !on_requests || !placed.rule.on.holds(call) || !placed.fires() {
+        for active in &mut self.rules {
+            let on_requests = active.rule.delivery_effect().is_none();
+            if !on_requests || !active.rule.on.holds(call) || !active.fires() {
                 continue;
             }
-            if let Some(by) = placed.rule.delay {
-                let sum = delay.unwrap_or(Duration::ZERO).saturating_add(by.draw(&mut placed.random));
+            if let Some(by) = active.rule.delay {
+                let sum = delay.unwrap_or(Duration::ZERO).saturating_add(by.draw(&mut active.random));
                 delay = Some(sum);
                 self.tally.delayed += 1;
             }
-            if let Some(refuse) = &placed.rule.refuse {
+            if let Some(refuse) = &active.rule.refuse {
                 self.tally.refused += 1;
                 let (refusal, retry_after) = (refuse.refusal(), refuse.pause());
                 return (delay, Act::Refuse { refusal, retry_after });
             }
-            if let Some(reset) = placed.rule.reset {
+            if let Some(reset) = active.rule.reset {
                 self.tally.reset += 1;
                 let act = match reset {
                     Reset::Before => Act::ResetBefore,
@@ -151,7 +151,7 @@ impl Board {
     }
 }
 
-impl Placed {
+impl ActiveRule {
     /// Counts one more matching request or watch, and returns true if the rule fires for it.
     pub(super) fn fires(&mut self) -> bool {
         let matched = self.counts.matched.fetch_add(1, Ordering::Relaxed) + 1;

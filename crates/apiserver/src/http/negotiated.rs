@@ -19,7 +19,7 @@ const ABSENT: &[&str] = &["APIGroupDiscoveryList"];
 
 /// The negotiated representation of a response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
+pub(super) struct Negotiated {
     /// The encoding.
     pub(super) encoding: Encoding,
     /// The transformation of the objects.
@@ -49,7 +49,7 @@ pub(super) enum Endpoint {
     Discovery,
 }
 
-impl Wish {
+impl Negotiated {
     /// Returns JSON, indented if the client asks for it.
     pub(super) fn plain(headers: &HeaderMap, query: &Query) -> Self {
         Self {
@@ -186,15 +186,15 @@ mod tests {
             .collect()
     }
 
-    fn wish(accept: &'static str, endpoint: Endpoint) -> Result<(Encoding, AnswerForm), String> {
-        let wish = Wish::of(&headers(&[("accept", accept)]), &Query::parse(None), endpoint);
-        wish.map(|it| (it.encoding, it.form)).map_err(|it| it.0.message.clone())
+    fn negotiated(accept: &'static str, endpoint: Endpoint) -> Result<(Encoding, AnswerForm), String> {
+        let negotiated = Negotiated::of(&headers(&[("accept", accept)]), &Query::parse(None), endpoint);
+        negotiated.map(|it| (it.encoding, it.form)).map_err(|it| it.0.message.clone())
     }
 
     #[test]
     fn each_class_of_endpoint_has_its_own_406_message() {
         use Endpoint::{Collection, Custom, Discovery, DiscoveryRoot, Object};
-        let html = |endpoint| wish("text/html", endpoint).expect_err("HTML is not served");
+        let html = |endpoint| negotiated("text/html", endpoint).expect_err("HTML is not served");
         let first = "406: Not Acceptable\n\nAvailable representations: ";
         let second = "only the following media types are accepted: ";
         assert_eq!(html(Object), format!("{first}{OBJECTS}"));
@@ -202,15 +202,15 @@ mod tests {
         assert_eq!(html(Custom), format!("{second}{OBJECTS}"));
         assert_eq!(html(Discovery), format!("{second}{OBJECTS}"));
         assert_eq!(html(DiscoveryRoot), format!("{first}{OBJECTS}"));
-        let unknown = wish("application/json;as=Nothing;v=v1;g=meta.k8s.io", Object);
+        let unknown = negotiated("application/json;as=Nothing;v=v1;g=meta.k8s.io", Object);
         assert_eq!(unknown.expect_err("no such form"), format!("{second}{OBJECTS}"));
     }
 
     #[test]
     fn protobuf_is_not_listed_for_a_client_that_accepts_nothing_else() {
         for endpoint in [Endpoint::Object, Endpoint::Collection, Endpoint::Custom] {
-            let refused =
-                wish("application/vnd.kubernetes.protobuf", endpoint).expect_err("protobuf is not served");
+            let refused = negotiated("application/vnd.kubernetes.protobuf", endpoint)
+                .expect_err("protobuf is not served");
             assert_eq!(refused, format!("only the following media types are accepted: {WRITTEN}"));
         }
     }
@@ -218,21 +218,24 @@ mod tests {
     #[test]
     fn create_only_resources_have_no_table_form() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        let refused = wish(table, Endpoint::Question).expect_err("there is no table");
+        let refused = negotiated(table, Endpoint::Question).expect_err("there is no table");
         assert_eq!(refused, format!("only the following media types are accepted: {OBJECTS}"));
         let either = "application/json;as=Table;v=v1;g=meta.k8s.io, application/json";
-        assert_eq!(wish(either, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Whole)));
+        assert_eq!(negotiated(either, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Whole)));
         let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-        assert_eq!(wish(metadata, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Metadata)));
+        assert_eq!(negotiated(metadata, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Metadata)));
     }
 
     #[test]
     fn aggregated_discovery_is_for_the_roots_only() {
         let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        assert_eq!(wish(aggregated, Endpoint::DiscoveryRoot), Ok((Encoding::Json, AnswerForm::Discovery)));
-        assert!(wish(aggregated, Endpoint::Discovery).is_err());
+        assert_eq!(
+            negotiated(aggregated, Endpoint::DiscoveryRoot),
+            Ok((Encoding::Json, AnswerForm::Discovery))
+        );
+        assert!(negotiated(aggregated, Endpoint::Discovery).is_err());
         let either = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-        assert_eq!(wish(either, Endpoint::Discovery), Ok((Encoding::Json, AnswerForm::Whole)));
+        assert_eq!(negotiated(either, Endpoint::Discovery), Ok((Encoding::Json, AnswerForm::Whole)));
     }
 
     #[test]
@@ -246,15 +249,16 @@ mod tests {
             ("kubectl/v1.36", Some("pretty=true"), true),
             ("curl/8.5", Some("pretty=false"), false),
         ] {
-            let wish = Wish::plain(&headers(&[("user-agent", agent)]), &Query::parse(query));
-            assert_eq!(wish.pretty, expected, "{agent} {query:?}");
+            let negotiated = Negotiated::plain(&headers(&[("user-agent", agent)]), &Query::parse(query));
+            assert_eq!(negotiated.pretty, expected, "{agent} {query:?}");
         }
     }
 
     #[test]
     fn an_error_is_represented_like_an_object_or_else_as_indented_json() {
-        let of =
-            |accept: &'static str| Wish::of_refusal(&headers(&[("accept", accept)]), &Query::parse(None));
+        let of = |accept: &'static str| {
+            Negotiated::of_refusal(&headers(&[("accept", accept)]), &Query::parse(None))
+        };
         assert_eq!((of("application/yaml").encoding, of("application/yaml").pretty), (Encoding::Yaml, false));
         assert!(of("text/html").pretty && of("application/json;as=Table;v=v1;g=meta.k8s.io").pretty);
         assert!(!of("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").pretty);
