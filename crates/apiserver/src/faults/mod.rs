@@ -1,7 +1,7 @@
 //! Fault injection: errors, delays and cut connections on demand.
 //!
 //! ```text
-//! request ─► decide: wait, refuse, cut ─► carried out ─► (cut) ─► answer
+//! request ─► decide: wait, refuse, cut ─► carried out ─► (cut) ─► response
 //! watch   ─► gate: wait, pause, drop ─► frames: split, coalesced ─► delivery
 //! ```
 //!

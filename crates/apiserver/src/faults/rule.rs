@@ -222,7 +222,7 @@ impl Rule {
         self
     }
 
-    /// Sets `Retry-After` of the error, in seconds; 0 omits it. Defaults to 1 for status 429, as
+    /// Sets `Retry-After` of the error, in seconds; 0 omits it. Defaults to 1 for status 429, as in
     /// kube-apiserver under load, and to none for others.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {

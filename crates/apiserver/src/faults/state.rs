@@ -119,8 +119,8 @@ impl FaultState {
         self.rules.iter().filter(|it| it.rule.delivery_effect().is_none()).count()
     }
 
-    /// Returns the delay and the fault of a request. Rules are evaluated in the order in which they were added,
-    /// until one of them decides; the delays of those that fired add up.
+    /// Returns the delay and the fault of a request. Rules are evaluated in the order in which they
+    /// were added, until one of them decides; the delays of those that fired add up.
     pub(super) fn decide(&mut self, call: &Call<'_>) -> (Option<Duration>, Act) {
         let mut delay = None;
         for active in &mut self.rules {

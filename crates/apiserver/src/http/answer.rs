@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_few_and_short_enough_for_clients_to_read_the_answer() {
+    fn warnings_are_few_and_short_enough_for_clients_to_read_the_response() {
         let warned = |warnings: Vec<String>| -> Vec<usize> {
             let mut answer = empty(StatusCode::OK);
             warn(&mut answer, warnings);

@@ -18,7 +18,7 @@ use super::pieces::Pieces;
 /// other streams.
 const GZIP_STEP: usize = 256 * 1024;
 
-/// The connection is to be cut without another byte, as a fault rule demands.
+/// An instruction to cut the connection without another byte, as a fault rule demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the connection is cut on purpose")]
 pub struct Cut;

@@ -25,7 +25,7 @@ const READY_CHECKS: [&str; 2] = ["informer-sync", "shutdown"];
 
 /// The failure text of a controller's check. The panic itself is only in the log, since the health
 /// endpoints may be public.
-const DOWN: &str = "it panicked and is started again after a pause";
+const DOWN: &str = "it panicked and restarts after a back-off";
 
 /// One health check.
 struct Check {

@@ -15,8 +15,8 @@ use crate::discovery::digest;
 use crate::request::media_types;
 
 const JSON: &str = "application/json";
-/// The protobuf media types of the version 2 document: the one that older clients request, and the
-/// one in responses, which is a valid media type (the `@` of the first is not allowed).
+/// The protobuf media type of the version 2 document that client-go requests. It is deprecated,
+/// since `@` is not allowed in a media type; responses have [`SWAGGER`].
 const SWAGGER_DEPRECATED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const SWAGGER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 

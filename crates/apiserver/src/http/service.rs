@@ -75,7 +75,7 @@ impl Service {
         self
     }
 
-    /// Sets the settings. Defaults to those of kube-apiserver.
+    /// Replaces the settings. Defaults to those of kube-apiserver.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = Arc::new(settings);

@@ -161,7 +161,7 @@ impl ApiServer {
     }
 
     /// Returns a tower service that takes requests without a connection, for `Client::from_service`
-    /// of this project's client and of kube's.
+    /// of this project's client and `Client::new` of kube.
     pub fn service(&self) -> InProcess<Service> {
         self.serving.service()
     }

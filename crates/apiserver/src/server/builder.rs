@@ -104,13 +104,14 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Accepts this bearer token for the administrator, and rejects requests without credentials
-    /// from then on.
+    /// Accepts this bearer token for the administrator. Requests without credentials are then
+    /// rejected, unless [`Self::anonymous`] allows them.
     pub fn token(self, token: impl Into<SecretString>) -> Self {
         self.token_of(token, User::admin())
     }
 
-    /// Accepts this bearer token for `user`, and rejects requests without credentials from then on.
+    /// Accepts this bearer token for `user`. Requests without credentials are then rejected, unless
+    /// [`Self::anonymous`] allows them.
     pub fn token_of(mut self, token: impl Into<SecretString>, user: User) -> Self {
         self.tokens.push((token.into(), user));
         self

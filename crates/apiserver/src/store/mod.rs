@@ -66,7 +66,7 @@ struct SharedStore {
 /// One collection.
 #[derive(Debug)]
 struct Collection {
-    /// SharedStore with forks and with lists in progress until the next write. Locked only briefly.
+    /// Shared with forks and with lists in progress until the next write. Locked only briefly.
     history: RwLock<Arc<History>>,
     /// Set when it is removed from the store. Cursors fail once they are past its last change.
     removed: AtomicBool,
