@@ -90,7 +90,8 @@ fn resource(resource: &ResourceDef) -> Value {
 }
 
 /// Returns a short digest of the version in which objects of a built-in kind are stored: mostly the
-/// requested version, with a few exceptions.
+/// requested version, with a few exceptions. As `StorageVersionHash` in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/discovery/storageversionhash.go.
 fn storage_version_hash(resource: &ResourceDef) -> String {
     let (group, version) = match (resource.group.as_str(), resource.plural.as_str()) {
         ("events.k8s.io", "events") => ("", "v1"),

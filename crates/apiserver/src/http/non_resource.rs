@@ -77,6 +77,8 @@ impl Service {
     }
 
     /// Serves `/healthz`, `/livez`, `/readyz` and the paths below them; returns `None` for others.
+    ///
+    /// The texts are those of k8s.io/apiserver v0.36.4 pkg/server/healthz/healthz.go.
     pub(super) fn health(&self, path: &str, query: &Query) -> Option<Answer> {
         let mut segments = path.strip_prefix('/')?.splitn(2, '/');
         let endpoint = segments.next().filter(|it| matches!(*it, "healthz" | "livez" | "readyz"))?;

@@ -52,7 +52,8 @@ impl Service {
     }
 }
 
-/// Returns 504: the store has not reached the version yet.
+/// Returns 504: the store has not reached the version yet. As `NewTooLargeResourceVersionError` in
+/// k8s.io/apiserver v0.36.4 pkg/storage/errors.go.
 pub(super) fn too_large(requested: u64, revision: u64) -> Refusal {
     let message = format!("Timeout: Too large resource version: {requested}, current: {revision}");
     let mut status = Status::failure(Reason::Timeout, message);

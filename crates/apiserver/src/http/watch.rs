@@ -148,6 +148,8 @@ impl Service {
         }
         let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
         let now = Instant::now();
+        // Spread over one to two times the minimum, as `handleWatch` does in k8s.io/apiserver v0.36.4
+        // pkg/endpoints/handlers/get.go, so that the watches of one moment do not all end together.
         let timeout = options.timeout.unwrap_or_else(|| {
             time::scaled(self.settings.watch_timeout, 1.0 + self.cluster.source().fraction())
         });
@@ -509,7 +511,8 @@ fn unknown(version: u64, revision: u64) -> Refusal {
     Refusal(Box::new(Status::failure(Reason::Expired, message)))
 }
 
-/// Returns 410: the changes after a version are no longer kept.
+/// Returns 410: the changes after a version are no longer kept. The message is that of
+/// k8s.io/apiserver v0.36.4 pkg/storage/cacher/watch_cache.go.
 fn too_old(version: u64, compacted: Compacted) -> Refusal {
     let message = format!("too old resource version: {version} ({})", compacted.oldest);
     Refusal(Box::new(Status::failure(Reason::Expired, message)))

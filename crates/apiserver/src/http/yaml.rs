@@ -6,7 +6,8 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-/// The width after which a line is folded at the next space.
+/// The width after which a line is folded at the next space: go-yaml's default (`best_width` in its
+/// emitterc.go).
 const WIDTH: usize = 80;
 
 /// Writes a value as YAML, with a final line break.

@@ -75,6 +75,8 @@ pub fn list(
     Ok(Page { items, version, next, remaining })
 }
 
+/// Returns 504, as `NewTooLargeResourceVersionError` in k8s.io/apiserver v0.36.4
+/// pkg/storage/errors.go.
 fn too_large(asked: u64, revision: u64) -> Refusal {
     let message = format!("Timeout: Too large resource version: {asked}, current: {revision}");
     let mut status = Status::failure(Reason::Timeout, message);
@@ -83,7 +85,7 @@ fn too_large(asked: u64, revision: u64) -> Refusal {
 }
 
 /// Returns 410. A page that is no longer kept can be read at another version; a list at an exact
-/// version cannot.
+/// version cannot. The messages begin as in k8s.io/apiserver v0.36.4 pkg/storage/etcd3/errors.go.
 fn expired(compacted: Compacted, asked: &ListVersion, after: Option<&ObjectKey>) -> Refusal {
     let message = match (asked, after) {
         (ListVersion::Continue(_), Some(_)) => {
