@@ -1,146 +1,156 @@
-//! A bell: whoever listens is woken when it is rung, those of one task one behind the other.
+//! A change notifier: wakes every listener on each change, grouped by task.
 //!
-//! The order is the point. The watches of one connection run in one task. When a change wakes them together, the task runs
-//! once and finds all of them ready, and what they tell leaves in one write; were they woken in between others, it would run
-//! and write again and again. A listener that is asked again before the next ring costs an atomic load.
+//! The grouping is the point. All watches of one connection run in one task. If a change wakes them
+//! one after the other, the task runs once, finds all of them ready, and their events leave in one
+//! write. If wakes of other tasks came in between, the task would run and write several times.
+//! Polling a listener again before the next change costs one atomic load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// Something that can be rung. It does not say what happened: listeners look for themselves.
+/// Notifies listeners that something has changed. It carries no value: listeners look at the shared
+/// state themselves.
 #[derive(Debug, Default)]
-pub(crate) struct Bell {
-    /// How often it was rung. Changed only while `waiting` is locked, so that nobody begins to wait meanwhile.
-    rings: AtomicU64,
-    /// Never held while anybody is woken, or dropped.
-    waiting: Mutex<Waiting>,
+pub(crate) struct ChangeNotifier {
+    /// The number of notifications so far. Changed only while `waiting` is locked, so that a
+    /// listener cannot start to wait in between.
+    generation: AtomicU64,
+    /// Never held while a waker is woken or dropped.
+    waiting: Mutex<WaitList>,
 }
 
-/// Those who wait for the next ring.
+/// The listeners that wait for the next notification.
 #[derive(Debug, Default)]
-struct Waiting {
-    /// In the order in which they came.
-    places: Vec<Seat>,
-    /// Invariant: exactly the places whose waker is `None`.
+struct WaitList {
+    /// In order of arrival.
+    waiters: Vec<Waiter>,
+    /// Invariant: exactly the indices of the entries whose waker is `None`.
     free: Vec<usize>,
 }
 
-/// Where somebody waits.
+/// An entry of the wait list.
 #[derive(Debug)]
-struct Seat {
-    /// The task in which they wait, if it is one.
+struct Waiter {
+    /// The task that waits, if it is a tokio task.
     task: Option<tokio::task::Id>,
-    /// `None` when whoever waited has gone.
+    /// `None` after the listener was dropped.
     waker: Option<Waker>,
 }
 
-/// Hears a bell. A ring is heard once, and none is lost: several of them are heard as one.
+/// A subscription to a [`ChangeNotifier`]. Each notification is seen once and none is lost: several
+/// of them may be seen as one.
 #[derive(Debug)]
-pub(crate) struct Listener {
-    bell: Arc<Bell>,
-    /// How often the bell had been rung when this was last asked.
-    heard: u64,
-    place: Option<Place>,
+pub(crate) struct ChangeListener {
+    notifier: Arc<ChangeNotifier>,
+    /// The number of notifications at the last check.
+    seen: u64,
+    registration: Option<Registration>,
 }
 
-/// Where a listener waits. It is its own only until the next ring.
+/// The listener's entry in the wait list, valid only until the next notification.
 #[derive(Debug)]
-struct Place {
-    rings: u64,
+struct Registration {
+    generation: u64,
     at: usize,
-    /// Whom the waker there wakes.
-    whom: Identity,
+    /// The identity of the waker in the entry.
+    waker: Identity,
 }
 
-/// What tells a waker from others, as long as it is kept.
+/// The identity of a waker, unique as long as the waker is kept alive.
 type Identity = (usize, usize);
 
-impl Bell {
-    /// Wakes everybody who waits: task by task, and in a task in the order in which they came.
-    pub(crate) fn ring(&self) {
+impl ChangeNotifier {
+    /// Wakes all listeners: task by task, and within a task in order of arrival.
+    pub(crate) fn notify(&self) {
         let mut waiting = self.waiting();
-        self.rings.fetch_add(1, Ordering::Release);
+        self.generation.fetch_add(1, Ordering::Release);
         waiting.free.clear();
-        let mut woken = std::mem::take(&mut waiting.places);
+        let mut woken = std::mem::take(&mut waiting.waiters);
         drop(waiting);
         woken.sort_by_key(|it| it.task);
         woken.into_iter().filter_map(|it| it.waker).for_each(Waker::wake);
     }
 
-    /// Hears every ring from now on.
-    pub(crate) fn listen(self: &Arc<Self>) -> Listener {
-        Listener { bell: Arc::clone(self), heard: self.rings(), place: None }
+    /// Subscribes to all notifications from now on.
+    pub(crate) fn subscribe(self: &Arc<Self>) -> ChangeListener {
+        ChangeListener { notifier: Arc::clone(self), seen: self.generation(), registration: None }
     }
 
-    fn rings(&self) -> u64 {
-        self.rings.load(Ordering::Acquire)
+    fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitList> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Listener {
-    /// Whether the bell was rung since the last time this was asked, in whichever way.
-    pub(crate) fn has_rung(&mut self) -> bool {
-        let rings = self.bell.rings();
-        std::mem::replace(&mut self.heard, rings) != rings
+impl ChangeListener {
+    /// Returns true if there was a notification since the last call of this or any other method of
+    /// the listener.
+    pub(crate) fn has_changed(&mut self) -> bool {
+        let generation = self.notifier.generation();
+        std::mem::replace(&mut self.seen, generation) != generation
     }
 
-    /// Waits for a ring that was not heard yet. Dropping the future loses nothing.
-    pub(crate) async fn rung(&mut self) {
-        std::future::poll_fn(|context| self.poll_rung(context)).await;
+    /// Waits for a notification that was not seen yet.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no notification.
+    pub(crate) async fn changed(&mut self) {
+        std::future::poll_fn(|context| self.poll_changed(context)).await;
     }
 
-    /// As [`Self::rung`]. Only the last one who asked is woken.
-    pub(crate) fn poll_rung(&mut self, context: &Context<'_>) -> Poll<()> {
-        if self.has_rung() {
+    /// Polls as [`Self::changed`] does. Only the waker of the last call is woken.
+    pub(crate) fn poll_changed(&mut self, context: &Context<'_>) -> Poll<()> {
+        if self.has_changed() {
             return Poll::Ready(());
         }
-        let waits = |it: &Place| it.rings == self.heard && it.whom == identity(context.waker());
-        if self.place.as_ref().is_some_and(waits) {
+        let waits = |it: &Registration| it.generation == self.seen && it.waker == identity(context.waker());
+        if self.registration.as_ref().is_some_and(waits) {
             return Poll::Pending;
         }
         self.wait(context.waker())
     }
 
     fn wait(&mut self, waker: &Waker) -> Poll<()> {
-        let (bell, task) = (Arc::clone(&self.bell), tokio::task::try_id());
-        let mut waiting = bell.waiting();
-        if self.has_rung() {
+        let (notifier, task) = (Arc::clone(&self.notifier), tokio::task::try_id());
+        let mut waiting = notifier.waiting();
+        if self.has_changed() {
             return Poll::Ready(());
         }
-        let mine = self.place.as_ref().filter(|it| it.rings == self.heard).map(|it| it.at);
+        let mine = self.registration.as_ref().filter(|it| it.generation == self.seen).map(|it| it.at);
         let at = match mine.or_else(|| waiting.free.pop()) {
             Some(at) => at,
             None => {
-                waiting.places.push(Seat { task, waker: None });
-                waiting.places.len() - 1
+                waiting.waiters.push(Waiter { task, waker: None });
+                waiting.waiters.len() - 1
             }
         };
-        let seat = Seat { task, waker: Some(waker.clone()) };
-        let before = std::mem::replace(&mut waiting.places[at], seat);
+        let waiter = Waiter { task, waker: Some(waker.clone()) };
+        let before = std::mem::replace(&mut waiting.waiters[at], waiter);
         drop(waiting);
         drop(before);
-        self.place = Some(Place { rings: self.heard, at, whom: identity(waker) });
+        self.registration = Some(Registration { generation: self.seen, at, waker: identity(waker) });
         Poll::Pending
     }
 }
 
-/// Wakers with the same identity wake the same task. The place keeps one, so that no other gets it meanwhile.
+/// Returns the identity of a waker; wakers with the same identity wake the same task. The wait list
+/// keeps a clone of the waker, so no other waker can get its identity in the meantime.
 fn identity(waker: &Waker) -> Identity {
     (waker.data().addr(), std::ptr::from_ref(waker.vtable()).addr())
 }
 
-impl Drop for Listener {
+impl Drop for ChangeListener {
     fn drop(&mut self) {
-        let Some(place) = &self.place else { return };
-        let mut waiting = self.bell.waiting();
-        if self.bell.rings() == place.rings {
-            let waker = waiting.places[place.at].waker.take();
-            waiting.free.push(place.at);
+        let Some(registration) = &self.registration else { return };
+        let mut waiting = self.notifier.waiting();
+        if self.notifier.generation() == registration.generation {
+            let waker = waiting.waiters[registration.at].waker.take();
+            waiting.free.push(registration.at);
             drop(waiting);
             drop(waker);
         }
@@ -154,7 +164,7 @@ mod tests {
 
     use super::*;
 
-    /// Writes down its name when it is woken.
+    /// Records its name when it is woken.
     struct Named(usize, Woken);
 
     impl Wake for Named {
@@ -163,43 +173,43 @@ mod tests {
         }
     }
 
-    /// Who was woken, in order.
+    /// The names of the woken listeners, in order.
     type Woken = Arc<Mutex<Vec<usize>>>;
 
-    /// A bell with so many listeners, a waker for each, and who was woken.
-    fn listening(count: usize) -> (Arc<Bell>, Vec<(Listener, Waker)>, Woken) {
-        let (bell, woken) = (Arc::new(Bell::default()), Arc::default());
+    /// A notifier with `count` listeners, a waker for each, and the record of wakes.
+    fn listening(count: usize) -> (Arc<ChangeNotifier>, Vec<(ChangeListener, Waker)>, Woken) {
+        let (notifier, woken) = (Arc::new(ChangeNotifier::default()), Arc::default());
         let listeners = (0..count)
-            .map(|name| (bell.listen(), Waker::from(Arc::new(Named(name, Arc::clone(&woken))))))
+            .map(|name| (notifier.subscribe(), Waker::from(Arc::new(Named(name, Arc::clone(&woken))))))
             .collect();
-        (bell, listeners, woken)
+        (notifier, listeners, woken)
     }
 
-    fn poll((listener, waker): &mut (Listener, Waker)) -> bool {
-        listener.poll_rung(&Context::from_waker(waker)).is_ready()
+    fn poll((listener, waker): &mut (ChangeListener, Waker)) -> bool {
+        listener.poll_changed(&Context::from_waker(waker)).is_ready()
     }
 
     #[test]
-    fn a_ring_is_heard_once_by_each_in_the_order_in_which_they_came_to_wait() {
-        let (bell, mut listeners, woken) = listening(4);
+    fn each_listener_sees_a_notification_once_in_order_of_arrival() {
+        let (notifier, mut listeners, woken) = listening(4);
         for at in [2, 0, 3, 1, 0, 2] {
-            assert!(!poll(&mut listeners[at]), "not rung yet");
+            assert!(!poll(&mut listeners[at]), "no notification yet");
         }
-        bell.ring();
+        notifier.notify();
         assert_eq!(
             *woken.lock().expect("no panic"),
             [2, 0, 3, 1],
-            "and each once, however often it was asked"
+            "each is woken once, however often it was polled"
         );
-        bell.ring();
-        assert_eq!(woken.lock().expect("no panic").len(), 4, "nobody waits");
-        assert!(listeners.iter_mut().all(poll), "several rings are heard as one");
+        notifier.notify();
+        assert_eq!(woken.lock().expect("no panic").len(), 4, "no listener waits");
+        assert!(listeners.iter_mut().all(poll), "several notifications are seen as one");
         assert!(!listeners.iter_mut().any(poll));
     }
 
     #[tokio::test]
-    async fn those_of_one_task_are_woken_one_behind_the_other_whenever_they_came() {
-        let (bell, mut listeners, woken) = listening(4);
+    async fn listeners_of_one_task_are_woken_one_after_the_other() {
+        let (notifier, mut listeners, woken) = listening(4);
         let others = listeners.split_off(2);
         let both = Arc::new(tokio::sync::Barrier::new(2));
         let tasks = [listeners, others].map(|mut mine| {
@@ -216,46 +226,49 @@ mod tests {
         for task in tasks {
             kept.push(task.await.expect("no panic"));
         }
-        bell.ring();
+        notifier.notify();
         let woken = woken.lock().expect("no panic").clone();
         assert!(woken == [0, 1, 2, 3] || woken == [2, 3, 0, 1], "{woken:?}");
     }
 
     #[test]
-    fn whoever_asks_last_is_woken_and_whoever_has_gone_is_not() {
-        let (bell, mut listeners, woken) = listening(3);
+    fn the_waker_of_the_last_poll_is_woken_and_a_dropped_listener_is_not() {
+        let (notifier, mut listeners, woken) = listening(3);
         listeners.iter_mut().for_each(|it| assert!(!poll(it)));
         let (mut moved, _) = listeners.remove(0);
         let other = Waker::from(Arc::new(Named(9, Arc::clone(&woken))));
-        assert!(moved.poll_rung(&Context::from_waker(&other)).is_pending());
+        assert!(moved.poll_changed(&Context::from_waker(&other)).is_pending());
         drop(listeners.remove(0));
-        bell.ring();
+        notifier.notify();
         assert_eq!(*woken.lock().expect("no panic"), [9, 2]);
     }
 
     #[test]
     fn listeners_that_come_and_go_leave_nothing_behind() {
-        let (bell, mut listeners, _) = listening(2);
+        let (notifier, mut listeners, _) = listening(2);
         assert!(!poll(&mut listeners[0]));
         for _ in 0..100 {
-            let mut passing = (bell.listen(), listeners[1].1.clone());
+            let mut passing = (notifier.subscribe(), listeners[1].1.clone());
             assert!(!poll(&mut passing));
         }
-        assert_eq!(bell.waiting().places.len(), 2);
-        bell.ring();
-        assert!(bell.waiting().places.is_empty() && bell.waiting().free.is_empty());
+        assert_eq!(notifier.waiting().waiters.len(), 2);
+        notifier.notify();
+        assert!(notifier.waiting().waiters.is_empty() && notifier.waiting().free.is_empty());
         drop(listeners);
-        assert!(bell.waiting().free.is_empty(), "a place of an earlier ring is nobody's");
+        assert!(
+            notifier.waiting().free.is_empty(),
+            "an entry of an earlier generation belongs to no listener"
+        );
     }
 
     #[tokio::test]
-    async fn no_ring_is_lost_between_threads() {
-        let bell = Arc::new(Bell::default());
-        let mut listener = bell.listen();
-        let ringing = std::thread::spawn(move || (0..1_000).for_each(|_| bell.ring()));
-        while listener.heard < 1_000 {
-            listener.rung().await;
+    async fn no_notification_is_lost_between_threads() {
+        let notifier = Arc::new(ChangeNotifier::default());
+        let mut listener = notifier.subscribe();
+        let notifying = std::thread::spawn(move || (0..1_000).for_each(|_| notifier.notify()));
+        while listener.seen < 1_000 {
+            listener.changed().await;
         }
-        ringing.join().expect("no panic");
+        notifying.join().expect("no panic");
     }
 }

@@ -1,28 +1,30 @@
-//! How deep objects may be nested.
+//! The maximum nesting depth of objects.
 //!
-//! The server walks values recursively in many places (decoding, merging, encoding, dropping), so one limit holds for
-//! everything that is read from outside or stored. It is measured on the finished value: levels add up across encodings
-//! and envelopes, such as a protobuf envelope inside raw bytes.
+//! The server walks values recursively in many places (decoding, merging, encoding, dropping), so
+//! one limit holds for everything that is read from outside or stored. It is measured on the
+//! finished value, because levels add up across encodings and envelopes, such as a protobuf
+//! envelope inside raw bytes.
 //!
-//! kube-apiserver takes 10,000 levels of JSON (`encoding/json`). serde_json reads 127, which bounds what Rust clients can
-//! read back in any case; an envelope (a list, a table, a watch event, a review) adds up to three levels to an object.
+//! kube-apiserver accepts 10,000 levels of JSON (`encoding/json`). serde_json reads 127, which
+//! limits what Rust clients can read back in any case; an envelope (a list, a table, a watch event,
+//! a review) adds up to three levels to an object.
 
 use serde_json::Value;
 
-/// The deepest nesting of an object, its `metadata.managedFields` excepted.
+/// The maximum nesting depth of an object, except for its `metadata.managedFields`.
 pub(crate) const OBJECT: usize = 100;
 
-/// The deepest nesting of any text that is parsed, and of an object with its `metadata.managedFields`. These repeat the
-/// path to every field five levels further down.
+/// The maximum nesting depth of any text that is parsed, and of an object with its
+/// `metadata.managedFields`, which repeat the path to every field five levels further down.
 pub(crate) const TEXT: usize = 120;
 
-/// The words for a text or an object that is nested too deep.
+/// Returns the message for a text or an object that is nested too deeply.
 pub(crate) fn exceeded() -> String {
-    // encoding/json says the first three words.
+    // The first words are those of Go's `encoding/json` (scanner.go).
     format!("exceeded max depth of {OBJECT}")
 }
 
-/// Measures how many lists and objects are nested in one another.
+/// Returns the number of lists and objects nested in one another.
 pub(crate) fn of(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(of).max().unwrap_or(0),
@@ -31,7 +33,7 @@ pub(crate) fn of(value: &Value) -> usize {
     }
 }
 
-/// Whether an object is nested deeper than objects may be.
+/// Returns true if an object is nested deeper than the limit.
 pub(crate) fn is_exceeded_by(object: &Value) -> bool {
     let Value::Object(fields) = object else { return of(object) > OBJECT };
     fields.iter().any(|(name, value)| match (name.as_str(), value) {
@@ -49,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    fn tower(height: usize) -> Value {
+    fn nested(height: usize) -> Value {
         (0..height)
             .fold(json!(1), |inner, at| if at % 2 == 0 { json!({ "a": inner }) } else { json!([inner]) })
     }
@@ -57,7 +59,7 @@ mod tests {
     #[test]
     fn lists_and_objects_count_and_scalars_do_not() {
         for (value, depth) in
-            [(json!(1), 0), (json!([]), 1), (json!({ "a": [1], "b": 2 }), 2), (tower(50), 50)]
+            [(json!(1), 0), (json!([]), 1), (json!({ "a": [1], "b": 2 }), 2), (nested(50), 50)]
         {
             assert_eq!(of(&value), depth, "{value}");
         }
@@ -65,11 +67,11 @@ mod tests {
 
     #[test]
     fn managed_fields_may_be_nested_deeper_than_the_rest() {
-        assert!(!is_exceeded_by(&json!({ "spec": tower(OBJECT - 1) })));
-        assert!(is_exceeded_by(&json!({ "spec": tower(OBJECT) })));
-        assert!(!is_exceeded_by(&json!({ "metadata": { "a": tower(OBJECT - 2) } })));
-        assert!(is_exceeded_by(&json!({ "metadata": { "a": tower(OBJECT - 1) } })));
-        assert!(!is_exceeded_by(&json!({ "metadata": { "managedFields": tower(TEXT - 2) } })));
-        assert!(is_exceeded_by(&json!({ "metadata": { "managedFields": tower(TEXT - 1) } })));
+        assert!(!is_exceeded_by(&json!({ "spec": nested(OBJECT - 1) })));
+        assert!(is_exceeded_by(&json!({ "spec": nested(OBJECT) })));
+        assert!(!is_exceeded_by(&json!({ "metadata": { "a": nested(OBJECT - 2) } })));
+        assert!(is_exceeded_by(&json!({ "metadata": { "a": nested(OBJECT - 1) } })));
+        assert!(!is_exceeded_by(&json!({ "metadata": { "managedFields": nested(TEXT - 2) } })));
+        assert!(is_exceeded_by(&json!({ "metadata": { "managedFields": nested(TEXT - 1) } })));
     }
 }

@@ -1,7 +1,7 @@
-//! The health of what runs beside the requests: which controllers and simulators there are, how often they panicked, and
-//! which of them are down.
+//! The health of the background loops: the controllers and simulators that run, the number of their
+//! panics, and the ones that are down.
 //!
-//! Written by their supervisor, read by `/readyz` and `/metrics`.
+//! Written by their supervisor; read by `/readyz` and `/metrics`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,9 +16,9 @@ pub struct BackgroundHealth {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoopHealth {
-    /// How often it panicked. Most panics concern one object and do not end the loop.
+    /// The number of panics. Most panics concern one object and do not end the loop.
     pub panics: u64,
-    /// Why it is down, where it is. It is started again after a back-off.
+    /// The reason that the loop is down, or `None` while it runs. It is restarted after a back-off.
     pub down: Option<String>,
 }
 
@@ -28,18 +28,18 @@ impl BackgroundHealth {
         self.guard().clone()
     }
 
-    /// Records that a loop runs.
+    /// Records that a loop is running.
     pub(crate) fn up(&self, name: &'static str) {
         self.guard().entry(name).or_default().down = None;
     }
 
-    /// Records that a loop has ended by a panic.
+    /// Records that a loop was ended by a panic.
     pub(crate) fn down(&self, name: &'static str, why: &str) {
         self.panicked(name);
         self.guard().entry(name).or_default().down = Some(why.to_owned());
     }
 
-    /// Records a panic that the loop survives.
+    /// Records a panic that the loop survived.
     pub(crate) fn panicked(&self, name: &'static str) {
         let mut loops = self.guard();
         let health = loops.entry(name).or_default();

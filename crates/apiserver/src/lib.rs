@@ -1,4 +1,4 @@
-//! A Kubernetes API server as a library: small, honest, instant.
+//! A Kubernetes API server as a library, for tests and development.
 //!
 //! ```text
 //! request ─► authenticate ─► decode ─► default, own, prepare, validate ─► store ─► answer
@@ -7,24 +7,28 @@
 //!                       controllers, simulators ◄───────────────────────────┘
 //! ```
 //!
-//! [`ApiServer`] is the whole of it: start one in a test, fork it, make bad weather with its [`faults`], ask its [`log`] what it was
-//! asked. [`cluster`] has the verbs without HTTP. Below, each part is a set of functions over JSON values and bytes, held against
-//! recorded answers of the original: [`request`] reads paths, queries and headers; [`builtin`] knows every built-in kind and its
-//! [`schema`], [`kinds`] what is special about some, [`custom`] what a definition says about its own; [`patch`] and [`ownership`]
-//! change objects; [`store`] keeps all their versions and [`reading`] tells them; [`discovery`], [`openapi`] and [`mod@print`]
-//! describe them.
+//! [`ApiServer`] is the entry point: start one in a test, fork it, inject [`faults`], and inspect
+//! its request [`log`]. [`cluster`] implements the verbs without HTTP. Below it, each module is a
+//! set of functions over JSON values and bytes, tested against recorded responses of
+//! kube-apiserver: [`request`] parses paths, queries and headers; [`builtin`] holds every built-in
+//! kind and its [`schema`]; [`kinds`] holds what is specific to some of them, and [`custom`]
+//! implements CustomResourceDefinitions; [`patch`] and [`ownership`] change objects; [`store`]
+//! keeps every version of them and [`reading`] serves lists and watches; [`discovery`], [`openapi`]
+//! and [`mod@print`] describe them.
 //!
-//! # What it does not do
+//! # Limitations
 //!
-//! - **Authorization.** Every authenticated user may do everything, whatever roles and bindings are stored. Access reviews
-//!   allow everything, and their `reason` says so.
-//! - **CEL.** Validation rules of definitions and admission policies are stored and not evaluated. A webhook with
-//!   `matchConditions` is called as if all of them were true. Storing one of these gets a warning.
-//! - **Containers.** Nothing runs in pods, simulated or not: `exec`, `attach`, `portforward`, `proxy` and logs are refused.
-//! - **Persistence.** All objects are in memory, and end with the server.
+//! - **Authorization.** Every authenticated user may do everything, whatever roles and bindings are
+//!   stored. Access reviews allow everything, and their `reason` says so.
+//! - **CEL.** Validation rules of definitions and admission policies are stored but not evaluated.
+//!   A webhook with `matchConditions` is called as if all of them were true. Storing one of these
+//!   returns a warning.
+//! - **Containers.** Nothing runs in pods, simulated or not: `exec`, `attach`, `portforward`,
+//!   `proxy` and logs are rejected.
+//! - **Persistence.** All objects are in memory and are lost when the server stops.
 //!
-//! A server that needs no credentials refuses what a web page could send to it: see [`ApiServerBuilder::advertise`] for one
-//! that is reached by another name than localhost.
+//! A server that requires no credentials rejects requests that a web page could send to it: see
+//! [`ApiServerBuilder::advertise`] for a server that clients reach by a name other than localhost.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

@@ -1,4 +1,4 @@
-//! The request log: what a server was asked, for tests that want to know.
+//! The request log: the requests that a server received, for tests to inspect.
 //!
 //! ```
 //! # use dogwatch_apiserver::log::RequestLog;
@@ -7,7 +7,8 @@
 //! # assert_eq!(patches, 0);
 //! ```
 //!
-//! Off unless asked for, and then it costs one look at an option. It knows nothing of bodies and headers.
+//! Off by default; a disabled log costs one check of an `Option` per request. Bodies and headers
+//! are not recorded.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,10 +18,12 @@ use tokio::sync::watch;
 
 use crate::faults::names_resource;
 
-/// How many bytes of text the records may have together: a path may have 100 KB, and callers without credentials choose it.
+/// The maximum number of bytes of text in all records together. A path can be 100 KB long and is
+/// chosen by unauthenticated callers, so the number of records alone is no bound.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// What a server was asked. Clones share it. [`RequestLog::default`] keeps nothing.
+/// A log of the requests that a server received. Clones share it. [`RequestLog::default`] keeps
+/// nothing.
 #[derive(Clone, Debug, Default)]
 pub struct RequestLog {
     ring: Option<Arc<Ring>>,
@@ -28,73 +31,75 @@ pub struct RequestLog {
 
 #[derive(Debug)]
 struct Ring {
-    /// The oldest are forgotten when there are more than this.
+    /// The maximum number of records; beyond it, the oldest are dropped.
     capacity: usize,
     /// Never held across an await.
-    kept: Mutex<Kept>,
-    /// Rung after each request.
-    bell: watch::Sender<()>,
+    kept: Mutex<Records>,
+    /// Notified after each request.
+    appended: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    /// Oldest first, at most as many as the capacity says.
+struct Records {
+    /// Oldest first, at most `capacity` of them.
     records: VecDeque<Arc<Record>>,
-    /// The bytes of text in them.
+    /// The bytes of text in all records.
     bytes: usize,
-    /// How many were dropped from the front, so that a position stays valid.
+    /// The number of records dropped from the front, so that positions stay valid.
     dropped: u64,
 }
 
-/// One request and how it ended. A watch is recorded when it begins.
+/// One request and its outcome. A watch is recorded when it starts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The verb, as in discovery.
     pub verb: String,
-    /// The group of the resource; empty for the core group, and for what is no resource.
+    /// The group of the resource; empty for the core group and for requests that are not about a
+    /// resource.
     pub group: String,
-    /// The plural of the resource; empty for what is no resource.
+    /// The plural name of the resource; empty for requests that are not about a resource.
     pub resource: String,
-    /// The namespace, where the request names one.
+    /// The namespace, if the request names one.
     pub namespace: Option<String>,
-    /// The object, where the request names one.
+    /// The name of the object, if the request names one.
     pub name: Option<String>,
-    /// The part of the object; empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub part: String,
     /// The path of the request.
     pub path: String,
-    /// The query as it was sent; empty without one.
+    /// The query as it was sent; empty if there is none.
     pub query: String,
-    /// Who asked.
+    /// The name of the user who sent the request.
     pub user: String,
-    /// Who owns what was written, for writes.
+    /// The field manager of a write.
     pub manager: String,
-    /// The code of the answer; 0 when the connection was cut instead.
+    /// The status code of the response; 0 if the connection was cut instead.
     pub status: u16,
-    /// How long it took until the answer began.
+    /// The time until the response started.
     pub duration: Duration,
 }
 
-/// The requests that were kept when it was made, oldest first, narrowed step by step.
+/// A snapshot of the logged requests, oldest first, narrowed by chained filters.
 #[derive(Clone, Debug)]
-#[must_use = "it only holds requests; ask for their count or go through them"]
+#[must_use = "this only selects requests; call `count` or `iter` on it"]
 pub struct Requests {
     records: Vec<Arc<Record>>,
 }
 
 impl RequestLog {
-    /// A log that keeps the newest `capacity` requests; fewer where they are so long that they would take more than 32 MiB.
+    /// Creates a log that keeps the newest `capacity` requests, or fewer if they would take more
+    /// than 32 MiB.
     pub fn keeping(capacity: usize) -> Self {
-        let ring = Ring { capacity, kept: Mutex::default(), bell: watch::Sender::new(()) };
+        let ring = Ring { capacity, kept: Mutex::default(), appended: watch::Sender::new(()) };
         Self { ring: Some(Arc::new(ring)) }
     }
 
-    /// Whether it keeps anything.
+    /// Returns true if the log keeps anything.
     pub fn is_on(&self) -> bool {
         self.ring.is_some()
     }
 
-    /// Keeps a request. Nothing is made where nothing is kept.
+    /// Records a request. The closure is not called if the log is off.
     pub fn record(&self, record: impl FnOnce() -> Record) {
         let Some(ring) = &self.ring else { return };
         let record = Arc::new(record());
@@ -107,16 +112,16 @@ impl RequestLog {
             kept.dropped += 1;
         }
         drop(kept);
-        ring.bell.send_replace(());
+        ring.appended.send_replace(());
     }
 
-    /// The requests that are kept now.
+    /// Returns the requests that the log holds now.
     pub fn requests(&self) -> Requests {
         let records = self.ring.as_ref().map(|it| it.kept().records.iter().cloned().collect());
         Requests { records: records.unwrap_or_default() }
     }
 
-    /// Forgets all requests.
+    /// Drops all requests.
     pub fn clear(&self) {
         if let Some(ring) = &self.ring {
             let mut kept = ring.kept();
@@ -126,13 +131,15 @@ impl RequestLog {
         }
     }
 
-    /// Waits until `count` requests of this kind are there or have come, and gives them, oldest first. For ever if they do not
-    /// come or the log is off: put a timeout around it. Counts what it sees; requests that come faster than they can be
-    /// looked at, so that they are forgotten before, are not seen.
+    /// Waits until `count` requests that match the predicate are logged, including those logged
+    /// before the call, and returns them, oldest first.
+    ///
+    /// Never returns if they do not arrive or the log is off: put a timeout around it. A request
+    /// that is dropped from a full log before this task sees it is not counted.
     pub async fn wait_for(&self, mut of_kind: impl FnMut(&Record) -> bool, count: usize) -> Requests {
         let Some(ring) = &self.ring else { return std::future::pending().await };
         let (mut found, mut position) = (Vec::new(), 0);
-        let mut bell = ring.bell.subscribe();
+        let mut appended = ring.appended.subscribe();
         loop {
             for record in ring.since(&mut position) {
                 if found.len() < count && of_kind(&record) {
@@ -142,14 +149,14 @@ impl RequestLog {
             if found.len() >= count {
                 return Requests { records: found };
             }
-            // The sender is in `ring`, so it is never gone.
-            let _ = bell.changed().await;
+            // The sender is in `ring`, so it cannot be closed.
+            let _ = appended.changed().await;
         }
     }
 }
 
 impl Record {
-    /// The bytes of its texts.
+    /// Returns the bytes of all its texts.
     fn bytes(&self) -> usize {
         let texts = [
             &self.verb,
@@ -167,11 +174,11 @@ impl Record {
 }
 
 impl Ring {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, Records> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is kept from a position on; moves the position behind it.
+    /// Returns the records from a position on, and moves the position past them.
     fn since(&self, position: &mut u64) -> Vec<Arc<Record>> {
         let kept = self.kept();
         let skip = usize::try_from(position.saturating_sub(kept.dropped)).unwrap_or(usize::MAX);
@@ -181,64 +188,65 @@ impl Ring {
 }
 
 impl Requests {
-    /// Only those with this verb, such as `list`.
+    /// Keeps only requests with this verb, such as `list`.
     pub fn verb(self, verb: &str) -> Self {
         self.filter(|it| it.verb == verb)
     }
 
-    /// Only those about this resource: by its plural in whatever group, or as `plural.group`.
+    /// Keeps only requests for this resource: its plural name in any group, or `plural.group`.
     pub fn resource(self, resource: &str) -> Self {
         self.filter(|it| names_resource(resource, &it.group, &it.resource))
     }
 
-    /// Only those in this namespace. A request for all namespaces is in none.
+    /// Keeps only requests in this namespace. A request for all namespaces is in none.
     pub fn namespace(self, namespace: &str) -> Self {
         self.filter(|it| it.namespace.as_deref() == Some(namespace))
     }
 
-    /// Only those about the object of this name.
+    /// Keeps only requests for the object of this name.
     pub fn name(self, name: &str) -> Self {
         self.filter(|it| it.name.as_deref() == Some(name))
     }
 
-    /// Only those about this part, such as `status`; the empty part is the object itself.
+    /// Keeps only requests for this subresource, such as `status`; the empty string is the object
+    /// itself.
     pub fn part(self, part: &str) -> Self {
         self.filter(|it| it.part == part)
     }
 
-    /// Only those from this user.
+    /// Keeps only requests of this user.
     pub fn user(self, user: &str) -> Self {
         self.filter(|it| it.user == user)
     }
 
-    /// Only writes of this field manager.
+    /// Keeps only writes of this field manager.
     pub fn manager(self, manager: &str) -> Self {
         self.filter(|it| it.manager == manager)
     }
 
-    /// Only those that were answered with this code.
+    /// Keeps only requests that were answered with this status code.
     pub fn status(self, code: u16) -> Self {
         self.filter(|it| it.status == code)
     }
 
-    /// Only those of this kind.
+    /// Keeps only requests that match the predicate.
     pub fn filter(mut self, of_kind: impl FnMut(&Record) -> bool) -> Self {
         let mut of_kind = of_kind;
         self.records.retain(|it| of_kind(it));
         self
     }
 
-    /// How many there are.
+    /// Returns the number of requests.
     pub fn count(&self) -> usize {
         self.records.len()
     }
 
-    /// Goes through them, oldest first.
+    /// Iterates over the requests, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Record> {
         self.records.iter().map(|it| &**it)
     }
 
-    /// The newest.
+    /// Returns the newest request.
     pub fn last(&self) -> Option<&Record> {
         self.iter().next_back()
     }

@@ -1,4 +1,4 @@
-//! Panics that were caught: their message, and futures that return them instead of unwinding.
+//! Caught panics: their message, and futures that return them instead of unwinding.
 
 use std::any::Any;
 use std::future::Future;
@@ -6,12 +6,12 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt;
 
-/// The message of a panic that was caught.
+/// The message of a caught panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Panicked(pub(crate) String);
 
 impl Panicked {
-    /// Reads what `catch_unwind` returns.
+    /// Extracts the message from the payload that `catch_unwind` returns.
     pub(crate) fn new(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().map(|it| (*it).to_owned());
         Self(
@@ -21,15 +21,15 @@ impl Panicked {
     }
 }
 
-/// Runs a future; a panic in it ends it and is returned.
+/// Runs a future and returns a panic in it as an error.
 ///
-/// Callers must not use what the future has left half done. In this crate that holds for everything that is shared: the
-/// store commits whole changes, and mutexes are taken over when they are poisoned.
+/// Callers must not use state that the future left half changed. In this crate that holds for all
+/// shared state: the store commits whole changes, and poisoned mutexes are recovered.
 pub(crate) async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Panicked> {
     AssertUnwindSafe(future).catch_unwind().await.map_err(|payload| Panicked::new(&*payload))
 }
 
-/// Calls a function; a panic in it is returned. As [`caught`].
+/// Calls a function and returns a panic in it as an error, as [`caught`] does.
 pub(crate) fn caught_in<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
     std::panic::catch_unwind(AssertUnwindSafe(call)).map_err(|payload| Panicked::new(&*payload))
 }

@@ -1,12 +1,12 @@
-//! What a request is about to do, as far as refusals name it.
+//! The attributes of a request that error messages of impersonation name.
 
-/// What a request means to do: those who may not are told.
+/// The attributes of a request that error messages of impersonation name.
 #[derive(Clone, Copy, Debug)]
 pub struct Deed<'a> {
     /// The method of the request.
     pub method: &'a str,
-    /// Its path, without the query.
+    /// The path of the request, without the query.
     pub path: &'a str,
-    /// Whether its query asks for a watch.
+    /// True if the query asks for a watch.
     pub watches: bool,
 }

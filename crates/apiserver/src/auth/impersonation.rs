@@ -1,6 +1,7 @@
-//! Acting as somebody else, as the headers of a request ask.
+//! Impersonation of users by request headers.
 //!
-//! Groups that follow from a name are added where the request names none, as the original does.
+//! Groups that follow from a user name are added if the request names none, as in k8s.io/apiserver
+//! v0.36.4 pkg/endpoints/filters/impersonation.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +23,18 @@ const NODES: &str = "system:nodes";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// Who the request acts as: `asking`, unless its headers name somebody else and `asking` may be that.
-pub(super) fn act(asking: User, headers: &HeaderMap, deed: &Deed<'_>) -> Result<User, Refusal> {
+/// Returns the effective user: `asking`, unless the headers name another user and `asking` may
+/// impersonate.
+pub(super) fn impersonate(asking: User, headers: &HeaderMap, attributes: &Deed<'_>) -> Result<User, Refusal> {
     let Some(wanted) = wanted(headers)? else { return Ok(asking) };
     if asking.groups.iter().any(|it| it == MASTERS) {
-        Ok(complete(wanted))
+        Ok(with_implied_groups(wanted))
     } else {
-        Err(forbidden(&asking.name, &wanted, deed))
+        Err(forbidden(&asking.name, &wanted, attributes))
     }
 }
 
-/// Whom the headers name, word for word.
+/// Returns the user that the headers name, without additions.
 fn wanted(headers: &HeaderMap) -> Result<Option<User>, Refusal> {
     let first = |name| headers.get(name).map(text).unwrap_or_default();
     let mut wanted = User { name: first(USER), uid: first(UID), ..User::default() };
@@ -46,14 +48,14 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Refusal> {
         (false, _) => Ok(Some(wanted)),
         (true, true) => Ok(None),
         (true, false) => {
-            let message = format!("requested {} without impersonating a user name", in_go(&wanted));
+            let message = format!("requested {} without impersonating a user name", go_syntax(&wanted));
             Err(Refusal::bad_request(message))
         }
     }
 }
 
-/// Adds the groups that everybody of that name is in.
-fn complete(mut wanted: User) -> User {
+/// Adds the groups that follow from the user name.
+fn with_implied_groups(mut wanted: User) -> User {
     let is_node = is_only_named(&wanted) && is_node(&wanted.name);
     if let Some((namespace, _)) = service_account(&wanted.name) {
         if wanted.groups.is_empty() {
@@ -74,13 +76,13 @@ fn complete(mut wanted: User) -> User {
     wanted
 }
 
-/// The namespace and name of a service account that is a user of this name.
+/// Returns the namespace and name of the service account with this user name.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
 }
 
-/// Whether nothing but a name is asked for.
+/// Returns true if only a user name is given.
 fn is_only_named(wanted: &User) -> bool {
     wanted.uid.is_empty() && wanted.groups.is_empty() && wanted.extra.is_empty()
 }
@@ -89,9 +91,10 @@ fn is_node(user: &str) -> bool {
     user.strip_prefix("system:node:").is_some_and(|it| !it.is_empty())
 }
 
-/// The original asks for the right to do this very thing as somebody of that sort, and says that it is missing. Where no sort
-/// fits, it says that the right to be that user is missing.
-fn forbidden(asking: &str, wanted: &User, deed: &Deed<'_>) -> Refusal {
+/// Returns the error of kube-apiserver. It checks the permission to perform this request as a user
+/// of that sort, and reports that it is missing. If no sort fits, it reports that the permission to
+/// impersonate the user is missing.
+fn forbidden(asking: &str, wanted: &User, attributes: &Deed<'_>) -> Refusal {
     let account = service_account(&wanted.name);
     let sort = match (account.is_some(), is_node(&wanted.name), is_only_named(wanted)) {
         (true, _, true) => "serviceaccount",
@@ -103,16 +106,16 @@ fn forbidden(asking: &str, wanted: &User, deed: &Deed<'_>) -> Refusal {
                 None => ("users", wanted.name.as_str(), in_namespace(None)),
             };
             let why = format!("cannot impersonate resource {resource:?} in API group \"\" {place}");
-            return Refusal::forbidden("", resource, name, &user_who(asking, &why));
+            return Refusal::forbidden("", resource, name, &denial(asking, &why));
         }
     };
-    let Route::Resource(target) = Route::parse(deed.path) else {
-        let verb = deed.method.to_ascii_lowercase();
-        let why = format!("cannot impersonate-on:{sort}:{verb} path {:?}", deed.path);
-        return Refusal::forbidden("", "", "", &user_who(asking, &why));
+    let Route::Resource(target) = Route::parse(attributes.path) else {
+        let verb = attributes.method.to_ascii_lowercase();
+        let why = format!("cannot impersonate-on:{sort}:{verb} path {:?}", attributes.path);
+        return Refusal::forbidden("", "", "", &denial(asking, &why));
     };
-    let verb = target.verb(deed.method, deed.watches);
-    let verb = verb.map_or_else(|| deed.method.to_ascii_lowercase(), |it| it.to_string());
+    let verb = target.verb(attributes.method, attributes.watches);
+    let verb = verb.map_or_else(|| attributes.method.to_ascii_lowercase(), |it| it.to_string());
     let name = target.name.as_deref().unwrap_or_default();
     let namespace = if target.resource == "namespaces" { &target.name } else { &target.namespace };
     let place = in_namespace(namespace.as_deref());
@@ -121,15 +124,16 @@ fn forbidden(asking: &str, wanted: &User, deed: &Deed<'_>) -> Refusal {
     let group = &target.group;
     let why =
         format!("cannot impersonate-on:{sort}:{verb} resource {resource:?} in API group {group:?} {place}");
-    Refusal::forbidden(group, &target.resource, name, &user_who(asking, &why))
+    Refusal::forbidden(group, &target.resource, name, &denial(asking, &why))
 }
 
 fn in_namespace(namespace: Option<&str>) -> String {
     namespace.map_or_else(|| "at the cluster scope".to_owned(), |it| format!("in the namespace {it:?}"))
 }
 
-/// The original keeps what could be taken for HTML out of the part that quotes the request.
-fn user_who(name: &str, cannot: &str) -> String {
+/// Escapes HTML in the part of the message that quotes the request, as `sanitizer` in
+/// k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/responsewriters/errors.go.
+fn denial(name: &str, cannot: &str) -> String {
     format!("User {name:?} {cannot}").replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
@@ -137,7 +141,8 @@ fn text(value: &HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-/// Keys are percent-encoded, since not all of them can be header names. What is not well encoded is taken as it is.
+/// Decodes a key, which is percent-encoded because not every key is a valid header name. A
+/// malformed encoding is taken literally.
 fn unescape(key: &str) -> String {
     let pieces: Vec<&str> = key.split('%').skip(1).collect();
     let encoded = |it: &&str| it.len() >= 2 && it.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
@@ -148,8 +153,8 @@ fn unescape(key: &str) -> String {
     }
 }
 
-/// A user as Go prints one, since the original does so in its message.
-fn in_go(user: &User) -> String {
+/// Formats a user as Go's `%#v`, which kube-apiserver uses in its message.
+fn go_syntax(user: &User) -> String {
     let list = |values: &[String]| {
         let quoted: Vec<String> = values.iter().map(|it| format!("{it:?}")).collect();
         format!("[]string{{{}}}", quoted.join(", "))
@@ -176,21 +181,25 @@ mod tests {
         headers
     }
 
-    fn acted(asking: User, headers: &HeaderMap) -> Result<User, Refusal> {
-        act(asking, headers, &Deed { method: "GET", path: "/api/v1/namespaces/a/pods", watches: false })
+    fn impersonated(asking: User, headers: &HeaderMap) -> Result<User, Refusal> {
+        impersonate(
+            asking,
+            headers,
+            &Deed { method: "GET", path: "/api/v1/namespaces/a/pods", watches: false },
+        )
     }
 
-    fn acting(pairs: &[(&'static str, &'static str)]) -> User {
-        acted(User::admin(), &headers(pairs)).unwrap()
+    fn as_admin(pairs: &[(&'static str, &'static str)]) -> User {
+        impersonated(User::admin(), &headers(pairs)).unwrap()
     }
 
     #[test]
-    fn without_the_headers_everybody_is_oneself() {
-        assert_eq!(acting(&[]), User::admin());
-        assert_eq!(acting(&[("impersonate-user", "")]), User::admin());
+    fn without_the_headers_the_user_is_unchanged() {
+        assert_eq!(as_admin(&[]), User::admin());
+        assert_eq!(as_admin(&[("impersonate-user", "")]), User::admin());
     }
 
-    /// Each line was asked of the original.
+    /// Every line is recorded from kube-apiserver.
     #[test]
     fn groups_that_follow_from_the_name_are_added() {
         for (name, groups, expected) in [
@@ -214,13 +223,13 @@ mod tests {
         ] {
             let mut pairs = vec![("impersonate-user", name)];
             pairs.extend(groups.iter().map(|&it| ("impersonate-group", it)));
-            assert_eq!(acting(&pairs).groups, expected, "{name} {groups:?}");
+            assert_eq!(as_admin(&pairs).groups, expected, "{name} {groups:?}");
         }
     }
 
     #[test]
-    fn a_uid_and_more_can_be_named_too() {
-        let user = acting(&[
+    fn a_uid_and_extra_fields_can_be_impersonated() {
+        let user = as_admin(&[
             ("impersonate-user", "bob"),
             ("impersonate-uid", "u1"),
             ("impersonate-extra-foo%2fbar", "1"),
@@ -232,9 +241,9 @@ mod tests {
         assert_eq!(user.extra["100%"], ["3"]);
     }
 
-    /// Each line was asked of the original.
+    /// Every line is recorded from kube-apiserver.
     #[test]
-    fn who_is_no_master_may_not_and_is_told_what() {
+    fn a_user_outside_system_masters_gets_403_with_the_missing_permission() {
         for (user, group, method, path, expected) in [
             (
                 "bob",
@@ -288,15 +297,15 @@ mod tests {
         ] {
             let mut pairs = vec![("impersonate-user", user)];
             pairs.extend(group.map(|it| ("impersonate-group", it)));
-            let deed = Deed { method, path, watches: false };
-            let refusal = act(User::named("nobody", &[]), &headers(&pairs), &deed).unwrap_err();
+            let attributes = Deed { method, path, watches: false };
+            let refusal = impersonate(User::named("nobody", &[]), &headers(&pairs), &attributes).unwrap_err();
             assert_eq!((refusal.0.message.as_str(), refusal.0.code), (expected, 403));
         }
     }
 
-    /// The words were asked of the original.
+    /// The messages are recorded from kube-apiserver.
     #[test]
-    fn groups_without_a_user_are_a_mistake() {
+    fn groups_without_a_user_name_get_400() {
         for (header, words) in [
             ("impersonate-group", r#"UID:"", Groups:[]string{"g1"}, Extra:map[string][]string(nil)}"#),
             ("impersonate-uid", r#"UID:"g1", Groups:[]string(nil), Extra:map[string][]string(nil)}"#),
@@ -305,7 +314,7 @@ mod tests {
                 r#"UID:"", Groups:[]string(nil), Extra:map[string][]string{"foo":[]string{"g1"}}}"#,
             ),
         ] {
-            let refusal = acted(User::admin(), &headers(&[(header, "g1")])).unwrap_err();
+            let refusal = impersonated(User::admin(), &headers(&[(header, "g1")])).unwrap_err();
             let expected =
                 format!(r#"requested &user.DefaultInfo{{Name:"", {words} without impersonating a user name"#);
             assert_eq!((refusal.0.code, refusal.0.message), (400, expected));

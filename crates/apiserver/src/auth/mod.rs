@@ -1,13 +1,15 @@
-//! Who asks: from the headers of a request and the certificate of its connection to a [`User`].
+//! Authentication: from the headers of a request and the certificate of its connection to a
+//! [`User`].
 //!
 //! ```text
 //! certificate ─┐
-//! token ───────┼─► the first that stands for somebody ─► impersonation ─► User
+//! token ───────┼─► the first credential with a user ─► impersonation ─► User
 //! nothing ─────┘
 //! ```
 //!
-//! Certificates are verified where connections are; what comes here is a verified [`PeerIdentity`]. Nothing here decides
-//! what a user may do, but for impersonation: whoever is in `system:masters` may act as anybody.
+//! Certificates are verified by the TLS layer; this module gets a verified [`PeerIdentity`]. It
+//! does not authorize requests, except for impersonation: members of `system:masters` may
+//! impersonate any user.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -25,73 +27,79 @@ pub use peer::PeerIdentity;
 use crate::cluster::{Cluster, User};
 use crate::refusal::Refusal;
 
-/// Paths that answer whoever asks: what probes and version checks look at before they have credentials.
-const OPEN: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
+/// The paths that need no credentials: those that probes and version checks use.
+const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
 
-/// What becomes of requests without credentials. Those with wrong ones are refused in any case.
+/// The treatment of requests without credentials. Requests with invalid credentials are always
+/// rejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Anonymous {
-    /// 401, but for what answers whoever asks.
+    /// Rejects them with 401, except for the paths that need no credentials.
     #[default]
     Refused,
-    /// They are those of `system:anonymous`.
+    /// Treats them as requests of `system:anonymous`.
     Allowed,
-    /// They are those of the administrator: for a server that only its own machine or process can reach.
+    /// Treats them as requests of the administrator: for a server that only its own machine or
+    /// process can reach.
     Admin,
 }
 
-/// Finds out who asks. Holds no secrets: which tokens are good, the cluster knows.
+/// Identifies the user of a request. Holds no secrets: the cluster knows the valid tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Authenticator {
     anonymous: Anonymous,
 }
 
 impl Authenticator {
-    /// Knows certificates, and the tokens that the cluster knows; refuses requests without credentials.
+    /// Creates an authenticator for certificates and for the cluster's tokens that rejects requests
+    /// without credentials.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What becomes of requests without credentials; refused unless called.
+    /// Sets the treatment of requests without credentials. Defaults to [`Anonymous::Refused`].
     #[must_use]
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.anonymous = anonymous;
         self
     }
 
-    /// Whether a path answers whoever asks: a request for it without credentials is that of `system:anonymous`.
+    /// Returns true if a path needs no credentials: a request for it without them is one of
+    /// `system:anonymous`.
     pub fn is_open(path: &str) -> bool {
         let is_below = |rest: &str| rest.is_empty() || rest.starts_with('/');
-        OPEN.iter().any(|&open| path.strip_prefix(open).is_some_and(is_below))
+        OPEN_PATHS.iter().any(|&open| path.strip_prefix(open).is_some_and(is_below))
     }
 
-    /// Whether a request is let in for its connection alone, by a client certificate or because none needs credentials, and not for
-    /// a token of its own: then a browser can be made to send it.
+    /// Returns true if a request is authenticated by its connection alone, either by a client
+    /// certificate or because no credentials are required, and not by a token of its own. Such a
+    /// request could be one that a web page made a browser send.
     pub fn trusts_connection(&self, headers: &HeaderMap, peer: Option<&PeerIdentity>) -> bool {
         bearer(headers).is_none() && (peer.is_some() || self.anonymous != Anonymous::Refused)
     }
 
-    /// Who asks, with impersonation carried out.
+    /// Returns the user of a request, after impersonation.
     ///
-    /// A certificate comes first, then a token. A path that answers whoever asks needs neither.
+    /// A certificate takes precedence over a token. Paths that are open need neither.
     ///
     /// # Errors
-    /// 401 for wrong credentials, or none where they are needed; 403 for who may not impersonate; 400 for impersonation of
-    /// nobody.
+    ///
+    /// Returns 401 for invalid credentials, or missing ones that are required; 403 if the user may
+    /// not impersonate; 400 for impersonation headers without a user name.
     pub fn authenticate(
         &self,
-        deed: &Deed<'_>,
+        attributes: &Deed<'_>,
         headers: &HeaderMap,
         peer: Option<&PeerIdentity>,
         cluster: &Cluster,
     ) -> Result<User, Refusal> {
         let nameless = peer.is_none() && !headers.contains_key(AUTHORIZATION);
-        if nameless && self.anonymous == Anonymous::Refused && Self::is_open(deed.path) {
+        if nameless && self.anonymous == Anonymous::Refused && Self::is_open(attributes.path) {
             return Ok(User::anonymous());
         }
         let user = self.identify(headers, peer, |token| cluster.token_user(token))?;
-        impersonation::act(user, headers, deed)
+        impersonation::impersonate(user, headers, attributes)
     }
 
     fn identify(
@@ -115,7 +123,8 @@ impl Authenticator {
     }
 }
 
-/// The bearer token of a request. A second blank before it makes it empty, as for the original.
+/// Returns the bearer token of a request. A second space before the token makes it empty, as in
+/// k8s.io/apiserver v0.36.4 pkg/authentication/request/bearertoken/bearertoken.go.
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut parts = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().splitn(3, ' ');
     let scheme = parts.next()?;
@@ -123,7 +132,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// 401 as the original says it: without details.
+/// Returns 401 without details, as kube-apiserver does.
 fn unauthorized() -> Refusal {
     let mut refusal = Refusal::new(Reason::Unauthorized, "Unauthorized");
     refusal.0.details = None;
@@ -138,8 +147,8 @@ mod tests {
         pairs.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect()
     }
 
-    /// The name of who asks, or the code of the refusal.
-    fn who(
+    /// Returns the name of the authenticated user, or the status code of the error.
+    fn authenticated(
         it: &Authenticator,
         pairs: &[(&'static str, &str)],
         peer: Option<&PeerIdentity>,
@@ -149,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_stand_for_somebody_or_are_refused() {
+    fn a_valid_token_authenticates_and_others_are_rejected() {
         let it = Authenticator::new();
         for (authorization, expected) in [
             ("Bearer open-sesame", Ok("admin")),
@@ -162,46 +171,46 @@ mod tests {
             ("Basic YTpi", Err(401)),
             ("open-sesame", Err(401)),
         ] {
-            let found = who(&it, &[("authorization", authorization)], None);
+            let found = authenticated(&it, &[("authorization", authorization)], None);
             assert_eq!(found, expected.map(str::to_owned), "{authorization:?}");
         }
-        assert_eq!(who(&it, &[], None), Err(401));
+        assert_eq!(authenticated(&it, &[], None), Err(401));
     }
 
     #[test]
     fn a_certificate_comes_before_a_token() {
         let peer = PeerIdentity::new("alice", &["devs"]);
-        let found = who(&Authenticator::new(), &[("authorization", "Bearer wrong")], Some(&peer));
+        let found = authenticated(&Authenticator::new(), &[("authorization", "Bearer wrong")], Some(&peer));
         assert_eq!(found.as_deref(), Ok("alice"));
         let nameless = PeerIdentity::new("", &["devs"]);
-        assert_eq!(who(&Authenticator::new(), &[], Some(&nameless)), Err(401));
+        assert_eq!(authenticated(&Authenticator::new(), &[], Some(&nameless)), Err(401));
     }
 
     #[test]
-    fn a_certificate_nobody_vouches_for_is_a_wrong_credential_that_a_token_makes_up_for() {
+    fn an_untrusted_certificate_is_an_invalid_credential_unless_there_is_a_token() {
         let it = Authenticator::new().anonymous(Anonymous::Allowed);
         let stranger = PeerIdentity::stranger();
-        assert_eq!(who(&it, &[], Some(&stranger)), Err(401));
-        let found = who(&it, &[("authorization", "Bearer open-sesame")], Some(&stranger));
+        assert_eq!(authenticated(&it, &[], Some(&stranger)), Err(401));
+        let found = authenticated(&it, &[("authorization", "Bearer open-sesame")], Some(&stranger));
         assert_eq!(found.as_deref(), Ok("admin"));
     }
 
     #[test]
-    fn requests_without_credentials_are_whose_the_server_says() {
+    fn requests_without_credentials_get_the_configured_user() {
         for (anonymous, expected) in [
             (Anonymous::Refused, Err(401)),
             (Anonymous::Allowed, Ok("system:anonymous")),
             (Anonymous::Admin, Ok("admin")),
         ] {
             let it = Authenticator::new().anonymous(anonymous);
-            assert_eq!(who(&it, &[], None), expected.map(str::to_owned));
-            // A mistake is not covered up by that.
-            assert_eq!(who(&it, &[("authorization", "Bearer wrong")], None), Err(401));
+            assert_eq!(authenticated(&it, &[], None), expected.map(str::to_owned));
+            // An invalid token is rejected in any case.
+            assert_eq!(authenticated(&it, &[("authorization", "Bearer wrong")], None), Err(401));
         }
     }
 
     #[test]
-    fn a_request_with_a_token_of_its_own_is_not_let_in_for_its_connection() {
+    fn a_request_with_a_token_is_not_authenticated_by_its_connection() {
         let peer = PeerIdentity::new("alice", &[]);
         for (anonymous, peer, authorization, expected) in [
             (Anonymous::Admin, None, None, true),
@@ -210,7 +219,7 @@ mod tests {
             (Anonymous::Refused, Some(&peer), None, true),
             (Anonymous::Admin, None, Some("Bearer x"), false),
             (Anonymous::Refused, Some(&peer), Some("Bearer x"), false),
-            // These are no tokens: such a request is let in as one without credentials.
+            // These are not tokens: such a request is treated as one without credentials.
             (Anonymous::Admin, None, Some("Basic YTpi"), true),
             (Anonymous::Admin, None, Some("Bearer "), true),
         ] {
@@ -222,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_401_is_worded_as_the_original_words_it() {
+    fn a_401_is_the_status_of_kube_apiserver() {
         let status = serde_json::to_value(&*unauthorized().0).unwrap();
         let expected = serde_json::json!({
             "status": "Failure", "message": "Unauthorized", "reason": "Unauthorized", "code": 401,
@@ -231,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_and_the_version_are_open_and_nothing_that_only_begins_alike() {
+    fn only_health_and_version_paths_are_open() {
         for path in ["/healthz", "/livez", "/livez/ping", "/readyz", "/version"] {
             assert!(Authenticator::is_open(path), "{path}");
         }

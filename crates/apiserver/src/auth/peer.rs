@@ -1,4 +1,4 @@
-//! Who a client certificate names.
+//! The identity in a client certificate.
 
 use sha2::{Digest, Sha256};
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -6,30 +6,31 @@ use x509_parser::x509::AttributeTypeAndValue;
 
 use crate::cluster::User;
 
-/// Where a user's credential is named among what else is known of it.
+/// The key of the credential id in a user's extra fields.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// What a verified client certificate says about who holds it.
+/// The identity in a verified client certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerIdentity {
-    /// The name of the user. Empty where the certificate names nobody: it then stands for nobody.
+    /// The user name. A certificate with an empty one authenticates no user.
     pub common_name: String,
     /// The groups of the user.
     pub organizations: Vec<String>,
-    /// What tells this certificate from others of the same user, such as `X509SHA256=8d05…`; empty where it is not known.
+    /// The id of the certificate, such as `X509SHA256=8d05…`; empty if it is unknown.
     pub credential: String,
-    /// The certificate is of an authority that is not known here.
+    /// Set if the certificate is not of a trusted authority.
     stranger: bool,
 }
 
 impl PeerIdentity {
-    /// Somebody by name, whatever the certificate.
+    /// Creates the identity of a user, without a certificate.
     pub fn new(common_name: &str, organizations: &[&str]) -> Self {
         let organizations = organizations.iter().map(|&it| it.to_owned()).collect();
         Self { common_name: common_name.to_owned(), organizations, ..Self::default() }
     }
 
-    /// Whoever shows a certificate that cannot be trusted. It stands for nobody, and is wrong as a credential.
+    /// Creates the identity of a client whose certificate is not trusted. It authenticates no user,
+    /// and counts as an invalid credential.
     pub fn stranger() -> Self {
         Self { stranger: true, ..Self::default() }
     }
@@ -38,16 +39,16 @@ impl PeerIdentity {
         self.stranger
     }
 
-    /// Reads a certificate. Whether it can be trusted was decided before.
+    /// Reads the identity from a certificate, which must already be verified.
     ///
-    /// Gives `None` for what is no certificate.
+    /// Returns `None` if it is not a certificate.
     pub fn from_der(certificate: &[u8]) -> Option<Self> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let text = |it: &AttributeTypeAndValue<'_>| it.as_str().unwrap_or_default().to_owned();
         let digest = Sha256::digest(certificate);
         let hex: String = digest.iter().map(|it| format!("{it:02x}")).collect();
         Some(Self {
-            // The last one counts, as for Go.
+            // The last one counts, as in Go's `crypto/x509`.
             common_name: parsed.subject().iter_common_name().last().map(text).unwrap_or_default(),
             organizations: parsed.subject().iter_organization().map(text).collect(),
             credential: format!("X509SHA256={hex}"),
@@ -55,7 +56,7 @@ impl PeerIdentity {
         })
     }
 
-    /// The user, if it names one.
+    /// Returns the user, if the certificate names one.
     pub(super) fn user(&self) -> Option<User> {
         if self.common_name.is_empty() {
             return None;
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_without_a_common_name_stands_for_nobody() {
+    fn a_certificate_without_a_common_name_authenticates_no_user() {
         let peer =
             PeerIdentity::from_der(&certificate(&[(DnType::OrganizationName, "system:masters")])).unwrap();
         assert_eq!(peer.user(), None);

@@ -1,19 +1,20 @@
-//! Aggregated discovery, v2: all groups, versions, resources and subresources in one document for each root.
+//! Aggregated discovery, v2: all groups, versions, resources and subresources in one document per
+//! root.
 
 use serde_json::{Value, json};
 
 use super::served::{Group, Served, Version};
 use crate::builtin::{ResourceDef, SubresourceDef};
 
-/// The content type of these documents, as it is asked for and as it is answered.
+/// The content type of these documents, in requests and responses.
 pub const AGGREGATED_TYPE: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// The document of `/api`.
+/// Returns the document of `/api`.
 pub fn aggregated_core(served: &Served) -> Value {
     document(served, |group| group.is_empty())
 }
 
-/// The document of `/apis`.
+/// Returns the document of `/apis`.
 pub fn aggregated_groups(served: &Served) -> Value {
     document(served, |group| !group.is_empty())
 }
@@ -68,7 +69,8 @@ fn subresource(resource: &ResourceDef, subresource: &SubresourceDef) -> Value {
     })
 }
 
-/// Built-in resources leave their own group and version empty here, custom ones say them.
+/// Returns a response kind. Built-in resources leave their own group and version empty; custom
+/// resources state them.
 fn response_kind(resource: &ResourceDef, group: &str, version: &str, kind: &str) -> Value {
     if version.is_empty() && resource.custom {
         return json!({"group": resource.group, "version": resource.version, "kind": kind});

@@ -1,10 +1,11 @@
-//! The fingerprint of a document: SHA-512 in upper-case hexadecimal, as the original has it.
+//! The digest of a document: SHA-512 in upper-case hexadecimal, as in k8s.io/apiserver v0.36.4
+//! pkg/endpoints/discovery/aggregated/etag.go.
 
 use std::fmt::Write;
 
 use sha2::{Digest, Sha512};
 
-/// The fingerprint of these bytes.
+/// Returns the digest of these bytes.
 pub fn digest(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(128);
     for byte in Sha512::digest(bytes) {
@@ -13,7 +14,7 @@ pub fn digest(bytes: &[u8]) -> String {
     out
 }
 
-/// The fingerprint in quotes: what the `ETag` header says.
+/// Returns the digest in quotes, for the `ETag` header.
 pub fn etag(bytes: &[u8]) -> String {
     format!("\"{}\"", digest(bytes))
 }

@@ -1,4 +1,4 @@
-//! Discovery as it was before aggregation: one document for each group and each version.
+//! Legacy discovery: one document for each group and each version.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::served::{Group, Served};
 use crate::builtin::{ResourceDef, SubresourceDef};
 
-/// The document of `/api`. `address` is where the server listens, as `host:port`.
+/// Returns the document of `/api`. `address` is the server's `host:port`.
 pub fn api_versions(served: &Served, address: &str) -> Value {
     let groups = served.groups();
     let core = groups.iter().find(|it| it.name.is_empty());
@@ -20,14 +20,14 @@ pub fn api_versions(served: &Served, address: &str) -> Value {
     })
 }
 
-/// The document of `/apis`.
+/// Returns the document of `/apis`.
 pub fn group_list(served: &Served) -> Value {
     let groups = served.groups();
     let groups: Vec<Value> = groups.iter().filter(|it| !it.name.is_empty()).map(versions_of).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// The document of `/apis/{group}`, if there is such a group.
+/// Returns the document of `/apis/{group}`, if the group is served.
 pub fn group(served: &Served, name: &str) -> Option<Value> {
     let groups = served.groups();
     let mut out = groups.iter().find(|it| !it.name.is_empty() && it.name == name).map(versions_of)?;
@@ -36,7 +36,8 @@ pub fn group(served: &Served, name: &str) -> Option<Value> {
     Some(out)
 }
 
-/// The document of `/api/{version}` (with an empty group) or `/apis/{group}/{version}`, if it is served.
+/// Returns the document of `/api/{version}` (with an empty group) or `/apis/{group}/{version}`, if
+/// it is served.
 pub fn resource_list(served: &Served, group: &str, version: &str) -> Option<Value> {
     let mut resources = Vec::new();
     let matching = served.resources().iter().filter(|it| it.group == group && it.version == version);
@@ -48,7 +49,8 @@ pub fn resource_list(served: &Served, group: &str, version: &str) -> Option<Valu
         return None;
     }
     Some(if group.is_empty() {
-        // The original leaves `apiVersion` out for the core group.
+        // kube-apiserver omits `apiVersion` for the core group, for compatibility with Kubernetes
+        // 1.1 (`stripVersionEncoder` in k8s.io/apiserver v0.36.4 pkg/endpoints/discovery/util.go).
         json!({"kind": "APIResourceList", "groupVersion": version, "resources": resources})
     } else {
         json!({
@@ -87,7 +89,9 @@ fn resource(resource: &ResourceDef) -> Value {
     out
 }
 
-/// A short digest of the version in which objects of a built-in kind are kept. It is that of the version asked for, but for a few.
+/// Returns a short digest of the version in which objects of a built-in kind are stored: mostly the
+/// requested version, with a few exceptions. As `StorageVersionHash` in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/discovery/storageversionhash.go.
 fn storage_version_hash(resource: &ResourceDef) -> String {
     let (group, version) = match (resource.group.as_str(), resource.plural.as_str()) {
         ("events.k8s.io", "events") => ("", "v1"),

@@ -1,7 +1,8 @@
-//! What a client sees of what is served: the aggregated documents and the old ones.
+//! Discovery: the aggregated and the legacy documents about the served resources.
 //!
-//! [`Served`] puts built-in and custom resources in order; everything else is a pure function of it, returned as a value.
-//! Serving it (negotiation, `If-None-Match`) is the business of the server; [`etag`] gives it the tag.
+//! [`Served`] orders built-in and custom resources; everything else is a pure function of it that
+//! returns a value. The HTTP layer serves it (negotiation, `If-None-Match`); [`etag`] returns the
+//! tag.
 
 mod version;
 mod served;

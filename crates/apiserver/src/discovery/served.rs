@@ -1,30 +1,32 @@
-//! All that is served, in the order in which clients see it.
+//! All served resources, in the order of the discovery documents.
 
 use std::sync::Arc;
 
 use super::version::by_stability;
 use crate::builtin::{self, ResourceDef};
 
-/// The resources of a server: the built-in ones, then the groups of custom ones by name, their versions by stability.
+/// The resources of a server: the built-in ones, then custom ones by group name, with their
+/// versions by stability.
 #[derive(Clone, Debug)]
 pub struct Served {
     resources: Vec<Arc<ResourceDef>>,
 }
 
-/// One group: its name and its versions, best first.
+/// One group with its versions, most stable first.
 pub(super) struct Group<'a> {
     pub(super) name: &'a str,
     pub(super) versions: Vec<Version<'a>>,
 }
 
-/// One version of a group, with its resources.
+/// One version of a group with its resources.
 pub(super) struct Version<'a> {
     pub(super) name: &'a str,
     pub(super) resources: Vec<&'a ResourceDef>,
 }
 
 impl Served {
-    /// The built-in resources and these custom ones, which may come in any order.
+    /// Creates the list of the built-in resources and these custom ones, which may come in any
+    /// order.
     pub fn new(custom: impl IntoIterator<Item = Arc<ResourceDef>>) -> Self {
         let mut custom: Vec<_> = custom.into_iter().collect();
         custom.sort_by(|a, b| {
@@ -36,12 +38,12 @@ impl Served {
         Self { resources: builtin::resources().iter().cloned().chain(custom).collect() }
     }
 
-    /// Every resource, in order.
+    /// Returns every resource, in order.
     pub fn resources(&self) -> &[Arc<ResourceDef>] {
         &self.resources
     }
 
-    /// The groups in order; the core group has an empty name and is among them.
+    /// Returns the groups in order, including the core group, whose name is empty.
     pub(super) fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for resource in &self.resources {
@@ -49,7 +51,7 @@ impl Served {
                 Some(at) => &mut groups[at],
                 None => {
                     groups.push(Group { name: &resource.group, versions: Vec::new() });
-                    groups.last_mut().expect("one was just pushed")
+                    groups.last_mut().expect("a group was just pushed")
                 }
             };
             match group.versions.iter_mut().find(|it| it.name == resource.version) {

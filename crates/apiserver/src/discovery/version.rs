@@ -1,8 +1,10 @@
-//! Which version of a group comes first: stable before beta before alpha, high before low, others last by name.
+//! The order of the versions of a group: stable before beta before alpha, high before low, others
+//! last by name. As `CompareKubeAwareVersionStrings` in k8s.io/apimachinery v0.36.4
+//! pkg/version/helpers.go.
 
 use std::cmp::Ordering;
 
-/// Orders versions as clients should prefer them; the best comes first.
+/// Compares versions in the order in which clients should prefer them, best first.
 pub fn by_stability(a: &str, b: &str) -> Ordering {
     match (parse(a), parse(b)) {
         (Some(a), Some(b)) => b.cmp(&a),
@@ -12,7 +14,7 @@ pub fn by_stability(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Stability, major and minor of `v1`, `v2beta3`; nothing where it is none of these forms.
+/// Parses `v1` or `v2beta3` into stability, major and minor; returns `None` for other forms.
 fn parse(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let end = rest.find(|it: char| !it.is_ascii_digit()).unwrap_or(rest.len());
@@ -27,7 +29,7 @@ fn parse(version: &str) -> Option<(u8, u64, u64)> {
     Some((stability, number(major)?, number(minor)?))
 }
 
-/// A number as versions have them: no sign, and no zero in front.
+/// Parses a number without sign and leading zeros.
 fn number(text: &str) -> Option<u64> {
     if text != "0" && (text.starts_with('0') || !text.bytes().all(|it| it.is_ascii_digit())) {
         return None;

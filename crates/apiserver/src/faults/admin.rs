@@ -1,16 +1,17 @@
-//! The lab for those who only have HTTP. A pure function: whether it is served, and to whom, is for others to say.
+//! The fault-injection API over HTTP. A pure function: the caller decides whether it is exposed,
+//! and to which users.
 //!
 //! ```text
-//! GET    /_dogwatch/faults                 rules, counts, whether delivery is paused
-//! POST   /_dogwatch/faults                 places a rule: {"on": {"verbs": ["list"]}, "times": 2, "refuse": {"code": 429}}
+//! GET    /_dogwatch/faults                 rules, counters, and whether delivery is paused
+//! POST   /_dogwatch/faults                 adds a rule: {"on": {"verbs": ["list"]}, "times": 2, "refuse": {"code": 429}}
 //! DELETE /_dogwatch/faults                 removes all rules and resumes delivery
 //! GET    /_dogwatch/faults/{id}            one rule
 //! DELETE /_dogwatch/faults/{id}            removes it
-//! POST   /_dogwatch/faults/drop-watches    ends watches: {"on": {"resource": "pods"}, "cut": true}, or nothing for all
-//! POST   /_dogwatch/faults/bookmark        forces bookmarks: {"on": {"resource": "pods"}}, or nothing for all
-//! POST   /_dogwatch/faults/pause           stops delivery of all watches
-//! POST   /_dogwatch/faults/resume          goes on with it
-//! POST   /_dogwatch/faults/compact         forgets history: {"version": 17}, or nothing for all of it
+//! POST   /_dogwatch/faults/drop-watches    ends watches: {"on": {"resource": "pods"}, "cut": true}, or an empty body for all
+//! POST   /_dogwatch/faults/bookmark        forces bookmarks: {"on": {"resource": "pods"}}, or an empty body for all
+//! POST   /_dogwatch/faults/pause           pauses the delivery of all watches
+//! POST   /_dogwatch/faults/resume          resumes delivery
+//! POST   /_dogwatch/faults/compact         drops history: {"version": 17}, or an empty body for all of it
 //! POST   /_dogwatch/faults/expire          makes every known version too old, and ends all watches
 //! ```
 
@@ -25,10 +26,10 @@ use super::{Lab, RuleReport};
 use crate::cluster::Cluster;
 use crate::refusal::Refusal;
 
-/// Where the paths of this module begin.
+/// The prefix of all paths of this module.
 pub const PREFIX: &str = "/_dogwatch/";
 
-/// Which watches an order is for.
+/// The watches that an order is for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct DropOrder {
@@ -48,12 +49,13 @@ struct CompactOrder {
     version: Option<u64>,
 }
 
-/// An order that leaves nothing to say.
+/// The body of a switch without parameters.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct BareOrder {}
 
-/// Answers a request to a path below [`PREFIX`] with a code and a body. Refusals are `Status` objects.
+/// Serves a request to a path below [`PREFIX`]; returns the status code and the body. Errors are
+/// `Status` objects.
 pub fn admin(method: &str, path: &str, body: &[u8], lab: &Lab, cluster: &Cluster) -> (u16, Value) {
     let known = path.strip_prefix(PREFIX).and_then(|rest| rest.trim_end_matches('/').strip_prefix("faults"));
     let answer = match known.map(|rest| (rest, rest.strip_prefix('/'))) {
@@ -78,8 +80,8 @@ fn all(method: &str, body: &[u8], lab: &Lab) -> Result<(u16, Value), Refusal> {
         "GET" => {}
         "DELETE" => lab.clear(),
         "POST" => {
-            let placed = Rule::from_json(body).and_then(|rule| lab.try_rule(rule)).map_err(malformed)?;
-            return report(lab, placed.id()).map(|it| (201, json!(it)));
+            let active = Rule::from_json(body).and_then(|rule| lab.try_rule(rule)).map_err(malformed)?;
+            return report(lab, active.id()).map(|it| (201, json!(it)));
         }
         _ => return Err(not_allowed(method)),
     }
@@ -143,7 +145,7 @@ fn report(lab: &Lab, id: u64) -> Result<RuleReport, Refusal> {
     found.ok_or_else(|| Refusal::new(Reason::NotFound, format!("there is no rule {id}")))
 }
 
-/// Reads the body of an order; an empty one leaves everything as it is without.
+/// Parses the body of a switch; an empty body means the defaults.
 fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
     if body.trim_ascii().is_empty() { Ok(T::default()) } else { rule::read(body).map_err(malformed) }
 }

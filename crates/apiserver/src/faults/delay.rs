@@ -1,4 +1,4 @@
-//! How long something takes: always the same, or anything between two ends.
+//! The delay of a fault: fixed, or random within a range.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How long something takes. Written `250ms`, or `10ms..2s` for anything between the two.
+/// A fixed delay, or a range of delays. Written `250ms`, or `10ms..2s` for a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Delay {
@@ -15,23 +15,23 @@ pub struct Delay {
     to: Duration,
 }
 
-/// Not a [`Delay`].
+/// An error of parsing a [`Delay`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no delay such as `250ms`, `1.5s` or `10ms..2s`")]
+#[error("{0:?} is not a delay such as `250ms`, `1.5s` or `10ms..2s`")]
 pub struct DelayError(String);
 
 impl Delay {
-    /// Always this long.
+    /// Returns a fixed delay.
     pub fn of(duration: Duration) -> Self {
         Self { from: duration, to: duration }
     }
 
-    /// Anything between the two; in either order.
+    /// Returns a range of delays; the bounds may come in either order.
     pub fn between(one: Duration, other: Duration) -> Self {
         Self { from: one.min(other), to: one.max(other) }
     }
 
-    /// One that lies between the two ends, both included.
+    /// Draws a delay from the range, both bounds included.
     pub(super) fn draw(self, random: &mut impl Rng) -> Duration {
         if self.from == self.to { self.from } else { random.random_range(self.from..=self.to) }
     }
@@ -79,7 +79,8 @@ impl fmt::Display for Delay {
     }
 }
 
-/// Reads a number and a unit, as `Debug` of a duration writes them, and minutes. `None` for more than a day.
+/// Parses a number and a unit, as `Debug` of a duration prints them, and minutes. Returns `None`
+/// for more than a day.
 fn duration(text: &str) -> Option<Duration> {
     const DAY: f64 = 86_400.0;
     let unit = text.trim_start_matches(|it: char| it.is_ascii_digit() || it == '.');
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_are_written_as_people_write_them() {
+    fn delays_are_parsed_and_printed() {
         let ms = Duration::from_millis;
         for (text, from, to, written) in [
             ("250ms", ms(250), ms(250), "250ms"),
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_lies_between_the_ends_and_follows_from_the_seed() {
+    fn a_drawn_delay_is_in_range_and_determined_by_the_seed() {
         let delay: Delay = "10ms..20ms".parse().expect("valid");
         let draw = |seed| {
             let mut random = StdRng::seed_from_u64(seed);

@@ -1,23 +1,25 @@
-//! The fault lab: bad weather on demand, and nothing but weather.
+//! Fault injection: errors, delays and cut connections on demand.
 //!
 //! ```text
-//! request ─► decide: wait, refuse, cut ─► carried out ─► (cut) ─► answer
+//! request ─► decide: wait, refuse, cut ─► carried out ─► (cut) ─► response
 //! watch   ─► gate: wait, pause, drop ─► frames: split, coalesced ─► delivery
 //! ```
 //!
-//! A [`Rule`] says which requests or watches, how often, and what happens to them; switches such as
-//! [`Lab::drop_watches`] act at once on the watches that are there. The lab lies about nothing: no fault loses, repeats or
-//! reorders an event inside a living watch, and what was refused did not happen.
+//! A [`Rule`] selects requests or watches, how often it fires, and the fault; switches such as
+//! [`Lab::drop_watches`] act immediately on the open watches. No fault makes the server lie: none
+//! loses, repeats or reorders an event inside an open watch, and a rejected request was not carried
+//! out.
 //!
-//! Time is tokio's, so that it can be paused, and chance comes from a seed: the same requests in the same order meet the
-//! same faults. [`admin`] is the same for those who only have HTTP. Nothing here knows connections.
+//! Time is tokio's, so that it can be paused, and randomness comes from a seed: the same requests
+//! in the same order meet the same faults. [`admin`] offers the same over HTTP. Nothing here
+//! depends on connections.
 //!
 //! ```
 //! use dogwatch_apiserver::faults::{Lab, Rule};
 //!
 //! let lab = Lab::default();
 //! let busy = lab.rule(Rule::on("list").resource("pods").times(2).refuse(429).retry_after(1));
-//! // … two lists of pods are refused …
+//! // … two lists of pods are rejected …
 //! assert_eq!(busy.fired(), 0);
 //! busy.remove();
 //! ```
@@ -27,7 +29,7 @@
 mod scope;
 mod delay;
 mod rule;
-mod board;
+mod state;
 mod shared;
 mod watch;
 mod admin;
@@ -41,40 +43,41 @@ use serde::Serialize;
 use serde_json::json;
 
 pub use admin::{PREFIX, admin};
-pub use board::{Act, Tally};
 pub use delay::{Delay, DelayError};
 pub use rule::{Rule, RuleError};
 pub(crate) use scope::names_resource;
 pub use scope::{Call, Scope};
+pub use state::{Act, Tally};
 pub use watch::{Disturbance, WatchLab};
 
 use crate::cluster::Cluster;
 use crate::store::{CollectionName, Draft, Expect};
-use board::{Counts, What};
 use scope::OwnedCall;
-use shared::Shared;
+use shared::SharedState;
+use state::{Counts, OrderKind};
 
-/// The rules of a server. Clones share them. Without rules, a request costs one atomic load.
+/// The fault injector of a server: its fault rules. Clones share them. Without rules, a request
+/// costs one atomic load.
 #[derive(Clone, Debug, Default)]
 pub struct Lab {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
-/// What became of a rule.
+/// A rule and its counters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RuleReport {
-    /// Names it.
+    /// The id of the rule.
     pub id: u64,
     /// The rule.
     pub rule: Rule,
-    /// How many requests or watches it covered.
+    /// The number of requests or watches that it matched.
     pub matched: u64,
-    /// How often it fired.
+    /// The number of times that it fired.
     pub fired: u64,
 }
 
-/// A rule that was placed. Dropping this changes nothing; see [`RuleHandle::scoped`].
+/// A handle of an active rule. Dropping it does not remove the rule; see [`RuleHandle::scoped`].
 #[derive(Clone, Debug)]
 pub struct RuleHandle {
     lab: Lab,
@@ -88,124 +91,129 @@ pub struct RuleHandle {
 pub struct ScopedRule(RuleHandle);
 
 impl Lab {
-    /// Places a rule. It stays until it is removed, also when it is spent.
+    /// Adds a rule. It stays until it is removed, even after it has fired for the last time.
     ///
     /// # Panics
-    /// When the rule makes no sense, as a test that is wrong should; [`Lab::try_rule`] gives an error instead.
+    ///
+    /// Panics if the rule is invalid, as a test with a mistake should; [`Lab::try_rule`] returns an
+    /// error instead.
     pub fn rule(&self, rule: Rule) -> RuleHandle {
         match self.try_rule(rule) {
             Ok(handle) => handle,
-            Err(error) => panic!("a rule that makes no sense: {error}"),
+            Err(error) => panic!("invalid fault rule: {error}"),
         }
     }
 
-    /// Places a rule. It stays until it is removed, also when it is spent.
+    /// Adds a rule. It stays until it is removed, even after it has fired for the last time.
     ///
     /// # Errors
-    /// When the rule makes no sense.
+    ///
+    /// Returns an error if the rule is invalid.
     pub fn try_rule(&self, rule: Rule) -> Result<RuleHandle, RuleError> {
         rule.check()?;
-        let (id, counts) = self.shared.change(|board| board.place(rule));
+        let (id, counts) = self.shared.change(|state| state.place(rule));
         Ok(RuleHandle { lab: self.clone(), id, counts })
     }
 
-    /// Removes a rule. Watches that it paused go on. Whether there was one.
+    /// Removes a rule and returns true if there was one. Watches that it paused resume.
     pub fn remove(&self, id: u64) -> bool {
-        self.shared.change(|board| {
-            let before = board.rules.len();
-            board.rules.retain(|it| it.id != id);
-            board.rules.len() < before
+        self.shared.change(|state| {
+            let before = state.rules.len();
+            state.rules.retain(|it| it.id != id);
+            state.rules.len() < before
         })
     }
 
     /// Removes all rules and resumes delivery.
     pub fn clear(&self) {
-        self.shared.change(|board| {
-            board.rules.clear();
-            board.paused = false;
+        self.shared.change(|state| {
+            state.rules.clear();
+            state.paused = false;
         });
     }
 
-    /// All rules and what became of them, in the order in which they were placed.
+    /// Returns all rules with their counters, in the order in which they were added.
     pub fn rules(&self) -> Vec<RuleReport> {
-        let board = self.shared.board();
-        let report = |it: &board::Placed| RuleReport {
+        let state = self.shared.state();
+        let report = |it: &state::ActiveRule| RuleReport {
             id: it.id,
             rule: it.rule.clone(),
             matched: it.counts.matched.load(Ordering::Relaxed),
             fired: it.counts.fired.load(Ordering::Relaxed),
         };
-        board.rules.iter().map(report).collect()
+        state.rules.iter().map(report).collect()
     }
 
-    /// How often what happened since the lab was made.
+    /// Returns the number of injected faults of each type since the injector was created.
     pub fn tally(&self) -> Tally {
-        self.shared.board().tally
+        self.shared.state().tally
     }
 
-    /// Ends all watches that are there now, as if their time were over.
+    /// Ends all open watches, as if they had timed out.
     pub fn drop_watches(&self) {
         self.drop_watches_of(Scope::default(), false);
     }
 
-    /// Ends all watches that are there now by cutting their connections.
+    /// Ends all open watches by cutting their connections.
     pub fn cut_watches(&self) {
         self.drop_watches_of(Scope::default(), true);
     }
 
-    /// Ends these watches of those that are there now, by cutting their connections if so asked.
+    /// Ends the open watches in a scope; cuts their connections if `cut` is set.
     pub fn drop_watches_of(&self, scope: Scope, cut: bool) {
-        self.shared.change(|board| board.order(scope, What::Drop { cut }));
+        self.shared.change(|state| state.order(scope, OrderKind::Drop { cut }));
     }
 
-    /// All watches that are there now and allow bookmarks send one.
+    /// Makes all open watches that allow bookmarks send one.
     pub fn bookmark_now(&self) {
         self.bookmark_now_of(Scope::default());
     }
 
-    /// These watches of those that are there now send a bookmark, if they allow bookmarks.
+    /// Makes the open watches in a scope send a bookmark, if they allow bookmarks.
     pub fn bookmark_now_of(&self, scope: Scope) {
-        self.shared.change(|board| board.order(scope, What::Bookmark));
+        self.shared.change(|state| state.order(scope, OrderKind::Bookmark));
     }
 
-    /// No watch delivers anything until [`Lab::resume`].
+    /// Stops the delivery of all watches until [`Lab::resume`].
     pub fn pause(&self) {
-        self.shared.change(|board| board.paused = true);
+        self.shared.change(|state| state.paused = true);
     }
 
-    /// Watches deliver again, beginning with what happened meanwhile. Those that a rule pauses wait on.
+    /// Resumes the delivery of all watches, starting with what happened in the meantime. Watches
+    /// that a rule pauses stay paused.
     pub fn resume(&self) {
-        self.shared.change(|board| board.paused = false);
+        self.shared.change(|state| state.paused = false);
     }
 
-    /// Whether all watches wait.
+    /// Returns true if all watches are paused.
     pub fn is_paused(&self) -> bool {
-        self.shared.board().paused
+        self.shared.state().paused
     }
 
-    /// Forgets all history of a cluster: who lists or watches from an older version than the newest, or has not been told
-    /// everything yet, gets 410. Gives the oldest version that is still kept.
+    /// Drops all history of a cluster: a list or watch from an older version than the newest gets
+    /// 410, and so does an open watch that has not sent everything yet. Returns the oldest version
+    /// that is still available.
     pub fn compact(&self, cluster: &Cluster) -> u64 {
         self.compact_to(cluster, cluster.store().revision())
     }
 
-    /// Forgets the history of a cluster before a version, at most all of it. Gives the oldest version that is still kept by
-    /// this call.
+    /// Drops the history of a cluster before a version, at most all of it. Returns the oldest
+    /// version that this call leaves available.
     pub fn compact_to(&self, cluster: &Cluster, version: u64) -> u64 {
         let version = version.min(cluster.store().revision());
         cluster.store().compact(version);
         version
     }
 
-    /// Makes every version that anybody can know too old, and ends all watches: whoever comes back to go on gets 410 and has
-    /// to list again. Gives the oldest version that is still kept.
+    /// Makes every version that a client can know too old, and ends all watches: clients that
+    /// resume get 410 and have to list again. Returns the oldest version that is still available.
     pub fn expire(&self, cluster: &Cluster) -> u64 {
-        // Time goes on, as if something had happened in a collection nobody looks at.
+        // Advances the revision by a change in a collection that no client reads.
         let (store, collection) = (cluster.store(), CollectionName::from("dogwatch/faults"));
         let key = ObjectKey::cluster("expired");
         let draft = Draft::new(&json!({ "metadata": { "name": key.name() } }), Vec::new()).ok();
         if let Ok(there) = store.commit(&collection, &key, Expect::Absent, draft) {
-            // Whoever was faster has moved time on just as well.
+            // If another call was faster, the revision has advanced just as well.
             let _ = store.commit(&collection, &key, Expect::At(there.version()), None);
         }
         let oldest = self.compact(cluster);
@@ -213,42 +221,42 @@ impl Lab {
         oldest
     }
 
-    /// What happens to a request: how long it waits, and then.
+    /// Returns the delay of a request, and the fault that follows it.
     pub fn decide(&self, call: &Call<'_>) -> (Option<Duration>, Act) {
         if !self.shared.acts_on_requests() {
             return (None, Act::Proceed);
         }
-        self.shared.board().decide(call)
+        self.shared.state().decide(call)
     }
 
-    /// What happens to a watch that begins now.
+    /// Returns the fault state of a watch that starts now.
     pub fn watch(&self, call: &Call<'_>) -> WatchLab {
         WatchLab::new(Arc::clone(&self.shared), OwnedCall::new(call))
     }
 }
 
 impl RuleHandle {
-    /// Names the rule.
+    /// Returns the id of the rule.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// How often it fired.
+    /// Returns the number of times that it fired.
     pub fn fired(&self) -> u64 {
         self.counts.fired.load(Ordering::Relaxed)
     }
 
-    /// How many requests or watches it covered, whether it fired or not.
+    /// Returns the number of requests or watches that it matched, whether it fired or not.
     pub fn matched(&self) -> u64 {
         self.counts.matched.load(Ordering::Relaxed)
     }
 
-    /// Removes the rule. Its counts stay.
+    /// Removes the rule. Its counters stay readable.
     pub fn remove(&self) {
         self.lab.remove(self.id);
     }
 
-    /// Removes the rule when the result is dropped.
+    /// Converts this into a guard that removes the rule when dropped.
     pub fn scoped(self) -> ScopedRule {
         ScopedRule(self)
     }

@@ -1,4 +1,5 @@
-//! A rule: which requests, how often, and what happens to them. A value, nothing more; [`super::Lab`] carries it out.
+//! A fault rule: the requests that it matches, how often it fires, and the fault. A plain value;
+//! [`super::Lab`] carries it out.
 
 use dogwatch_core::{Details, Reason, Status};
 use serde::de::DeserializeOwned;
@@ -8,30 +9,32 @@ use super::delay::Delay;
 use super::scope::{Scope, VERBS};
 use crate::refusal::Refusal;
 
-/// Which requests, how often, and what happens to them.
+/// A fault rule: the requests that it matches, how often it fires, and the fault.
 ///
-/// A rule acts either on requests ([`delay`](Self::delay), [`refuse`](Self::refuse), [`reset_before`](Self::reset_before),
-/// [`reset_after`](Self::reset_after)) or on what watches deliver ([`lag`](Self::lag), [`pause`](Self::pause),
-/// [`drop_after`](Self::drop_after), [`split`](Self::split), [`coalesce`](Self::coalesce)). One that does neither only counts
+/// A rule acts either on requests ([`delay`](Self::delay), [`refuse`](Self::refuse),
+/// [`reset_before`](Self::reset_before), [`reset_after`](Self::reset_after)) or on the delivery of
+/// watches ([`lag`](Self::lag), [`pause`](Self::pause), [`drop_after`](Self::drop_after),
+/// [`split`](Self::split), [`coalesce`](Self::coalesce)). A rule without any of these only counts
 /// requests.
 ///
-/// A rule on requests is asked about each request it covers. A rule on deliveries is asked about each watch it covers once:
-/// when the watch begins, or when the rule is made if the watch is there already.
+/// A rule on requests is evaluated for each request that it matches. A rule on deliveries is
+/// evaluated once for each watch that it matches: when the watch starts, or when the rule is added
+/// if the watch is already open.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Rule {
-    /// Which requests or watches.
+    /// The requests or watches that it matches.
     pub(super) on: Scope,
-    /// The first so many are let through.
+    /// The number of first matches that are let through.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) after: u64,
-    /// It fires this often, and never again.
+    /// The maximum number of times that it fires.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) times: Option<u64>,
-    /// How likely it is to fire, from 0 to 1.
+    /// The probability that it fires, from 0 to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) probability: Option<f64>,
-    /// Decides everything that is left to chance.
+    /// The seed of everything random about the rule.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) seed: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,7 +55,7 @@ pub struct Rule {
     pub(super) coalesce: Option<Delay>,
 }
 
-/// How a request is refused.
+/// The error of a rejected request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct Refuse {
@@ -65,7 +68,7 @@ pub(super) struct Refuse {
     pub(super) retry_after: Option<u32>,
 }
 
-/// When the connection is cut: before the request is carried out, or right after.
+/// The time of a connection reset: before the request is carried out, or right after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Reset {
@@ -73,215 +76,217 @@ pub(super) enum Reset {
     After,
 }
 
-/// When a watch ends.
+/// The end of a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct DropAfter {
-    /// After so many events.
+    /// The number of events before the end.
     pub(super) after: u64,
-    /// The connection is cut; otherwise the watch ends as if its time were over.
+    /// Cuts the connection if set; otherwise the watch ends as if it had timed out.
     pub(super) cut: bool,
 }
 
-/// What is wrong with a rule.
+/// An error of an invalid rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct RuleError {
     /// The field, such as `on.verbs[0]`.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem with the field.
     pub problem: String,
 }
 
 impl Rule {
-    /// A rule on requests with this verb, such as `list` or `watch`.
+    /// Creates a rule for requests with this verb, such as `list` or `watch`.
     pub fn on(verb: &str) -> Self {
         Self { on: Scope { verbs: vec![verb.to_owned()], ..Scope::default() }, ..Self::default() }
     }
 
-    /// A rule on all requests.
+    /// Creates a rule for all requests.
     pub fn on_everything() -> Self {
         Self::default()
     }
 
-    /// A rule on these requests.
+    /// Creates a rule for the requests in a scope.
     pub fn within(scope: Scope) -> Self {
         Self { on: scope, ..Self::default() }
     }
 
-    /// Reads a rule from JSON.
+    /// Parses a rule from JSON.
     ///
     /// # Errors
-    /// When it is no rule; the error names the field.
+    ///
+    /// Returns an error that names the field if the rule is invalid.
     pub fn from_json(json: &[u8]) -> Result<Self, RuleError> {
         let rule: Self = read(json)?;
         rule.check()?;
         Ok(rule)
     }
 
-    /// Also on requests with this verb.
+    /// Also matches requests with this verb.
     #[must_use]
     pub fn or(mut self, verb: &str) -> Self {
         self.on.verbs.push(verb.to_owned());
         self
     }
 
-    /// Only about this resource: by its plural in whatever group, or as `plural.group`.
+    /// Matches only this resource: its plural name in any group, or `plural.group`.
     #[must_use]
     pub fn resource(mut self, resource: &str) -> Self {
         self.on.resource = Some(resource.to_owned());
         self
     }
 
-    /// Only in this namespace.
+    /// Matches only this namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.on.namespace = Some(namespace.to_owned());
         self
     }
 
-    /// Only about the object of this name.
+    /// Matches only the object of this name.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         self.on.name = Some(name.to_owned());
         self
     }
 
-    /// Only about this part, such as `status`; the empty part is the object itself.
+    /// Matches only this subresource, such as `status`; the empty string is the object itself.
     #[must_use]
     pub fn part(mut self, part: &str) -> Self {
         self.on.part = Some(part.to_owned());
         self
     }
 
-    /// Only from this user.
+    /// Matches only requests of this user.
     #[must_use]
     pub fn user(mut self, user: &str) -> Self {
         self.on.user = Some(user.to_owned());
         self
     }
 
-    /// Lets the first `count` through. None unless called.
+    /// Lets the first `count` matches through. Defaults to 0.
     #[must_use]
     pub fn after(mut self, count: u64) -> Self {
         self.after = count;
         self
     }
 
-    /// Fires `count` times, and never again. For ever unless called.
+    /// Fires at most `count` times. Unlimited by default.
     #[must_use]
     pub fn times(mut self, count: u64) -> Self {
         self.times = Some(count);
         self
     }
 
-    /// Fires with this probability, from 0 to 1; the seed decides when. Always unless called.
+    /// Fires with this probability, from 0 to 1; the seed decides when. Defaults to always.
     #[must_use]
     pub fn probability(mut self, probability: f64, seed: u64) -> Self {
         self.probability = Some(probability);
         self.seed(seed)
     }
 
-    /// Decides what is left to chance: when the rule fires and how long delays are. 0 unless called.
+    /// Sets the seed of everything random: when the rule fires and how long delays are. Defaults to
+    /// 0.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Requests wait this long before they are carried out or refused.
+    /// Delays requests before they are carried out or rejected.
     #[must_use]
     pub fn delay(mut self, delay: impl Into<Delay>) -> Self {
         self.delay = Some(delay.into());
         self
     }
 
-    /// Requests are refused with this code and the reason that goes with it.
+    /// Rejects requests with this status code and the reason that belongs to it.
     #[must_use]
     pub fn refuse(mut self, code: u16) -> Self {
         self.refuse.get_or_insert_default().code = code;
         self
     }
 
-    /// The reason of the refusal, instead of the one that goes with its code.
+    /// Sets the reason of the error. Defaults to the one that belongs to the status code.
     #[must_use]
     pub fn reason(mut self, reason: &str) -> Self {
         self.refuse.get_or_insert_default().reason = Some(reason.to_owned());
         self
     }
 
-    /// The message of the refusal.
+    /// Sets the message of the error.
     #[must_use]
     pub fn message(mut self, message: &str) -> Self {
         self.refuse.get_or_insert_default().message = Some(message.to_owned());
         self
     }
 
-    /// The refusal asks to be left alone for so many seconds; 0 is not at all. Unless called, one with 429 asks for a second,
-    /// as the original does when it has too much to do, and others do not ask.
+    /// Sets `Retry-After` of the error, in seconds; 0 omits it. Defaults to 1 for status 429, as in
+    /// kube-apiserver under load, and to none for others.
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.refuse.get_or_insert_default().retry_after = Some(seconds);
         self
     }
 
-    /// The connection is cut before anything is done.
+    /// Cuts the connection before anything is done.
     #[must_use]
     pub fn reset_before(mut self) -> Self {
         self.reset = Some(Reset::Before);
         self
     }
 
-    /// The request is carried out, and then the connection is cut instead of an answer.
+    /// Carries out the request and then cuts the connection instead of responding.
     #[must_use]
     pub fn reset_after(mut self) -> Self {
         self.reset = Some(Reset::After);
         self
     }
 
-    /// Every delivery of a watch waits this long.
+    /// Delays every delivery of a watch.
     #[must_use]
     pub fn lag(mut self, lag: impl Into<Delay>) -> Self {
         self.lag = Some(lag.into());
         self
     }
 
-    /// Watches deliver nothing while the rule is there.
+    /// Stops the delivery of watches while the rule is active.
     #[must_use]
     pub fn pause(mut self) -> Self {
         self.pause = true;
         self
     }
 
-    /// Watches end after so many events, as if their time were over.
+    /// Ends watches after this number of events, as if they had timed out.
     #[must_use]
     pub fn drop_after(mut self, events: u64) -> Self {
         self.drop.get_or_insert_default().after = events;
         self
     }
 
-    /// Watches end after so many events by a cut of their connection.
+    /// Ends watches after this number of events by cutting their connection.
     #[must_use]
     pub fn cut_after(mut self, events: u64) -> Self {
         self.drop = Some(DropAfter { after: events, cut: true });
         self
     }
 
-    /// What watches deliver is written in pieces of so many bytes.
+    /// Writes deliveries of watches in pieces of this many bytes.
     #[must_use]
     pub fn split(mut self, bytes: usize) -> Self {
         self.split = Some(bytes);
         self
     }
 
-    /// Watches gather for this long what they then deliver in one write.
+    /// Collects the events of watches for this long, and delivers them in one write.
     #[must_use]
     pub fn coalesce(mut self, window: impl Into<Delay>) -> Self {
         self.coalesce = Some(window.into());
         self
     }
 
-    /// The first effect on deliveries, by name.
+    /// Returns the name of the first effect on deliveries.
     pub(super) fn delivery_effect(&self) -> Option<&'static str> {
         [
             ("lag", self.lag.is_some()),
@@ -294,36 +299,41 @@ impl Rule {
         .find_map(|(name, there)| there.then_some(name))
     }
 
-    /// Whether everything in it makes sense.
+    /// Validates the rule.
     ///
     /// # Errors
-    /// When something does not.
+    ///
+    /// Returns an error for the first invalid field.
     pub(super) fn check(&self) -> Result<(), RuleError> {
         let refuse = |field: &str, problem: String| Err(RuleError { field: field.to_owned(), problem });
         for (at, verb) in self.on.verbs.iter().enumerate() {
             if !VERBS.contains(&verb.as_str()) {
-                let problem = format!("{verb:?} is none of {}", VERBS.join(", "));
+                let problem = format!("{verb:?} is not one of {}", VERBS.join(", "));
                 return refuse(&format!("on.verbs[{at}]"), problem);
             }
         }
         if self.times == Some(0) {
-            return refuse("times", "a rule that never fires is no rule".to_owned());
+            return refuse("times", "must be at least 1, a rule with 0 never fires".to_owned());
         }
         if let Some(wrong) = self.probability.filter(|it| !(0.0..=1.0).contains(it)) {
             return refuse("probability", format!("{wrong} is not between 0 and 1"));
         }
         if let Some(refusal) = self.refuse.as_ref().filter(|it| !(400..600).contains(&it.code)) {
-            return refuse("refuse.code", format!("{} is no code between 400 and 599", refusal.code));
+            return refuse(
+                "refuse.code",
+                format!("{} is not a status code between 400 and 599", refusal.code),
+            );
         }
         if self.refuse.is_some() && self.reset.is_some() {
-            return refuse("reset", "a request cannot be refused and cut off".to_owned());
+            return refuse("reset", "a request cannot be both refused and cut off".to_owned());
         }
         if self.split == Some(0) {
-            return refuse("split", "pieces need at least one byte".to_owned());
+            return refuse("split", "must be at least one byte".to_owned());
         }
         if let Some(effect) = self.delivery_effect() {
             if self.delay.is_some() || self.refuse.is_some() || self.reset.is_some() {
-                let problem = "acts on deliveries, and needs a rule apart from what acts on requests";
+                let problem =
+                    "acts on deliveries, and delay, refuse and reset on requests: use a separate rule";
                 return refuse(effect, problem.to_owned());
             }
             if !self.on.verbs.is_empty() && !self.on.verbs.iter().any(|it| it == "watch") {
@@ -335,7 +345,7 @@ impl Rule {
 }
 
 impl Refuse {
-    /// For how many seconds the client is asked to leave the server alone.
+    /// Returns the value of `Retry-After`, if there is one.
     pub(super) fn pause(&self) -> Option<u32> {
         let usual = if self.code == 429 { 1 } else { 0 };
         Some(self.retry_after.unwrap_or(usual)).filter(|it| *it > 0)
@@ -346,7 +356,7 @@ impl Refuse {
         let message = match (&self.message, self.code) {
             (Some(message), _) => message.clone(),
             (None, 429) => "Too many requests, please try again later.".to_owned(),
-            (None, code) => format!("a rule of the fault lab refused the request with code {code}"),
+            (None, code) => format!("a fault rule rejected the request with code {code}"),
         };
         let mut status = Status::failure(reason, message);
         status.code = self.code;
@@ -356,7 +366,7 @@ impl Refuse {
     }
 }
 
-/// The reason that goes with a code.
+/// Returns the reason that belongs to a status code.
 fn reason_of(code: u16) -> Reason {
     match code {
         400 => Reason::BadRequest,
@@ -378,12 +388,12 @@ fn reason_of(code: u16) -> Reason {
     }
 }
 
-/// Reads JSON and names the field that is wrong.
+/// Parses JSON; errors name the invalid field.
 pub(super) fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, RuleError> {
     let mut reader = serde_json::Deserializer::from_slice(json);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        // Where it broke off inside an object, the reader knows no field.
+        // If the JSON breaks off inside an object, no field is known.
         let field = match path.trim_end_matches(['.', '?']) {
             "" => "body",
             field => field,
@@ -431,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_rule_is_said_by_field() {
+    fn errors_of_invalid_rules_name_the_field() {
         for (json, field, words) in [
             ("", "body", "EOF"),
             ("[]x", "body", "trailing"),
@@ -439,16 +449,16 @@ mod tests {
             (r#"{"times": "2"}"#, "times", "invalid type: string \"2\", expected u64"),
             (r#"{"times": -1}"#, "times", "invalid value: integer `-1`"),
             (r#"{"times": 0}"#, "times", "never fires"),
-            (r#"{"on": {"verbs": ["lst"]}}"#, "on.verbs[0]", "\"lst\" is none of get, list,"),
+            (r#"{"on": {"verbs": ["lst"]}}"#, "on.verbs[0]", "\"lst\" is not one of get, list,"),
             (r#"{"on": {"verb": "list"}}"#, "on.verb", "unknown field `verb`"),
             (r#"{"probability": 1.5}"#, "probability", "1.5 is not between 0 and 1"),
-            (r#"{"delay": "soon"}"#, "delay", "is no delay such as `250ms`"),
+            (r#"{"delay": "soon"}"#, "delay", "is not a delay such as `250ms`"),
             (r#"{"refuse": {}}"#, "refuse", "missing field `code`"),
-            (r#"{"refuse": {"code": 200}}"#, "refuse.code", "200 is no code"),
+            (r#"{"refuse": {"code": 200}}"#, "refuse.code", "200 is not a status code"),
             (r#"{"refuse": {"code": 500}, "reset": "before"}"#, "reset", "refused and cut off"),
             (r#"{"reset": "between"}"#, "reset", "unknown variant `between`, expected `before` or `after`"),
             (r#"{"split": 0}"#, "split", "at least one byte"),
-            (r#"{"split": 1, "delay": "1s"}"#, "split", "a rule apart"),
+            (r#"{"split": 1, "delay": "1s"}"#, "split", "a separate rule"),
             (r#"{"on": {"verbs": ["get"]}, "pause": true}"#, "on.verbs", "pause acts on watches only"),
         ] {
             let error = Rule::from_json(json.as_bytes()).expect_err(json);
@@ -458,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_speaks_in_the_words_of_the_api() {
+    fn a_rejection_is_an_api_error_with_code_reason_and_retry_after() {
         let refusal = |rule: Rule| rule.refuse.expect("it refuses").refusal();
         let busy = refusal(Rule::on("list").refuse(429).retry_after(3));
         assert_eq!((busy.0.code, &busy.0.reason), (429, &Reason::TooManyRequests));

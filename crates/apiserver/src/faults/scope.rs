@@ -1,55 +1,56 @@
-//! Which requests a fault is about.
+//! The scope of a fault: the requests that it matches.
 
 use serde::{Deserialize, Serialize};
 
-/// The words a rule may name as verbs.
+/// The verbs that a rule may name.
 pub(super) const VERBS: [&str; 8] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
-/// A request, as rules see it.
+/// The attributes of a request that rules match.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call<'a> {
     /// The verb, as in discovery.
     pub verb: &'a str,
-    /// The group of the resource; empty for the core group, and for what is no resource.
+    /// The group of the resource; empty for the core group and for requests that are not about a
+    /// resource.
     pub group: &'a str,
-    /// The plural of the resource; empty for what is no resource.
+    /// The plural name of the resource; empty for requests that are not about a resource.
     pub resource: &'a str,
-    /// The namespace, where the request names one.
+    /// The namespace, if the request names one.
     pub namespace: Option<&'a str>,
-    /// The object, where the request names one.
+    /// The name of the object, if the request names one.
     pub name: Option<&'a str>,
-    /// The part of the object; empty for the object itself.
+    /// The subresource; empty for the object itself.
     pub part: &'a str,
-    /// Who asks.
+    /// The name of the user.
     pub user: &'a str,
 }
 
-/// Which requests: all conditions must hold, and those that are not given always do.
+/// A set of requests: all conditions must hold, and an absent condition always holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Scope {
-    /// Any of these verbs.
+    /// Any of these verbs; empty for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub verbs: Vec<String>,
-    /// This resource: by its plural in whatever group, or as `plural.group`.
+    /// The resource: its plural name in any group, or `plural.group`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource: Option<String>,
-    /// In this namespace. A request for all namespaces is in none.
+    /// The namespace. A request for all namespaces is in none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// About the object of this name.
+    /// The name of the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// About this part of an object; the empty part is the object itself.
+    /// The subresource; the empty string is the object itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// From this user.
+    /// The name of the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
 
-/// A request that outlives its caller.
+/// An owned [`Call`].
 #[derive(Clone, Debug)]
 pub(super) struct OwnedCall {
     verb: String,
@@ -62,12 +63,12 @@ pub(super) struct OwnedCall {
 }
 
 impl Scope {
-    /// All requests about a resource: by its plural, or as `plural.group`.
+    /// Returns the scope of all requests for a resource: its plural name, or `plural.group`.
     pub fn resource(resource: &str) -> Self {
         Self { resource: Some(resource.to_owned()), ..Self::default() }
     }
 
-    /// Whether it covers a request.
+    /// Returns true if a request is in the scope.
     pub fn holds(&self, call: &Call<'_>) -> bool {
         let is = |wanted: &Option<String>, found: Option<&str>| {
             wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
@@ -81,7 +82,7 @@ impl Scope {
     }
 }
 
-/// Whether `plural` or `plural.group` names a resource.
+/// Returns true if `plural` or `plural.group` names a resource.
 pub(crate) fn names_resource(wanted: &str, group: &str, resource: &str) -> bool {
     match wanted.split_once('.') {
         Some((plural, of)) => plural == resource && of == group,

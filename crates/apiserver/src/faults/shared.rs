@@ -1,39 +1,39 @@
-//! The board behind its lock, and the bell that wakes watches when it changes.
+//! The rules and orders behind their lock, and the notifier that wakes watches when they change.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::board::Board;
-use crate::bell::Bell;
+use super::state::FaultState;
+use crate::bell::ChangeNotifier;
 
-/// What all clones of a lab and all its watches share.
+/// The state that all clones of a fault injector and all its watches share.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
-    /// How many rules act on requests.
+pub(super) struct SharedState {
+    /// The number of rules that act on requests.
     request_rules: AtomicUsize,
     /// Never held across an await.
-    board: Mutex<Board>,
-    /// Rung at each change that a watch has to hear of.
-    pub(super) bell: Arc<Bell>,
+    state: Mutex<FaultState>,
+    /// Notified at each change of `state`.
+    pub(super) changes: Arc<ChangeNotifier>,
 }
 
-impl Shared {
-    /// Whether any rule acts on requests: one atomic load.
+impl SharedState {
+    /// Returns true if any rule acts on requests: one atomic load.
     pub(super) fn acts_on_requests(&self) -> bool {
         self.request_rules.load(Ordering::Acquire) > 0
     }
 
-    pub(super) fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn state(&self) -> MutexGuard<'_, FaultState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the board, and tells all watches.
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Board) -> T) -> T {
-        let mut board = self.board();
-        let changed = change(&mut board);
-        self.request_rules.store(board.request_rules(), Ordering::Release);
-        drop(board);
-        self.bell.ring();
+    /// Changes the rules or orders, and notifies all watches.
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut FaultState) -> T) -> T {
+        let mut state = self.state();
+        let changed = change(&mut state);
+        self.request_rules.store(state.request_rules(), Ordering::Release);
+        drop(state);
+        self.changes.notify();
         changed
     }
 }

@@ -1,4 +1,4 @@
-//! What happens to one watch: when it may deliver, when it ends, and in which pieces it writes.
+//! The faults of one watch: when it may deliver, when it ends, and the grouping of its writes.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -8,43 +8,44 @@ use bytes::Bytes;
 use rand::rngs::StdRng;
 use tokio::time::{Instant, sleep_until};
 
-use super::board::{Board, What};
 use super::delay::Delay;
 use super::rule::DropAfter;
 use super::scope::OwnedCall;
-use super::shared::Shared;
-use crate::bell::Listener;
+use super::shared::SharedState;
+use super::state::{FaultState, OrderKind};
+use crate::bell::ChangeListener;
 use crate::time;
 
-/// The lab's view of one watch. Its owner asks it before each delivery and tells it what was delivered:
+/// The fault state of one watch. The watch consults it before each delivery, and reports each
+/// delivery to it:
 ///
 /// ```text
-/// loop: something to tell, or disturbed ─► gate ─► up to room events ─► frames ─► write ─► told
+/// loop: an event, or disturbed ─► gate ─► up to room events ─► frames ─► write ─► report
 /// ```
 #[derive(Debug)]
 pub struct WatchLab {
-    shared: Arc<Shared>,
-    bell: Listener,
+    shared: Arc<SharedState>,
+    changes: ChangeListener,
     call: OwnedCall,
-    /// The newest rule that was asked about this watch.
-    asked: u64,
-    /// The newest order that was seen.
+    /// The newest rule that was evaluated for this watch.
+    evaluated: u64,
+    /// The newest order that was followed.
     seen: u64,
-    /// The rules that fired for this watch, with the randomness of each.
-    joined: Vec<(u64, StdRng)>,
-    weather: Weather,
-    /// How many events were delivered.
-    told: u64,
-    /// When the delivery that waits may go on.
+    /// The rules that fired for this watch, each with its random generator.
+    fired: Vec<(u64, StdRng)>,
+    effects: Effects,
+    /// The number of delivered events.
+    delivered: u64,
+    /// The time until which the next delivery is delayed.
     due: Option<Instant>,
-    /// A bookmark was ordered and not yet sent.
+    /// Set while an ordered bookmark is not yet sent.
     bookmark: bool,
     ended: Option<End>,
 }
 
-/// What the rules that are joined come to now.
+/// The combined effect of the rules in `fired`.
 #[derive(Clone, Copy, Debug, Default)]
-struct Weather {
+struct Effects {
     paused: bool,
     lags: bool,
     coalesced: bool,
@@ -52,59 +53,63 @@ struct Weather {
     drop: Option<DropAfter>,
 }
 
-/// How a watch ends.
+/// The way in which a watch ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Clean,
     Cut,
 }
 
-/// What a watch shall do at once.
+/// An instruction that a watch follows immediately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disturbance {
-    /// End: see [`WatchLab::cuts`] for how.
+    /// End the watch: [`WatchLab::cuts`] says how.
     Drop,
     /// Send a bookmark, if bookmarks are allowed.
     Bookmark,
 }
 
 impl WatchLab {
-    pub(super) fn new(shared: Arc<Shared>, call: OwnedCall) -> Self {
-        // Before anything is read, so that no change falls between.
-        let bell = shared.bell.listen();
-        let seen = shared.board().ordered;
+    pub(super) fn new(shared: Arc<SharedState>, call: OwnedCall) -> Self {
+        // Subscribe before reading, so that no change is missed in between.
+        let changes = shared.changes.subscribe();
+        let seen = shared.state().ordered;
         let mut new = Self {
             shared,
-            bell,
+            changes,
             call,
-            asked: 0,
+            evaluated: 0,
             seen,
-            joined: Vec::new(),
-            weather: Weather::default(),
-            told: 0,
+            fired: Vec::new(),
+            effects: Effects::default(),
+            delivered: 0,
             due: None,
             bookmark: false,
             ended: None,
         };
-        new.read();
+        new.refresh();
         new
     }
 
-    /// Waits until something may be delivered: while delivery is paused, and as long as it is delayed. `false` when the
-    /// watch is to end instead; [`Self::cuts`] says how. Dropping the future loses nothing, not even the time that passed.
+    /// Waits until something may be delivered: while delivery is paused, and as long as it is
+    /// delayed. Returns false if the watch is to end instead; [`Self::cuts`] says how.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing: a delay in progress is not started again.
     pub async fn gate(&mut self) -> bool {
         loop {
-            self.hear();
+            self.refresh_if_changed();
             if self.is_over() {
                 return false;
             }
-            if self.weather.paused {
+            if self.effects.paused {
                 self.next_change().await;
                 continue;
             }
             let now = Instant::now();
-            if self.due.is_none() && self.weather.lags {
+            if self.due.is_none() && self.effects.lags {
                 self.due = Some(time::after(now, self.draw_lag()));
             }
             match self.due {
@@ -121,133 +126,140 @@ impl WatchLab {
         }
     }
 
-    /// Whether [`Self::gate`] would say yes without waiting. Cheaper, and the usual case.
+    /// Returns true if [`Self::gate`] would return true without waiting. This is cheaper, and the
+    /// usual case.
     pub fn is_open(&mut self) -> bool {
-        self.hear();
-        !self.weather.paused && !self.weather.lags && self.due.is_none() && !self.is_over()
+        self.refresh_if_changed();
+        !self.effects.paused && !self.effects.lags && self.due.is_none() && !self.is_over()
     }
 
-    /// Waits until the watch shall end or send a bookmark; for ever if neither comes. A bookmark is reported once. Dropping
-    /// the future loses nothing.
+    /// Waits until the watch is to end or to send a bookmark; never returns if neither happens. A
+    /// bookmark is reported once.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
     pub async fn disturbed(&mut self) -> Disturbance {
         std::future::poll_fn(|context| self.poll_disturbed(context)).await
     }
 
-    /// As [`Self::disturbed`].
+    /// Polls as [`Self::disturbed`] does.
     pub fn poll_disturbed(&mut self, context: &Context<'_>) -> Poll<Disturbance> {
         loop {
-            self.hear();
+            self.refresh_if_changed();
             if self.is_over() {
                 return Poll::Ready(Disturbance::Drop);
             }
             if std::mem::take(&mut self.bookmark) {
-                self.shared.board().tally.bookmarks += 1;
+                self.shared.state().tally.bookmarks += 1;
                 return Poll::Ready(Disturbance::Bookmark);
             }
-            ready!(self.bell.poll_rung(context));
-            self.read();
+            ready!(self.changes.poll_changed(context));
+            self.refresh();
         }
     }
 
-    /// Whether the end of the watch is a cut of its connection, and not one as if its time were over.
+    /// Returns true if the watch ends by cutting its connection, and false if it ends as if it had
+    /// timed out.
     pub fn cuts(&self) -> bool {
         self.ended == Some(End::Cut)
     }
 
-    /// How many events the next delivery may hold at most. At least 1 after [`Self::gate`] said yes.
+    /// Returns the maximum number of events in the next delivery. At least 1 after [`Self::gate`]
+    /// returned true.
     pub fn room(&self) -> usize {
-        let left = self.weather.drop.map(|it| it.after.saturating_sub(self.told));
+        let left = self.effects.drop.map(|it| it.after.saturating_sub(self.delivered));
         left.map_or(usize::MAX, |it| usize::try_from(it).unwrap_or(usize::MAX))
     }
 
-    /// Tells how many events were delivered. Bookmarks and errors are none.
+    /// Records the number of delivered events. Bookmarks and errors do not count.
     pub fn told(&mut self, events: usize) {
-        self.told = self.told.saturating_add(events as u64);
+        self.delivered = self.delivered.saturating_add(events as u64);
     }
 
-    /// Whether [`Self::frames`] would group anything otherwise than it is.
+    /// Returns true if [`Self::frames`] would change the grouping.
     pub fn reshapes(&self) -> bool {
-        self.weather.split.is_some() || self.weather.coalesced
+        self.effects.split.is_some() || self.effects.coalesced
     }
 
-    /// How the pieces of one delivery are grouped into writes, in order and complete: one group without a rule, one piece in
-    /// one group where rules coalesce, groups of so many bytes where they split.
+    /// Groups the pieces of one delivery into writes, in order and complete: one group without a
+    /// rule, one piece in one group if a rule coalesces, groups of a fixed size if a rule splits.
     pub fn frames(&self, frames: Vec<Bytes>) -> Vec<Vec<Bytes>> {
-        match (self.weather.split, self.weather.coalesced) {
+        match (self.effects.split, self.effects.coalesced) {
             (Some(size), _) => split(frames, size),
             (None, true) => vec![vec![Bytes::from(frames.concat())]],
             (None, false) => vec![frames],
         }
     }
 
-    /// Learns what has changed, if anything has.
-    fn hear(&mut self) {
-        if self.bell.has_rung() {
-            self.read();
+    /// Reads the rules again if they have changed.
+    fn refresh_if_changed(&mut self) {
+        if self.changes.has_changed() {
+            self.refresh();
         }
     }
 
     async fn next_change(&mut self) {
-        self.bell.rung().await;
-        self.read();
+        self.changes.changed().await;
+        self.refresh();
     }
 
-    /// Asks the rules that are new, follows the orders that are new, and looks what the joined rules come to.
-    fn read(&mut self) {
+    /// Evaluates new rules, follows new orders, and combines the effects of the rules that fired.
+    fn refresh(&mut self) {
         let shared = Arc::clone(&self.shared);
-        let mut board = shared.board();
-        self.join(&mut board);
+        let mut state = shared.state();
+        self.evaluate_new(&mut state);
         let was_over = self.ended.is_some();
-        for order in board.orders.iter().filter(|it| it.number > self.seen) {
+        for order in state.orders.iter().filter(|it| it.number > self.seen) {
             if order.scope.holds(&self.call.as_call()) {
-                match order.what {
-                    What::Bookmark => self.bookmark = true,
-                    What::Drop { cut } => self.ended = Some(if cut { End::Cut } else { End::Clean }),
+                match order.kind {
+                    OrderKind::Bookmark => self.bookmark = true,
+                    OrderKind::Drop { cut } => self.ended = Some(if cut { End::Cut } else { End::Clean }),
                 }
             }
         }
-        board.tally.dropped += u64::from(self.ended.is_some() && !was_over);
-        self.seen = board.ordered;
-        self.joined.retain(|(id, _)| board.rules.iter().any(|it| it.id == *id));
-        let mut weather = Weather { paused: board.paused, ..Weather::default() };
-        for placed in board.rules.iter().filter(|it| self.joined.iter().any(|(id, _)| *id == it.id)) {
-            let rule = &placed.rule;
-            weather.paused |= rule.pause;
-            weather.lags |= rule.lag.is_some() || rule.coalesce.is_some();
-            weather.coalesced |= rule.coalesce.is_some();
-            weather.split = weather.split.into_iter().chain(rule.split).min();
+        state.tally.dropped += u64::from(self.ended.is_some() && !was_over);
+        self.seen = state.ordered;
+        self.fired.retain(|(id, _)| state.rules.iter().any(|it| it.id == *id));
+        let mut effects = Effects { paused: state.paused, ..Effects::default() };
+        for active in state.rules.iter().filter(|it| self.fired.iter().any(|(id, _)| *id == it.id)) {
+            let rule = &active.rule;
+            effects.paused |= rule.pause;
+            effects.lags |= rule.lag.is_some() || rule.coalesce.is_some();
+            effects.coalesced |= rule.coalesce.is_some();
+            effects.split = effects.split.into_iter().chain(rule.split).min();
             let sooner = |it: &DropAfter| (it.after, !it.cut);
-            weather.drop = weather.drop.into_iter().chain(rule.drop).min_by_key(sooner);
+            effects.drop = effects.drop.into_iter().chain(rule.drop).min_by_key(sooner);
         }
-        self.weather = weather;
+        self.effects = effects;
     }
 
-    fn join(&mut self, board: &mut Board) {
-        for placed in board.rules.iter_mut().filter(|it| it.id > self.asked) {
+    fn evaluate_new(&mut self, state: &mut FaultState) {
+        for active in state.rules.iter_mut().filter(|it| it.id > self.evaluated) {
             let covers =
-                placed.rule.delivery_effect().is_some() && placed.rule.on.holds(&self.call.as_call());
-            if covers && placed.fires() {
-                self.joined.push((placed.id, placed.randomness()));
+                active.rule.delivery_effect().is_some() && active.rule.on.holds(&self.call.as_call());
+            if covers && active.fires() {
+                self.fired.push((active.id, active.randomness()));
             }
         }
-        self.asked = board.newest;
+        self.evaluated = state.newest;
     }
 
     fn is_over(&mut self) -> bool {
-        let reached = self.weather.drop.filter(|it| it.after <= self.told);
+        let reached = self.effects.drop.filter(|it| it.after <= self.delivered);
         if let (None, Some(drop)) = (self.ended, reached) {
             self.ended = Some(if drop.cut { End::Cut } else { End::Clean });
-            self.shared.board().tally.dropped += 1;
+            self.shared.state().tally.dropped += 1;
         }
         self.ended.is_some()
     }
 
-    /// The lags of all rules together.
+    /// Draws the sum of the lags of all rules.
     fn draw_lag(&mut self) -> Duration {
-        let board = self.shared.board();
+        let state = self.shared.state();
         let mut lag = Duration::ZERO;
-        for (id, random) in &mut self.joined {
-            let rule = board.rules.iter().find(|it| it.id == *id).map(|it| &it.rule);
+        for (id, random) in &mut self.fired {
+            let rule = state.rules.iter().find(|it| it.id == *id).map(|it| &it.rule);
             let delays = rule.into_iter().flat_map(|it| [it.lag, it.coalesce]).flatten();
             lag = delays.fold(lag, |sum, it: Delay| sum.saturating_add(it.draw(random)));
         }
@@ -255,7 +267,7 @@ impl WatchLab {
     }
 }
 
-/// The same bytes in groups of `size`; the last may be smaller.
+/// Regroups the bytes into groups of `size`; the last may be smaller.
 fn split(frames: Vec<Bytes>, size: usize) -> Vec<Vec<Bytes>> {
     let mut groups = Vec::new();
     let (mut group, mut room) = (Vec::new(), size);

@@ -1,4 +1,4 @@
-//! Answers: documents in the form the client wants, refusals, and plain text.
+//! Responses: documents in the negotiated representation, API errors, and plain text.
 
 use std::collections::HashSet;
 
@@ -11,30 +11,35 @@ use serde_json::Value;
 
 use super::body::AnswerBody;
 use super::indent::indent;
+use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::settings::Settings;
-use super::wish::Wish;
 use super::yaml::to_yaml;
 use crate::refusal::Refusal;
 use crate::request::Encoding;
 
-/// An answer on its way.
+/// A response.
 pub(super) type Answer = Response<AnswerBody>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// A JSON document, written as the client wants it.
-pub(super) fn document(code: StatusCode, json: Pieces, wish: &Wish, settings: &Settings) -> Answer {
-    let (content_type, pieces) = match wish.encoding {
+/// Builds a response with a JSON document, converted to the negotiated representation.
+pub(super) fn document(
+    code: StatusCode,
+    json: Pieces,
+    negotiated: &Negotiated,
+    settings: &Settings,
+) -> Answer {
+    let (content_type, pieces) = match negotiated.encoding {
         Encoding::Yaml => {
             let value: Value = serde_json::from_slice(&json.concat()).unwrap_or_default();
             (YAML, Pieces::from(to_yaml(&value).into_bytes()))
         }
-        _ => (JSON, with_line_end(if wish.pretty { indent(&json.concat()).into() } else { json })),
+        _ => (JSON, with_line_end(if negotiated.pretty { indent(&json.concat()).into() } else { json })),
     };
-    let compressed = wish.gzip && pieces.remaining() > settings.gzip_from;
+    let compressed = negotiated.gzip && pieces.remaining() > settings.gzip_from;
     let body = if compressed { AnswerBody::gzip(pieces) } else { AnswerBody::whole(pieces) };
     let mut answer = of(code, Some(content_type), body);
     if compressed {
@@ -44,15 +49,20 @@ pub(super) fn document(code: StatusCode, json: Pieces, wish: &Wish, settings: &S
     answer
 }
 
-/// A value, written as the client wants it.
-pub(super) fn value(code: StatusCode, value: &Value, wish: &Wish, settings: &Settings) -> Answer {
-    document(code, Pieces::from(value.to_string().into_bytes()), wish, settings)
+/// Builds a response with a value, in the negotiated representation.
+pub(super) fn value(code: StatusCode, value: &Value, negotiated: &Negotiated, settings: &Settings) -> Answer {
+    document(code, Pieces::from(value.to_string().into_bytes()), negotiated, settings)
 }
 
-/// A refusal. `token` is where a list that expired can go on.
-pub(super) fn refusal(refusal: &Refusal, token: Option<&str>, wish: &Wish, settings: &Settings) -> Answer {
+/// Builds an error response. `token` is the continue token for a list that expired.
+pub(super) fn refusal(
+    refusal: &Refusal,
+    token: Option<&str>,
+    negotiated: &Negotiated,
+    settings: &Settings,
+) -> Answer {
     let code = StatusCode::from_u16(refusal.0.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut answer = document(code, Pieces::from(status_json(refusal, token)), wish, settings);
+    let mut answer = document(code, Pieces::from(status_json(refusal, token)), negotiated, settings);
     let seconds = refusal.0.details.as_ref().map_or(0, |it| it.retry_after_seconds);
     if seconds > 0 {
         answer.headers_mut().insert(RETRY_AFTER, seconds.into());
@@ -60,38 +70,38 @@ pub(super) fn refusal(refusal: &Refusal, token: Option<&str>, wish: &Wish, setti
     answer
 }
 
-/// The JSON of a refusal.
+/// Returns the `Status` object of an error as JSON.
 pub(super) fn status_json(refusal: &Refusal, token: Option<&str>) -> Vec<u8> {
     let metadata =
         token.map_or_else(|| "{}".to_owned(), |it| serde_json::json!({ "continue": it }).to_string());
-    let status = serde_json::to_string(&*refusal.0).expect("a status is text and numbers");
+    let status = serde_json::to_string(&*refusal.0).expect("a status serializes to JSON");
     let rest = status.strip_prefix('{').unwrap_or_default();
     format!(r#"{{"kind":"Status","apiVersion":"v1","metadata":{metadata},{rest}"#).into_bytes()
 }
 
-/// Plain text.
+/// Builds a plain-text response.
 pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
     let mut answer = of(code, Some(TEXT), AnswerBody::whole(Pieces::from_iter([text.into()])));
     answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
 
-/// Text that may be taken for something else.
+/// Builds a plain-text response without `X-Content-Type-Options: nosniff`.
 pub(super) fn text_only(code: StatusCode, text: Bytes) -> Answer {
     of(code, Some(TEXT), AnswerBody::whole(Pieces::from_iter([text])))
 }
 
-/// 404 in plain text, for paths nobody knows.
+/// Builds the plain-text 404 response for unknown paths.
 pub(super) fn page_not_found() -> Answer {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// Nothing but a code.
+/// Builds a response without a body.
 pub(super) fn empty(code: StatusCode) -> Answer {
     of(code, None, AnswerBody::empty())
 }
 
-/// Any other body.
+/// Builds a response with any body.
 pub(super) fn of(code: StatusCode, content_type: Option<HeaderValue>, body: AnswerBody) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = code;
@@ -101,22 +111,25 @@ pub(super) fn of(code: StatusCode, content_type: Option<HeaderValue>, body: Answ
     answer
 }
 
-/// Events in JSON.
+/// Builds a response with a stream of JSON watch events.
 pub(super) fn events(body: AnswerBody) -> Answer {
     of(StatusCode::OK, Some(JSON), body)
 }
 
-/// The number of characters of all warnings of an answer beyond which they are cut (`filters/warning.go`).
-const MOST_WARNING_CHARS: usize = 4 * 1024;
+/// The total length of all warnings, in characters, beyond which each is truncated:
+/// `truncateAtTotalRunes` in k8s.io/apiserver v0.36.4 pkg/endpoints/filters/warning.go.
+const MAX_WARNING_CHARS: usize = 4 * 1024;
 
-/// The length of one warning where they are cut.
-const CUT_WARNING: usize = 256;
+/// The length to which warnings are truncated: `truncateItemRunes` in the same file.
+const TRUNCATED_WARNING: usize = 256;
 
-/// The number of warnings of an answer. kube-apiserver has no limit of its own here and sends up to 240 short ones; clients
-/// that use hyper read no more than 100 headers of an answer, and would take the request for failed.
-const MOST_WARNINGS: usize = 64;
+/// The maximum number of warnings in a response. kube-apiserver has no such limit and sends up to
+/// 240 short ones, but hyper's clients read at most 100 headers of a response and would fail the
+/// request.
+const MAX_WARNINGS: usize = 64;
 
-/// Adds warnings to an answer, each text once. Long ones are cut where all of them together are too long.
+/// Adds warnings to a response, each text once. If all of them together are too long, each is
+/// truncated.
 pub(super) fn warn(answer: &mut Answer, warnings: impl IntoIterator<Item = impl AsRef<str>>) {
     let chars = |text: &str| text.chars().count();
     let mut known: HashSet<String> = HashSet::new();
@@ -124,15 +137,15 @@ pub(super) fn warn(answer: &mut Answer, warnings: impl IntoIterator<Item = impl 
     let mut total = 0_usize;
     for warning in warnings {
         let text = warning.as_ref();
-        if texts.len() < MOST_WARNINGS && !text.is_empty() && known.insert(text.to_owned()) {
+        if texts.len() < MAX_WARNINGS && !text.is_empty() && known.insert(text.to_owned()) {
             total = total.saturating_add(chars(text));
             texts.push(text.to_owned());
         }
     }
-    let longest = if total > MOST_WARNING_CHARS { CUT_WARNING } else { usize::MAX };
+    let longest = if total > MAX_WARNING_CHARS { TRUNCATED_WARNING } else { usize::MAX };
     let mut written = 0_usize;
     for text in texts {
-        if written >= MOST_WARNING_CHARS && longest == CUT_WARNING {
+        if written >= MAX_WARNING_CHARS && longest == TRUNCATED_WARNING {
             break;
         }
         let mut quoted = String::from("299 - \"");
@@ -164,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_has_its_kind_first_and_the_token_in_its_metadata() {
+    fn a_status_has_its_kind_first_and_the_continue_token_in_its_metadata() {
         let refusal = Refusal::not_found("", "pods", "x");
         let value: Value = serde_json::from_slice(&status_json(&refusal, None)).expect("JSON");
         assert_eq!(
@@ -178,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_few_and_short_enough_for_clients_to_read_the_answer() {
+    fn warnings_are_few_and_short_enough_for_clients_to_read_the_response() {
         let warned = |warnings: Vec<String>| -> Vec<usize> {
             let mut answer = empty(StatusCode::OK);
             warn(&mut answer, warnings);
             answer.headers().get_all(WARNING).iter().map(|it| it.len() - "299 - \"\"".len()).collect()
         };
-        // Every unknown field of a body is one.
-        assert_eq!(warned((0..100_000).map(|it| format!("{it:08}")).collect()), [8; MOST_WARNINGS]);
+        // Every unknown field of a body produces one.
+        assert_eq!(warned((0..100_000).map(|it| format!("{it:08}")).collect()), [8; MAX_WARNINGS]);
         assert_eq!(warned(vec!["the same".to_owned(); 3]), [8]);
         assert_eq!(warned(vec!["x".repeat(4096)]), [4096]);
         let long = |it: usize| format!("{it:03}{}", "x".repeat(997));

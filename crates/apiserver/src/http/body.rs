@@ -1,4 +1,5 @@
-//! The body of an answer: bytes that are there, bytes that are compressed as they are taken, or events as they come.
+//! The body of a response: complete bytes, bytes that are compressed on demand, or events as they
+//! occur.
 
 use std::fmt;
 use std::io::Write;
@@ -13,15 +14,17 @@ use http_body::{Body, Frame, SizeHint};
 
 use super::pieces::Pieces;
 
-/// How much is compressed for one step of an answer: enough to be worth a write, little enough not to hold others up.
+/// The number of bytes compressed per poll: enough to be worth a write, few enough not to delay
+/// other streams.
 const GZIP_STEP: usize = 256 * 1024;
 
-/// The connection is to be cut without another byte: what the fault lab asks for.
+/// An instruction to cut the connection without another byte, as a fault rule demands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the connection is cut on purpose")]
 pub struct Cut;
 
-/// The body of an answer. It is pulled: nothing is made before it is asked for, and what is dropped is not made at all.
+/// The body of a response. It is pulled: nothing is produced before it is polled, and nothing more
+/// after it is dropped.
 pub struct AnswerBody {
     inner: Inner,
 }
@@ -35,29 +38,31 @@ enum Inner {
 }
 
 impl AnswerBody {
-    /// A body without a byte.
+    /// Returns an empty body.
     pub(super) fn empty() -> Self {
         Self::whole(Pieces::default())
     }
 
-    /// These bytes.
+    /// Returns a body of these bytes.
     pub(super) fn whole(pieces: Pieces) -> Self {
         Self { inner: Inner::Whole(pieces) }
     }
 
-    /// These bytes, compressed.
+    /// Returns a body of these bytes, compressed with gzip.
     pub(super) fn gzip(pieces: Pieces) -> Self {
-        // Level 1, as the original: most of the gain for the least of the time.
+        // Level 1, as `defaultGzipContentEncodingLevel` in k8s.io/apiserver v0.36.4
+        // pkg/endpoints/handlers/responsewriters/writers.go: most of the gain for the least CPU
+        // time.
         let encoder = Some(GzEncoder::new(Vec::new(), Compression::new(1)));
         Self { inner: Inner::Gzip { pieces, encoder } }
     }
 
-    /// Events as they come, each batch in one frame.
+    /// Returns a body of events as they occur, each batch in one frame.
     pub(super) fn events(events: impl Stream<Item = Result<Pieces, Cut>> + Send + 'static) -> Self {
         Self { inner: Inner::Events(Box::pin(events)) }
     }
 
-    /// How many bytes there are, where that is known.
+    /// Returns the number of bytes, if it is known.
     pub(super) fn length(&self) -> Option<u64> {
         match &self.inner {
             Inner::Whole(pieces) => Some(pieces.remaining() as u64),
@@ -102,7 +107,7 @@ impl fmt::Debug for AnswerBody {
     }
 }
 
-/// The next compressed bytes; none when all were given.
+/// Returns the next compressed bytes; none when all were returned.
 fn compress(pieces: &mut Pieces, encoder: &mut Option<GzEncoder<Vec<u8>>>) -> Vec<u8> {
     const MEMORY: &str = "writing to memory does not fail";
     let Some(open) = encoder else { return Vec::new() };
@@ -115,7 +120,7 @@ fn compress(pieces: &mut Pieces, encoder: &mut Option<GzEncoder<Vec<u8>>>) -> Ve
         budget -= length;
     }
     if pieces.has_remaining() {
-        // The encoder may hold everything back; then another step is needed to have anything to give.
+        // The encoder may have buffered everything; then another step is needed to produce output.
         let given = std::mem::take(open.get_mut());
         return if given.is_empty() { compress(pieces, encoder) } else { given };
     }
@@ -132,7 +137,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_compressed_body_is_the_same_bytes_in_several_steps() {
+    async fn a_body_is_compressed_in_several_steps() {
         let text: Vec<u8> =
             (0..900_000u32).flat_map(|it| it.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
         let pieces: Pieces = text.chunks(70_001).map(Bytes::copy_from_slice).collect();
@@ -149,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_whole_body_says_its_length_and_ends() {
+    async fn a_complete_body_knows_its_length_and_ends() {
         let mut body = AnswerBody::whole(Pieces::from_iter([Bytes::from("ab"), Bytes::from("c")]));
         assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(3), false));
         assert!(body.frame().await.is_some() && body.is_end_stream() && body.frame().await.is_none());

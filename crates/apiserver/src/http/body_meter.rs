@@ -1,10 +1,10 @@
-//! A limit on the bytes of request bodies that are in memory at one moment.
+//! A limit on the bytes of request bodies that are in memory at the same time.
 //!
-//! The limit on one body is not enough: an HTTP/2 connection may have 2,000 requests under way,
-//! each with a body of 3 MiB that arrives slowly. So every byte of a body is counted from its
-//! arrival until the body is decoded, for its connection and for the whole server. A request that
-//! would exceed a limit gets 429, which clients repeat later; waiting for room instead could block
-//! all of them for ever, since each may hold a part that another one needs.
+//! A limit on each body is not enough: an HTTP/2 connection may have 2,000 requests in flight, each
+//! with a body of 3 MiB that arrives slowly. So every byte of a body is counted from its arrival
+//! until the body is decoded, for its connection and for the whole server. A request that would
+//! exceed a limit gets 429, which clients retry; waiting for room instead could deadlock, since
+//! each request may hold a part that another one needs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use dogwatch_core::Reason;
 
 use crate::refusal::Refusal;
 
-/// The bytes of request bodies that are in memory. Clones count together.
+/// The bytes of request bodies that are in memory. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BodyMeter(Arc<AtomicUsize>);
 
@@ -26,14 +26,14 @@ pub(super) struct Reservation {
     meters: Vec<(BodyMeter, usize)>,
 }
 
-/// A body and its reservation, which ends when the last reference to the bytes is gone.
+/// A body and its reservation, which is released when the last reference to the bytes is dropped.
 struct Reserved {
     bytes: Bytes,
     _reservation: Reservation,
 }
 
 impl BodyMeter {
-    /// Returns how many bytes are in memory.
+    /// Returns the number of bytes in memory.
     #[cfg(test)]
     fn bytes(&self) -> usize {
         self.0.load(Ordering::Relaxed)
@@ -59,7 +59,8 @@ impl Reservation {
     /// Counts more bytes.
     ///
     /// # Errors
-    /// 429 when that exceeds a limit; nothing more is counted then.
+    ///
+    /// Returns 429 if that exceeds a limit; the additional bytes are then not counted.
     pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
         for at in 0..self.meters.len() {
             let (meter, limit) = &self.meters[at];
@@ -72,7 +73,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Counts nothing any more.
+    /// Releases all counted bytes.
     pub(super) fn clear(&mut self) {
         let bytes = std::mem::take(&mut self.bytes);
         self.meters.iter().for_each(|(meter, _)| meter.remove(bytes));
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_beyond_a_limit_gets_429_and_says_when_to_try_again() {
+    fn a_body_beyond_a_limit_gets_429_with_retry_after() {
         let mut reservation = Reservation::new([(BodyMeter::default(), 10)]);
         let refusal = reservation.grow(11).expect_err("it is too much");
         assert_eq!(refusal.0.code, 429);
@@ -131,8 +132,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is read and dropped in whichever order: no meter ever exceeds its limit, and
-        /// all are empty at the end.
+        /// For every order of reads and drops: no meter ever exceeds its limit, and all are empty
+        /// at the end.
         #[test]
         fn meters_never_exceed_their_limits(steps in prop::collection::vec((0usize..4, 0usize..60), 0..100)) {
             let (all, connections) = (BodyMeter::default(), [BodyMeter::default(), BodyMeter::default()]);

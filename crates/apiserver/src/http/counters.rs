@@ -1,11 +1,12 @@
-//! How many requests there were and how many watches there are, for `/metrics`.
+//! The number of requests served and of open watches, for `/metrics`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The verbs that are counted by name. A method is any token of up to 60 KB, chosen by whoever connects: everything else is `other`,
-/// as in kube-apiserver's `metrics.go`.
+/// The verbs that are counted by name. A method can be any token of up to 60 KB, chosen by the
+/// client, so all others count as `other`, as in k8s.io/apiserver v0.36.4
+/// pkg/endpoints/metrics/metrics.go.
 const VERBS: [&str; 14] = [
     "CONNECT",
     "CREATE",
@@ -24,24 +25,25 @@ const VERBS: [&str; 14] = [
 ];
 const OTHER: &str = "other";
 
-/// How many series there are of one metric at most. Groups and resources are those that are served, but definitions come and go.
+/// The maximum number of series of one metric. Groups and resources are only those that are served,
+/// but CustomResourceDefinitions come and go.
 const MAX_SERIES: usize = 10_000;
 
-/// How many requests there were and how many watches there are. Clones count together.
+/// The number of requests served and of open watches. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counters {
-    shared: Arc<Mutex<Counted>>,
+    counts: Arc<Mutex<Counts>>,
 }
 
 #[derive(Debug, Default)]
-struct Counted {
-    /// By verb, group, resource with part, and code.
+struct Counts {
+    /// Keyed by verb, group, resource with subresource, and status code.
     requests: BTreeMap<(&'static str, String, String, u16), u64>,
-    /// By group and resource.
+    /// Keyed by group and resource.
     watches: BTreeMap<(String, String), u64>,
 }
 
-/// A watch that is counted until it is dropped.
+/// An open watch, counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct CountedWatch {
     counters: Counters,
@@ -49,33 +51,33 @@ pub(super) struct CountedWatch {
 }
 
 impl Counters {
-    /// One more request.
+    /// Counts a request.
     pub(super) fn request(&self, verb: &str, group: &str, resource: &str, code: u16) {
         let verb = VERBS.into_iter().find(|it| it.eq_ignore_ascii_case(verb)).unwrap_or(OTHER);
         let mut key = (verb, group.to_owned(), resource.to_owned(), code);
-        let mut counted = self.counted();
-        if counted.requests.len() >= MAX_SERIES && !counted.requests.contains_key(&key) {
+        let mut counts = self.counts();
+        if counts.requests.len() >= MAX_SERIES && !counts.requests.contains_key(&key) {
             (key.1, key.2) = (OTHER.to_owned(), OTHER.to_owned());
         }
-        *counted.requests.entry(key).or_default() += 1;
+        *counts.requests.entry(key).or_default() += 1;
     }
 
-    /// One more watch, until what this gives is dropped.
+    /// Counts an open watch until the result is dropped.
     pub(super) fn watch(&self, group: &str, resource: &str) -> CountedWatch {
         let of = (group.to_owned(), resource.to_owned());
-        *self.counted().watches.entry(of.clone()).or_default() += 1;
+        *self.counts().watches.entry(of.clone()).or_default() += 1;
         CountedWatch { counters: self.clone(), of }
     }
 
-    /// All of it in the text format of Prometheus.
+    /// Returns all counters in the Prometheus text format.
     pub(super) fn text(&self) -> String {
-        let counted = self.counted();
+        let counts = self.counts();
         let mut out = String::from(
             "# HELP apiserver_request_total Counter of apiserver requests broken out for each verb, group, resource and \
              HTTP response code.\n# TYPE apiserver_request_total counter\n",
         );
         // Writing to a string does not fail.
-        for ((verb, group, resource, code), count) in &counted.requests {
+        for ((verb, group, resource, code), count) in &counts.requests {
             let _ = writeln!(
                 out,
                 "apiserver_request_total{{code=\"{code}\",group=\"{group}\",resource=\"{resource}\",verb=\"{verb}\"}} {count}"
@@ -85,7 +87,7 @@ impl Counters {
             "# HELP apiserver_longrunning_requests Gauge of all active long-running apiserver requests broken out by verb, \
              group and resource.\n# TYPE apiserver_longrunning_requests gauge\n",
         );
-        for ((group, resource), count) in &counted.watches {
+        for ((group, resource), count) in &counts.watches {
             let _ = writeln!(
                 out,
                 "apiserver_longrunning_requests{{group=\"{group}\",resource=\"{resource}\",verb=\"WATCH\"}} {count}"
@@ -94,19 +96,19 @@ impl Counters {
         out
     }
 
-    fn counted(&self) -> MutexGuard<'_, Counted> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for CountedWatch {
     fn drop(&mut self) {
-        let mut counted = self.counters.counted();
-        let Some(count) = counted.watches.get_mut(&self.of) else { return };
+        let mut counts = self.counters.counts();
+        let Some(count) = counts.watches.get_mut(&self.of) else { return };
         *count = count.saturating_sub(1);
         let is_over = *count == 0;
-        if is_over && counted.watches.len() > MAX_SERIES {
-            counted.watches.remove(&self.of);
+        if is_over && counts.watches.len() > MAX_SERIES {
+            counts.watches.remove(&self.of);
         }
     }
 }
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_add_up_and_watches_go() {
+    fn requests_add_up_and_watches_are_a_gauge() {
         let counters = Counters::default();
         counters.request("get", "apps", "deployments", 200);
         counters.request("get", "apps", "deployments", 200);
@@ -134,7 +136,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever callers send as a method, and however many definitions come and go: the page stays short.
+        /// For all methods that callers send, and any number of definitions: the page stays short.
         #[test]
         fn labels_are_of_a_fixed_set_or_bounded(verbs in prop::collection::vec("[!-~]{1,300}", 1..50)) {
             let counters = Counters::default();
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_that_come_and_go_do_not_add_up_for_ever() {
+    fn the_number_of_series_is_bounded_while_definitions_come_and_go() {
         let counters = Counters::default();
         for at in 0..MAX_SERIES + 500 {
             let group = format!("group-{at}.example");
@@ -158,6 +160,6 @@ mod tests {
         let text = counters.text();
         assert!(text.lines().count() <= 2 * (MAX_SERIES + 1) + 4, "{}", text.lines().count());
         let rest = r#"apiserver_request_total{code="200",group="other",resource="other",verb="LIST"} 500"#;
-        assert!(text.contains(rest), "the rest is counted together");
+        assert!(text.contains(rest), "all further series are counted together");
     }
 }

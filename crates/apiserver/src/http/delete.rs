@@ -1,4 +1,4 @@
-//! Deleting one object or many.
+//! Deletion of one object or of a collection.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -6,9 +6,9 @@ use http_body::Body as HttpBody;
 use serde_json::json;
 
 use super::answer::{self, Answer};
-use super::asked::Asked;
 use super::delete_options::Deletion;
 use super::incoming;
+use super::parsed_request::ParsedRequest;
 use super::service::{Exchange, Service};
 use super::show::{self, ListMetadata};
 use super::write_options::manager_of_agent;
@@ -17,61 +17,61 @@ use crate::refusal::Refusal;
 use crate::request::ListOptions;
 
 impl Service {
-    /// Deletes an object, or begins to.
+    /// Deletes an object, or marks it for deletion.
     pub(super) async fn delete<B: HttpBody<Data = Bytes>>(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         body: B,
     ) -> Result<Answer, Refusal> {
         let deletion = self.deletion(exchange, body).await?;
         let writer = deleter(exchange, &deletion);
-        match self.cluster.delete(&asked.place(), &deletion.options, &writer).await? {
+        match self.cluster.delete(&parsed.place(), &deletion.options, &writer).await? {
             Deleted::Gone { object, shows_object: true, warnings, .. } => {
-                self.deleted(asked, exchange, StatusCode::OK, &object, &warnings)
+                self.deleted(parsed, exchange, StatusCode::OK, &object, &warnings)
             }
             Deleted::Gone { uid, warnings, .. } => {
-                let (def, name) = (&asked.kind.def, asked.place().name);
+                let (def, name) = (&parsed.kind.def, parsed.place().name);
                 let mut details = json!({ "name": name, "kind": def.plural, "uid": uid });
                 if !def.group.is_empty() {
                     details["group"] = def.group.as_str().into();
                 }
                 let status = json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
                     "details": details });
-                let mut answer = answer::value(StatusCode::OK, &status, &exchange.wish, &self.settings);
+                let mut answer = answer::value(StatusCode::OK, &status, &exchange.negotiated, &self.settings);
                 answer::warn(&mut answer, &warnings);
                 Ok(answer)
             }
             Deleted::Going { object, accepted, warnings } => {
                 let code = if accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
                 if let Shown::Stored(stored) = &object {
-                    self.cluster.ready_to_show(&asked.kind, std::slice::from_ref(stored)).await?;
+                    self.cluster.ready_to_show(&parsed.kind, std::slice::from_ref(stored)).await?;
                 }
-                self.deleted(asked, exchange, code, &object, &warnings)
+                self.deleted(parsed, exchange, code, &object, &warnings)
             }
         }
     }
 
-    /// Deletes what a selection holds.
+    /// Deletes the objects that match a selection.
     pub(super) async fn delete_collection<B: HttpBody<Data = Bytes>>(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         body: B,
     ) -> Result<Answer, Refusal> {
         let options = ListOptions::parse(exchange.query.pairs())?;
-        let selection = self.selection(asked, exchange.query, &options.labels, &options.fields)?;
+        let selection = self.selection(parsed, exchange.query, &options.labels, &options.fields)?;
         let deletion = self.deletion(exchange, body).await?;
         let writer = deleter(exchange, &deletion);
-        let (kind, wish) = (&asked.kind, &exchange.wish);
-        // What is listed is deleted, and shown as it was.
+        let (kind, negotiated) = (&parsed.kind, &exchange.negotiated);
+        // The response shows the listed objects as they were before their deletion.
         let page = self.page(kind, &options, &selection).await.map_err(|it| it.refusal)?;
         self.cluster.ready_to_show(kind, &page.items).await?;
         self.cluster.delete_listed(kind, &page.items, &deletion.options, &writer).await?;
         let metadata = ListMetadata::of(&page, &selection);
         let items = page.items.iter().map(|it| &**it);
-        let pieces = show::list(items, &metadata, kind, wish, self.cluster.source().now())?;
-        let mut answer = answer::document(StatusCode::OK, pieces, wish, &self.settings);
+        let pieces = show::list(items, &metadata, kind, negotiated, self.cluster.source().now())?;
+        let mut answer = answer::document(StatusCode::OK, pieces, negotiated, &self.settings);
         answer::warn(&mut answer, warning_of_deleting(kind, &deletion.options));
         Ok(answer)
     }
@@ -87,14 +87,14 @@ impl Service {
 
     fn deleted(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         code: StatusCode,
         object: &Shown,
         warnings: &[String],
     ) -> Result<Answer, Refusal> {
-        let pieces = show::object(object, &asked.kind, &exchange.wish, self.cluster.source().now())?;
-        let mut answer = answer::document(code, pieces, &exchange.wish, &self.settings);
+        let pieces = show::object(object, &parsed.kind, &exchange.negotiated, self.cluster.source().now())?;
+        let mut answer = answer::document(code, pieces, &exchange.negotiated, &self.settings);
         answer::warn(&mut answer, warnings);
         Ok(answer)
     }

@@ -1,4 +1,6 @@
-//! The options of a deletion: from the body where there is one, else from the query, checked in the words of the original.
+//! The options of a deletion, from the body if there is one and otherwise from the query, validated
+//! with kube-apiserver's messages (k8s.io/apimachinery v0.36.4
+//! pkg/apis/meta/v1/validation/validation.go).
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -12,18 +14,18 @@ use crate::protobuf;
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::request::{BodyForm, json, yaml};
 
-/// How something is deleted.
+/// The validated options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Deletion {
-    /// The options.
+    /// The delete options.
     pub(super) options: DeleteOptions,
-    /// Everything is done but the last step.
+    /// Set for a dry run: everything is done except the commit.
     pub(super) dry_run: bool,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Written {
+struct RawDeleteOptions {
     grace_period_seconds: Option<i64>,
     propagation_policy: Option<String>,
     orphan_dependents: Option<bool>,
@@ -39,21 +41,22 @@ struct Preconditions {
 }
 
 impl Deletion {
-    /// Reads the options. A body makes the query count for nothing.
+    /// Reads the options. If there is a body, the query is ignored.
     ///
     /// # Errors
-    /// 400 for what cannot be read, 422 for what is wrong.
+    ///
+    /// Returns 400 for options that cannot be parsed, 422 for invalid ones.
     pub(super) fn read(
         body: &Bytes,
         form: impl FnOnce() -> Result<BodyForm, Refusal>,
         query: &Query,
     ) -> Result<Self, Refusal> {
-        let written = if body.is_empty() { from_query(query)? } else { from_body(body, form()?)? };
-        written.check()
+        let raw = if body.is_empty() { from_query(query)? } else { from_body(body, form()?)? };
+        raw.check()
     }
 }
 
-impl Written {
+impl RawDeleteOptions {
     fn check(self) -> Result<Deletion, Refusal> {
         let mut problems = Vec::new();
         let propagation = match self.propagation_policy.as_deref() {
@@ -97,9 +100,9 @@ impl Written {
     }
 }
 
-fn from_query(query: &Query) -> Result<Written, Refusal> {
+fn from_query(query: &Query) -> Result<RawDeleteOptions, Refusal> {
     let dry_run: Vec<String> = query.all("dryRun").map(str::to_owned).collect();
-    Ok(Written {
+    Ok(RawDeleteOptions {
         grace_period_seconds: query.integer("gracePeriodSeconds")?,
         propagation_policy: query.first("propagationPolicy").map(str::to_owned),
         orphan_dependents: query.flag("orphanDependents"),
@@ -111,7 +114,7 @@ fn from_query(query: &Query) -> Result<Written, Refusal> {
     })
 }
 
-fn from_body(body: &Bytes, form: BodyForm) -> Result<Written, Refusal> {
+fn from_body(body: &Bytes, form: BodyForm) -> Result<RawDeleteOptions, Refusal> {
     let value: Value = match form {
         BodyForm::Json => {
             let (text, value) = json::parse(body);
@@ -144,14 +147,14 @@ fn from_body(body: &Bytes, form: BodyForm) -> Result<Written, Refusal> {
         )));
     }
     let refuse = |_| Refusal::bad_request(wrong_type(&value));
-    Written::deserialize(&value).map_err(refuse)
+    RawDeleteOptions::deserialize(&value).map_err(refuse)
 }
 
 fn unreadable(why: &str) -> Refusal {
     Refusal::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
 }
 
-/// Which field has the wrong type.
+/// Returns the error message for the first field of the wrong type.
 fn wrong_type(value: &Value) -> String {
     let found = |field: &Value| match field {
         Value::String(_) => "string",
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_makes_the_query_count_for_nothing() {
+    fn a_body_overrides_the_query() {
         let options = |it: Result<Deletion, _>| it.map(|it| it.options).expect("valid");
         let from_query = options(read("", "propagationPolicy=Orphan&gracePeriodSeconds=-5"));
         assert_eq!((from_query.propagation, from_query.grace), (Some(Propagation::Orphan), Some(-5)));
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_refused_in_the_words_of_the_original() {
+    fn errors_have_the_messages_of_kube_apiserver() {
         let invalid = |problem: &str| (422, format!("DeleteOptions.meta.k8s.io \"\" is invalid: {problem}"));
         let bad = |message: &str| (400, message.to_owned());
         let policy = r#"propagationPolicy: Unsupported value: "X": supported values: "Foreground", "Background", "Orphan", "nil""#;

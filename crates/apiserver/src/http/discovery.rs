@@ -1,22 +1,22 @@
-//! What is served: the aggregated documents with their tags, and the old ones.
+//! The discovery endpoints: the aggregated documents with their ETags, and the legacy ones.
 
 use http::header::{CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
 use super::answer::{self, Answer};
-use super::asked::{Unserved, method_not_allowed, no_resource, not_found};
 use super::body::AnswerBody;
+use super::negotiated::{Endpoint, Negotiated};
+use super::parsed_request::{RoutingError, method_not_allowed, no_resource, not_found};
 use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
-use super::wish::{Endpoint, Wish};
 use crate::discovery::{AGGREGATED_TYPE, api_versions, etag, group, group_list, resource_list};
 use crate::refusal::Refusal;
 use crate::request::AnswerForm;
 
 impl Service {
-    /// `/api`
+    /// Serves `/api`.
     pub(super) fn core_versions(
         &self,
         method: &Method,
@@ -28,59 +28,64 @@ impl Service {
             return Err(method_not_allowed());
         }
         let catalog = self.cluster.catalog();
-        let wish = Wish::of(headers, query, Endpoint::DiscoveryRoot)?;
-        if wish.form == AnswerForm::Discovery {
+        let negotiated = Negotiated::of(headers, query, Endpoint::DiscoveryRoot)?;
+        if negotiated.form == AnswerForm::Discovery {
             return Ok(aggregated(&catalog.aggregated()[0], headers));
         }
         let host = headers.get(HOST).and_then(|it| it.to_str().ok()).or(authority);
         let document = api_versions(catalog.served(), host.unwrap_or("localhost"));
-        Ok(answer::value(StatusCode::OK, &document, &wish, &self.settings))
+        Ok(answer::value(StatusCode::OK, &document, &negotiated, &self.settings))
     }
 
-    /// `/apis`
+    /// Serves `/apis`.
     pub(super) fn groups(&self, headers: &HeaderMap, query: &Query) -> Result<Answer, Refusal> {
         let catalog = self.cluster.catalog();
-        let wish = Wish::of(headers, query, Endpoint::DiscoveryRoot)?;
-        if wish.form == AnswerForm::Discovery {
+        let negotiated = Negotiated::of(headers, query, Endpoint::DiscoveryRoot)?;
+        if negotiated.form == AnswerForm::Discovery {
             return Ok(aggregated(&catalog.aggregated()[1], headers));
         }
-        Ok(answer::value(StatusCode::OK, &group_list(catalog.served()), &wish, &self.settings))
+        Ok(answer::value(StatusCode::OK, &group_list(catalog.served()), &negotiated, &self.settings))
     }
 
-    /// `/apis/{group}`
-    pub(super) fn group(&self, name: &str, headers: &HeaderMap, query: &Query) -> Result<Answer, Unserved> {
-        let document = group(self.cluster.catalog().served(), name).ok_or(Unserved::Page)?;
-        self.described(&document, headers, query).map_err(Unserved::Refused)
+    /// Serves `/apis/{group}`.
+    pub(super) fn group(
+        &self,
+        name: &str,
+        headers: &HeaderMap,
+        query: &Query,
+    ) -> Result<Answer, RoutingError> {
+        let document = group(self.cluster.catalog().served(), name).ok_or(RoutingError::PlainNotFound)?;
+        self.described(&document, headers, query).map_err(RoutingError::Refused)
     }
 
-    /// `/api/{version}` and `/apis/{group}/{version}`
+    /// Serves `/api/{version}` and `/apis/{group}/{version}`.
     pub(super) fn group_version(
         &self,
         (group, version): (&str, &str),
         method: &Method,
         headers: &HeaderMap,
         query: &Query,
-    ) -> Result<Answer, Unserved> {
+    ) -> Result<Answer, RoutingError> {
         let catalog = self.cluster.catalog();
         let Some(document) = resource_list(catalog.served(), group, version) else {
             return Err(match no_resource(&catalog, group) {
-                Unserved::Refused(_) => Unserved::Refused(not_found()),
+                RoutingError::Refused(_) => RoutingError::Refused(not_found()),
                 page => page,
             });
         };
         if method != Method::GET && catalog.is_builtin_group(group) {
-            return Err(Unserved::Refused(method_not_allowed()));
+            return Err(RoutingError::Refused(method_not_allowed()));
         }
-        self.described(&document, headers, query).map_err(Unserved::Refused)
+        self.described(&document, headers, query).map_err(RoutingError::Refused)
     }
 
     fn described(&self, document: &Value, headers: &HeaderMap, query: &Query) -> Result<Answer, Refusal> {
-        let wish = Wish::of(headers, query, Endpoint::Discovery)?;
-        Ok(answer::value(StatusCode::OK, document, &wish, &self.settings))
+        let negotiated = Negotiated::of(headers, query, Endpoint::Discovery)?;
+        Ok(answer::value(StatusCode::OK, document, &negotiated, &self.settings))
     }
 }
 
-/// An aggregated document, or the word that the client has it already.
+/// Builds a response with an aggregated document, or 304 if the client has it already.
 fn aggregated(document: &bytes::Bytes, headers: &HeaderMap) -> Answer {
     let tag = etag(document);
     let known = headers.get(IF_NONE_MATCH).and_then(|it| it.to_str().ok()).is_some_and(|it| it == tag);
@@ -92,7 +97,7 @@ fn aggregated(document: &bytes::Bytes, headers: &HeaderMap) -> Answer {
     };
     let headers = answer.headers_mut();
     headers.insert(VARY, HeaderValue::from_static("Accept"));
-    headers.insert(ETAG, tag.parse().expect("a fingerprint is hexadecimal"));
+    headers.insert(ETAG, tag.parse().expect("a digest is hexadecimal"));
     if known {
         headers.remove(CONTENT_TYPE);
     }

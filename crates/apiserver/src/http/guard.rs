@@ -1,4 +1,5 @@
-//! A panic in one request stays in that request: it is answered with 500, counted and logged, and nothing else notices.
+//! Panic isolation: a request that panics is answered with 500, counted and logged, and does not
+//! affect others.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,27 +10,29 @@ use futures_core::Stream;
 
 use super::body::Cut;
 use super::pieces::Pieces;
-use super::telling::Telling;
+use super::watch_encoder::WatchEncoder;
 use crate::panics::{Panicked, caught_in};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 
-/// kube-apiserver answers so (`WithPanicRecovery`).
-const WORDS: &str = "This request caused apiserver to panic. Look in the logs for details.";
+/// kube-apiserver's message (`WithPanicRecovery` in k8s.io/apiserver v0.36.4
+/// pkg/server/filters/wrap.go).
+const PANIC_MESSAGE: &str = "This request caused apiserver to panic. Look in the logs for details.";
 
-/// Counts the requests that panicked. Clones count together.
+/// The number of requests that panicked. Clones share the count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Panics(Arc<AtomicU64>);
 
 impl Panics {
-    /// Counts and logs a panic, and returns the answer to the request. `subject` is its path, or its resource.
+    /// Counts and logs a panic, and returns the error for the client. `subject` is the path or the
+    /// resource of the request.
     pub(super) fn answer(&self, panic: &Panicked, method: &str, subject: &str) -> Refusal {
         self.0.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(method, subject, panic = panic.0, "a request panicked");
-        Refusal::internal(WORDS)
+        tracing::error!(method, subject, panic = panic.0, "panic while serving a request");
+        Refusal::internal(PANIC_MESSAGE)
     }
 
-    /// The count in the text format of Prometheus.
+    /// Returns the count in the Prometheus text format.
     pub(super) fn text(&self) -> String {
         let count = self.0.load(Ordering::Relaxed);
         format!(
@@ -39,10 +42,10 @@ impl Panics {
     }
 }
 
-/// The events of a watch. A panic ends them with an event of type `ERROR`, as other failures do, so that the connection
-/// lives on.
+/// The events of a watch. A panic ends them with an event of type `ERROR`, as other failures do, so
+/// that the connection survives.
 pub(super) struct GuardedEvents<S> {
-    /// `None` when it has panicked.
+    /// `None` after a panic.
     events: Option<S>,
     panics: Panics,
     kind: Arc<Kind>,
@@ -63,7 +66,7 @@ impl<S: Stream<Item = Result<Pieces, Cut>> + Unpin> Stream for GuardedEvents<S> 
         caught_in(|| Pin::new(events).poll_next(context)).unwrap_or_else(|panic| {
             this.events = None;
             let refusal = this.panics.answer(&panic, "WATCH", &this.kind.def.plural);
-            Poll::Ready(Some(Ok(Pieces::from_iter([Telling::error(&refusal)]))))
+            Poll::Ready(Some(Ok(Pieces::from_iter([WatchEncoder::error(&refusal)]))))
         })
     }
 }
@@ -84,7 +87,7 @@ mod tests {
             1 => Ok(Pieces::from(b"{}\n".to_vec())),
             _ => panic!("number {it}"),
         });
-        let kind = Catalog::default().kind("", "v1", "pods").expect("it is always served");
+        let kind = Catalog::default().kind("", "v1", "pods").expect("pods are always served");
         let all: Vec<_> = GuardedEvents::new(events, panics.clone(), kind).collect().await;
         let [Ok(_), Ok(last)] = &all[..] else { panic!("{} events", all.len()) };
         let last: Vec<u8> = last.clone().into_iter().flatten().collect();

@@ -1,4 +1,4 @@
-//! Reading the body of a request: all of it, but not more than the limit, and not for ever.
+//! Reading of request bodies, within limits of size and time.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -14,13 +14,17 @@ use super::settings::Settings;
 use crate::refusal::Refusal;
 use crate::request::BodyForm;
 
-/// How much of a body that is too long is read and thrown away, so that the client gets to read the answer.
-const DRAINED: usize = 4 * 1024 * 1024;
+/// The number of bytes of an oversized body that are read and discarded, so that the client gets to
+/// read the response.
+const MAX_DRAINED: usize = 4 * 1024 * 1024;
 
-/// Reads a body. Holds no more than what has come of it, and counts that in the reservation until the bytes are dropped.
+/// Reads a body. Holds no more than what has arrived, and counts it in the reservation until the
+/// bytes are dropped.
 ///
 /// # Errors
-/// 413 for one that is too long, 504 for one that takes too long, 400 for one that breaks off, 429 where the reservation has no room.
+///
+/// Returns 413 for a body that is too long, 504 for one that takes too long, 400 for one that
+/// breaks off, and 429 if the reservation has no room.
 pub(super) async fn read<B: Body<Data = Bytes>>(
     body: B,
     headers: &HeaderMap,
@@ -40,10 +44,11 @@ pub(super) async fn read<B: Body<Data = Bytes>>(
     })
 }
 
-/// In which form a body is.
+/// Returns the format of a body.
 ///
 /// # Errors
-/// 415 for one nobody reads.
+///
+/// Returns 415 for an unsupported one.
 pub(super) fn form(headers: &HeaderMap) -> Result<BodyForm, Refusal> {
     BodyForm::of(content_type(headers)).map_err(|mut refusal| {
         refusal.0.details = None;
@@ -51,7 +56,7 @@ pub(super) fn form(headers: &HeaderMap) -> Result<BodyForm, Refusal> {
     })
 }
 
-/// The content type a client gives its body.
+/// Returns the content type of a request body.
 pub(super) fn content_type(headers: &HeaderMap) -> Option<&str> {
     headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok())
 }
@@ -78,10 +83,11 @@ async fn collect<B: Body<Data = Bytes>>(
                 // Most bodies are one frame.
                 return Ok(reservation.hold(data));
             }
-            // Copied, not kept: a frame of one byte holds the buffer it was read into, and a place in a list, which
-            // together are thousands of times as large as what the reservation counts.
+            // Copied, not kept: a frame of one byte pins the buffer it was read into and an entry
+            // in a list, which together are thousands of times larger than what the reservation
+            // counts.
             read.extend_from_slice(&data);
-        } else if length > limit + DRAINED {
+        } else if length > limit + MAX_DRAINED {
             break;
         } else {
             read = Vec::new();
@@ -122,9 +128,10 @@ mod tests {
         assert!(refusal.0.details.is_none());
     }
 
-    /// 3 MiB in frames of one byte took more than 100 MB of memory, of which 3 MiB were counted.
+    /// Regression test: 3 MiB in frames of one byte took more than 100 MB of memory, of which 3 MiB
+    /// were counted.
     #[tokio::test]
-    async fn a_body_in_tiny_frames_keeps_none_of_the_buffers_they_came_in() {
+    async fn a_body_in_tiny_frames_does_not_pin_their_buffers() {
         let buffer = Bytes::from(vec![b'x'; 1000]);
         let frames: Vec<_> = (0..1000).map(|at| buffer.slice(at..at + 1)).collect();
         let frames =
@@ -139,11 +146,11 @@ mod tests {
         let settings = Settings { body_limit: 1000, ..small() };
         let read = read(body, &HeaderMap::new(), &settings, Reservation::default()).await;
         assert_eq!(read.map(|it| it.len()), Ok(1000));
-        assert!(!held.get(), "no frame is held when the last has come");
+        assert!(!held.get(), "no frame is held after the last one");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_never_ends_is_given_up() {
+    async fn a_body_that_never_ends_times_out() {
         let body =
             StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, Refusal>>());
         let refusal = read(body, &HeaderMap::new(), &small(), Reservation::default())
@@ -153,9 +160,9 @@ mod tests {
     }
 
     #[test]
-    fn a_form_nobody_reads_is_refused_without_details() {
+    fn an_unsupported_body_format_is_rejected_without_details() {
         let headers = HeaderMap::from_iter([(CONTENT_TYPE, "text/plain".parse().expect("a value"))]);
-        let refusal = form(&headers).expect_err("nobody reads it");
+        let refusal = form(&headers).expect_err("the format is not supported");
         assert!(refusal.0.code == 415 && refusal.0.details.is_none());
         assert_eq!(form(&HeaderMap::new()), Ok(BodyForm::Json));
     }

@@ -1,6 +1,7 @@
-//! JSON for people: one value to a line, in the order in which it was written.
+//! Indented JSON: one value per line, in the order of the input.
 
-/// Indents JSON that has no spaces between its tokens, by two for each level. What is no JSON comes out as some other text.
+/// Indents JSON that has no spaces between its tokens, by two spaces per level. The output for
+/// invalid JSON is unspecified text.
 pub(super) fn indent(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 3 / 2);
     let (mut level, mut in_text, mut escaped) = (0, false, false);
@@ -19,7 +20,7 @@ pub(super) fn indent(json: &[u8]) -> Vec<u8> {
             }
             b'{' | b'[' => {
                 out.push(byte);
-                // An empty one stays on its line.
+                // An empty object or list stays on its line.
                 match bytes.next_if(|it| matches!(it, b'}' | b']')) {
                     Some(end) => out.push(end),
                     None => {
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_order_stays_and_empty_ones_take_one_line() {
+    fn the_order_is_kept_and_empty_values_take_one_line() {
         let json = br#"{"z":{"b":[],"a":{}},"c":[1,"x\",:{"],"d":null}"#;
         let expected = "{\n  \"z\": {\n    \"b\": [],\n    \"a\": {}\n  },\n  \"c\": [\n    1,\n    \"x\\\",:{\"\n  ],\n  \"d\": null\n}";
         assert_eq!(String::from_utf8(indent(json)).expect("text"), expected);
@@ -65,7 +66,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_back_is_the_same_and_looks_as_serde_writes_it(text in ".*", number in any::<i64>()) {
+        fn the_output_is_the_same_value_as_serde_json_prints_it(text in ".*", number in any::<i64>()) {
             let value = json!({ "a": [text, { "b": number }], "": [[], {}], "c": { text: true } });
             let out = indent(value.to_string().as_bytes());
             prop_assert_eq!(&serde_json::from_slice::<Value>(&out).expect("JSON"), &value);

@@ -1,55 +1,60 @@
-//! Reading a collection.
+//! Lists of collections.
 
 use dogwatch_core::{FieldSelector, LabelSelector};
 use http::StatusCode;
 
 use super::answer::{self, Answer};
-use super::asked::Asked;
+use super::negotiated::Negotiated;
+use super::parsed_request::ParsedRequest;
 use super::query::Query;
 use super::service::Service;
 use super::show::{self, ListMetadata};
-use super::wish::Wish;
 use crate::reading::{self, Page, Selection};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::request::{ContinueToken, ListOptions, ListVersion, ShardSelector};
 
-/// Why a list could not be given, and where it can go on in spite of it.
+/// The error of a list, and the token to continue it in spite of the error.
 #[derive(Debug)]
-pub(super) struct Unlisted {
-    /// Why.
+pub(super) struct ListError {
+    /// The error.
     pub(super) refusal: Refusal,
-    /// Where it can go on, with the objects of another moment.
+    /// The continue token, for the rest of the list from a newer snapshot.
     pub(super) token: Option<String>,
 }
 
-impl From<Refusal> for Unlisted {
+impl From<Refusal> for ListError {
     fn from(refusal: Refusal) -> Self {
         Self { refusal, token: None }
     }
 }
 
 impl Service {
-    /// A list, or a page of one.
-    pub(super) async fn list(&self, asked: &Asked, query: &Query, wish: &Wish) -> Result<Answer, Unlisted> {
+    /// Serves a list, or a page of one.
+    pub(super) async fn list(
+        &self,
+        parsed: &ParsedRequest,
+        query: &Query,
+        negotiated: &Negotiated,
+    ) -> Result<Answer, ListError> {
         let options = ListOptions::parse(query.pairs())?;
-        let selection = self.selection(asked, query, &options.labels, &options.fields)?;
-        let page = self.page(&asked.kind, &options, &selection).await?;
-        self.cluster.ready_to_show(&asked.kind, &page.items).await?;
+        let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
+        let page = self.page(&parsed.kind, &options, &selection).await?;
+        self.cluster.ready_to_show(&parsed.kind, &page.items).await?;
         let metadata = ListMetadata::of(&page, &selection);
         let now = self.cluster.source().now();
         let items = page.items.iter().map(|it| &**it);
-        let pieces = show::list(items, &metadata, &asked.kind, wish, now)?;
-        Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
+        let pieces = show::list(items, &metadata, &parsed.kind, negotiated, now)?;
+        Ok(answer::document(StatusCode::OK, pieces, negotiated, &self.settings))
     }
 
-    /// The objects a list shows, and what it says of itself.
+    /// Reads the objects and metadata of a list.
     pub(super) async fn page(
         &self,
         kind: &Kind,
         options: &ListOptions,
         selection: &Selection,
-    ) -> Result<Page, Unlisted> {
+    ) -> Result<Page, ListError> {
         let store = self.cluster.store();
         match &options.version {
             ListVersion::Newest => {
@@ -67,32 +72,34 @@ impl Service {
                 }
                 _ => None,
             };
-            Unlisted { refusal, token }
+            ListError { refusal, token }
         })
     }
 
-    /// Waits until the store has come to a version, but not for ever.
+    /// Waits until the store reaches a version, up to a limit.
     pub(super) async fn reach(&self, version: u64) {
         let arrived = self.cluster.store().reach(version);
         let _ = tokio::time::timeout(self.settings.version_wait, arrived).await;
     }
 
-    /// Which objects a request is about.
+    /// Returns the objects that a request selects.
     ///
     /// # Errors
-    /// 400 for a field by which the kind cannot be selected, 500 for parts that are none, where there are parts.
+    ///
+    /// Returns 400 for a field that the kind cannot be selected by, and 500 for an invalid
+    /// `shardSelector`, if sharding is enabled.
     pub(super) fn selection(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         query: &Query,
         labels: &LabelSelector,
         fields: &FieldSelector,
     ) -> Result<Selection, Refusal> {
-        let fields = asked.kind.field_selector(fields)?;
+        let fields = parsed.kind.field_selector(fields)?;
         let shards = query.get("shardSelector").filter(|_| self.settings.sharding);
         Ok(Selection {
-            namespace: asked.target.namespace.clone(),
-            name: asked.target.name.clone(),
+            namespace: parsed.target.namespace.clone(),
+            name: parsed.target.name.clone(),
             labels: labels.clone(),
             fields,
             shards: shards.map(ShardSelector::parse).transpose()?,

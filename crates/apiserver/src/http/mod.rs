@@ -1,14 +1,15 @@
 //! Everything between an HTTP request and the verbs of the cluster, and back.
 //!
 //! ```text
-//! request ─► authenticate ─► what is meant ─► (lab) ─► read ──► list, object, table ─┐
-//!                                                 ├─► watch ─► a body that is pulled ├─► answer
-//!                                                 ├─► write ─► the cluster's verbs ──┤
-//!                                                 └─► discovery, OpenAPI, health ────┘
+//! request ─► authenticate ─► parse ─► (faults) ─┬─► read ──► list, object, table ──┐
+//!                                               ├─► watch ─► a body that is pulled ├─► response
+//!                                               ├─► write ─► the cluster's verbs ──┤
+//!                                               └─► discovery, OpenAPI, health ────┘
 //! ```
 //!
-//! [`Service::respond`] is the only way in. Nothing here knows sockets: a request is a value, and the body of its answer
-//! gives bytes as fast as they are taken, so that a client that does not read costs nothing but its place.
+//! [`Service::respond`] is the only entry point. Nothing here depends on sockets: a request is a
+//! value, and the body of its response produces bytes only as fast as they are polled, so that a
+//! client that does not read costs no buffers.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -21,17 +22,17 @@ mod web_guard;
 mod indent;
 mod yaml;
 mod query;
-mod wish;
+mod negotiated;
 mod body;
 mod stepping;
 mod answer;
 mod write_options;
 mod delete_options;
 mod incoming;
-mod asked;
+mod parsed_request;
 mod show;
-mod ending;
-mod telling;
+mod definition_follower;
+mod watch_encoder;
 mod guard;
 mod service;
 mod list;
@@ -41,7 +42,7 @@ mod write;
 mod delete;
 mod discovery;
 mod openapi;
-mod small;
+mod non_resource;
 mod respond;
 
 pub use body::{AnswerBody, Cut};

@@ -1,4 +1,5 @@
-//! The OpenAPI documents: an index with the fingerprint of each, and the documents themselves, to be kept for ever.
+//! The OpenAPI endpoints: an index with the hash of each document, and the documents, which can be
+//! cached by their hash forever.
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL, ETAG, EXPIRES, HeaderValue, IF_NONE_MATCH, LOCATION, VARY};
@@ -14,12 +15,13 @@ use crate::discovery::digest;
 use crate::request::media_types;
 
 const JSON: &str = "application/json";
-/// The document of version 2 as protobuf: the type clients ask for, and the one they are given, which is a type by the rules.
-const SWAGGER_BEFORE: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+/// The protobuf media type of the version 2 document that client-go requests. It is deprecated,
+/// since `@` is not allowed in a media type; responses have [`SWAGGER`].
+const SWAGGER_DEPRECATED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 const SWAGGER: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 impl Service {
-    /// Paths below `/openapi`, if this is one.
+    /// Serves the paths below `/openapi`; returns `None` for others.
     pub(super) fn openapi(&self, path: &str, headers: &HeaderMap, query: &Query) -> Option<Answer> {
         match path.strip_prefix("/openapi/")? {
             "v3" => {
@@ -44,31 +46,31 @@ impl Service {
         if preferred(headers, &[JSON]).is_none() {
             return vary(answer::empty(StatusCode::NOT_ACCEPTABLE));
         }
-        let asked = query.get("hash");
-        let mut answer = if asked.is_some_and(|it| it != hash) {
+        let requested = query.get("hash");
+        let mut answer = if requested.is_some_and(|it| it != hash) {
             moved(path, hash)
-        } else if is_known(headers, hash) {
+        } else if is_cached(headers, hash) {
             answer::empty(StatusCode::NOT_MODIFIED)
         } else {
             let document = catalog.openapi(group, version);
             whole(JSON, document.map(|it| it.body).unwrap_or_default())
         };
-        if asked.is_some_and(|it| it == hash) {
-            self.keep_for_ever(&mut answer);
+        if requested.is_some_and(|it| it == hash) {
+            self.cache_forever(&mut answer);
         }
         tag(&mut answer, hash);
         vary(answer)
     }
 
-    /// The document of version 2, in JSON or in protobuf.
+    /// Serves the version 2 document, as JSON or protobuf.
     fn swagger(&self, headers: &HeaderMap) -> Answer {
         let catalog = self.cluster.catalog();
-        let Some(form) = preferred(headers, &[JSON, SWAGGER_BEFORE, SWAGGER]) else {
+        let Some(form) = preferred(headers, &[JSON, SWAGGER_DEPRECATED, SWAGGER]) else {
             return answer::empty(StatusCode::NOT_ACCEPTABLE);
         };
         let hash = digest(catalog.openapi_index());
         let mut answer = match form {
-            _ if is_known(headers, &hash) => answer::empty(StatusCode::NOT_MODIFIED),
+            _ if is_cached(headers, &hash) => answer::empty(StatusCode::NOT_MODIFIED),
             JSON => whole(JSON, catalog.swagger().json()),
             _ => whole(SWAGGER, catalog.swagger().protobuf()),
         };
@@ -76,8 +78,8 @@ impl Service {
         answer
     }
 
-    /// What is asked for by its fingerprint never changes.
-    fn keep_for_ever(&self, answer: &mut Answer) {
+    /// Marks a response as immutable: a document that is requested by its hash never changes.
+    fn cache_forever(&self, answer: &mut Answer) {
         answer.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
         let next_year = self.cluster.source().now().to_zoned(jiff::tz::TimeZone::UTC).checked_add(1.year());
         let expires = next_year.map(|it| it.strftime("%a, %d %b %Y %H:%M:%S UTC").to_string());
@@ -100,12 +102,12 @@ fn whole(content_type: &'static str, body: Bytes) -> Answer {
     answer::of(StatusCode::OK, Some(HeaderValue::from_static(content_type)), body)
 }
 
-fn is_known(headers: &HeaderMap, hash: &str) -> bool {
+fn is_cached(headers: &HeaderMap, hash: &str) -> bool {
     headers.get(IF_NONE_MATCH).is_some_and(|it| it.as_bytes() == quoted(hash).as_bytes())
 }
 
 fn tag(answer: &mut Answer, hash: &str) {
-    answer.headers_mut().insert(ETAG, quoted(hash).parse().expect("a fingerprint is hexadecimal"));
+    answer.headers_mut().insert(ETAG, quoted(hash).parse().expect("a hash is hexadecimal"));
 }
 
 fn quoted(hash: &str) -> String {
@@ -117,7 +119,7 @@ fn vary(mut answer: Answer) -> Answer {
     answer
 }
 
-/// The first of the `served` types that the best clause of the `Accept` header takes.
+/// Returns the first of the `served` types that the best clause of the `Accept` header matches.
 fn preferred(headers: &HeaderMap, served: &[&'static str]) -> Option<&'static str> {
     let accepted = headers.get(ACCEPT).and_then(|it| it.to_str().ok()).filter(|it| !it.is_empty());
     let takes = |clause: &str, it: &str| {

@@ -1,23 +1,25 @@
-//! Bytes in pieces: what is stored is written as it is, one piece behind the other, without being copied together.
+//! Bytes in pieces: stored bytes are written as they are, one piece after the other, without
+//! copying them together.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Buf, Bytes};
 
-/// A queue of bytes that is written with as few system calls as the connection can.
+/// A queue of byte chunks, written with vectored I/O.
 #[derive(Clone, Debug, Default)]
 pub struct Pieces {
-    /// Most answers and events are one piece, which needs no queue. Invariant: empty only when there is nothing at all.
+    /// The first piece. Most responses and events are one piece, which needs no queue. Invariant:
+    /// empty only if there are no bytes at all.
     front: Bytes,
-    /// Those behind the first. Invariant: none is empty.
+    /// The pieces after the first. Invariant: none is empty.
     rest: VecDeque<Bytes>,
     /// Invariant: the sum of all lengths.
     remaining: usize,
 }
 
 impl Pieces {
-    /// Adds a piece to the end.
+    /// Appends a piece.
     pub fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             let first = self.remaining == 0;
@@ -30,17 +32,17 @@ impl Pieces {
         }
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.remaining
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.remaining == 0
     }
 
-    /// All bytes in one piece; a copy unless there is only one.
+    /// Returns all bytes as one piece; copies unless there is only one.
     pub fn concat(mut self) -> Bytes {
         let remaining = self.remaining;
         self.copy_to_bytes(remaining)
@@ -139,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_the_same_bytes_however_they_are_cut_and_taken(
+        fn pieces_are_the_same_bytes_however_they_are_split_and_read(
             cut in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..5), 0..12),
             takes in proptest::collection::vec(1..7usize, 0..40),
         ) {

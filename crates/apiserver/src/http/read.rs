@@ -1,28 +1,33 @@
-//! Reading one object or a part of it.
+//! Reads of one object or a subresource of it.
 
 use dogwatch_core::{Details, Reason, Status};
 use http::StatusCode;
 
 use super::answer::{self, Answer};
-use super::asked::Asked;
+use super::negotiated::Negotiated;
+use super::parsed_request::ParsedRequest;
 use super::query::Query;
 use super::service::Service;
 use super::show;
-use super::wish::Wish;
 use crate::cluster::Shown;
 use crate::refusal::Refusal;
 use crate::strconv;
 
 impl Service {
-    /// One object, or a part of it.
-    pub(super) async fn get(&self, asked: &Asked, query: &Query, wish: &Wish) -> Result<Answer, Refusal> {
+    /// Serves one object, or a subresource of it.
+    pub(super) async fn get(
+        &self,
+        parsed: &ParsedRequest,
+        query: &Query,
+        negotiated: &Negotiated,
+    ) -> Result<Answer, Refusal> {
         match query.get("resourceVersion") {
             None => {
                 self.cluster.storage().newest().await;
             }
             Some(text) => self.not_older_than(text).await?,
         }
-        let place = asked.place();
+        let place = parsed.place();
         let shown = if place.part.is_empty() {
             let found = self.cluster.get(place.kind, &place.key()?);
             let found = found.ok_or_else(|| place.kind.not_found(place.name))?;
@@ -32,8 +37,8 @@ impl Service {
             self.cluster.check_container(&place, query.get("container"))?;
             self.cluster.read_part(&place)?
         };
-        let pieces = show::object(&shown, place.kind, wish, self.cluster.source().now())?;
-        Ok(answer::document(StatusCode::OK, pieces, wish, &self.settings))
+        let pieces = show::object(&shown, place.kind, negotiated, self.cluster.source().now())?;
+        Ok(answer::document(StatusCode::OK, pieces, negotiated, &self.settings))
     }
 
     async fn not_older_than(&self, text: &str) -> Result<(), Refusal> {
@@ -47,9 +52,10 @@ impl Service {
     }
 }
 
-/// 504: the version has not come about yet.
-pub(super) fn too_large(asked: u64, revision: u64) -> Refusal {
-    let message = format!("Timeout: Too large resource version: {asked}, current: {revision}");
+/// Returns 504: the store has not reached the version yet. As `NewTooLargeResourceVersionError` in
+/// k8s.io/apiserver v0.36.4 pkg/storage/errors.go.
+pub(super) fn too_large(requested: u64, revision: u64) -> Refusal {
+    let message = format!("Timeout: Too large resource version: {requested}, current: {revision}");
     let mut status = Status::failure(Reason::Timeout, message);
     status.details = Some(Details { retry_after_seconds: 1, ..Details::default() });
     Refusal(Box::new(status)).cause("ResourceVersionTooLarge", "Too large resource version", "")

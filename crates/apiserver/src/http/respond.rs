@@ -1,4 +1,4 @@
-//! The way in: one request, one answer.
+//! The entry point: one request, one response.
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, HeaderValue, RETRY_AFTER};
@@ -8,14 +8,14 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::answer::{self, Answer};
-use super::asked::{Asked, Unserved};
 use super::body::{AnswerBody, Cut};
 use super::connection_info::ConnectionInfo;
-use super::list::Unlisted;
+use super::list::ListError;
+use super::negotiated::Negotiated;
+use super::parsed_request::{ParsedRequest, RoutingError};
 use super::query::Query;
 use super::service::{Exchange, Service};
 use super::web_guard;
-use super::wish::Wish;
 use super::write::PatchForm;
 use super::write_options::manager_of_agent;
 use crate::auth::{Deed, PeerIdentity};
@@ -26,52 +26,57 @@ use crate::panics::{caught, caught_in};
 use crate::refusal::Refusal;
 use crate::request::{Route, Verb};
 
-/// The log target of requests, one event each, so that they can be shown without the rest.
+/// The log target of requests, one event each, so that they can be enabled separately.
 const REQUESTS: &str = "dogwatch_apiserver::requests";
 
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// A request that was understood as far as rules and logs go.
-struct Meant {
+/// A request that is parsed as far as fault rules and logs need it.
+struct RoutedRequest {
     route: Route,
     verb: String,
-    /// What is asked of a resource, or why there is none.
-    asked: Option<Result<Asked, Unserved>>,
+    /// The verb and resource, or the reason that there is none. `None` for paths that are not about
+    /// resources.
+    parsed: Option<Result<ParsedRequest, RoutingError>>,
 }
 
 impl Service {
-    /// Answers a request; `peer` is who a verified client certificate names.
+    /// Answers a request; `peer` is the identity in a verified client certificate.
     ///
-    /// The body of the answer is pulled. Dropping this future before it is done leaves either all of a write or nothing of it.
+    /// The body of the response is pulled. Dropping this future before it completes leaves either
+    /// all of a write or nothing of it.
     ///
     /// # Errors
-    /// When the connection is to be cut without an answer, which only the lab asks for.
+    ///
+    /// Returns [`Cut`] if the connection is to be cut without a response, which only fault rules
+    /// demand.
     pub async fn respond<B: Body<Data = Bytes>>(
         &self,
         request: Request<B>,
         peer: Option<&PeerIdentity>,
     ) -> Result<Response<AnswerBody>, Cut> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
         let panicked = |panic| self.panics.answer(&panic, parts.method.as_str(), parts.uri.path());
-        let meant = caught_in(|| self.understand(&parts, &query)).unwrap_or_else(|panic| Meant {
+        let routed = caught_in(|| self.route(&parts, &query)).unwrap_or_else(|panic| RoutedRequest {
             route: Route::Other(String::new()),
             verb: parts.method.as_str().to_ascii_lowercase(),
-            asked: Some(Err(Unserved::Refused(panicked(panic)))),
+            parsed: Some(Err(RoutingError::Refused(panicked(panic)))),
         });
-        let deed = Deed {
+        let attributes = Deed {
             method: parts.method.as_str(),
             path: parts.uri.path(),
             watches: query.flag("watch") == Some(true),
         };
         let authenticate = || {
-            self.guard(&parts, peer)
-                .and_then(|()| self.authenticator.authenticate(&deed, &parts.headers, peer, &self.cluster))
+            self.guard(&parts, peer).and_then(|()| {
+                self.authenticator.authenticate(&attributes, &parts.headers, peer, &self.cluster)
+            })
         };
         let user = caught_in(authenticate).unwrap_or_else(|panic| Err(panicked(panic)));
         let answered = match &user {
-            Ok(user) => match caught(self.weather(&meant, &parts, &query, user, body)).await {
+            Ok(user) => match caught(self.inject_faults(&routed, &parts, &query, user, body)).await {
                 Ok(answered) => answered,
                 Err(panic) => Ok(self.refuse(&panicked(panic), None, &parts.headers, &query)),
             },
@@ -79,11 +84,12 @@ impl Service {
         };
         let name = user.as_ref().map(|it| it.name.as_str()).unwrap_or_default();
         let code = answered.as_ref().map_or(0, |it| it.status().as_u16());
-        self.note(&meant, &parts, &query, name, code, begun);
+        self.record(&routed, &parts, &query, name, code, started);
         answered.map(|answer| self.finish(answer, &parts))
     }
 
-    /// Refuses what no client sends: requests without a host, and those that a web page sends by way of somebody's browser.
+    /// Rejects what no API client sends: requests without a host, and requests that a web page
+    /// sends through a browser.
     fn guard(&self, parts: &Parts, peer: Option<&PeerIdentity>) -> Result<(), Refusal> {
         let Some(connection) = parts.extensions.get::<ConnectionInfo>() else { return Ok(()) };
         web_guard::check_host_header(parts)?;
@@ -97,34 +103,34 @@ impl Service {
         Ok(())
     }
 
-    fn understand(&self, parts: &Parts, query: &Query) -> Meant {
+    fn route(&self, parts: &Parts, query: &Query) -> RoutedRequest {
         let route = Route::parse(parts.uri.path());
-        let asked = match &route {
+        let parsed = match &route {
             Route::Resource(target) => {
-                Some(Asked::find(&self.cluster.catalog(), target, &parts.method, query))
+                Some(ParsedRequest::find(&self.cluster.catalog(), target, &parts.method, query))
             }
             _ => None,
         };
-        let verb = match &asked {
-            Some(Ok(asked)) => asked.verb.to_string(),
+        let verb = match &parsed {
+            Some(Ok(parsed)) => parsed.verb.to_string(),
             _ => parts.method.as_str().to_ascii_lowercase(),
         };
-        Meant { route, verb, asked }
+        RoutedRequest { route, verb, parsed }
     }
 
-    /// Lets the lab have its way with a request, and carries it out if that leaves it.
-    async fn weather<B: Body<Data = Bytes>>(
+    /// Applies the fault rules to a request, and serves it if they let it through.
+    async fn inject_faults<B: Body<Data = Bytes>>(
         &self,
-        meant: &Meant,
+        routed: &RoutedRequest,
         parts: &Parts,
         query: &Query,
         user: &User,
         body: B,
     ) -> Result<Answer, Cut> {
         if parts.uri.path().starts_with(faults::PREFIX) {
-            return Ok(self.administer(parts, query, body).await);
+            return Ok(self.serve_fault_admin(parts, query, body).await);
         }
-        let (delay, act) = self.lab.decide(&meant.call(&user.name));
+        let (delay, act) = self.faults.decide(&routed.call(&user.name));
         if let Some(delay) = delay {
             tokio::time::sleep(delay).await;
         }
@@ -138,108 +144,114 @@ impl Service {
                 Ok(answer)
             }
             Act::ResetAfter => {
-                self.carry_out(meant, parts, query, user, body).await;
+                self.dispatch(routed, parts, query, user, body).await;
                 Err(Cut)
             }
-            _ => Ok(self.carry_out(meant, parts, query, user, body).await),
+            _ => Ok(self.dispatch(routed, parts, query, user, body).await),
         }
     }
 
-    async fn carry_out<B: Body<Data = Bytes>>(
+    async fn dispatch<B: Body<Data = Bytes>>(
         &self,
-        meant: &Meant,
+        routed: &RoutedRequest,
         parts: &Parts,
         query: &Query,
         user: &User,
         body: B,
     ) -> Answer {
         let headers = &parts.headers;
-        let answered = match (&meant.route, &meant.asked) {
-            (_, Some(Ok(asked))) => return self.serve(asked, parts, query, user, body).await,
-            (_, Some(Err(unserved))) => Err(unserved.clone()),
+        let answered = match (&routed.route, &routed.parsed) {
+            (_, Some(Ok(parsed))) => return self.serve(parsed, parts, query, user, body).await,
+            (_, Some(Err(error))) => Err(error.clone()),
             (Route::CoreVersions, _) => {
                 let authority = parts.uri.authority().map(http::uri::Authority::as_str);
-                self.core_versions(&parts.method, headers, query, authority).map_err(Unserved::Refused)
+                self.core_versions(&parts.method, headers, query, authority).map_err(RoutingError::Refused)
             }
-            (Route::Groups, _) => self.groups(headers, query).map_err(Unserved::Refused),
+            (Route::Groups, _) => self.groups(headers, query).map_err(RoutingError::Refused),
             (Route::Group(name), _) => self.group(name, headers, query),
             (Route::GroupVersion { group, version }, _) => {
                 self.group_version((group, version), &parts.method, headers, query)
             }
             _ => self.other(parts, query),
         };
-        answered.unwrap_or_else(|unserved| match unserved {
-            Unserved::Page => answer::page_not_found(),
-            Unserved::Refused(refusal) => self.refuse(&refusal, None, headers, query),
+        answered.unwrap_or_else(|error| match error {
+            RoutingError::PlainNotFound => answer::page_not_found(),
+            RoutingError::Refused(refusal) => self.refuse(&refusal, None, headers, query),
         })
     }
 
-    fn other(&self, parts: &Parts, query: &Query) -> Result<Answer, Unserved> {
+    fn other(&self, parts: &Parts, query: &Query) -> Result<Answer, RoutingError> {
         let path = parts.uri.path();
         if let Some(answer) = self.health(path, query).or_else(|| self.openapi(path, &parts.headers, query)) {
             return Ok(answer);
         }
         if let Some(answered) = self.issuer(parts) {
-            return answered.map_err(Unserved::Refused);
+            return answered.map_err(RoutingError::Refused);
         }
         match path {
             "/" => Ok(self.paths(&parts.headers, query)),
             "/version" | "/version/" => {
-                self.version(&parts.method, &parts.headers, query).map_err(Unserved::Refused)
+                self.version(&parts.method, &parts.headers, query).map_err(RoutingError::Refused)
             }
             "/metrics" => Ok(self.metrics()),
-            _ => Err(Unserved::Page),
+            _ => Err(RoutingError::PlainNotFound),
         }
     }
 
-    /// Carries out a verb on a kind.
+    /// Serves a verb on a resource.
     async fn serve<B: Body<Data = Bytes>>(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         parts: &Parts,
         query: &Query,
         user: &User,
         body: B,
     ) -> Answer {
-        let answered = self.carry_out_verb(asked, parts, query, user, body).await;
+        let answered = self.serve_verb(parsed, parts, query, user, body).await;
         let mut answer = answered
             .unwrap_or_else(|it| self.refuse(&it.refusal, it.token.as_deref(), &parts.headers, query));
-        answer::warn(&mut answer, asked.deprecation());
+        answer::warn(&mut answer, parsed.deprecation());
         answer
     }
 
-    async fn carry_out_verb<B: Body<Data = Bytes>>(
+    async fn serve_verb<B: Body<Data = Bytes>>(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         parts: &Parts,
         query: &Query,
         user: &User,
         body: B,
-    ) -> Result<Answer, Unlisted> {
+    ) -> Result<Answer, ListError> {
         let headers = &parts.headers;
-        if asked.connects() {
-            return Err(self.cluster.refuse_connection(&asked.place(), query.get("container")).into());
+        if parsed.connects() {
+            return Err(self.cluster.refuse_connection(&parsed.place(), query.get("container")).into());
         }
-        // The original looks at the type of a patch before it looks at anything else.
-        let patch = if asked.verb == Verb::Patch { Some(PatchForm::of(asked, headers)?) } else { None };
-        let wish = Wish::of(headers, query, asked.endpoint())?;
-        let exchange = Exchange { headers, query, user, wish, connection: parts.extensions.get() };
-        Ok(match (asked.verb, patch) {
-            (Verb::Get, _) => self.get(asked, query, &wish).await?,
-            (Verb::List, _) => self.list(asked, query, &wish).await?,
+        // kube-apiserver checks the content type of a patch before anything else (k8s.io/apiserver
+        // v0.36.4 pkg/endpoints/handlers/patch.go).
+        let patch = if parsed.verb == Verb::Patch { Some(PatchForm::of(parsed, headers)?) } else { None };
+        let negotiated = Negotiated::of(headers, query, parsed.endpoint())?;
+        let exchange = Exchange { headers, query, user, negotiated, connection: parts.extensions.get() };
+        Ok(match (parsed.verb, patch) {
+            (Verb::Get, _) => self.get(parsed, query, &negotiated).await?,
+            (Verb::List, _) => self.list(parsed, query, &negotiated).await?,
             (Verb::Watch, _) => {
-                self.watch(asked, query, &wish, self.lab.watch(&call(asked, "watch", &user.name)))?
+                self.watch(parsed, query, &negotiated, self.faults.watch(&call(parsed, "watch", &user.name)))?
             }
-            (Verb::Create, _) => self.create(asked, &exchange, body).await?,
-            (Verb::Patch, Some(form)) => self.patch(asked, &exchange, form, body).await?,
-            (Verb::Delete, _) => self.delete(asked, &exchange, body).await?,
-            (Verb::DeleteCollection, _) => self.delete_collection(asked, &exchange, body).await?,
-            _ => self.update(asked, &exchange, body).await?,
+            (Verb::Create, _) => self.create(parsed, &exchange, body).await?,
+            (Verb::Patch, Some(form)) => self.patch(parsed, &exchange, form, body).await?,
+            (Verb::Delete, _) => self.delete(parsed, &exchange, body).await?,
+            (Verb::DeleteCollection, _) => self.delete_collection(parsed, &exchange, body).await?,
+            _ => self.update(parsed, &exchange, body).await?,
         })
     }
 
-    /// The endpoint of the lab, where it is served.
-    async fn administer<B: Body<Data = Bytes>>(&self, parts: &Parts, query: &Query, body: B) -> Answer {
+    /// Serves the fault-injection API, if it is enabled.
+    async fn serve_fault_admin<B: Body<Data = Bytes>>(
+        &self,
+        parts: &Parts,
+        query: &Query,
+        body: B,
+    ) -> Answer {
         if !self.settings.fault_admin {
             return answer::page_not_found();
         }
@@ -248,12 +260,12 @@ impl Service {
             Err(refusal) => return self.refuse(&refusal, None, &parts.headers, query),
         };
         let (code, value) =
-            faults::admin(parts.method.as_str(), parts.uri.path(), &bytes, &self.lab, &self.cluster);
+            faults::admin(parts.method.as_str(), parts.uri.path(), &bytes, &self.faults, &self.cluster);
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        answer::value(code, &value, &Wish::plain(&parts.headers, query), &self.settings)
+        answer::value(code, &value, &Negotiated::plain(&parts.headers, query), &self.settings)
     }
 
-    /// What every answer says.
+    /// Adds the headers of every response.
     fn finish(&self, mut answer: Answer, parts: &Parts) -> Answer {
         let given = parts.headers.get(AUDIT_ID).filter(|it| !it.is_empty());
         let audit_id = given.cloned().or_else(|| self.cluster.source().uid().parse().ok());
@@ -267,10 +279,18 @@ impl Service {
         answer
     }
 
-    fn note(&self, meant: &Meant, parts: &Parts, query: &Query, user: &str, code: u16, begun: Instant) {
-        let call = meant.call(user);
+    fn record(
+        &self,
+        routed: &RoutedRequest,
+        parts: &Parts,
+        query: &Query,
+        user: &str,
+        code: u16,
+        started: Instant,
+    ) {
+        let call = routed.call(user);
         self.counters.request(call.verb, call.group, call.resource, code);
-        let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), begun.elapsed());
+        let (method, path, duration) = (parts.method.as_str(), parts.uri.path(), started.elapsed());
         tracing::debug!(target: REQUESTS, method, path, status = code, ?duration, user, "request");
         self.log.record(|| {
             let writes = matches!(call.verb, "create" | "update" | "patch" | "delete" | "deletecollection");
@@ -296,11 +316,11 @@ impl Service {
     }
 }
 
-impl Meant {
-    /// As rules and logs see it.
+impl RoutedRequest {
+    /// Describes the request for fault rules and logs.
     fn call<'a>(&'a self, user: &'a str) -> Call<'a> {
-        match &self.asked {
-            Some(Ok(asked)) => call(asked, &self.verb, user),
+        match &self.parsed {
+            Some(Ok(parsed)) => call(parsed, &self.verb, user),
             _ => Call {
                 verb: &self.verb,
                 group: "",
@@ -314,14 +334,14 @@ impl Meant {
     }
 }
 
-fn call<'a>(asked: &'a Asked, verb: &'a str, user: &'a str) -> Call<'a> {
+fn call<'a>(parsed: &'a ParsedRequest, verb: &'a str, user: &'a str) -> Call<'a> {
     Call {
         verb,
-        group: &asked.target.group,
-        resource: &asked.target.resource,
-        namespace: asked.target.namespace.as_deref(),
-        name: asked.target.name.as_deref(),
-        part: asked.part(),
+        group: &parsed.target.group,
+        resource: &parsed.target.resource,
+        namespace: parsed.target.namespace.as_deref(),
+        name: parsed.target.name.as_deref(),
+        part: parsed.part(),
         user,
     }
 }

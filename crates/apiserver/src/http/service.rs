@@ -1,4 +1,4 @@
-//! What answers requests: a cluster, and everything that can be set about answering.
+//! The HTTP service: a cluster, and the settings of serving it.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::connection_info::ConnectionInfo;
 use super::counters::Counters;
 use super::guard::Panics;
 use super::incoming;
+use super::negotiated::Negotiated;
 use super::query::Query;
 use super::settings::Settings;
-use super::wish::Wish;
 use crate::auth::Authenticator;
 use crate::cluster::{Cluster, User};
 use crate::faults::Lab;
 use crate::log::RequestLog;
 use crate::refusal::Refusal;
 
-/// Answers requests to a cluster. Clones answer for the same one and count together.
+/// Answers requests to a cluster. Clones serve the same cluster and share their counters.
 #[derive(Clone, Debug)]
 pub struct Service {
     pub(super) cluster: Arc<Cluster>,
@@ -31,24 +31,23 @@ pub struct Service {
     pub(super) bodies: BodyMeter,
     pub(super) panics: Panics,
     pub(super) authenticator: Authenticator,
-    pub(super) lab: Lab,
+    pub(super) faults: Lab,
     pub(super) log: RequestLog,
 }
 
-/// What a request brings besides its body, and what its answer needs.
+/// The parts of a request other than its body that its response depends on.
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
     pub(super) headers: &'a HeaderMap,
     pub(super) query: &'a Query,
     pub(super) user: &'a User,
-    pub(super) wish: Wish,
-    /// The connection it came over, if it came over one.
+    pub(super) negotiated: Negotiated,
+    /// The connection of the request; `None` for a function call in this process.
     pub(super) connection: Option<&'a ConnectionInfo>,
 }
 
 impl Service {
-    /// Answers for a cluster; everybody is let in as the authenticator says, and nothing goes wrong on purpose unless the lab
-    /// says so.
+    /// Serves a cluster, with default settings, no request log and no fault rules.
     pub fn new(cluster: Arc<Cluster>, authenticator: Authenticator) -> Self {
         Self {
             cluster,
@@ -57,43 +56,43 @@ impl Service {
             bodies: BodyMeter::default(),
             panics: Panics::default(),
             authenticator,
-            lab: Lab::default(),
+            faults: Lab::default(),
             log: RequestLog::default(),
         }
     }
 
-    /// With the rules of this lab; without any unless called.
+    /// Sets the fault injector. Defaults to one without rules.
     #[must_use]
     pub fn lab(mut self, lab: Lab) -> Self {
-        self.lab = lab;
+        self.faults = lab;
         self
     }
 
-    /// Writes down what it was asked; nowhere unless called.
+    /// Sets the request log. Defaults to one that keeps nothing.
     #[must_use]
     pub fn log(mut self, log: RequestLog) -> Self {
         self.log = log;
         self
     }
 
-    /// With these settings; those of the original unless called.
+    /// Replaces the settings. Defaults to those of kube-apiserver.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = Arc::new(settings);
         self
     }
 
-    /// The cluster it answers for.
+    /// Returns the cluster.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// What goes wrong on purpose.
+    /// Returns the fault injector.
     pub fn faults(&self) -> &Lab {
-        &self.lab
+        &self.faults
     }
 
-    /// What it was asked.
+    /// Returns the request log.
     pub fn requests(&self) -> &RequestLog {
         &self.log
     }
@@ -101,6 +100,7 @@ impl Service {
     /// Reads the body of a request within all limits.
     ///
     /// # Errors
+    ///
     /// As [`incoming::read`].
     pub(super) async fn read_body<B: Body<Data = Bytes>>(
         &self,
@@ -114,7 +114,7 @@ impl Service {
         incoming::read(body, headers, &self.settings, reservation).await
     }
 
-    /// A refusal in the form the client wants.
+    /// Builds an error response in the negotiated representation.
     pub(super) fn refuse(
         &self,
         refusal: &Refusal,
@@ -122,6 +122,6 @@ impl Service {
         headers: &HeaderMap,
         query: &Query,
     ) -> Answer {
-        answer::refusal(refusal, token, &Wish::of_refusal(headers, query), &self.settings)
+        answer::refusal(refusal, token, &Negotiated::of_refusal(headers, query), &self.settings)
     }
 }

@@ -1,32 +1,42 @@
-//! What can be set about answering.
+//! The settings of the HTTP service.
 
 use std::time::Duration;
 
-/// What can be set about answering requests.
+/// The settings of the HTTP service. Paths in the docs of defaults are of k8s.io/apiserver
+/// v0.36.4.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How often a watch that allows it is sent a bookmark. A minute, as in the original.
+    /// The interval of bookmarks for watches that allow them. Defaults to one minute, as in
+    /// kube-apiserver (`defaultBookmarkFrequency` in pkg/storage/cacher/cacher.go).
     pub bookmark_period: Duration,
-    /// The shortest time a watch lasts that does not say how long; it ends at random before twice that. Half an hour, as in
-    /// the original.
+    /// The minimum duration of a watch without a timeout; it ends at a random time before twice
+    /// that. Defaults to 30 minutes, as in kube-apiserver (`MinRequestTimeout` in
+    /// pkg/server/config.go).
     pub watch_timeout: Duration,
-    /// The longest body that is read. 3 MiB, as in the original.
+    /// The maximum size of a request body. Defaults to 3 MiB, as in kube-apiserver
+    /// (`MaxRequestBodyBytes` in pkg/server/config.go).
     pub body_limit: usize,
-    /// The bytes of all request bodies that may be in memory at one moment; further requests get 429. Defaults to 256 MiB.
+    /// The maximum number of bytes of all request bodies in memory; further requests get 429.
+    /// Defaults to 256 MiB.
     pub bodies_limit: usize,
-    /// The same for the bodies of one connection. Defaults to 64 MiB.
+    /// The same limit for the bodies of one connection. Defaults to 64 MiB.
     pub connection_bodies_limit: usize,
-    /// A name or an address of the server besides those it knows itself, for requests without credentials. Defaults to none.
+    /// A name or address of the server, besides its own addresses, that requests without
+    /// credentials may use as host. Defaults to none.
     pub advertised: Option<String>,
-    /// How long a body may take to arrive. A minute, as in the original.
+    /// The time limit for a body to arrive. Defaults to one minute, as in kube-apiserver
+    /// (`RequestTimeout` in pkg/server/config.go).
     pub body_timeout: Duration,
-    /// How long a request for a version of the future waits for it. 3 seconds, as in the original.
+    /// The time that a request for a future version waits for it. Defaults to 3 s, as in
+    /// kube-apiserver (`blockTimeout` in pkg/storage/cacher/watch_cache.go).
     pub version_wait: Duration,
-    /// Answers longer than this are compressed for those who ask for it. 128 KiB, as in the original.
+    /// The size above which responses are compressed for clients that accept gzip. Defaults to 128
+    /// KiB, as in kube-apiserver (`defaultGzipThresholdBytes` in
+    /// pkg/endpoints/handlers/responsewriters/writers.go).
     pub gzip_from: usize,
-    /// Whether the fault lab can be used over HTTP. Not unless somebody says so.
+    /// Exposes the fault-injection API over HTTP. Defaults to false.
     pub fault_admin: bool,
-    /// Whether lists and watches can be of parts of a collection. Not unless somebody says so, as in the original.
+    /// Honours `shardSelector` in lists and watches. Defaults to false, as in kube-apiserver.
     pub sharding: bool,
 }
 

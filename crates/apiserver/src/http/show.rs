@@ -1,12 +1,12 @@
-//! Objects and lists in the form that was asked for: whole, as a table, or as nothing but metadata.
+//! The representation of objects and lists: complete, as a table, or as metadata only.
 
 use bytes::Bytes;
 use dogwatch_core::{Reason, Status};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use super::negotiated::Negotiated;
 use super::pieces::Pieces;
-use super::wish::Wish;
 use crate::cluster::Shown;
 use crate::custom::columns as custom_columns;
 use crate::print;
@@ -16,34 +16,40 @@ use crate::registry::Kind;
 use crate::request::{AnswerForm, ContinueToken};
 use crate::store::Encoded;
 
-/// What a list says of itself.
+/// The metadata of a list.
 #[derive(Clone, Debug)]
 pub(super) struct ListMetadata {
-    /// The version of the state it shows.
+    /// The version of the listed state.
     version: u64,
-    /// Where the next page begins.
+    /// The token of the next page.
     next: Option<String>,
-    /// How many objects are on the pages to come.
+    /// The number of objects on later pages.
     remaining: Option<usize>,
-    /// Which parts of the collection it is of, where it is not of all.
+    /// The shard selector of a list of only some shards.
     shards: Option<String>,
 }
 
-/// One object.
+/// Encodes one object.
 ///
 /// # Errors
-/// 406 where a list was asked for.
-pub(super) fn object(shown: &Shown, kind: &Kind, wish: &Wish, now: Timestamp) -> Result<Pieces, Refusal> {
-    if let (AnswerForm::Whole, Shown::Stored(stored)) = (wish.form, shown)
+///
+/// Returns 406 if a list was requested.
+pub(super) fn object(
+    shown: &Shown,
+    kind: &Kind,
+    negotiated: &Negotiated,
+    now: Timestamp,
+) -> Result<Pieces, Refusal> {
+    if let (AnswerForm::Whole, Shown::Stored(stored)) = (negotiated.form, shown)
         && kind.shows_bytes_of(stored)
     {
         return Ok(Pieces::from_iter([stored.bytes()]));
     }
     let value = shown.to_value(kind);
-    let shown = match wish.form {
+    let shown = match negotiated.form {
         _ if value["kind"] == "Status" => value,
         AnswerForm::Table => {
-            let row = row(kind, &value, wish, now);
+            let row = row(kind, &value, negotiated, now);
             print::table(Some(columns(kind, &value)), list_metadata_of(&value), vec![row])
         }
         AnswerForm::Metadata => print::partial_metadata(&value),
@@ -53,25 +59,26 @@ pub(super) fn object(shown: &Shown, kind: &Kind, wish: &Wish, now: Timestamp) ->
     Ok(Pieces::from(shown.to_string().into_bytes()))
 }
 
-/// A list.
+/// Encodes a list.
 ///
 /// # Errors
-/// 406 where one object was asked for.
+///
+/// Returns 406 if one object was requested.
 pub(super) fn list<'a>(
     items: impl Iterator<Item = &'a Encoded>,
     metadata: &ListMetadata,
     kind: &Kind,
-    wish: &Wish,
+    negotiated: &Negotiated,
     now: Timestamp,
 ) -> Result<Pieces, Refusal> {
     let values =
         |items: &mut dyn Iterator<Item = &'a Encoded>| items.map(|it| kind.show(it)).collect::<Vec<_>>();
     let mut items = items;
-    let shown = match wish.form {
+    let shown = match negotiated.form {
         AnswerForm::Table => {
             let values = values(&mut items);
             let columns = columns(kind, &json!({ "kind": kind.def.kind }));
-            let rows = values.iter().map(|it| row(kind, it, wish, now)).collect();
+            let rows = values.iter().map(|it| row(kind, it, negotiated, now)).collect();
             print::table(Some(columns), metadata.to_value(false), rows)
         }
         AnswerForm::MetadataList => {
@@ -83,12 +90,12 @@ pub(super) fn list<'a>(
     Ok(Pieces::from(shown.to_string().into_bytes()))
 }
 
-/// Whether this is the Scale of an object, and no custom object of that name.
+/// Returns true for the Scale of an object, and false for a custom object of that kind name.
 fn is_scale(object: &Value) -> bool {
     object["kind"] == "Scale" && object["apiVersion"] == "autoscaling/v1"
 }
 
-/// The columns of a table of these objects; what is no object of the kind has the common ones.
+/// Returns the table columns for an object; an object of another kind gets the default columns.
 pub(super) fn columns(kind: &Kind, object: &Value) -> Value {
     match kind.custom_version() {
         _ if is_scale(object) => print::columns("autoscaling", "v1", "scale"),
@@ -98,25 +105,25 @@ pub(super) fn columns(kind: &Kind, object: &Value) -> Value {
     }
 }
 
-/// The row of a table for an object.
-pub(super) fn row(kind: &Kind, object: &Value, wish: &Wish, now: Timestamp) -> Value {
+/// Returns the table row of an object.
+pub(super) fn row(kind: &Kind, object: &Value, negotiated: &Negotiated, now: Timestamp) -> Value {
     let cells = match kind.custom_version() {
         _ if is_scale(object) => print::cells("autoscaling", "scale", object, now),
         _ if object["kind"] != *kind.def.kind => print::cells("", "", object, now),
         Some(version) => custom_columns::cells(object, &version.columns, now),
         None => print::cells(&kind.def.group, &kind.def.plural, object, now),
     };
-    print::row(cells, object, wish.include)
+    print::row(cells, object, negotiated.include)
 }
 
-/// What the table of one object says of itself.
+/// Returns the list metadata of a table with one object.
 pub(super) fn list_metadata_of(object: &Value) -> Value {
     let version = object.pointer("/metadata/resourceVersion").cloned();
     version.map_or_else(|| json!({}), |it| json!({ "resourceVersion": it }))
 }
 
 impl ListMetadata {
-    /// What a page of these objects says of itself.
+    /// Returns the metadata of a page.
     pub(super) fn of(page: &Page, selection: &Selection) -> Self {
         Self {
             version: page.version,
@@ -126,7 +133,7 @@ impl ListMetadata {
         }
     }
 
-    /// As it is sent; lists of custom kinds always say where they go on.
+    /// Returns the metadata as JSON; lists of custom kinds always have a `continue` field.
     fn to_value(&self, custom: bool) -> Value {
         let mut metadata = Map::new();
         metadata.insert("resourceVersion".to_owned(), self.version.to_string().into());
@@ -140,12 +147,13 @@ impl ListMetadata {
     }
 }
 
-/// The stored bytes of all items behind each other. Items of built-in kinds leave out what the list says for all of them.
+/// Concatenates the stored bytes of all items. Items of built-in kinds leave out the kind and
+/// version that the list has.
 fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetadata, kind: &Kind) -> Pieces {
     let custom = kind.def.custom;
     let (list_kind, api_version) = (json!(kind.def.list_kind()), json!(kind.def.api_version()));
     let mut shown = metadata.to_value(custom);
-    // No other list has a place for it.
+    // Only complete lists of built-in kinds have a field for it.
     if let (false, Some(selector)) = (custom, &metadata.shards) {
         shown["shardInfo"] = json!({ "selector": selector });
     }
@@ -188,7 +196,7 @@ fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetad
     pieces
 }
 
-/// The name the original has for the type of a built-in kind.
+/// Returns the name of the Go type of a built-in kind in kube-apiserver.
 fn go_type(kind: &Kind) -> String {
     let package = match kind.def.group.as_str() {
         "" | "events.k8s.io" => "core",

@@ -1,7 +1,8 @@
-//! A stream that is made step by step: what can be done in place is, and only what may take a while is a future.
+//! A stream that is produced step by step: most steps run in place, and only those that may wait
+//! are futures.
 //!
-//! A future costs room for everything it may ever hold, and a place of its own; nearly all steps need neither. It does not know
-//! what the steps are.
+//! A future needs memory for everything that it may ever hold, and an allocation of its own; nearly
+//! all steps need neither. This module does not know the steps.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,63 +12,64 @@ use futures_core::Stream;
 use super::body::Cut;
 use super::pieces::Pieces;
 
-/// What is done next.
+/// The next step of a stream.
 #[derive(Debug)]
 pub(super) enum Step<A> {
-    /// This is written.
+    /// Yields an item.
     Write(Result<Pieces, Cut>),
-    /// Something that may take a while.
-    Act(A),
-    /// Nothing: the task is woken when there is something to do.
+    /// Runs an action that may wait.
+    Run(A),
+    /// Waits: the task is woken when there is something to do.
     Wait,
-    /// Nothing any more.
+    /// Ends the stream.
     End,
 }
 
-/// What can be done step by step.
+/// A producer that advances step by step.
 pub(super) trait Stepwise: Sized + Send + Unpin + 'static {
-    /// What may take a while.
-    type Act: Send;
+    /// An action that may wait.
+    type Action: Send;
 
-    /// What to do next. When that is to wait, the task is woken when there is something else to do.
-    fn step(&mut self, context: &mut Context<'_>) -> Step<Self::Act>;
+    /// Returns the next step. If that is [`Step::Wait`], the task of `context` is woken when there
+    /// is another.
+    fn step(&mut self, context: &mut Context<'_>) -> Step<Self::Action>;
 
-    /// Does what may take a while. It is asked for the next step when that is done.
-    fn act(&mut self, act: Self::Act) -> impl Future<Output = ()> + Send;
+    /// Runs an action; the next step is requested when it completes.
+    fn run(&mut self, action: Self::Action) -> impl Future<Output = ()> + Send;
 }
 
-/// The stream of what is written in all steps.
-pub(super) enum Stepping<W> {
+/// The stream of the items of all steps.
+pub(super) enum StepStream<W> {
     /// Between two steps.
-    Resting(W),
-    /// In one that takes a while.
-    Acting(Pin<Box<dyn Future<Output = W> + Send>>),
-    /// Behind the last.
+    Idle(W),
+    /// Running an action.
+    Running(Pin<Box<dyn Future<Output = W> + Send>>),
+    /// After the last step.
     Ended,
 }
 
-impl<W: Stepwise> Stream for Stepping<W> {
+impl<W: Stepwise> Stream for StepStream<W> {
     type Item = Result<Pieces, Cut>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = self.get_mut();
         loop {
             match this {
-                Self::Resting(worker) => match worker.step(context) {
+                Self::Idle(worker) => match worker.step(context) {
                     Step::Write(write) => return Poll::Ready(Some(write)),
                     Step::Wait => return Poll::Pending,
                     Step::End => *this = Self::Ended,
-                    Step::Act(act) => {
-                        let Self::Resting(mut worker) = std::mem::replace(this, Self::Ended) else {
+                    Step::Run(action) => {
+                        let Self::Idle(mut worker) = std::mem::replace(this, Self::Ended) else {
                             continue;
                         };
-                        *this = Self::Acting(Box::pin(async move {
-                            worker.act(act).await;
+                        *this = Self::Running(Box::pin(async move {
+                            worker.run(action).await;
                             worker
                         }));
                     }
                 },
-                Self::Acting(act) => *this = Self::Resting(ready!(act.as_mut().poll(context))),
+                Self::Running(action) => *this = Self::Idle(ready!(action.as_mut().poll(context))),
                 Self::Ended => return Poll::Ready(None),
             }
         }

@@ -1,19 +1,21 @@
-//! Watches: a cursor in the log of changes, pulled by whoever takes the bytes.
+//! Watches: a cursor in the log of changes, pulled by the reader of the response body.
 //!
 //! ```text
-//! Awaiting (a version of the future) ─► Initial (what is there) ─► Live (what changes) ─► Over
-//!        `──── too late ────────────────────────────────────────────── ERROR ────────────►'
+//! Awaiting (a future version) ─► Initial (existing objects) ─► Live (changes) ─► Over
+//!    `──── timeout, or too old ───────────────────────────── ERROR ───────────────────►'
 //! ```
 //!
-//! A watch from a version of the future that does not come about in time fails with 410. kube-apiserver stays silent, but
-//! there such a version is one that another replica has seen already. Here it is one from before a restart, and a client
-//! that waits for it would miss everything until then.
+//! A watch from a future version that is not reached in time fails with 410. kube-apiserver stays
+//! silent, but there such a version is one that another replica has already seen. Here it is one
+//! from before a restart, and a client that waits for it would miss all changes until then.
 //!
-//! One step of the stream is one batch of at most 64 KiB, and so one chunk on the wire. Between two steps a watch is its
-//! place in the log and two points in time: nothing is collected for a client that does not read.
+//! One step of the stream is one batch of at most 64 KiB, and so one chunk on the wire. Between two
+//! steps a watch consists of its position in the log and two points in time: nothing is buffered
+//! for a client that does not read.
 //!
-//! There are many watches, each is asked several times for every event it tells, and nearly all of them only follow the log.
-//! So that is done in place; what may take a while is a future, made when it comes to it.
+//! There are many watches, each is polled several times per event, and nearly all of them only
+//! follow the log. So following runs in place; an action that may wait becomes a future only when
+//! needed.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -25,36 +27,39 @@ use dogwatch_core::{Reason, Status};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::answer::{self, Answer};
-use super::asked::Asked;
 use super::body::{AnswerBody, Cut};
 use super::counters::CountedWatch;
-use super::ending::Definition;
+use super::definition_follower::DefinitionFollower;
 use super::guard::GuardedEvents;
+use super::negotiated::Negotiated;
+use super::parsed_request::ParsedRequest;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::read::too_large;
 use super::service::Service;
-use super::stepping::{Step, Stepping, Stepwise};
-use super::telling::Telling;
-use super::wish::Wish;
+use super::stepping::{Step, StepStream, Stepwise};
+use super::watch_encoder::WatchEncoder;
 use crate::cluster::Cluster;
 use crate::faults::{Disturbance, WatchLab};
-use crate::reading::{Frame, Selection, tell};
+use crate::reading::{Frame, Selection, event_for};
 use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::request::{InitialEvents, WatchOptions};
 use crate::store::{Change, Compacted, Cursor, Encoded};
 use crate::time;
 
-/// How many bytes of events go out together: enough for one write, little enough to share the connection.
+/// The maximum number of bytes of events in one batch: enough for one write, few enough to share
+/// the connection.
 const BATCH: usize = 64 * 1024;
-/// How many objects a watch begins with at once. A webhook may have to convert them, which takes a while.
-const AHEAD: usize = 500;
-/// How long before its end a watch is sent a last bookmark, as in the original.
+/// The maximum number of initial events in one batch. A webhook may have to convert them, which
+/// takes time.
+const MAX_INITIAL: usize = 500;
+/// The time before its end at which a watch gets a last bookmark: `nextBookmarkTime` in
+/// k8s.io/apiserver v0.36.4 pkg/storage/cacher/cache_watcher.go.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// How long what was told has to leave before the connection is cut on purpose.
-const FLUSHED: Duration = Duration::from_millis(1);
+/// The time for sent events to leave before a fault rule cuts the connection.
+const FLUSH_TIME: Duration = Duration::from_millis(1);
 
 /// One watch.
 #[derive(Debug)]
@@ -62,59 +67,60 @@ struct Watch {
     cluster: Arc<Cluster>,
     kind: Arc<Kind>,
     selection: Selection,
-    telling: Telling,
-    lab: WatchLab,
-    definition: Definition,
-    /// Whether bookmarks are wanted.
+    encoder: WatchEncoder,
+    faults: WatchLab,
+    definition: DefinitionFollower,
+    /// Set if the client allows bookmarks.
     bookmarks: bool,
     bookmark_period: Duration,
     next_bookmark: Instant,
     deadline: Instant,
-    /// Rings at the next bookmark or the end. One for the whole life of the watch: most events come and go without it.
-    alarm: Pin<Box<Sleep>>,
-    /// Whom it wakes, since it was last set.
-    alarmed: Option<Waker>,
-    stage: Stage,
-    /// Everything up to this version was told; changes up to it are not told again.
-    told: u64,
-    /// Writes that are ready.
+    /// Fires at the next bookmark or the end. One timer for the whole watch: most events come and
+    /// go without it.
+    timer: Pin<Box<Sleep>>,
+    /// The waker that the timer was last polled with, since it was last set.
+    timer_waker: Option<Waker>,
+    state: WatchState,
+    /// Every change up to this version was sent or skipped; they are not sent again.
+    sent_version: u64,
+    /// Batches that are ready to be written.
     ready: VecDeque<Pieces>,
     _counted: CountedWatch,
 }
 
-/// How far a watch has come.
+/// The state of a watch.
 #[derive(Debug)]
-enum Stage {
-    /// It waits for a version of the future, until then, and begins as `InitialEvents` says.
+enum WatchState {
+    /// Waiting for a future version until a deadline, to start as `InitialEvents` says.
     Awaiting(u64, Instant, InitialEvents),
-    /// It tells what there was at a version.
+    /// Sending the objects that existed at a version.
     Initial(std::vec::IntoIter<Arc<Encoded>>, Cursor),
-    /// It tells what changes.
+    /// Sending changes.
     Live(Cursor),
-    /// It has nothing more to tell.
+    /// Nothing more to send.
     Over,
-    /// It ends with a cut, as soon as what was told has left.
+    /// To be cut as soon as the sent events have left.
     Broken,
-    /// It ends with a cut.
+    /// To be cut.
     Cut,
 }
 
-/// What may take a while.
+/// An action that may wait.
 #[derive(Debug)]
-enum Act {
-    /// To wait for a version of the future, until then.
+enum Action {
+    /// Waits for a future version until a deadline.
     Await(u64, Instant, InitialEvents),
-    /// To tell what there is.
-    TellInitial,
-    /// To tell this change, and those behind it.
-    Tell(Arc<Change>),
-    /// To tell how far it has come.
+    /// Sends initial events.
+    SendInitial,
+    /// Sends this change and the following ones.
+    Send(Arc<Change>),
+    /// Sends a bookmark.
     Bookmark,
-    /// To let leave what was told.
+    /// Lets the sent events leave.
     Flush,
 }
 
-/// What is written together.
+/// Events that are written together.
 #[derive(Default)]
 struct Batch {
     pieces: Pieces,
@@ -122,17 +128,17 @@ struct Batch {
 }
 
 impl Service {
-    /// A watch. What is wrong with the request is refused here; what goes wrong later is an event.
+    /// Starts a watch. An invalid request is rejected here; a later failure is an `ERROR` event.
     pub(super) fn watch(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         query: &Query,
-        wish: &Wish,
-        lab: WatchLab,
+        negotiated: &Negotiated,
+        faults: WatchLab,
     ) -> Result<Answer, Refusal> {
-        wish.check_stream()?;
+        negotiated.check_stream()?;
         let options = WatchOptions::parse(query.pairs())?;
-        let name = asked.place().name;
+        let name = parsed.place().name;
         let selects = options.fields.terms().next().is_some();
         if !name.is_empty()
             && selects
@@ -140,57 +146,59 @@ impl Service {
         {
             return Err(Refusal::bad_request("fieldSelector metadata.name doesn't match requested name"));
         }
-        let selection = self.selection(asked, query, &options.labels, &options.fields)?;
+        let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
         let now = Instant::now();
+        // Spread over one to two times the minimum, as `handleWatch` does in k8s.io/apiserver v0.36.4
+        // pkg/endpoints/handlers/get.go, so that the watches of one moment do not all end together.
         let timeout = options.timeout.unwrap_or_else(|| {
             time::scaled(self.settings.watch_timeout, 1.0 + self.cluster.source().fraction())
         });
         let mut watch = Watch {
             cluster: Arc::clone(&self.cluster),
-            kind: Arc::clone(&asked.kind),
+            kind: Arc::clone(&parsed.kind),
             selection,
-            telling: Telling::new(Arc::clone(&asked.kind), *wish),
-            lab,
-            definition: Definition::of(&self.cluster, &asked.kind),
+            encoder: WatchEncoder::new(Arc::clone(&parsed.kind), *negotiated),
+            faults,
+            definition: DefinitionFollower::of(&self.cluster, &parsed.kind),
             bookmarks: options.bookmarks,
             bookmark_period: self.settings.bookmark_period,
             next_bookmark: now,
             deadline: time::after(now, timeout),
-            alarm: Box::pin(sleep_until(time::after(now, timeout))),
-            alarmed: None,
-            stage: Stage::Over,
-            told: options.version,
+            timer: Box::pin(sleep_until(time::after(now, timeout))),
+            timer_waker: None,
+            state: WatchState::Over,
+            sent_version: options.version,
             ready: VecDeque::new(),
-            _counted: self.counters.watch(&asked.kind.def.group, &asked.kind.def.plural),
+            _counted: self.counters.watch(&parsed.kind.def.group, &parsed.kind.def.plural),
         };
         watch.plan_bookmark(now);
         watch.begin(&options, time::after(now, self.settings.version_wait));
-        let kind = Arc::clone(&asked.kind);
-        let events = GuardedEvents::new(Stepping::Resting(watch), self.panics.clone(), kind);
+        let kind = Arc::clone(&parsed.kind);
+        let events = GuardedEvents::new(StepStream::Idle(watch), self.panics.clone(), kind);
         Ok(answer::events(AnswerBody::events(events)))
     }
 }
 
 impl Stepwise for Watch {
-    type Act = Act;
+    type Action = Action;
 
-    fn step(&mut self, context: &mut Context<'_>) -> Step<Act> {
+    fn step(&mut self, context: &mut Context<'_>) -> Step<Action> {
         loop {
             if let Some(write) = self.ready.pop_front() {
                 return Step::Write(Ok(write));
             }
-            match &self.stage {
-                Stage::Over => return Step::End,
-                Stage::Broken => return Step::Act(Act::Flush),
-                Stage::Cut => {
-                    self.stage = Stage::Over;
+            match &self.state {
+                WatchState::Over => return Step::End,
+                WatchState::Broken => return Step::Run(Action::Flush),
+                WatchState::Cut => {
+                    self.state = WatchState::Over;
                     return Step::Write(Err(Cut));
                 }
-                Stage::Awaiting(version, until, initial) => {
-                    return Step::Act(Act::Await(*version, *until, *initial));
+                WatchState::Awaiting(version, until, initial) => {
+                    return Step::Run(Action::Await(*version, *until, *initial));
                 }
-                Stage::Initial(..) => return Step::Act(Act::TellInitial),
-                Stage::Live(_) => {}
+                WatchState::Initial(..) => return Step::Run(Action::SendInitial),
+                WatchState::Live(_) => {}
             }
             if let Some(step) = self.follow(context) {
                 return step;
@@ -198,28 +206,28 @@ impl Stepwise for Watch {
         }
     }
 
-    async fn act(&mut self, act: Act) {
-        match act {
-            Act::Await(version, until, initial) => self.await_version(version, until, initial).await,
-            Act::TellInitial => self.tell_initial().await,
-            Act::Tell(change) => self.tell_from(change).await,
-            Act::Bookmark => self.tell_bookmark().await,
-            Act::Flush => {
-                // What was told before is on its way by then, and not cut off too.
-                sleep_until(time::from_now(FLUSHED)).await;
-                self.stage = Stage::Cut;
+    async fn run(&mut self, action: Action) {
+        match action {
+            Action::Await(version, until, initial) => self.await_version(version, until, initial).await,
+            Action::SendInitial => self.send_initial().await,
+            Action::Send(change) => self.send_from(change).await,
+            Action::Bookmark => self.send_bookmark().await,
+            Action::Flush => {
+                // The events sent before are on the wire by then, and are not lost in the cut.
+                sleep_until(time::from_now(FLUSH_TIME)).await;
+                self.state = WatchState::Cut;
             }
         }
     }
 }
 
 impl Watch {
-    fn begin(&mut self, options: &WatchOptions, patience: Instant) {
+    fn begin(&mut self, options: &WatchOptions, await_until: Instant) {
         match options.initial {
             InitialEvents::Send | InitialEvents::None
                 if options.version > self.cluster.store().revision() =>
             {
-                self.stage = Stage::Awaiting(options.version, patience, options.initial);
+                self.state = WatchState::Awaiting(options.version, await_until, options.initial);
             }
             InitialEvents::Send => self.begin_with_state(),
             InitialEvents::FromNow => self.begin_after(self.cluster.store().revision()),
@@ -228,14 +236,15 @@ impl Watch {
     }
 
     fn begin_after(&mut self, version: u64) {
-        self.told = version;
+        self.sent_version = version;
         match self.cluster.store().watch(&self.kind.collection, version) {
-            Ok(cursor) => self.stage = Stage::Live(cursor),
+            Ok(cursor) => self.state = WatchState::Live(cursor),
             Err(compacted) => self.fail(&too_old(version, compacted)),
         }
     }
 
-    /// Takes what there is now. The place in the log is right behind it, so that nothing falls between.
+    /// Takes the existing objects. The cursor starts right after them, so that no change is missed
+    /// in between.
     fn begin_with_state(&mut self) {
         let cluster = Arc::clone(&self.cluster);
         let store = cluster.store();
@@ -246,8 +255,8 @@ impl Watch {
         });
         match store.watch(&self.kind.collection, revision) {
             Ok(cursor) => {
-                self.told = revision;
-                self.stage = Stage::Initial(state.into_iter(), cursor);
+                self.sent_version = revision;
+                self.state = WatchState::Initial(state.into_iter(), cursor);
             }
             Err(compacted) => self.fail(&too_old(revision, compacted)),
         }
@@ -258,69 +267,74 @@ impl Watch {
         let in_time = timeout_at(until.min(self.deadline), store.reach(version)).await.is_ok();
         match initial {
             InitialEvents::None if in_time => self.begin_after(version),
-            InitialEvents::None if self.deadline <= until => self.stage = Stage::Over,
+            InitialEvents::None if self.deadline <= until => self.state = WatchState::Over,
             InitialEvents::None => self.fail(&unknown(version, store.revision())),
             _ if in_time => self.begin_with_state(),
             _ => self.fail(&too_large(version, store.revision())),
         }
     }
 
-    async fn tell_initial(&mut self) {
+    async fn send_initial(&mut self) {
         if !self.may_deliver().await {
             return;
         }
-        let Stage::Initial(state, _) = &mut self.stage else { return };
-        let ahead = state.as_slice().len().min(AHEAD);
+        let WatchState::Initial(state, _) = &mut self.state else { return };
+        let ahead = state.as_slice().len().min(MAX_INITIAL);
         if let Err(refusal) = self.cluster.ready_to_show(&self.kind, &state.as_slice()[..ahead]).await {
             return self.fail(&refusal);
         }
         let mut batch = Batch::default();
-        let room = self.lab.room().min(AHEAD);
+        let room = self.faults.room().min(MAX_INITIAL);
         while batch.pieces.len() < BATCH
             && batch.events < room
             && let Some(object) = state.next()
         {
-            self.telling.event(&Frame::initial(object), self.cluster.source(), &mut batch.pieces);
+            self.encoder.event(&Frame::initial(object), self.cluster.source(), &mut batch.pieces);
             batch.events += 1;
         }
         if state.len() == 0 {
             if self.bookmarks {
-                batch.pieces.push(self.telling.bookmark(self.told, true, self.cluster.source().now()));
+                batch.pieces.push(self.encoder.bookmark(
+                    self.sent_version,
+                    true,
+                    self.cluster.source().now(),
+                ));
             }
-            if let Stage::Initial(_, cursor) = std::mem::replace(&mut self.stage, Stage::Over) {
-                self.stage = Stage::Live(cursor);
+            if let WatchState::Initial(_, cursor) = std::mem::replace(&mut self.state, WatchState::Over) {
+                self.state = WatchState::Live(cursor);
             }
         }
         self.deliver(batch);
     }
 
-    /// A step of a watch that tells what changes; nothing where the stage is to be looked at again.
-    fn follow(&mut self, context: &mut Context<'_>) -> Option<Step<Act>> {
+    /// Returns the next step of a live watch, or `None` if the state has changed.
+    fn follow(&mut self, context: &mut Context<'_>) -> Option<Step<Action>> {
         let (now, time) = (Instant::now(), self.deadline.min(self.next_bookmark));
         if now >= self.deadline {
-            self.stage = Stage::Over;
+            self.state = WatchState::Over;
             return None;
         }
         if now >= time {
             self.plan_bookmark(now);
-            return Some(Step::Act(Act::Bookmark));
+            return Some(Step::Run(Action::Bookmark));
         }
-        let Stage::Live(cursor) = &mut self.stage else { return None };
+        let WatchState::Live(cursor) = &mut self.state else { return None };
         match cursor.poll_next(context) {
-            Poll::Ready(Ok(change)) => return self.tell(change),
+            Poll::Ready(Ok(change)) => return self.send(change),
             Poll::Ready(Err(compacted)) => {
-                // The collection of a custom kind goes with its definition, and then there is nothing to list again.
+                // The collection of a custom kind is dropped with its definition; a client could
+                // not list it again.
                 if self.definition.poll_changed(context).is_ready() {
-                    self.stage = Stage::Over;
+                    self.state = WatchState::Over;
                 } else {
-                    self.fail(&too_old(self.told, compacted));
+                    self.fail(&too_old(self.sent_version, compacted));
                 }
                 return None;
             }
             Poll::Pending => {}
         }
-        match self.lab.poll_disturbed(context) {
-            Poll::Ready(Disturbance::Bookmark) => return Some(Step::Act(Act::Bookmark)),
+        match self.faults.poll_disturbed(context) {
+            Poll::Ready(Disturbance::Bookmark) => return Some(Step::Run(Action::Bookmark)),
             Poll::Ready(_) => {
                 self.end();
                 return None;
@@ -328,51 +342,54 @@ impl Watch {
             Poll::Pending => {}
         }
         if self.definition.poll_changed(context).is_ready() {
-            self.stage = Stage::Over;
+            self.state = WatchState::Over;
             return None;
         }
         self.wake_at(time, context).then_some(Step::Wait)
     }
 
-    /// Has the task woken at that time; false if it is that late already. An alarm that is set is left alone.
+    /// Arranges for the task to be woken at a time; returns false if that time has passed. A timer
+    /// that is already set is left alone.
     fn wake_at(&mut self, time: Instant, context: &mut Context<'_>) -> bool {
-        if self.alarm.deadline() != time {
-            self.alarm.as_mut().reset(time);
-            self.alarmed = None;
+        if self.timer.deadline() != time {
+            self.timer.as_mut().reset(time);
+            self.timer_waker = None;
         }
-        if self.alarmed.as_ref().is_some_and(|it| it.will_wake(context.waker())) {
+        if self.timer_waker.as_ref().is_some_and(|it| it.will_wake(context.waker())) {
             return true;
         }
-        let rings = self.alarm.as_mut().poll(context).is_pending();
-        self.alarmed = rings.then(|| context.waker().clone());
-        rings
+        let pending = self.timer.as_mut().poll(context).is_pending();
+        self.timer_waker = pending.then(|| context.waker().clone());
+        pending
     }
 
-    /// Tells a change, and those that happened behind it as far as they fit: at once, where nothing has to be waited for.
-    fn tell(&mut self, first: Arc<Change>) -> Option<Step<Act>> {
-        if !self.lab.is_open() || self.kind.converted_by_webhook().is_some() {
-            return Some(Step::Act(Act::Tell(first)));
+    /// Sends a change and the following ones as far as they fit: in place, if nothing has to be
+    /// waited for.
+    fn send(&mut self, first: Arc<Change>) -> Option<Step<Action>> {
+        if !self.faults.is_open() || self.kind.converted_by_webhook().is_some() {
+            return Some(Step::Run(Action::Send(first)));
         }
         let (mut next, mut batch) = (Some(first), Batch::default());
         while let Some(change) = next.take() {
-            if let Some(frame) = self.due(&change) {
+            if let Some(frame) = self.next_event(&change) {
                 self.add(&frame, &mut batch);
             }
-            next = self.behind(&batch);
+            next = self.next_if_room(&batch);
         }
-        if self.lab.reshapes() {
+        if self.faults.reshapes() {
             self.deliver(batch);
             return None;
         }
-        self.lab.told(batch.events);
+        self.faults.told(batch.events);
         (!batch.pieces.is_empty()).then(|| Step::Write(Ok(batch.pieces)))
     }
 
-    /// The same where the lab or a webhook may have to be waited for.
-    async fn tell_from(&mut self, first: Arc<Change>) {
+    /// Sends changes like [`Self::send`], where a fault rule or a webhook may have to be waited
+    /// for.
+    async fn send_from(&mut self, first: Arc<Change>) {
         let (mut next, mut batch) = (Some(first), Batch::default());
         while let Some(change) = next.take() {
-            if let Some(frame) = self.due(&change) {
+            if let Some(frame) = self.next_event(&change) {
                 if batch.events == 0 && !self.may_deliver().await {
                     return;
                 }
@@ -382,83 +399,84 @@ impl Watch {
                 }
                 self.add(&frame, &mut batch);
             }
-            next = self.behind(&batch);
+            next = self.next_if_room(&batch);
         }
         self.deliver(batch);
     }
 
-    /// What is to be told of a change that comes next.
-    fn due(&mut self, change: &Change) -> Option<Frame> {
-        // A watch from a version of the future is told nothing of what comes before it.
-        if change.version <= self.told {
+    /// Returns the event for the next change, if there is one.
+    fn next_event(&mut self, change: &Change) -> Option<Frame> {
+        // A watch from a future version does not get the changes before it.
+        if change.version <= self.sent_version {
             return None;
         }
-        self.told = change.version;
-        tell(change, &self.selection)
+        self.sent_version = change.version;
+        event_for(change, &self.selection)
     }
 
     fn add(&mut self, frame: &Frame, batch: &mut Batch) {
-        self.telling.event(frame, self.cluster.source(), &mut batch.pieces);
+        self.encoder.event(frame, self.cluster.source(), &mut batch.pieces);
         batch.events += 1;
     }
 
-    /// The next change, if it has happened already and there is room for it.
-    fn behind(&mut self, batch: &Batch) -> Option<Arc<Change>> {
-        if batch.pieces.len() >= BATCH || batch.events >= self.lab.room() {
+    /// Returns the next change, if it has happened already and there is room for it.
+    fn next_if_room(&mut self, batch: &Batch) -> Option<Arc<Change>> {
+        if batch.pieces.len() >= BATCH || batch.events >= self.faults.room() {
             return None;
         }
-        let Stage::Live(cursor) = &mut self.stage else { return None };
-        // A cursor that was overtaken says so at the next step.
+        let WatchState::Live(cursor) = &mut self.state else { return None };
+        // A cursor that fell behind reports so at the next step.
         cursor.try_next().unwrap_or_default()
     }
 
-    /// Tells how far it has come, if nothing is left to be told before.
-    async fn tell_bookmark(&mut self) {
+    /// Sends a bookmark, unless there are changes to send first.
+    async fn send_bookmark(&mut self) {
         let revision = self.cluster.store().revision();
-        let Stage::Live(cursor) = &mut self.stage else { return };
-        // All that was committed up to the revision is in the log: when it is told, so is everything up to there.
+        let WatchState::Live(cursor) = &mut self.state else { return };
+        // All changes up to the revision are in the log: once the cursor is at its end, all of them
+        // were sent.
         match cursor.try_next() {
             Ok(None) => {}
             Ok(Some(change)) => {
-                self.tell_from(change).await;
+                self.send_from(change).await;
                 self.next_bookmark = Instant::now();
                 return;
             }
-            // The next step finds out why, and how the watch ends.
+            // The next step finds the reason, and ends the watch accordingly.
             Err(_) => return,
         }
-        if self.bookmarks && revision >= self.told && self.may_deliver().await {
-            self.told = revision;
-            let bookmark = self.telling.bookmark(revision, false, self.cluster.source().now());
+        if self.bookmarks && revision >= self.sent_version && self.may_deliver().await {
+            self.sent_version = revision;
+            let bookmark = self.encoder.bookmark(revision, false, self.cluster.source().now());
             self.deliver(Batch { pieces: Pieces::from_iter([bookmark]), events: 0 });
         }
     }
 
-    /// Waits as long as the lab holds delivery up; false when the watch has ended instead.
+    /// Waits while a fault rule holds up delivery; returns false if the watch has ended instead.
     async fn may_deliver(&mut self) -> bool {
-        if self.lab.is_open() {
+        if self.faults.is_open() {
             return true;
         }
-        match timeout_at(self.deadline, self.lab.gate()).await {
+        match timeout_at(self.deadline, self.faults.gate()).await {
             Ok(true) => true,
             Ok(false) => {
                 self.end();
                 false
             }
             Err(_) => {
-                self.stage = Stage::Over;
+                self.state = WatchState::Over;
                 false
             }
         }
     }
 
     fn deliver(&mut self, batch: Batch) {
-        self.lab.told(batch.events);
+        self.faults.told(batch.events);
         if batch.pieces.is_empty() {
             return;
         }
-        if self.lab.reshapes() {
-            let writes = self.lab.frames(batch.pieces.into_iter().collect());
+        if self.faults.reshapes() {
+            let writes = self.faults.frames(batch.pieces.into_iter().collect());
             self.ready.extend(writes.into_iter().map(Pieces::from_iter));
         } else {
             self.ready.push_back(batch.pieces);
@@ -466,16 +484,16 @@ impl Watch {
     }
 
     fn fail(&mut self, refusal: &Refusal) {
-        self.ready.push_back(Pieces::from_iter([Telling::error(refusal)]));
-        self.stage = Stage::Over;
+        self.ready.push_back(Pieces::from_iter([WatchEncoder::error(refusal)]));
+        self.state = WatchState::Over;
     }
 
-    /// Ends as the lab wants it.
+    /// Ends as the fault rules demand.
     fn end(&mut self) {
-        self.stage = if self.lab.cuts() { Stage::Broken } else { Stage::Over };
+        self.state = if self.faults.cuts() { WatchState::Broken } else { WatchState::Over };
     }
 
-    /// Bookmarks come every period, and once more shortly before the end.
+    /// Schedules the next bookmark: one every period, and one shortly before the end.
     fn plan_bookmark(&mut self, now: Instant) {
         let last = self.deadline.checked_sub(LAST_BOOKMARK).filter(|it| *it > now);
         self.next_bookmark = match last {
@@ -486,14 +504,15 @@ impl Watch {
     }
 }
 
-/// 410: the server has never come to this version. Clients list again after 410 and after nothing else: kube-rs repeats a
-/// watch that ended with 504 at the same version for ever.
+/// Returns 410: the server has never reached this version. The code is 410 because clients list
+/// again only after 410: kube-rs retries a watch that ended with 504 at the same version forever.
 fn unknown(version: u64, revision: u64) -> Refusal {
     let message = format!("unknown resource version: {version}, the newest is {revision}");
     Refusal(Box::new(Status::failure(Reason::Expired, message)))
 }
 
-/// 410: the changes behind a version are no longer kept.
+/// Returns 410: the changes after a version are no longer kept. The message is that of
+/// k8s.io/apiserver v0.36.4 pkg/storage/cacher/watch_cache.go.
 fn too_old(version: u64, compacted: Compacted) -> Refusal {
     let message = format!("too old resource version: {version} ({})", compacted.oldest);
     Refusal(Box::new(Status::failure(Reason::Expired, message)))

@@ -1,13 +1,13 @@
-//! Keeps web pages away from a server that trusts its connections.
+//! Protects a server that trusts its connections from web pages.
 //!
-//! A browser on this machine reaches the loopback, and runs the code of every page it shows. Such a
-//! page can send requests in two ways:
+//! A browser on this machine can reach the loopback, and runs the code of every page it shows. Such
+//! a page can send requests in two ways:
 //!
 //! - **Across sites**: `fetch(url, { method: "POST", mode: "no-cors", body })` needs no permission.
 //!   The browser adds `Origin` to it, and `Sec-Fetch-Site` on the loopback, which the page can
-//!   neither change nor leave out.
-//! - **By DNS rebinding**: the name of the page's own server is made to lead to 127.0.0.1. To the
-//!   browser that is the same origin, but `Host` has the foreign name. An address cannot be
+//!   neither change nor omit.
+//! - **By DNS rebinding**: the name of the page's own server is made to resolve to 127.0.0.1. To
+//!   the browser that is the same origin, but `Host` has the foreign name. An address cannot be
 //!   rebound.
 //!
 //! Neither can present a bearer token that it does not know, so requests with one are left alone.
@@ -26,13 +26,15 @@ use crate::refusal::Refusal;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// How much of a header is repeated in a refusal.
+/// The number of characters of a header that are repeated in an error message.
 const QUOTED: usize = 100;
 
 /// Checks that a request has exactly one `Host`, as HTTP/1.1 demands. Go's server answers the same.
 ///
 /// # Errors
-/// 400 for none, or several: a proxy in front may have looked at another one than we would.
+///
+/// Returns 400 for none or several: a proxy in front may have looked at another one than this
+/// server would.
 pub(super) fn check_host_header(parts: &Parts) -> Result<(), Refusal> {
     if parts.version != Version::HTTP_11 {
         return Ok(());
@@ -44,11 +46,12 @@ pub(super) fn check_host_header(parts: &Parts) -> Result<(), Refusal> {
     }
 }
 
-/// Checks that a request is for this server by name: localhost, a loopback address, the address that
-/// the client connected to, or `advertised`.
+/// Checks that the host of a request is this server: localhost, a loopback address, the address
+/// that the client connected to, or `advertised`.
 ///
 /// # Errors
-/// 403 for any other name.
+///
+/// Returns 403 for any other host.
 pub(super) fn check_host(
     parts: &Parts,
     connection: &ConnectionInfo,
@@ -58,15 +61,15 @@ pub(super) fn check_host(
     let is_own = |host: &str| {
         is_own_host(host, local.ip()) || advertised.is_some_and(|it| it.eq_ignore_ascii_case(host))
     };
-    // An HTTP/1.1 request may name the host twice, in its target and in the header: both have to be
-    // right.
+    // An HTTP/1.1 request may name the host twice, in its target and in the header: both must
+    // match.
     let target = parts.uri.authority().map(|it| it.host().to_owned());
     let header = parts.headers.get(HOST).map(|it| host_of(it.to_str().unwrap_or("?")));
     match [target, header].into_iter().flatten().find(|it| !is_own(it)) {
         None => Ok(()),
         Some(host) => Err(forbidden(format!(
-            "the host {} is not a name of this server, which needs no credentials and therefore answers only to localhost and its \
-             own address, so that no web page can reach it by DNS rebinding; use {local}, or start the server with --token or --tls",
+            "the host {} is not a name of this server: without credentials it accepts only localhost and its own address, to \
+             prevent DNS rebinding; use {local}, or start the server with --token or --tls",
             quoted(&host)
         ))),
     }
@@ -75,14 +78,15 @@ pub(super) fn check_host(
 /// Checks that a request does not come from a web page of another site.
 ///
 /// # Errors
-/// 403 where the browser says that it does.
+///
+/// Returns 403 if the browser reports that it does.
 pub(super) fn check_origin(parts: &Parts) -> Result<(), Refusal> {
     let origins: Vec<&str> = texts(&parts.headers, &ORIGIN).collect();
     let foreign = origins.iter().find(|it| !is_same_origin(it, parts));
     if let Some(origin) = foreign {
         return Err(from_elsewhere(&format!("Origin: {}", quoted(origin))));
     }
-    // Whoever follows a bookmark or types the address is no web page.
+    // `none` is a bookmark or a typed address, not a web page.
     let site = texts(&parts.headers, &SEC_FETCH_SITE).find(|it| !matches!(*it, "none" | "same-origin"));
     site.map_or(Ok(()), |site| Err(from_elsewhere(&format!("Sec-Fetch-Site: {}", quoted(site)))))
 }
@@ -100,7 +104,7 @@ fn is_own_host(host: &str, local: IpAddr) -> bool {
     }
 }
 
-/// The host of a `Host` header, without the port.
+/// Returns the host of a `Host` header, without the port.
 fn host_of(header: &str) -> String {
     header.parse::<Authority>().map_or_else(|_| header.to_owned(), |it| it.host().to_owned())
 }
@@ -114,15 +118,16 @@ fn is_same_origin(origin: &str, parts: &Parts) -> bool {
     }
 }
 
-/// The values of a header; one that is no text counts as a question mark, which is no origin.
+/// Returns the values of a header; one that is not valid text becomes a question mark, which
+/// matches no origin.
 fn texts<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     headers.get_all(name).iter().map(|it| it.to_str().unwrap_or("?"))
 }
 
 fn from_elsewhere(header: &str) -> Refusal {
     forbidden(format!(
-        "this request comes from a web page of another site ({header}), which may not use a server that knows its callers by their \
-         connection alone; send a bearer token with the request (dogwatch serve --token or --tls)"
+        "a web page of another site sent this request ({header}): web pages may not use a server that authenticates by \
+         connection; send a bearer token with the request (dogwatch serve --token or --tls)"
     ))
 }
 
@@ -159,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_answers_to_its_own_names() {
+    fn the_servers_own_names_are_accepted() {
         for (local, name) in [
             ("127.0.0.1:80", "localhost:80"),
             ("127.0.0.1:80", "LOCALHOST"),
@@ -178,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_refused() {
+    fn other_names_are_rejected() {
         for (local, name) in [
             ("127.0.0.1:80", "rebind.attacker.example:80"),
             ("127.0.0.1:80", "localhost.attacker.example"),
@@ -191,14 +196,14 @@ mod tests {
         ] {
             assert_eq!(host(local, Some("box.lan"), name), Err(403), "{local} {name}");
         }
-        // The name in the target counts as well as that in the header.
+        // The host in the target is checked as well as that in the header.
         let connection = ConnectionInfo::new(Some("127.0.0.1:80".parse().unwrap()));
         let both = parts("http://rebind.attacker.example/api", &[("host", "localhost")]);
         assert!(check_host(&both, &connection, None).is_err());
     }
 
     #[test]
-    fn what_a_browser_says_of_its_page_decides() {
+    fn requests_of_foreign_pages_are_rejected_by_origin_and_fetch_site() {
         for (headers, expected) in [
             (&[][..], Ok(())),
             (&[("origin", "http://127.0.0.1:80")], Ok(())),
@@ -219,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn http_1_1_has_one_host() {
+    fn an_http_1_1_request_must_have_exactly_one_host() {
         for (headers, expected) in [
             (&[][..], Some("missing required Host header")),
             (&[("host", "a")], None),
@@ -231,9 +236,9 @@ mod tests {
     }
 
     proptest! {
-        /// However long the headers are: the refusal that repeats them is short.
+        /// The error message is short, however long the headers are.
         #[test]
-        fn refusals_are_short(name in "[a-z.]{1,5000}", origin in "[ -~]{1,5000}") {
+        fn error_messages_are_short(name in "[a-z.]{1,5000}", origin in "[ -~]{1,5000}") {
             let connection = ConnectionInfo::new(Some("127.0.0.1:80".parse().unwrap()));
             let parts = parts("/", &[("host", &name), ("origin", &origin)]);
             for refusal in [check_host(&parts, &connection, None).err(), check_origin(&parts).err()] {

@@ -1,4 +1,4 @@
-//! Creating, replacing and patching.
+//! Creates, updates and patches.
 
 use bytes::Bytes;
 use dogwatch_core::{Reason, Status};
@@ -7,8 +7,8 @@ use http_body::Body as HttpBody;
 use serde_json::Value;
 
 use super::answer::{self, Answer};
-use super::asked::Asked;
 use super::incoming;
+use super::parsed_request::ParsedRequest;
 use super::query::Query;
 use super::service::{Exchange, Service};
 use super::show;
@@ -17,50 +17,50 @@ use crate::cluster::{Body, FieldValidation, PatchBody, Written, decode, decode_a
 use crate::patch::PatchKind;
 use crate::refusal::Refusal;
 
-/// How a patch is to be read.
+/// The interpretation of a patch body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PatchForm {
-    /// As changes.
+    /// A patch of some type.
     Patch(PatchKind),
-    /// As an object to apply.
+    /// A server-side apply configuration.
     Apply,
 }
 
 impl Service {
-    /// Makes an object, or asks for what a part of one does.
+    /// Creates an object, or posts to a subresource.
     pub(super) async fn create<B: HttpBody<Data = Bytes>>(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         body: B,
     ) -> Result<Answer, Refusal> {
         let form = incoming::form(exchange.headers)?;
         let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
         let writer = writer(Options::Create, exchange.query, exchange.headers, exchange.user.clone())?;
-        let (object, warnings) = read_object(asked, &Body { bytes, form }, writer.validation)?;
-        let written = self.cluster.create(&asked.place(), object, &writer).await;
-        self.answered(asked, exchange, written.map(|it| Written { created: true, ..it }), warnings)
+        let (object, warnings) = read_object(parsed, &Body { bytes, form }, writer.validation)?;
+        let written = self.cluster.create(&parsed.place(), object, &writer).await;
+        self.answered(parsed, exchange, written.map(|it| Written { created: true, ..it }), warnings)
     }
 
-    /// Replaces an object or a part of one.
+    /// Replaces an object or a subresource.
     pub(super) async fn update<B: HttpBody<Data = Bytes>>(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         body: B,
     ) -> Result<Answer, Refusal> {
         let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
         let writer = writer(Options::Update, exchange.query, exchange.headers, exchange.user.clone())?;
         let form = incoming::form(exchange.headers)?;
-        let (object, warnings) = read_object(asked, &Body { bytes, form }, writer.validation)?;
-        let written = self.cluster.update(&asked.place(), object, &writer).await;
-        self.answered(asked, exchange, written, warnings)
+        let (object, warnings) = read_object(parsed, &Body { bytes, form }, writer.validation)?;
+        let written = self.cluster.update(&parsed.place(), object, &writer).await;
+        self.answered(parsed, exchange, written, warnings)
     }
 
-    /// Changes parts of an object, or applies one.
+    /// Patches an object, or applies one.
     pub(super) async fn patch<B: HttpBody<Data = Bytes>>(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         form: PatchForm,
         body: B,
@@ -73,20 +73,20 @@ impl Service {
             PatchForm::Patch(kind) => (Options::Patch, PatchBody::Patch(kind, bytes)),
         };
         let writer = writer(options, exchange.query, exchange.headers, exchange.user.clone())?;
-        let written = self.cluster.patch(&asked.place(), &patch, &writer).await?;
-        self.written(asked, exchange, written, Vec::new())
+        let written = self.cluster.patch(&parsed.place(), &patch, &writer).await?;
+        self.written(parsed, exchange, written, Vec::new())
     }
 
-    /// What came of a write. What was to be said of the body is said of a refusal too.
+    /// Builds the response to a write. Warnings about the body are also added to an error response.
     fn answered(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         written: Result<Written, Refusal>,
         warnings: Vec<String>,
     ) -> Result<Answer, Refusal> {
         match written {
-            Ok(written) => self.written(asked, exchange, written, warnings),
+            Ok(written) => self.written(parsed, exchange, written, warnings),
             Err(refusal) if warnings.is_empty() => Err(refusal),
             Err(refusal) => {
                 let mut answer = self.refuse(&refusal, None, exchange.headers, exchange.query);
@@ -98,29 +98,30 @@ impl Service {
 
     fn written(
         &self,
-        asked: &Asked,
+        parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         written: Written,
         warnings: Vec<String>,
     ) -> Result<Answer, Refusal> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
-        let wish = &exchange.wish;
-        let pieces = show::object(&written.object, &asked.kind, wish, self.cluster.source().now())?;
-        let mut answer = answer::document(code, pieces, wish, &self.settings);
+        let negotiated = &exchange.negotiated;
+        let pieces = show::object(&written.object, &parsed.kind, negotiated, self.cluster.source().now())?;
+        let mut answer = answer::document(code, pieces, negotiated, &self.settings);
         answer::warn(&mut answer, warnings.iter().chain(&written.warnings));
         Ok(answer)
     }
 }
 
 impl PatchForm {
-    /// What the content type of a patch says.
+    /// Returns the interpretation that the content type demands.
     ///
     /// # Errors
-    /// 415 for a type that is no patch, or none for this kind.
-    pub(super) fn of(asked: &Asked, headers: &HeaderMap) -> Result<Self, Refusal> {
+    ///
+    /// Returns 415 for a type that is not a patch type, or not one for this kind.
+    pub(super) fn of(parsed: &ParsedRequest, headers: &HeaderMap) -> Result<Self, Refusal> {
         let given = incoming::content_type(headers).unwrap_or_default();
         let media = given.split(';').next().unwrap_or_default().trim();
-        let custom = asked.kind.def.custom;
+        let custom = parsed.kind.def.custom;
         match (media, PatchKind::from_content_type(media)) {
             ("application/apply-patch+yaml", _) => Ok(Self::Apply),
             (_, Some(PatchKind::Strategic)) if custom => Err(unknown_format()),
@@ -141,15 +142,15 @@ fn unknown_format() -> Refusal {
     Refusal(Box::new(Status::failure(Reason::UnsupportedMediaType, message)))
 }
 
-/// The object of a body: of the kind itself, or of what one of its parts takes.
+/// Decodes the object in a body: of the kind itself, or of the kind that the subresource takes.
 fn read_object(
-    asked: &Asked,
+    parsed: &ParsedRequest,
     body: &Body,
     validation: FieldValidation,
 ) -> Result<(Value, Vec<String>), Refusal> {
-    let def = &asked.kind.def;
-    match def.subresource(asked.part()).map(|it| def.subresource_gvk(it)) {
+    let def = &parsed.kind.def;
+    match def.subresource(parsed.part()).map(|it| def.subresource_gvk(it)) {
         Some(part) if part != def.gvk() => decode_as(&part.api_version(), &part.kind, body, validation),
-        _ => decode(&asked.kind, body, validation),
+        _ => decode(&parsed.kind, body, validation),
     }
 }

@@ -1,4 +1,5 @@
-//! The options of a write: read from the query and checked in the words of the original.
+//! The options of a write: read from the query and validated with kube-apiserver's messages
+//! (k8s.io/apimachinery v0.36.4 pkg/apis/meta/v1/validation/validation.go).
 
 use http::HeaderMap;
 use http::header::USER_AGENT;
@@ -7,26 +8,27 @@ use super::query::Query;
 use crate::cluster::{FieldValidation, User, Writer};
 use crate::refusal::{Problem, ProblemKind, Refusal};
 
-/// The longest name of a manager, in bytes.
+/// The maximum length of a field manager, in bytes: `FieldManagerMaxLength` in the same file.
 const MANAGER_LIMIT: usize = 128;
 
-/// Which options they are, and with it what they are called and what must be true of them.
+/// The type of the options, which decides their name and validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Options {
-    /// Of a creation.
+    /// The options of a create.
     Create,
-    /// Of an update.
+    /// The options of an update.
     Update,
-    /// Of a patch.
+    /// The options of a patch.
     Patch,
-    /// Of an application.
+    /// The options of a server-side apply.
     Apply,
 }
 
-/// Who writes, and how, as the query and the headers say.
+/// Returns the user, field manager and mode of a write, from the query and the headers.
 ///
 /// # Errors
-/// 422 with one cause for each option that is wrong.
+///
+/// Returns 422 with one cause for each invalid option.
 pub(super) fn writer(
     options: Options,
     query: &Query,
@@ -66,7 +68,7 @@ pub(super) fn writer(
     Ok(Writer { user, manager, dry_run: !dry_run.is_empty(), validation })
 }
 
-/// What is wrong with a list of dry runs; only `All` is known.
+/// Returns the problem of a `dryRun` parameter; only `All` is supported.
 pub(super) fn dry_run_problem(dry_run: &[&str]) -> Option<Problem> {
     let unknown = dry_run.iter().any(|it| *it != "All");
     let shown = || serde_json::json!(dry_run);
@@ -75,7 +77,8 @@ pub(super) fn dry_run_problem(dry_run: &[&str]) -> Option<Problem> {
     })
 }
 
-/// The manager of a client that names none: what its agent calls itself, up to the slash.
+/// Returns the default field manager: the `User-Agent` up to the first slash, as
+/// `prefixFromUserAgent` in k8s.io/apiserver v0.36.4 pkg/endpoints/handlers/create.go.
 pub(super) fn manager_of_agent(headers: &HeaderMap) -> String {
     let agent = headers.get(USER_AGENT).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let mut manager = agent.split('/').next().unwrap_or_default().to_owned();
@@ -86,7 +89,7 @@ pub(super) fn manager_of_agent(headers: &HeaderMap) -> String {
     manager
 }
 
-/// A text in quotes, with what cannot be printed as the original writes it.
+/// Quotes a text as Go's `%q` does, as far as ASCII goes.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for letter in text.chars() {
@@ -121,7 +124,7 @@ fn manager_problems(manager: &str) -> Vec<Problem> {
 }
 
 impl Options {
-    /// What the original calls them.
+    /// Returns the kind name in error messages.
     fn kind(self) -> &'static str {
         match self {
             Self::Create => "CreateOptions",
@@ -142,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_counts_and_the_agent_stands_in_for_the_manager() {
+    fn options_come_from_the_query_and_the_manager_defaults_to_the_user_agent() {
         let writer = read(Options::Create, "dryRun=All&fieldValidation=Strict").expect("valid");
         assert_eq!((writer.manager.as_str(), writer.dry_run), ("kubectl", true));
         assert_eq!(writer.validation, FieldValidation::Strict);
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_option_is_named_in_the_words_of_the_original() {
+    fn every_invalid_option_has_the_message_of_kube_apiserver() {
         let long = format!("fieldManager={}", "m".repeat(129));
         for (options, query, problem) in [
             (

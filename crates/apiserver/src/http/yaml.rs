@@ -1,14 +1,16 @@
-//! YAML for those who ask for it: keys in order, lists as far in as their key, quotes where the text could be taken for
-//! something else, lines folded where they grow long. Written as the original writes it.
+//! A YAML writer with the format of sigs.k8s.io/yaml, which kube-apiserver uses: sorted keys, lists
+//! indented as far as their key, quotes where a plain scalar would be read as another type, and
+//! folded long lines.
 
 use std::fmt::Write;
 
 use serde_json::Value;
 
-/// A line longer than this goes on in the next at its next blank.
+/// The width after which a line is folded at the next space: go-yaml's default (`best_width` in its
+/// emitterc.go).
 const WIDTH: usize = 80;
 
-/// A value as YAML, with a line end behind it.
+/// Writes a value as YAML, with a final line break.
 pub(super) fn to_yaml(value: &Value) -> String {
     let mut out = String::new();
     node(&mut out, value, 0, false);
@@ -18,7 +20,7 @@ pub(super) fn to_yaml(value: &Value) -> String {
     out
 }
 
-/// Writes a value whose first line has begun; `inline` where that is the line of a list item.
+/// Writes a value; `inline` if its first line continues the line of a list item.
 fn node(out: &mut String, value: &Value, level: usize, inline: bool) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -51,7 +53,7 @@ fn node(out: &mut String, value: &Value, level: usize, inline: bool) {
                 }
                 out.push_str("- ");
                 match item {
-                    // The lines of a text go on one step behind the dash.
+                    // The further lines of a string are indented one level more than the dash.
                     Value::String(_) => node(out, item, level, true),
                     item => node(out, item, level + 1, true),
                 }
@@ -74,7 +76,7 @@ fn indent(out: &mut String, level: usize) {
     out.extend(std::iter::repeat_n("  ", level));
 }
 
-/// How a text is written inside of a line.
+/// The quoting style of a string on one line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quotes {
     None,
@@ -83,7 +85,7 @@ enum Quotes {
 }
 
 impl Quotes {
-    /// The plainest in which a text is read back as this text.
+    /// Returns the simplest style in which a string is read back as the same string.
     fn of(text: &str) -> Self {
         let printable = text.chars().all(is_printable);
         match text {
@@ -110,7 +112,7 @@ impl Quotes {
     }
 }
 
-/// A key, which is never folded.
+/// Writes a key, which is never folded.
 fn key_of(out: &mut String, text: &str) {
     let quotes = Quotes::of(text);
     out.push_str(quotes.mark());
@@ -118,7 +120,7 @@ fn key_of(out: &mut String, text: &str) {
     out.push_str(quotes.mark());
 }
 
-/// A text, whose further lines are a step behind this level.
+/// Writes a string; further lines are indented one more level.
 fn scalar(out: &mut String, text: &str, level: usize) {
     let printable = text.chars().all(|it| is_printable(it) || it == '\n');
     if text.contains('\n') && printable && can_be_block(text) {
@@ -172,7 +174,7 @@ fn block(text: &str, level: usize) -> String {
     out
 }
 
-/// A character between double quotes.
+/// Writes a character between double quotes.
 fn escape(out: &mut String, it: char) {
     let short = match it {
         '\0' => '0',
@@ -202,7 +204,7 @@ fn escape(out: &mut String, it: char) {
     out.extend(['\\', short]);
 }
 
-/// Whether the original takes a character as it is, inside of a line.
+/// Returns true if go-yaml writes a character unescaped on one line.
 fn is_printable(it: char) -> bool {
     !it.is_control() && !matches!(it, '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}'..)
 }
@@ -218,12 +220,13 @@ fn can_be_plain(text: &str) -> bool {
     !begins_else && !goes_on_else
 }
 
-/// Whether a plain text would be taken for something else: a number, a truth value, a time, nothing.
+/// Returns true if a plain scalar would be read as another type: a number, a boolean, a time, or
+/// null.
 fn is_taken(text: &str) -> bool {
     const WORDS: [&str; 13] =
         ["", "~", "null", "y", "yes", "on", "true", "n", "no", "off", "false", "<<", "="];
     let lower = text.to_ascii_lowercase();
-    // Words are known in three ways of writing them: all small, all large, and with a large first letter.
+    // These words are known in three spellings: lower case, upper case and capitalised.
     let titled = text.get(1..).is_some_and(|rest| rest == &lower[1..]);
     let written = titled || text == lower || text == text.to_ascii_uppercase();
     (written && WORDS.contains(&lower.as_str())) || is_number(&lower) || is_time(text)
@@ -252,7 +255,7 @@ fn is_number(lower: &str) -> bool {
     radix("0x", 16) || radix("0o", 8) || radix("0b", 2) || sexagesimal || float
 }
 
-/// `2006-01-02`, with or without a time behind it.
+/// Returns true for `2006-01-02`, with or without a time of day.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     let Some(year) = bytes.get(..4) else { return false };
@@ -276,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_looks_as_the_original_writes_it() {
+    fn the_output_is_that_of_kube_apiserver() {
         let value = json!({
             "apiVersion": "v1", "items": [{ "a": 1, "b": ["x", []] }, [1, { "c": null }], "t"], "metadata": {},
             "labels": { "n": "yes", "f:x": "19", ".": {}, "time": "2026-11-15T16:06:58Z", "empty": "", "port": "80:80" },
@@ -314,9 +317,9 @@ tab: "a\tb"
         assert_eq!(to_yaml(&value), expected);
     }
 
-    /// As the original answered.
+    /// Recorded from kube-apiserver.
     #[test]
-    fn long_lines_are_folded_at_a_blank() {
+    fn long_lines_are_folded_at_a_space() {
         let value = json!({
             "plain": "The quick brown fox jumps over the lazy dog and then the quick brown fox jumps over the lazy dog again",
             "single": "'The quick brown fox jumps over the lazy dog and then the quick brown fox jumps over the lazy dog' of it",
@@ -372,7 +375,7 @@ spaces: The quick brown fox jumps over the lazy dog and then the quick   brown f
 
     proptest! {
         #[test]
-        fn what_is_read_back_is_the_same(value in values()) {
+        fn the_output_is_read_back_as_the_same_value(value in values()) {
             let yaml = to_yaml(&value);
             let read: Value = serde_saphyr::from_str(&yaml).map_err(|it| TestCaseError::fail(format!("{it}\n{yaml}")))?;
             prop_assert_eq!(read, value, "{}", yaml);

@@ -1,29 +1,29 @@
-//! Why a body in protobuf cannot be read.
+//! The errors of decoding a protobuf body.
 
 use super::wire::Malformed;
 
-/// Why a body in protobuf cannot be read.
+/// An error of decoding a protobuf body.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtobufError {
-    /// It does not begin as one does.
+    /// The prefix is missing.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     NotProtobuf,
-    /// There is no such kind.
+    /// The kind is unknown.
     #[error("no kind {kind:?} is registered for version {api_version:?}")]
     UnknownKind {
-        /// The version it says it is of.
+        /// The API version in the envelope.
         api_version: String,
-        /// The kind it says it is of.
+        /// The kind in the envelope.
         kind: String,
     },
-    /// Messages, and the JSON in them, are nested too deep.
+    /// Messages, and the JSON in them, are nested too deeply.
     #[error("exceeded max depth of {limit}")]
     TooDeep {
-        /// How many levels an object may have.
+        /// The maximum depth of an object.
         limit: usize,
     },
-    /// The bytes end early, or are no message.
+    /// The bytes end early, or are not a message.
     #[error("proto: {0}")]
     Malformed(&'static str),
 }

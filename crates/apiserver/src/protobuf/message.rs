@@ -1,4 +1,4 @@
-//! From the bytes of a message to the value its JSON has.
+//! Decoding of a protobuf message into the JSON value of the same object.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -10,28 +10,31 @@ use super::table::{Field, Repeat, Shape, Table};
 use super::wire::{Malformed, Raw, Reader};
 use crate::depth;
 
-/// How deep messages may be nested, those of inner envelopes included. Some messages have no level of their own in JSON,
-/// so there may be more of them than levels of the object, which are counted when it is read.
-const DEEPEST: usize = 2 * depth::OBJECT;
+/// The maximum nesting depth of messages, including those of inner envelopes. Some messages have no
+/// level of their own in JSON, so there may be more of them than levels of the object, which are
+/// counted after decoding.
+const MAX_DEPTH: usize = 2 * depth::OBJECT;
 
-/// What every body in protobuf begins with.
+/// The prefix of every protobuf body.
 const MAGIC: &[u8] = b"k8s\0";
 
-/// An object that came in protobuf.
+/// An object decoded from protobuf.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Object {
-    /// What it says it is: the version.
+    /// The API version in its envelope.
     pub api_version: String,
-    /// What it says it is: the kind.
+    /// The kind in its envelope.
     pub kind: String,
-    /// The object, with both in it.
+    /// The object, including API version and kind.
     pub value: Value,
 }
 
-/// Reads a body: the envelope, and the object in it.
+/// Decodes a body: the envelope, and the object in it.
 ///
 /// # Errors
-/// When it is not protobuf, of no known kind, malformed, or nested too deep.
+///
+/// Returns an error if the body is not protobuf, is of an unknown kind, is malformed, or is nested
+/// too deeply.
 pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
     let object = decode_at(body, 0)?;
     if depth::is_exceeded_by(&object.value) {
@@ -40,7 +43,7 @@ pub fn decode(body: &[u8]) -> Result<Object, ProtobufError> {
     Ok(object)
 }
 
-/// Reads an envelope that is that many levels deep in another one.
+/// Decodes an envelope nested `depth` levels deep in another one.
 fn decode_at(body: &[u8], depth: usize) -> Result<Object, ProtobufError> {
     let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::NotProtobuf)?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
@@ -80,7 +83,7 @@ struct Decoder<'a> {
 
 impl Decoder<'_> {
     fn message(self, message: usize, bytes: &[u8]) -> Result<Value, ProtobufError> {
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err(ProtobufError::TooDeep { limit: depth::OBJECT });
         }
         let inner = Self { depth: self.depth + 1, ..self };
@@ -88,11 +91,12 @@ impl Decoder<'_> {
         match name.rsplit('.').next().unwrap_or(name) {
             "FieldsV1" => inner.json(inner.bytes_of(message, "Raw", bytes)?),
             "RawExtension" | "JSON" => inner.json(inner.bytes_of(message, "raw", bytes)?),
-            name => Ok(special(name, inner.fields(message, bytes)?)),
+            name => Ok(json_form(name, inner.fields(message, bytes)?)),
         }
     }
 
-    /// The bytes that a field of a message holds; the last ones where it is there several times, none where it is not.
+    /// Returns the bytes of a field of a message; the last ones if it is repeated, none if it is
+    /// absent.
     fn bytes_of<'b>(self, message: usize, name: &str, bytes: &'b [u8]) -> Result<&'b [u8], ProtobufError> {
         let (mut reader, mut found) = (Reader::new(bytes), &[][..]);
         while let Some((number, raw)) = reader.next()? {
@@ -103,7 +107,7 @@ impl Decoder<'_> {
         Ok(found)
     }
 
-    /// The value of raw bytes: JSON, or an envelope of their own.
+    /// Decodes raw bytes: JSON, or an envelope of their own.
     fn json(self, bytes: &[u8]) -> Result<Value, ProtobufError> {
         if bytes.is_empty() {
             return Ok(Value::Null);
@@ -112,7 +116,7 @@ impl Decoder<'_> {
             return decode_at(bytes, self.depth).map(|it| it.value);
         }
         serde_json::from_slice(bytes).map_err(|error| {
-            // serde_json has no kind of error for this.
+            // serde_json has no error category for this.
             if error.to_string().starts_with("recursion limit exceeded") {
                 return ProtobufError::TooDeep { limit: depth::OBJECT };
             }
@@ -120,7 +124,7 @@ impl Decoder<'_> {
         })
     }
 
-    /// The fields of a message by the names they have in JSON.
+    /// Decodes the fields of a message, keyed by their JSON names.
     fn fields(self, message: usize, bytes: &[u8]) -> Result<Map<String, Value>, ProtobufError> {
         let mut object = Map::new();
         let mut reader = Reader::new(bytes);
@@ -155,18 +159,18 @@ impl Decoder<'_> {
 
     fn value(self, field: Field, raw: Raw<'_>) -> Result<Value, ProtobufError> {
         Ok(match field.shape {
-            Shape::Text => raw.text()?.into(),
-            Shape::Flag => (raw.whole()? != 0).into(),
-            Shape::Whole => raw.whole()?.into(),
-            Shape::Number => Number::from_f64(raw.number()?).map_or(Value::Null, Value::Number),
+            Shape::String => raw.text()?.into(),
+            Shape::Bool => (raw.integer()? != 0).into(),
+            Shape::Integer => raw.integer()?.into(),
+            Shape::Double => Number::from_f64(raw.double()?).map_or(Value::Null, Value::Number),
             Shape::Bytes => BASE64_STANDARD.encode(raw.bytes()?).into(),
             Shape::Message(message) => self.message(message, raw.bytes()?)?,
         })
     }
 
-    /// Adds an item, or all items where numbers are written one behind the other.
+    /// Adds an item, or all items of a packed field.
     fn push(self, field: Field, raw: Raw<'_>, items: &mut Vec<Value>) -> Result<(), ProtobufError> {
-        if let (Raw::Bytes(packed), Shape::Whole | Shape::Flag) = (raw, field.shape) {
+        if let (Raw::Bytes(packed), Shape::Integer | Shape::Bool) = (raw, field.shape) {
             let mut reader = Reader::new(packed);
             while !reader.is_empty() {
                 items.push(self.value(field, Raw::Varint(reader.varint()?))?);
@@ -192,8 +196,9 @@ impl Decoder<'_> {
     }
 }
 
-/// The messages whose form in JSON is not that of their fields, by the last part of their name.
-fn special(name: &str, fields: Map<String, Value>) -> Value {
+/// Converts messages whose JSON form differs from that of their fields, by the last part of their
+/// name.
+fn json_form(name: &str, fields: Map<String, Value>) -> Value {
     let whole = |key: &str| fields.get(key).and_then(Value::as_i64).unwrap_or(0);
     let take = |key: &str| fields.get(key).cloned();
     match name {
@@ -215,7 +220,7 @@ fn special(name: &str, fields: Map<String, Value>) -> Value {
     }
 }
 
-/// A point in time; the first of all is none.
+/// Formats a time; the zero time is null.
 fn time(seconds: i64, nanos: i64, format: &str) -> Value {
     if (seconds, nanos) == (0, 0) {
         return Value::Null;
@@ -224,7 +229,7 @@ fn time(seconds: i64, nanos: i64, format: &str) -> Value {
     Timestamp::new(seconds, nanos).map_or(Value::Null, |it| it.strftime(format).to_string().into())
 }
 
-/// A duration as the original writes it: `1h0m0s`, `1.5s`, `300ms`.
+/// Formats a duration as Go's `time.Duration` does: `1h0m0s`, `1.5s`, `300ms`.
 fn duration(nanos: i64) -> String {
     let (sign, nanos) = (if nanos < 0 { "-" } else { "" }, nanos.unsigned_abs());
     let decimal = |value: u64, unit: u64| {
@@ -259,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_written_as_the_original_writes_them() {
+    fn durations_are_formatted_as_in_go() {
         for (nanos, expected) in [
             (0, "0s"),
             (300_000_000, "300ms"),

@@ -1,7 +1,8 @@
-//! Bodies in protobuf, read into the same values as JSON: typed clients of the original send built-in objects this way.
+//! Protobuf bodies, decoded into the same values as JSON: Go's typed clients send built-in objects
+//! this way.
 //!
-//! Only requests are read; answers are JSON, which such clients accept too. The table of messages is data, and parsed the
-//! first time somebody sends protobuf.
+//! Only requests are decoded; responses are JSON, which these clients accept too. The table of
+//! messages is data, parsed when the first protobuf body arrives.
 //!
 //! The `mod` lines below are in layer order.
 

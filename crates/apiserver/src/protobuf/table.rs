@@ -1,16 +1,16 @@
-//! The messages of the API: what each field of each is called and holds.
+//! The protobuf messages of the API: the name and type of each field.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// All messages, by their position in the table.
+/// All messages, indexed by their position in the table.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) messages: Vec<Message>,
     by_name: HashMap<&'static str, usize>,
 }
 
-/// A message: its name and its fields by number.
+/// A message: its name, and its fields by number.
 #[derive(Debug)]
 pub(super) struct Message {
     /// The name with its package, such as `k8s.io.api.core.v1.Pod`.
@@ -21,30 +21,30 @@ pub(super) struct Message {
 /// A field of a message.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
-    /// What it is called in JSON; `.` when its parts stand in its parent.
+    /// The JSON name; `.` if its fields are inlined in the parent.
     pub(super) name: &'static str,
     pub(super) repeat: Repeat,
     pub(super) shape: Shape,
 }
 
-/// How often a field is there.
+/// The repetition of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
     One,
     Many,
-    /// As a map by text.
+    /// A map with string keys.
     Map,
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    Text,
-    Flag,
-    Whole,
-    Number,
+    String,
+    Bool,
+    Integer,
+    Double,
     Bytes,
-    /// The message at that position.
+    /// The message at this position in the table.
     Message(usize),
 }
 
@@ -61,7 +61,7 @@ impl Table {
         Self { messages, by_name }
     }
 
-    /// The message of a kind.
+    /// Returns the message of a kind.
     pub(super) fn of_kind(&self, api_version: &str, kind: &str) -> Option<usize> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let package = match group {
@@ -94,10 +94,10 @@ fn field(written: &'static str) -> Option<(u64, Field)> {
         _ => Repeat::One,
     };
     let shape = match &shape[1..] {
-        "s" => Shape::Text,
-        "b" => Shape::Flag,
-        "i" => Shape::Whole,
-        "d" => Shape::Number,
+        "s" => Shape::String,
+        "b" => Shape::Bool,
+        "i" => Shape::Integer,
+        "d" => Shape::Double,
         "y" => Shape::Bytes,
         message => Shape::Message(message.parse().ok()?),
     };

@@ -1,6 +1,6 @@
-//! The bytes of protobuf: numbers of variable length, and fields one after another.
+//! The wire format of protobuf: varints, and a sequence of fields.
 
-/// The bytes are no message.
+/// An error of bytes that are not a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) &'static str);
 
@@ -12,16 +12,16 @@ pub(super) struct Reader<'a> {
     rest: &'a [u8],
 }
 
-/// What a field holds, by how it is written.
+/// The value of a field, by its wire type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Raw<'a> {
-    /// A number of variable length.
+    /// A varint.
     Varint(u64),
     /// Eight bytes.
     Fixed64(u64),
     /// Four bytes.
     Fixed32(u32),
-    /// Bytes of a length that is written before them.
+    /// Length-delimited bytes.
     Bytes(&'a [u8]),
 }
 
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes }
     }
 
-    /// The number of the next field and what it holds; `None` at the end.
+    /// Returns the number and value of the next field; `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Raw<'a>)>, Malformed> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -91,14 +91,14 @@ impl<'a> Raw<'a> {
         text.map(str::to_owned).map_err(|_| Malformed("string contains invalid UTF-8"))
     }
 
-    pub(super) fn whole(self) -> Result<i64, Malformed> {
+    pub(super) fn integer(self) -> Result<i64, Malformed> {
         match self {
             Self::Varint(value) => Ok(value.cast_signed()),
             _ => Err(Malformed("wrong wireType")),
         }
     }
 
-    pub(super) fn number(self) -> Result<f64, Malformed> {
+    pub(super) fn double(self) -> Result<f64, Malformed> {
         match self {
             Self::Fixed64(bits) => Ok(f64::from_bits(bits)),
             _ => Err(Malformed("wrong wireType")),

@@ -1,4 +1,4 @@
-//! What a list shows: which state, which objects, and where the next page begins.
+//! Lists: the state, the objects, and the start of the next page.
 
 use std::sync::Arc;
 
@@ -12,20 +12,21 @@ use crate::store::{Compacted, Encoded, History};
 /// A list, or a page of one.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The objects, in the order of their keys.
+    /// The objects, sorted by key.
     pub items: Vec<Arc<Encoded>>,
-    /// The version of the state it shows.
+    /// The version of the listed state.
     pub version: u64,
-    /// Where the next page begins, on all but the last.
+    /// The start of the next page; `None` on the last.
     pub next: Option<ContinueToken>,
-    /// How many objects the pages to come hold; unknown where a selector narrows the list.
+    /// The number of objects on later pages; unknown if a selector narrows the list.
     pub remaining: Option<usize>,
 }
 
-/// Lists a collection at its newest revision, or as the options say.
+/// Lists a collection at its newest revision, or at the one that the options demand.
 ///
 /// # Errors
-/// 410 when the state is no longer kept, 504 when it has not come about yet.
+///
+/// Returns 410 if the state is no longer kept, and 504 if it does not exist yet.
 pub fn list(
     history: &History,
     revision: u64,
@@ -40,8 +41,9 @@ pub fn list(
         ListVersion::NotOlderThan(_) => (revision, None),
         ListVersion::Exact(version) => (*version, None),
         ListVersion::Continue(token) => match token.version {
-            // No page of this server says that: it is from before a restart, or made up. etcd refuses it too, and
-            // kube-apiserver reports that as for `resourceVersionMatch=Exact` (etcd3/store.go).
+            // No page of this server has such a token: it is from before a restart, or forged. etcd
+            // rejects it too, and kube-apiserver reports that as for `resourceVersionMatch=Exact`
+            // (k8s.io/apiserver v0.36.4 pkg/storage/etcd3/store.go).
             Some(version) if version > revision => return Err(too_large(version, revision)),
             version => (version.unwrap_or(revision), Some(&token.after)),
         },
@@ -58,11 +60,11 @@ pub fn list(
     let mut looked_at = 0;
     let selected = range.by_ref().inspect(|_| looked_at += 1).filter(|it| selection.holds(it));
     let items: Vec<_> = selected.take(limit).cloned().collect();
-    // Whether those that are left are selected is found out by the next page, as in the original.
+    // The rest of the range may match nothing; only the next page finds out, as in kube-apiserver.
     let is_full = items.len() >= limit && range.next().is_some();
     let last = items.last().filter(|it| is_full && !selection.is_exactly(it));
     let remaining = match last {
-        // Those of other parts count too, even if they were passed over.
+        // Objects of other shards count too, even if they were skipped.
         Some(last) if !selection.is_selective() => {
             let behind = history.count_in(version, namespace, Some(last.key())).map_err(refuse)?;
             Some(behind + looked_at - items.len())
@@ -73,6 +75,8 @@ pub fn list(
     Ok(Page { items, version, next, remaining })
 }
 
+/// Returns 504, as `NewTooLargeResourceVersionError` in k8s.io/apiserver v0.36.4
+/// pkg/storage/errors.go.
 fn too_large(asked: u64, revision: u64) -> Refusal {
     let message = format!("Timeout: Too large resource version: {asked}, current: {revision}");
     let mut status = Status::failure(Reason::Timeout, message);
@@ -80,7 +84,8 @@ fn too_large(asked: u64, revision: u64) -> Refusal {
     Refusal(Box::new(status)).cause("ResourceVersionTooLarge", "Too large resource version", "")
 }
 
-/// A page that is no longer kept can be had at another version; a list at a version cannot.
+/// Returns 410. A page that is no longer kept can be read at another version; a list at an exact
+/// version cannot. The messages begin as in k8s.io/apiserver v0.36.4 pkg/storage/etcd3/errors.go.
 fn expired(compacted: Compacted, asked: &ListVersion, after: Option<&ObjectKey>) -> Refusal {
     let message = match (asked, after) {
         (ListVersion::Continue(_), Some(_)) => {
@@ -124,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_each_other_at_one_version_whatever_is_written_meanwhile() {
+    fn all_pages_of_a_list_are_at_one_version_despite_writes() {
         let (mut history, revision) = written(&["a", "b", "c", "d", "e"]);
         let everything = Selection::default();
         let first = list(&history, revision, &options(&[("limit", "2")]), &everything).expect("kept");
@@ -141,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_a_state_that_is_gone_is_410_and_can_go_on_inconsistently() {
+    fn a_page_of_a_compacted_state_gets_410_and_can_continue_inconsistently() {
         let (mut history, _) = written(&["a", "b", "c"]);
         history.write(&ObjectKey::cluster("b"), 4, None);
         history.compact(4);
@@ -158,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_versions_before_and_after_what_there_is() {
+    fn exact_versions_in_the_past_and_in_the_future() {
         let (history, revision) = written(&["a", "b", "c"]);
         let at = |version: &str| options(&[("resourceVersion", version), ("resourceVersionMatch", "Exact")]);
         let seen = list(&history, revision, &at("2"), &Selection::default()).expect("kept");
@@ -168,10 +173,11 @@ mod tests {
         assert_eq!(refusal.0.message, "Timeout: Too large resource version: 9, current: 3");
     }
 
-    /// A client paged through a list, the server was restarted and counted from 1 again: the next page was served as of a
-    /// version that did not exist yet, and the client watched from there and saw nothing.
+    /// Regression test: a client paged through a list, and the server was restarted and counted
+    /// from 1 again. The next page was served as of a version that did not exist yet, and the
+    /// client watched from there and saw nothing.
     #[test]
-    fn a_page_of_a_version_that_is_not_there_yet_is_504() {
+    fn a_page_of_a_future_version_gets_504() {
         let (history, revision) = written(&["a", "b", "c"]);
         let token = ContinueToken { version: Some(4), after: ObjectKey::cluster("a") };
         let ahead = options(&[("limit", "1"), ("continue", &token.encode())]);
@@ -180,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_hides_how_many_are_left() {
+    fn the_remaining_count_is_unknown_with_a_selector() {
         let (history, revision) = written(&["a", "b", "c"]);
         let selective =
             Selection { fields: "metadata.name!=x".parse().expect("valid"), ..Selection::default() };
@@ -189,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_page_of_a_selection_promises_another_unless_one_object_is_meant() {
+    fn a_full_page_of_a_selection_has_a_next_page_unless_one_object_is_selected() {
         let (history, revision) = written(&["a", "b", "c"]);
         let none_left =
             Selection { fields: "metadata.name!=c".parse().expect("valid"), ..Selection::default() };

@@ -1,4 +1,4 @@
-//! Reading: what a list shows and what a watch tells. Pure: a history in, objects or frames out.
+//! Lists and watch events. Pure functions from a history to objects or frames.
 
 mod selection;
 mod list;
@@ -6,4 +6,4 @@ mod watch;
 
 pub use list::{Page, list};
 pub use selection::Selection;
-pub use watch::{Frame, bookmark, tell};
+pub use watch::{Frame, bookmark, event_for};

@@ -1,32 +1,32 @@
-//! Which objects of a collection a request is about.
+//! The objects of a collection that a request selects.
 
 use dogwatch_core::{FieldSelector, LabelSelector, ObjectKey};
 
 use crate::request::ShardSelector;
 use crate::store::Encoded;
 
-/// Which objects of a collection a request is about: all conditions must hold.
+/// The objects of a collection that a request selects: all conditions must hold.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Only those of this namespace.
+    /// Selects one namespace.
     pub namespace: Option<String>,
-    /// Only the one of this name.
+    /// Selects the object of this name.
     pub name: Option<String>,
-    /// Only those with these labels.
+    /// Selects by labels.
     pub labels: LabelSelector,
-    /// Only those with these fields.
+    /// Selects by fields.
     pub fields: FieldSelector,
-    /// Only those of these parts of the collection.
+    /// Selects shards of the collection.
     pub shards: Option<ShardSelector>,
 }
 
 impl Selection {
-    /// Whether an object is in its namespace, whatever else is asked for.
+    /// Returns true if an object is in the selected namespace, regardless of the other conditions.
     pub fn is_in_namespace(&self, object: &Encoded) -> bool {
         self.namespace.as_deref().is_none_or(|it| object.key().namespace() == Some(it))
     }
 
-    /// Whether it is about this object.
+    /// Returns true if an object is selected.
     pub fn holds(&self, object: &Encoded) -> bool {
         let key = object.key();
         self.is_in_namespace(object)
@@ -36,20 +36,22 @@ impl Selection {
             && self.shards.as_ref().is_none_or(|it| it.has(object.uid(), key.namespace()))
     }
 
-    /// The key of the only object that can be meant, where a namespace and a name are asked for.
+    /// Returns the key of the only object that can be selected, if namespace and name are given.
     pub(super) fn only_key(&self) -> Option<ObjectKey> {
         let name = self.name.as_deref().or_else(|| self.fields.required("metadata.name"))?;
         ObjectKey::from_parts(Some(self.namespace.as_deref()?), name).ok()
     }
 
-    /// Whether no other object than this one can be meant: its name is asked for, and where it is.
+    /// Returns true if no other object than this one can be selected: its name and its scope are
+    /// given.
     pub fn is_exactly(&self, object: &Encoded) -> bool {
         let named = self.name.is_some() || self.fields.required("metadata.name").is_some();
         named && object.key().namespace() == self.namespace.as_deref()
     }
 
-    /// Whether a selector narrows it: then nobody can say how many objects are left. Parts are none in this sense; in the original
-    /// those that are left are counted, in whatever part they are.
+    /// Returns true if a selector narrows the selection, so that the number of remaining objects is
+    /// unknown. Shards do not count: kube-apiserver includes the objects of all shards in the
+    /// remaining count.
     pub fn is_selective(&self) -> bool {
         self.name.is_some() || !self.labels.is_everything() || !self.fields.is_everything()
     }

@@ -1,4 +1,4 @@
-//! What a watch tells of a change, and how a frame is written.
+//! The watch events of changes, and their encoding.
 //!
 //! ```text
 //! before ∖ after   selected        not selected, or gone
@@ -11,42 +11,43 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::selection::Selection;
-use crate::store::{Change, Encoded, Told};
+use crate::store::{Change, Encoded, EventType};
 
-/// One event of a watch, not yet written.
+/// One event of a watch, not yet encoded.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// What happened to it.
-    pub told: Told,
-    /// The object it shows.
+    /// The type of the event.
+    pub event_type: EventType,
+    /// The object in the event.
     pub object: Arc<Encoded>,
 }
 
-/// What a watch with this selection tells of a change, if anything.
-pub fn tell(change: &Change, selection: &Selection) -> Option<Frame> {
+/// Returns the event of a change for a watch with this selection, if there is one.
+pub fn event_for(change: &Change, selection: &Selection) -> Option<Frame> {
     let selected = |object: &Option<Arc<Encoded>>| object.as_ref().is_some_and(|it| selection.holds(it));
-    let (told, object) = match (selected(&change.before), selected(&change.after)) {
+    let (event_type, object) = match (selected(&change.before), selected(&change.after)) {
         (false, false) => return None,
-        (false, true) => (Told::Added, change.after.as_ref()),
-        (true, true) => (Told::Modified, change.after.as_ref()),
-        (true, false) => (Told::Deleted, change.last()),
+        (false, true) => (EventType::Added, change.after.as_ref()),
+        (true, true) => (EventType::Modified, change.after.as_ref()),
+        (true, false) => (EventType::Deleted, change.last()),
     };
-    object.map(|object| Frame { told, object: Arc::clone(object) })
+    object.map(|object| Frame { event_type, object: Arc::clone(object) })
 }
 
 impl Frame {
-    /// An object that was there when the watch began.
+    /// Returns the event for an object that exists when the watch starts.
     pub fn initial(object: Arc<Encoded>) -> Self {
-        Self { told: Told::Added, object }
+        Self { event_type: EventType::Added, object }
     }
 
-    /// Writes its JSON as a line, in pieces that are shared with every other watch that tells it.
+    /// Writes the event as a line of JSON, in pieces that are shared with all other watches that
+    /// send it.
     pub fn write(&self, out: &mut impl Extend<Bytes>) {
-        self.object.write_line(self.told, out);
+        self.object.write_line(self.event_type, out);
     }
 }
 
-/// A bookmark: time went on to this version. `ends_initial` marks the end of the objects that were there.
+/// Encodes a bookmark at this version. `ends_initial` marks the end of the initial events.
 pub fn bookmark(api_version: &str, kind: &str, version: u64, ends_initial: bool) -> Bytes {
     let mut metadata = serde_json::json!({ "resourceVersion": version.to_string() });
     if ends_initial {
@@ -89,10 +90,10 @@ mod tests {
             (blue_5.clone(), blue_6, None),
             (blue_5, None, None),
         ] {
-            let told = tell(&Change::new(6, before, after), &red());
-            let seen = told.map(|it| {
+            let event_type = event_for(&Change::new(6, before, after), &red());
+            let seen = event_type.map(|it| {
                 assert_eq!(it.object.version(), 6, "every event carries the version of its change");
-                (it.told.as_str(), it.object.labels().get("colour").unwrap_or_default().to_owned())
+                (it.event_type.as_str(), it.object.labels().get("colour").unwrap_or_default().to_owned())
             });
             assert_eq!(seen, expected.map(|(kind, colour)| (kind, colour.to_owned())));
         }
@@ -115,7 +116,7 @@ mod tests {
     }
 
     proptest! {
-        /// For every selection: what a list at N shows, and the frames behind it, make what a list at M shows.
+        /// For every selection: a list at N plus the events up to M equals a list at M.
         #[test]
         fn a_selected_list_plus_its_frames_is_a_later_selected_list(
             writes in proptest::collection::vec((0..5u8, 0..3u8), 1..60),
@@ -139,10 +140,10 @@ mod tests {
             let mut position = history.position_after(from).expect("kept");
             while let Some(change) = history.change(position).expect("kept") {
                 position += 1;
-                let Some(frame) = tell(change, &red()) else { continue };
+                let Some(frame) = event_for(change, &red()) else { continue };
                 let (key, version) = (frame.object.key().to_string(), frame.object.version());
-                let before = if frame.told == Told::Deleted { folded.remove(&key) } else { folded.insert(key, version) };
-                prop_assert_eq!(before.is_none(), frame.told == Told::Added, "additions are new, everything else was there");
+                let before = if frame.event_type == EventType::Deleted { folded.remove(&key) } else { folded.insert(key, version) };
+                prop_assert_eq!(before.is_none(), frame.event_type == EventType::Added, "only additions are about objects that were not selected before");
             }
             prop_assert_eq!(folded, listed(end));
         }

@@ -1,4 +1,5 @@
-//! Where a list goes on: the token between two pages, in the original's own format.
+//! The continue token between two pages of a list, in kube-apiserver's format (k8s.io/apiserver
+//! v0.36.4 pkg/storage/continue.go).
 
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::{DecodeError, Engine};
@@ -7,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::refusal::Refusal;
 
-/// Where a list goes on, and at which version.
+/// The position at which a list continues, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// The version of the list; `None` goes on with whatever there is now.
+    /// The version of the list; `None` continues with the current state.
     pub version: Option<u64>,
-    /// The last object of the page before.
+    /// The last object of the previous page.
     pub after: ObjectKey,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct WireToken {
     v: String,
     #[serde(default)]
     rv: i64,
@@ -26,51 +27,55 @@ struct Written {
 }
 
 const FORMAT: &str = "meta.k8s.io/v1";
-/// The version of a token that does not insist on one.
+/// The version in a token that continues with the current state.
 const INCONSISTENT: i64 = -1;
 
 impl ContinueToken {
-    /// The token as clients carry it.
+    /// Encodes the token for clients.
     pub fn encode(&self) -> String {
         let rv = self.version.map_or(INCONSISTENT, |it| i64::try_from(it).unwrap_or(i64::MAX));
-        // A NUL behind the key makes it the first key that is larger.
-        let written = Written { v: FORMAT.to_owned(), rv, start: format!("/{}\u{0}", self.after) };
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&written).expect("text and a number"))
+        // The key followed by NUL is the next larger key.
+        let wire = WireToken { v: FORMAT.to_owned(), rv, start: format!("/{}\u{0}", self.after) };
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).expect("strings and a number serialize to JSON"))
     }
 
-    /// Reads what a client carried back.
+    /// Decodes the token of a client.
     ///
     /// # Errors
-    /// 400, in the words of the original, for anything this server did not write.
+    ///
+    /// Returns 400, with kube-apiserver's messages, for any token that this server did not write.
     pub fn decode(token: &str) -> Result<Self, Refusal> {
         let refuse = |why: &str| Refusal::bad_request(format!("invalid continue token: {why}"));
         let json = URL_SAFE_NO_PAD.decode(token).map_err(|why| {
-            refuse(&format!("continue key is not valid: illegal base64 data at input byte {}", place(why)))
+            refuse(&format!(
+                "continue key is not valid: illegal base64 data at input byte {}",
+                error_position(why)
+            ))
         })?;
-        let written: Written =
+        let wire: WireToken =
             serde_json::from_slice(&json).map_err(|_| refuse("continue key is not valid: not JSON"))?;
-        if written.v != FORMAT {
+        if wire.v != FORMAT {
             return Err(refuse(&format!(
                 "continue key is not valid: server does not recognize this encoded version {:?}",
-                written.v
+                wire.v
             )));
         }
-        if written.rv == 0 {
+        if wire.rv == 0 {
             return Err(refuse(
                 "continue key is not valid: incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
             ));
         }
-        let start = written.start.trim_start_matches('/').trim_end_matches('\u{0}');
+        let start = wire.start.trim_start_matches('/').trim_end_matches('\u{0}');
         let after = start.parse().map_err(|_| {
             refuse("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")
         })?;
-        Ok(Self { version: u64::try_from(written.rv).ok(), after })
+        Ok(Self { version: u64::try_from(wire.rv).ok(), after })
     }
 }
 
-/// Where a text stops being base64, as the original counts.
-fn place(mistake: DecodeError) -> usize {
-    match mistake {
+/// Returns the position at which a text stops being base64, as Go's `encoding/base64` counts it.
+fn error_position(error: DecodeError) -> usize {
+    match error {
         DecodeError::InvalidByte(at, _) => at,
         DecodeError::InvalidLastSymbol { offset, .. } => offset,
         DecodeError::InvalidLength(length) => length.saturating_sub(length % 4),
@@ -85,14 +90,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_is_the_originals_own_format() {
+    fn the_token_has_the_format_of_kube_apiserver() {
         let token = ContinueToken { version: Some(7), after: ObjectKey::namespaced("a", "b") };
         let json = URL_SAFE_NO_PAD.decode(token.encode()).expect("base64");
         assert_eq!(String::from_utf8_lossy(&json), r#"{"v":"meta.k8s.io/v1","rv":7,"start":"/a/b\u0000"}"#);
     }
 
     #[test]
-    fn what_this_server_did_not_write_is_refused() {
+    fn foreign_tokens_are_rejected() {
         let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
         for token in [
             "!".to_owned(),
@@ -101,7 +106,7 @@ mod tests {
             encode(r#"{"v":"meta.k8s.io/v1","rv":0,"start":"/a"}"#),
             encode(r#"{"v":"meta.k8s.io/v1","rv":1,"start":""}"#),
         ] {
-            let refusal = ContinueToken::decode(&token).expect_err("not ours");
+            let refusal = ContinueToken::decode(&token).expect_err("a foreign token");
             assert!(
                 refusal.0.code == 400 && refusal.0.message.starts_with("invalid continue token: "),
                 "{refusal}"
@@ -117,7 +122,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_makes_the_reader_panic(text in ".{0,60}") {
+        fn decoding_never_panics(text in ".{0,60}") {
             let _ = ContinueToken::decode(&text);
         }
     }

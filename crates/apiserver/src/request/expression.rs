@@ -1,29 +1,30 @@
-//! Expressions in CEL, the language in which requests can say conditions: as much of it as it takes to refuse all that is not a
-//! call of a function, or several of them joined by operators.
+//! A parser for a subset of CEL, in which requests state conditions: enough to reject all
+//! expressions that are not function calls, or several of them joined by operators.
 //!
-//! There are no lists, maps, indexes, conditions, methods, comments, escapes and macros here.
+//! Lists, maps, indexes, conditionals, methods, comments, escapes and macros are not supported.
 
-/// An expression, as far as it takes to refuse it.
+/// An expression, in as much detail as is needed to reject it.
 #[derive(Debug)]
 pub(super) enum Expression<'t> {
     /// Names joined by dots.
     Path(Vec<&'t str>),
     Text(&'t str),
-    /// What is no text, by the original's name for its type.
+    /// A literal that is not a string, by the Go name of its type.
     Literal(&'static str),
     Call(String, Vec<Expression<'t>>),
 }
 
 impl<'t> Expression<'t> {
-    /// Reads a whole text.
+    /// Parses a complete text.
     ///
     /// # Errors
-    /// What was not expected.
-    pub(super) fn read(text: &'t str) -> Result<Self, String> {
-        Reader { rest: text }.whole()
+    ///
+    /// Returns the syntax error.
+    pub(super) fn parse(text: &'t str) -> Result<Self, String> {
+        Parser { rest: text }.whole()
     }
 
-    /// The number that the original has for it.
+    /// Returns the number of the expression kind in cel-go's `ast.ExprKind`.
     pub(super) fn kind(&self) -> u8 {
         match self {
             Self::Call(..) => 1,
@@ -34,21 +35,21 @@ impl<'t> Expression<'t> {
     }
 }
 
-/// Binary operators, those that bind least first.
+/// Binary operators, lowest precedence first.
 const OPERATORS: [&[&str]; 5] =
     [&["||"], &["&&"], &["==", "!=", "<=", ">=", "<", ">"], &["+", "-"], &["*", "/", "%"]];
 
-/// How deep expressions may be nested, so that no request can exhaust the stack.
-const DEEPEST: usize = 100;
+/// The maximum nesting depth of expressions, so that no request can exhaust the stack.
+const MAX_DEPTH: usize = 100;
 
 const TOO_DEEP: &str = "CEL parse error: expression recursion limit exceeded";
 
-/// Reads an expression from left to right.
-struct Reader<'t> {
+/// A parser that reads an expression from left to right.
+struct Parser<'t> {
     rest: &'t str,
 }
 
-impl<'t> Reader<'t> {
+impl<'t> Parser<'t> {
     fn whole(mut self) -> Result<Expression<'t>, String> {
         let expression = self.binary(0, 0)?;
         self.skip();
@@ -60,9 +61,9 @@ impl<'t> Reader<'t> {
         let mut left = self.binary(level + 1, depth)?;
         let mut height = depth;
         while let Some(operator) = operators.iter().find(|it| self.eat(it)) {
-            // A chain is a tree that leans to the left, and dropping it recurses just as deep.
+            // A chain of operators is a left-leaning tree, and dropping it recurses just as deep.
             height += 1;
-            if height > DEEPEST {
+            if height > MAX_DEPTH {
                 return Err(TOO_DEEP.to_owned());
             }
             let right = self.binary(level + 1, depth)?;
@@ -72,7 +73,7 @@ impl<'t> Reader<'t> {
     }
 
     fn primary(&mut self, depth: usize) -> Result<Expression<'t>, String> {
-        if depth > DEEPEST {
+        if depth > MAX_DEPTH {
             return Err(TOO_DEEP.to_owned());
         }
         if self.eat("!") {
@@ -110,7 +111,7 @@ impl<'t> Reader<'t> {
         })
     }
 
-    /// A path, a call, or a word that stands for a value.
+    /// Parses a path, a call, or a keyword literal.
     fn named(&mut self, depth: usize) -> Result<Expression<'t>, String> {
         let mut names = vec![self.name()];
         while self.eat(".") {
@@ -159,7 +160,7 @@ impl<'t> Reader<'t> {
         taken
     }
 
-    /// Passes over a symbol, and whatever space is before it; false if it is not there.
+    /// Skips whitespace and consumes a symbol; returns false if it is not next.
     fn eat(&mut self, symbol: &str) -> bool {
         self.skip();
         let rest = self.rest.strip_prefix(symbol);
@@ -185,11 +186,11 @@ mod tests {
 
     #[test]
     fn neither_nesting_nor_chains_exhaust_the_stack() {
-        assert!(Expression::read(&vec!["f(a)"; 50].join(" || ")).is_ok());
+        assert!(Expression::parse(&vec!["f(a)"; 50].join(" || ")).is_ok());
         for text in
             [vec!["a"; 200_000].join("||"), "(".repeat(200_000), "!".repeat(200_000), "f(".repeat(200_000)]
         {
-            assert_eq!(Expression::read(&text).map(|_| ()), Err(TOO_DEEP.to_owned()));
+            assert_eq!(Expression::parse(&text).map(|_| ()), Err(TOO_DEEP.to_owned()));
         }
     }
 }

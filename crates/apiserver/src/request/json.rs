@@ -1,6 +1,6 @@
-//! JSON bodies, read as leniently as Go's `encoding/json` reads text.
+//! JSON bodies, decoded as leniently as Go's `encoding/json` does.
 //!
-//! Bytes that are not UTF-8, and `\u` escapes that are half of a surrogate pair, stand for U+FFFD. serde_json refuses both.
+//! Invalid UTF-8, and `\u` escapes of lone surrogates, become U+FFFD. serde_json rejects both.
 
 use std::borrow::Cow;
 
@@ -9,11 +9,12 @@ use serde_json::Value;
 
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
 
-/// Reads a body. Returns the text that was read beside its value: the body itself, unless something in it was replaced.
+/// Parses a body. Returns the parsed text along with its value: the body itself, unless something
+/// in it was replaced.
 pub(crate) fn parse(body: &Bytes) -> (Bytes, serde_json::Result<Value>) {
     match serde_json::from_slice(body) {
         Ok(value) => (body.clone(), Ok(value)),
-        // Nearly every body is read at the first attempt, so that one is not slowed down.
+        // Nearly every body parses at the first attempt, which is not slowed down.
         Err(_) => {
             let text = Bytes::from(readable(body).into_owned());
             let value = serde_json::from_slice(&text);
@@ -22,7 +23,7 @@ pub(crate) fn parse(body: &Bytes) -> (Bytes, serde_json::Result<Value>) {
     }
 }
 
-/// Replaces in a text what JSON cannot say.
+/// Replaces everything in a text that serde_json rejects and Go does not.
 pub(crate) fn readable(body: &[u8]) -> Cow<'_, str> {
     let text = match std::str::from_utf8(body) {
         Ok(text) => Cow::Borrowed(text),
@@ -30,7 +31,7 @@ pub(crate) fn readable(body: &[u8]) -> Cow<'_, str> {
             let mut text = String::with_capacity(body.len());
             for chunk in body.utf8_chunks() {
                 text.push_str(chunk.valid());
-                // One for each byte, as `utf8.DecodeRune` goes on after one byte.
+                // One for each byte, as `utf8.DecodeRune` continues after one byte.
                 text.extend(chunk.invalid().iter().map(|_| REPLACEMENT));
             }
             Cow::Owned(text)
@@ -53,7 +54,7 @@ pub(crate) fn readable(body: &[u8]) -> Cow<'_, str> {
 /// The length of `\u1234`.
 const ESCAPE: usize = 6;
 
-/// Where escapes begin that are half of a pair without the other half.
+/// Returns the positions of escapes of lone surrogates.
 fn lone_surrogates(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let unit = |at: usize| {
@@ -69,7 +70,7 @@ fn lone_surrogates(text: &str) -> Vec<usize> {
                 lone.push(at);
                 ESCAPE
             }
-            // Another escape: the byte behind the backslash may be one too.
+            // Another escape: the byte after the backslash may be a backslash too.
             _ => 2,
         };
         if at >= bytes.len() {
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_replaced_byte_by_byte() {
+    fn invalid_utf_8_is_replaced_byte_by_byte() {
         assert_eq!(
             read(b"{\"a\xff\":\"b\xe2\x82c\"}"),
             serde_json::json!({ "a\u{fffd}": "b\u{fffd}\u{fffd}c" })
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_of_pairs_are_replaced_and_pairs_are_not() {
+    fn lone_surrogates_are_replaced_and_pairs_are_not() {
         for (written, read_as) in [
             (r#"["\ud800"]"#, "\u{fffd}"),
             (r#"["\udc00x"]"#, "\u{fffd}x"),
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_stays_none() {
+    fn malformed_json_stays_malformed() {
         for body in [&b"\xff"[..], b"[\"\\ud8\"]", b"\\", b"[\"\\", b"{\"a\":\"\\ud800\"", b""] {
             assert!(parse(&Bytes::copy_from_slice(body)).1.is_err(), "{body:?}");
         }

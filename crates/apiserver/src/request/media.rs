@@ -1,44 +1,44 @@
-//! Which form of an answer a client wants, and which form its body has.
+//! Media types: the representation that a client accepts, and the format of its body.
 
 use dogwatch_core::{Reason, Status};
 
 use crate::refusal::Refusal;
 
-/// How an answer is written down.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Encoding {
-    /// `application/json`
+    /// `application/json`.
     Json,
-    /// `application/yaml`
+    /// `application/yaml`.
     Yaml,
 }
 
-/// What an answer shows of its objects.
+/// The transformation of the objects in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AnswerForm {
-    /// The objects themselves.
+    /// The complete objects.
     Whole,
-    /// One row for each object.
+    /// A table with one row for each object.
     Table,
-    /// Nothing but metadata.
+    /// Only metadata.
     Metadata,
-    /// A list of nothing but metadata.
+    /// A list of only metadata.
     MetadataList,
     /// The aggregated discovery documents.
     Discovery,
 }
 
-/// How a body is written down.
+/// The format of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BodyForm {
-    /// JSON; also when the client does not say.
+    /// JSON, which is also the default.
     Json,
     /// YAML.
     Yaml,
-    /// Protobuf, of built-in kinds.
+    /// Protobuf, for built-in kinds only.
     Protobuf,
 }
 
@@ -49,12 +49,14 @@ struct Clause<'a> {
     quality: f32,
 }
 
-/// Chooses the form of the answer: the first clause of the highest quality that can be served.
+/// Negotiates the representation of a response: the first clause of the highest quality that can be
+/// served.
 ///
-/// `transforms` says whether objects can be shown as tables or metadata here.
+/// `transforms` is true if objects can be served as tables or metadata.
 ///
 /// # Errors
-/// 406 where none can.
+///
+/// Returns 406 if no clause can be served.
 pub fn negotiate(accept: Option<&str>, transforms: bool) -> Result<(Encoding, AnswerForm), Refusal> {
     let Some(accept) = accept.map(str::trim).filter(|it| !it.is_empty()) else {
         return Ok((Encoding::Json, AnswerForm::Whole));
@@ -75,7 +77,7 @@ pub fn negotiate(accept: Option<&str>, transforms: bool) -> Result<(Encoding, An
     Err(not_acceptable(known))
 }
 
-/// The types an `Accept` header names, without their parameters, the most wanted first.
+/// Returns the media types of an `Accept` header without their parameters, in order of preference.
 pub fn media_types(accept: &str) -> Vec<&str> {
     clauses(accept).into_iter().map(|it| it.media).collect()
 }
@@ -87,10 +89,11 @@ fn clauses(accept: &str) -> Vec<Clause<'_>> {
 }
 
 impl BodyForm {
-    /// Reads a `Content-Type`.
+    /// Parses a `Content-Type`.
     ///
     /// # Errors
-    /// 415 for a type nobody reads.
+    ///
+    /// Returns 415 for an unsupported type.
     pub fn of(content_type: Option<&str>) -> Result<Self, Refusal> {
         let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
         match media.to_ascii_lowercase().as_str() {
@@ -133,7 +136,8 @@ fn form(clause: &Clause<'_>, transforms: bool) -> Option<AnswerForm> {
     }
 }
 
-/// Two wordings: for a type nobody knows, and for a known one in a form nobody makes.
+/// Returns 406 with one of two messages: for an unknown type, and for a known type in an unknown
+/// form.
 fn not_acceptable(known: bool) -> Refusal {
     let available = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
     let message = if known {
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_serves_is_refused_in_one_of_two_wordings() {
+    fn unsupported_types_and_forms_have_different_406_messages() {
         for (accept, words) in [
             ("text/html", "406: Not Acceptable\n\nAvailable representations: application/json"),
             ("application/*", "406: Not Acceptable\n\nAvailable representations: application/json"),
@@ -190,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn bodies_are_json_unless_they_say_otherwise() {
+    fn bodies_default_to_json() {
         assert_eq!(BodyForm::of(None), Ok(BodyForm::Json));
         assert_eq!(BodyForm::of(Some("application/json; charset=utf-8")), Ok(BodyForm::Json));
         assert_eq!(BodyForm::of(Some("application/yaml")), Ok(BodyForm::Yaml));
-        assert_eq!(BodyForm::of(Some("text/plain")).expect_err("nobody reads it").0.code, 415);
+        assert_eq!(BodyForm::of(Some("text/plain")).expect_err("not supported").0.code, 415);
     }
 }

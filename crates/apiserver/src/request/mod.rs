@@ -1,4 +1,5 @@
-//! Reading a request: what it is about, what it asks for, and in which form the answer should be.
+//! Request parsing: the target and verb of a request, its options, and the representation of the
+//! response.
 //!
 //! Pure functions over paths, queries and headers; no socket, no storage.
 

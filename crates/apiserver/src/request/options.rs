@@ -1,4 +1,5 @@
-//! The query of a list or a watch: read, checked in the words of the original, and turned into what is meant.
+//! The query options of a list or a watch, validated with kube-apiserver's messages
+//! (k8s.io/apimachinery v0.36.4 pkg/apis/meta/internalversion/validation/validation.go).
 
 use std::num::ParseIntError;
 use std::time::Duration;
@@ -10,72 +11,73 @@ use super::selector;
 use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::strconv;
 
-/// What a list asks for.
+/// The options of a list.
 #[derive(Clone, Debug)]
 pub struct ListOptions {
-    /// Only objects with these labels.
+    /// Selects objects by labels.
     pub labels: LabelSelector,
-    /// Only objects with these fields; which fields there are is for the kind to say.
+    /// Selects objects by fields; the kind decides which fields are selectable.
     pub fields: FieldSelector,
-    /// At most this many objects.
+    /// The maximum number of objects.
     pub limit: Option<usize>,
-    /// Which state to show.
+    /// The state to list.
     pub version: ListVersion,
 }
 
-/// Which state of a collection a list shows.
+/// The state of a collection that a list shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListVersion {
-    /// The newest.
+    /// The newest state.
     Newest,
-    /// Whatever is at hand; limits do not count.
+    /// Any state; a limit is ignored.
     Any,
-    /// This one or a newer one.
+    /// A state at or after this version.
     NotOlderThan(u64),
-    /// Exactly this one.
+    /// The state at exactly this version.
     Exact(u64),
-    /// Where a page before ended.
+    /// The continuation of a previous page.
     Continue(ContinueToken),
 }
 
-/// What a watch asks for.
+/// The options of a watch.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// Only objects with these labels.
+    /// Selects objects by labels.
     pub labels: LabelSelector,
-    /// Only objects with these fields.
+    /// Selects objects by fields.
     pub fields: FieldSelector,
-    /// Changes after this version; 0 where the watch begins with what there is.
+    /// The version after which changes are sent; 0 if the watch starts with the existing objects.
     pub version: u64,
-    /// Whether and how it begins with the objects that are there.
+    /// The start of the watch: with or without the existing objects.
     pub initial: InitialEvents,
-    /// Whether bookmarks are wanted.
+    /// True if the client allows bookmarks.
     pub bookmarks: bool,
-    /// When it ends.
+    /// The duration of the watch.
     pub timeout: Option<Duration>,
 }
 
-/// How a watch begins.
+/// The start of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum InitialEvents {
-    /// With the changes after its version.
+    /// Starts with the changes after its version.
     None,
-    /// With the objects that are there, and a bookmark that ends them.
+    /// Starts with the existing objects, and a bookmark that ends them.
     Send,
-    /// With the first change after now.
+    /// Starts with the first change after now.
     FromNow,
 }
 
-/// Values by key. Of a key given twice the first counts, as in the original.
+/// The pairs of a query. The first value of a repeated key counts, as in kube-apiserver.
 struct Query<'q>(&'q [(String, String)]);
 
 impl ListOptions {
-    /// Reads the decoded pairs of a query.
+    /// Parses the decoded pairs of a query.
     ///
     /// # Errors
-    /// 400 for what cannot be read, 422 for what contradicts itself.
+    ///
+    /// Returns 400 for values that cannot be parsed, 422 for contradictory ones.
     pub fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
         let query = Query(pairs);
         let limit = query.integer("limit")?.and_then(|it| usize::try_from(it).ok()).filter(|it| *it > 0);
@@ -95,17 +97,21 @@ impl ListOptions {
             }
             None => list_version(version, matching, limit)?,
         };
-        // A list that takes whatever is at hand takes all of it.
+        // A list of any state is served from the watch cache in kube-apiserver, which ignores the
+        // limit.
         let any = query.get("resourceVersion") == Some("0");
         Ok(Self { labels, fields, limit: limit.filter(|_| !any), version })
     }
 }
 
 impl WatchOptions {
-    /// Reads the decoded pairs of a query. One that does not say it is a watch, because its path does, is checked as a list is.
+    /// Parses the decoded pairs of a query. A query without `watch`, for a path with the `/watch/`
+    /// prefix, is validated like that of a list.
     ///
     /// # Errors
-    /// 400 for what cannot be read, 422 for what contradicts itself, 500 for a version that is no number (as the original).
+    ///
+    /// Returns 400 for values that cannot be parsed, 422 for contradictory ones, and 500 for a
+    /// version that is not a number, as kube-apiserver does.
     pub fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
         let query = Query(pairs);
         let (labels, fields) = (query.labels()?, query.fields()?);
@@ -126,7 +132,8 @@ impl WatchOptions {
         let initial = match initial {
             Some(true) => InitialEvents::Send,
             Some(false) if version == 0 => InitialEvents::FromNow,
-            // A watch from no version begins with what there is, as it always did.
+            // A watch without a version starts with the existing objects, the legacy behaviour of
+            // kube-apiserver.
             None if version == 0 => InitialEvents::Send,
             _ => InitialEvents::None,
         };
@@ -155,8 +162,8 @@ impl<'q> Query<'q> {
 
     fn labels(&self) -> Result<LabelSelector, Refusal> {
         let text = self.get("labelSelector").unwrap_or_default();
-        text.parse().map_err(|error: dogwatch_core::LabelSelectorError| match selector::mistake(text) {
-            // The original reads this one.
+        text.parse().map_err(|error: dogwatch_core::LabelSelectorError| match selector::label_error(text) {
+            // kube-apiserver accepts this one.
             none if none.is_empty() => Refusal::bad_request(error.to_string()),
             why => Refusal::bad_request(why),
         })
@@ -164,8 +171,8 @@ impl<'q> Query<'q> {
 
     fn fields(&self) -> Result<FieldSelector, Refusal> {
         let text = self.get("fieldSelector").unwrap_or_default();
-        text.parse().map_err(|error: dogwatch_core::FieldSelectorError| match selector::field_mistake(text) {
-            // The original reads this one.
+        text.parse().map_err(|error: dogwatch_core::FieldSelectorError| match selector::field_error(text) {
+            // kube-apiserver accepts this one.
             none if none.is_empty() => Refusal::bad_request(error.to_string()),
             why => Refusal::bad_request(why),
         })
@@ -184,13 +191,13 @@ fn list_version(
         (0, _) => ListVersion::Any,
         (version, Some("Exact")) => ListVersion::Exact(version),
         (version, Some(_)) => ListVersion::NotOlderThan(version),
-        // The original's oldest habit: a limit makes a version exact.
+        // Legacy behaviour of kube-apiserver: a limit makes a version exact.
         (version, None) if limit.is_some() => ListVersion::Exact(version),
         (version, None) => ListVersion::NotOlderThan(version),
     })
 }
 
-/// Whether what a list says of versions goes together.
+/// Validates the version options of a list.
 fn check_list(query: &Query<'_>) -> Result<(), Refusal> {
     let mut problems = Vec::new();
     if query.first("sendInitialEvents").is_some() {
@@ -283,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn every_version_rule_of_a_list() {
+    fn the_version_of_a_list_follows_from_its_options() {
         use ListVersion::{Any, Exact, Newest, NotOlderThan};
         for (query, expected) in [
             ("", (Newest, None)),
@@ -302,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_refuses_in_the_words_of_the_original() {
+    fn invalid_list_options_have_the_messages_of_kube_apiserver() {
         let invalid = |problem: &str| (422, format!("ListOptions.meta.k8s.io \"\" is invalid: {problem}"));
         let bad = |text: &str| {
             let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
@@ -348,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_a_watch_begins() {
+    fn the_start_of_a_watch_follows_from_its_options() {
         for (query, expected) in [
             ("", (0, InitialEvents::Send)),
             ("resourceVersion=0", (0, InitialEvents::Send)),
@@ -365,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_watch_refuses_in_the_words_of_the_original() {
+    fn invalid_watch_options_have_the_messages_of_kube_apiserver() {
         for (query, code, words) in [
             (
                 "sendInitialEvents=true",

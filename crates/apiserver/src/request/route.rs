@@ -1,74 +1,74 @@
-//! From method and path to what is meant.
+//! Routing: the target of a path and the verb of a method.
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// What a request means to do.
+/// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Verb {
-    /// Read one object.
+    /// Reads one object.
     Get,
-    /// Read a collection.
+    /// Reads a collection.
     List,
-    /// Follow a collection or one object.
+    /// Follows a collection or one object.
     Watch,
-    /// Make an object.
+    /// Creates an object.
     Create,
-    /// Replace an object.
+    /// Replaces an object.
     Update,
-    /// Change parts of an object.
+    /// Changes parts of an object.
     Patch,
-    /// Delete one object.
+    /// Deletes one object.
     Delete,
-    /// Delete a collection.
+    /// Deletes a collection.
     DeleteCollection,
 }
 
-/// What a path is about.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Route {
-    /// `/api`
+    /// `/api`.
     CoreVersions,
-    /// `/apis`
+    /// `/apis`.
     Groups,
-    /// `/apis/{group}`
+    /// `/apis/{group}`.
     Group(String),
-    /// `/api/{version}` or `/apis/{group}/{version}`
+    /// `/api/{version}` or `/apis/{group}/{version}`.
     GroupVersion {
-        /// Empty for the core group.
+        /// The group; empty for the core group.
         group: String,
-        /// The version.
+        /// The version of the group.
         version: String,
     },
-    /// A collection, an object or a part of one.
+    /// A collection, an object or a subresource.
     Resource(Target),
-    /// Anything else, by its path.
+    /// Any other path.
     Other(String),
 }
 
-/// A collection, an object or a part of one.
+/// A collection, an object or a subresource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Empty for the core group.
+    /// The group; empty for the core group.
     pub group: String,
     /// The version of the group.
     pub version: String,
-    /// The namespace, where the path names one.
+    /// The namespace, if the path names one.
     pub namespace: Option<String>,
-    /// The plural of the resource.
+    /// The plural name of the resource.
     pub resource: String,
-    /// The object, where the path names one.
+    /// The name of the object, if the path names one.
     pub name: Option<String>,
-    /// The part of the object, where the path names one; may have several segments.
+    /// The subresource, if the path names one; may have several segments.
     pub subresource: Option<String>,
-    /// The path came with the legacy `watch` prefix.
+    /// True if the path has the deprecated `/watch/` prefix.
     pub watch_prefix: bool,
 }
 
 impl Route {
-    /// Reads a path that has no query any more. Segments are percent-decoded; empty ones at the end are ignored.
+    /// Parses a path without a query. Segments are percent-decoded; a trailing slash is ignored.
     pub fn parse(path: &str) -> Self {
         let segments: Vec<Cow<'_, str>> = path.split('/').skip(1).map(decode).collect();
         let segments: Vec<&str> = segments.iter().map(AsRef::as_ref).collect();
@@ -102,7 +102,8 @@ impl Route {
             ..Target::default()
         };
         let rest = match rest {
-            // Of a namespace itself only these two are parts; everything else under it is a resource inside it.
+            // A namespace has only these two subresources; everything else below it is a resource
+            // inside it.
             ["namespaces", _, "status" | "finalize"] => rest,
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => {
                 target.namespace = Some((*namespace).to_owned());
@@ -125,7 +126,8 @@ impl Route {
 }
 
 impl Target {
-    /// What a method means here; `watches` says whether the query asks for a watch. `None` for methods nobody serves.
+    /// Returns the verb of a method on this target; `watches` is true if the query asks for a
+    /// watch. Returns `None` for unknown methods.
     pub fn verb(&self, method: &str, watches: bool) -> Option<Verb> {
         Some(match (method, self.name.is_some()) {
             ("GET" | "HEAD", _) if watches || self.watch_prefix => Verb::Watch,
@@ -140,7 +142,7 @@ impl Target {
         })
     }
 
-    /// The resource as errors name it: `pods`, `deployments.apps`.
+    /// Returns the resource as error messages name it: `pods`, `deployments.apps`.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() {
             self.resource.clone()
@@ -151,7 +153,7 @@ impl Target {
 }
 
 impl fmt::Display for Verb {
-    /// The word of the API, as in discovery and rules.
+    /// Writes the verb as in discovery and RBAC rules.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Get => "get",
@@ -174,8 +176,9 @@ fn decode(segment: &str) -> Cow<'_, str> {
 mod tests {
     use super::*;
 
-    /// `group version namespace resource name subresource`, with `-` for what is not there.
-    fn told(path: &str) -> String {
+    /// Describes a path as `group version namespace resource name subresource`, with `-` for absent
+    /// parts.
+    fn described(path: &str) -> String {
         match Route::parse(path) {
             Route::Resource(it) => {
                 let or_dash = |it: Option<String>| it.unwrap_or_else(|| "-".to_owned());
@@ -195,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_say_what_they_are_about() {
+    fn paths_are_parsed_into_targets() {
         for (path, expected) in [
             ("/api", "CoreVersions"),
             ("/apis/", "Groups"),
@@ -221,12 +224,12 @@ mod tests {
             ("/", "Other(\"/\")"),
             ("/api/v1/pods//x", "Other(\"/api/v1/pods//x\")"),
         ] {
-            assert_eq!(told(path), expected, "{path}");
+            assert_eq!(described(path), expected, "{path}");
         }
     }
 
     #[test]
-    fn the_verb_follows_from_method_and_shape() {
+    fn the_verb_follows_from_the_method_and_the_target() {
         let target = |name: Option<&str>, watch_prefix| Target {
             name: name.map(str::to_owned),
             watch_prefix,

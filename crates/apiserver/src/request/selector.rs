@@ -1,14 +1,15 @@
-//! Why a selector cannot be read, in the words of the original.
+//! The error messages of invalid selectors, as kube-apiserver writes them.
 //!
-//! Only asked after a selector was refused, so it needs to be right, not quick: it reads the text again, token by token, as
-//! the original does, until it comes to what is wrong.
+//! Used only after a selector was rejected, so it has to be right and not fast: it parses the text
+//! again, token by token, as k8s.io/apimachinery v0.36.4 pkg/labels/selector.go and
+//! pkg/fields/selector.go do, up to the mistake.
 
 use crate::names;
 use crate::strconv::quote;
 
 const OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
-/// A piece of a selector.
+/// A token of a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token<'a> {
     Word(&'a str),
@@ -16,17 +17,17 @@ enum Token<'a> {
     End,
 }
 
-/// Reads a selector from left to right.
-struct Reader<'a> {
+/// A parser that reads a selector from left to right.
+struct Parser<'a> {
     rest: &'a str,
 }
 
-/// The first mistake in a selector; empty where the original finds none.
-pub(super) fn mistake(text: &str) -> String {
-    Reader { rest: text }.selector().err().unwrap_or_default()
+/// Returns the error message for a label selector; empty if kube-apiserver accepts it.
+pub(super) fn label_error(text: &str) -> String {
+    Parser { rest: text }.selector().err().unwrap_or_default()
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Parser<'a> {
     fn selector(&mut self) -> Result<(), String> {
         loop {
             match self.peek() {
@@ -120,7 +121,7 @@ impl<'a> Reader<'a> {
     }
 
     fn peek(&self) -> Token<'a> {
-        Reader { rest: self.rest }.next()
+        Parser { rest: self.rest }.next()
     }
 
     fn next(&mut self) -> Token<'a> {
@@ -157,8 +158,9 @@ fn check_value(at: usize, key: &str, value: &str) -> Result<(), String> {
     Err(format!("values[{at}][{key}]: Invalid value: {}: {}", quote(value), problems.join("; ")))
 }
 
-/// The first mistake in a field selector; empty where the original finds none. Its terms are read in the order of their texts.
-pub(super) fn field_mistake(text: &str) -> String {
+/// Returns the error message for a field selector; empty if kube-apiserver accepts it. Terms are
+/// checked in sorted order.
+pub(super) fn field_error(text: &str) -> String {
     let mut escaped = false;
     let splits = |it: char| {
         let splits = it == ',' && !escaped;
@@ -171,13 +173,13 @@ pub(super) fn field_mistake(text: &str) -> String {
         let value = ["!=", "==", "="].iter().filter_map(|it| Some((term.find(it)?, it.len())));
         match value.min_by_key(|(at, length)| (*at, std::cmp::Reverse(*length))) {
             None => Some(format!("invalid selector: '{text}'; can't understand '{term}'")),
-            Some((at, length)) => value_mistake(&term[at + length..]),
+            Some((at, length)) => value_error(&term[at + length..]),
         }
     });
     wrong.unwrap_or_default()
 }
 
-fn value_mistake(value: &str) -> Option<String> {
+fn value_error(value: &str) -> Option<String> {
     let mut letters = value.chars();
     while let Some(letter) = letters.next() {
         match letter {
@@ -188,7 +190,7 @@ fn value_mistake(value: &str) -> Option<String> {
                     return Some(format!("invalid field selector: invalid escape sequence: \\{other}"));
                 }
             },
-            // The original tells the character by its number.
+            // kube-apiserver prints the code point as a number.
             ',' | '=' => {
                 let number = u32::from(letter);
                 return Some(format!("invalid field selector: unescaped character in value: {number}"));
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mistakes_are_told_in_the_words_of_the_original() {
+    fn label_selector_errors_have_the_messages_of_kube_apiserver() {
         let requirement = |why: &str| format!("unable to parse requirement: {why}");
         for (text, expected) in [
             ("a in (x", requirement("found '', expected: ',' or ')'")),
@@ -226,24 +228,24 @@ mod tests {
             ("a=(b)", requirement("found '(', expected: identifier")),
             ("a in (b) c", "found 'c', expected: ',' or 'end of string'".to_owned()),
         ] {
-            assert_eq!(mistake(text), expected, "{text}");
+            assert_eq!(label_error(text), expected, "{text}");
         }
         assert!(
-            mistake("a=b$c").starts_with(
+            label_error("a=b$c").starts_with(
                 "unable to parse requirement: values[0][a]: Invalid value: \"b$c\": a valid label"
             )
         );
         assert!(
-            mistake("a$=b")
+            label_error("a$=b")
                 .starts_with("unable to parse requirement: <nil>: Invalid value: \"a$\": name part must")
         );
         for right in ["", "a in ()", "a in (x,,y)", "in", "!a", "a=b,c!=d,e>5"] {
-            assert_eq!(mistake(right), "", "{right}");
+            assert_eq!(label_error(right), "", "{right}");
         }
     }
 
     #[test]
-    fn mistakes_in_field_selectors_too() {
+    fn field_selector_errors_have_the_messages_of_kube_apiserver() {
         for (text, expected) in [
             ("z=1,a", "invalid selector: 'z=1,a'; can't understand 'a'"),
             ("a=b=c", "invalid field selector: unescaped character in value: 61"),
@@ -251,7 +253,7 @@ mod tests {
             ("a=b,c!=d,", ""),
             ("a=b\\,c\\=d\\\\", ""),
         ] {
-            assert_eq!(field_mistake(text), expected, "{text}");
+            assert_eq!(field_error(text), expected, "{text}");
         }
     }
 }

@@ -1,31 +1,34 @@
-//! The parameter `shardSelector` (KEP-5866, alpha in Kubernetes 1.36): parts of a collection, by the hash of a field.
+//! The parameter `shardSelector` (KEP-5866, alpha in Kubernetes 1.36): shards of a collection, by
+//! the hash of a field.
 //!
 //! ```text
 //! selector = term { "||" term }      term  = "(" selector ")" | "shardRange" "(" field "," bound "," bound ")"
 //! field    = object.metadata.uid | object.metadata.namespace      bound = a quoted 0x and 16 digits, or 2^64
 //! ```
 //!
-//! In the original this is an expression of a larger language (CEL), which is read as such and of which nothing else is allowed.
-//! So as much of that language is read here as it takes to say in the original's words what is not allowed; what is beyond that is
-//! refused with the same code and in words of our own.
+//! kube-apiserver parses the selector as a CEL expression and rejects everything else in it
+//! (k8s.io/apiserver v0.36.4 pkg/sharding/parser.go). Here, CEL is parsed as far as is needed to
+//! reject expressions with the same messages; the rest is rejected with the same code and a message
+//! of this server.
 
 use std::fmt;
 
 use super::expression::Expression;
 use crate::refusal::Refusal;
 
-/// The end of the hashes: 2^64, which is in no part.
+/// The end of the hash range: 2^64, which is in no shard.
 const END: u128 = 1 << 64;
 
-/// Some parts of a collection. Its text is the one that the original tells of it in a list.
+/// A set of shards of a collection. It is displayed as kube-apiserver writes it in the metadata of
+/// a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardSelector {
     field: ShardField,
-    /// From the first hash of a part to before the first behind it.
+    /// The hash ranges of the shards, each without its end.
     ranges: Vec<(u128, u128)>,
 }
 
-/// By what a collection is divided.
+/// The field whose hash divides the collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ShardField {
     Uid,
@@ -33,15 +36,18 @@ enum ShardField {
 }
 
 impl ShardSelector {
-    /// Reads a selector.
+    /// Parses a selector.
     ///
     /// # Errors
-    /// 500 without a reason, as the original: it takes what is wrong with a selector for its own fault.
+    ///
+    /// Returns 500 without a reason, as kube-apiserver does: it treats an invalid selector as an
+    /// internal error.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         read(text).map_err(|why| Refusal::unexplained(format!("invalid shard selector: {why}")))
     }
 
-    /// Whether an object belongs to one of the parts. What is in no namespace has an empty one.
+    /// Returns true if an object belongs to one of the shards. A cluster-scoped object has an empty
+    /// namespace.
     pub fn has(&self, uid: &str, namespace: Option<&str>) -> bool {
         let hash = match self.field {
             ShardField::Uid => fnv_1a(uid),
@@ -71,7 +77,7 @@ impl ShardField {
     }
 }
 
-/// The 64-bit FNV-1a hash.
+/// Returns the 64-bit FNV-1a hash.
 fn fnv_1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -83,7 +89,7 @@ fn read(text: &str) -> Result<ShardSelector, String> {
     if text.is_empty() {
         return Err("empty shard selector is not allowed; omit the parameter for unfiltered lists".to_owned());
     }
-    let parts = parts(&Expression::read(text)?)?;
+    let parts = parts(&Expression::parse(text)?)?;
     let field = parts[0].0;
     if let Some((other, ..)) = parts.iter().find(|it| it.0 != field) {
         let (one, other) = (field.path(), other.path());
@@ -94,7 +100,7 @@ fn read(text: &str) -> Result<ShardSelector, String> {
 
 type Part = (ShardField, (u128, u128));
 
-/// The parts that an expression names. There is at least one.
+/// Returns the shards of an expression. There is at least one.
 fn parts(expression: &Expression<'_>) -> Result<Vec<Part>, String> {
     match expression {
         Expression::Call(function, arguments) if function == "_||_" => {
@@ -185,7 +191,7 @@ mod tests {
     const HIGH: &str = "shardRange(object.metadata.uid, '0x8000000000000000', '0x10000000000000000')";
 
     #[test]
-    fn a_selector_is_read_however_it_is_spaced_quoted_and_bracketed() {
+    fn whitespace_quotes_and_parentheses_do_not_matter() {
         for (text, shown) in [
             (LOW.to_owned(), LOW.to_owned()),
             (HIGH.to_owned(), HIGH.to_owned()),
@@ -201,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_in_the_words_of_the_original() {
+    fn invalid_selectors_have_the_messages_of_kube_apiserver() {
         let call = |arguments: &str| format!("shardRange({arguments})");
         let bounds = |from: &str, to: &str| call(&format!("object.metadata.uid, {from}, {to}"));
         let from = |from: &str| bounds(from, "'0x8000000000000000'");
@@ -276,25 +282,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_expression_is_refused_too_and_so_is_one_that_is_too_deep() {
+    fn malformed_and_too_deep_expressions_are_rejected() {
         let deep = format!("{}{LOW}{}", "(".repeat(5000), ")".repeat(5000));
         let open = format!("{LOW} ||");
         for text in
             ["shardRange(", "shardRange(object.", "'x", &open, &format!("{LOW} {HIGH}"), "\u{e9}(", &deep]
         {
-            let refusal = ShardSelector::parse(text).expect_err("it is none");
+            let refusal = ShardSelector::parse(text).expect_err("not an expression");
             assert!(refusal.0.message.starts_with("invalid shard selector: CEL parse error: "), "{refusal}");
         }
     }
 
     #[test]
-    fn every_object_is_in_one_of_two_halves() {
+    fn every_object_is_in_exactly_one_of_two_halves() {
         let [low, high] = [LOW, HIGH].map(|it| ShardSelector::parse(it).expect("valid"));
         for number in 0..100 {
             let uid = format!("uid-{number}");
             assert_ne!(low.has(&uid, None), high.has(&uid, None), "{uid}");
         }
-        // The published values of the hash.
+        // Published test vectors of the hash.
         assert_eq!((fnv_1a(""), fnv_1a("foobar")), (0xcbf2_9ce4_8422_2325, 0x8594_4171_f739_67e8));
     }
 }

@@ -1,7 +1,8 @@
-//! YAML bodies, read as the original reads them: version 1.1 of the language, of which only what JSON can say is kept.
+//! YAML bodies, decoded as sigs.k8s.io/yaml does in kube-apiserver: YAML 1.1, limited to what JSON
+//! can express.
 //!
-//! Unquoted `yes`, `on` and `n` are true and false, as values and as keys; a key that is no text becomes one. Of several
-//! documents the first counts.
+//! Unquoted `yes`, `on` and `n` are booleans, as values and as keys; a key that is not a string
+//! becomes one. Only the first of several documents is read.
 
 use std::fmt;
 
@@ -12,30 +13,33 @@ use serde_saphyr::{DuplicateKeyPolicy, Error, NonFiniteFloatPolicy, Options};
 
 use crate::depth;
 
-/// The stack of a thread that reads YAML, with room for the deepest body several times over. Pages that are not used cost
-/// nothing.
+/// The stack size of a thread that parses YAML, with room for the deepest body several times over.
+/// Unused pages cost nothing.
 const STACK: usize = 16 * 1024 * 1024;
 
-/// What a body says, and which keys it says twice, such as `line 7: key "k" already set in map`.
+/// A parsed body and its duplicate keys, such as `line 7: key "k" already set in map`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Document {
-    /// What it says; null where it says nothing.
+    /// The value; null for an empty body.
     pub value: Value,
-    /// What a strict reader objects to.
+    /// The duplicate keys, which strict validation rejects.
     pub twice: Vec<String>,
 }
 
-/// Reads a body.
+/// Parses a body.
 ///
 /// # Errors
-/// What is wrong with it, such as `yaml: line 2: did not find expected key`.
+///
+/// Returns the error message, such as `yaml: line 2: did not find expected key`.
 pub fn parse(body: &[u8]) -> Result<Document, String> {
-    // serde-saphyr takes about 30 KiB of stack for each level in a build without optimizations: 70 levels are all that a
-    // thread of the runtime has. Starting a thread costs some 50 µs, and most bodies are JSON.
+    // serde-saphyr takes about 30 KiB of stack per level in a build without optimizations, so a
+    // thread of the runtime has stack for only 70 levels. Starting a thread costs about 50 µs, and
+    // most bodies are JSON.
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("yaml".to_owned()).stack_size(STACK);
         let parsing = thread.spawn_scoped(scope, || parse_here(body));
-        let parsed = parsing.map_err(|error| format!("yaml: it cannot be read now: {error}"))?.join();
+        let parsed =
+            parsing.map_err(|error| format!("yaml: cannot start the parser thread: {error}"))?.join();
         parsed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
@@ -73,9 +77,9 @@ fn described(error: &Error) -> String {
         return format!("yaml: {}", depth::exceeded());
     }
     let message = error.without_snippet().to_string();
-    // The place comes first, and without the column.
+    // go-yaml puts the line first, and has no column.
     let message = message.split(" at line ").next().unwrap_or(&message);
-    // What the parser says of brackets, before they are counted as levels.
+    // The parser's own limit on brackets, which applies before the levels are counted.
     if message == "recursion limit exceeded" {
         return format!("yaml: {}", depth::exceeded());
     }
@@ -85,7 +89,7 @@ fn described(error: &Error) -> String {
         message => message,
     };
     match error.location() {
-        // What is found while letters are read has no place in the first line.
+        // go-yaml reports scanner errors in the first line without a position.
         Some(at) if at.line() == 1 && message.starts_with("mapping values") => format!("yaml: {message}"),
         Some(at) => format!("yaml: line {}: {message}", at.line()),
         None => format!("yaml: {message}"),
@@ -95,7 +99,7 @@ fn described(error: &Error) -> String {
 /// A node of a document as JSON.
 struct Node(Value);
 
-/// A key, whatever it is written as.
+/// A key of any type, as a string.
 struct Key(String);
 
 struct Nodes;
@@ -188,14 +192,14 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_there_twice_is_told_and_the_last_one_counts() {
+    fn a_duplicate_key_is_reported_and_its_last_value_counts() {
         let document = parse(b"data:\n  k: a\n  k: b\n").expect("YAML");
         assert_eq!(document.value, json!({ "data": { "k": "b" } }));
         assert_eq!(document.twice, ["line 3: key \"k\" already set in map"]);
     }
 
     #[test]
-    fn the_first_of_several_documents_counts_and_none_is_null() {
+    fn the_first_document_is_read_and_an_empty_body_is_null() {
         assert_eq!(parse(b"a: 1\n---\nb: 2\n").expect("YAML").value, json!({ "a": 1 }));
         assert_eq!(parse(b"").expect("YAML").value, Value::Null);
         let why = parse(b"a: b: c\n").expect_err("malformed");

@@ -1,4 +1,4 @@
-//! How clients get in: certificates and the token of the administrator. Forks of a server share them.
+//! Client access: TLS certificates and the administrator's token. Forks of a server share them.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,16 +10,17 @@ use secrecy::SecretString;
 use super::error::StartError;
 use crate::serving::{BoxError, Certificates, ClientCertificate, Tls};
 
-/// How clients get in.
+/// The credentials and addresses by which clients reach the server.
 pub(super) struct Access {
     token: Option<SecretString>,
-    /// The name or address by which clients elsewhere reach the server, where it differs from what it listens on.
+    /// The name or address by which remote clients reach the server, if it differs from the listen
+    /// address.
     advertised: Option<String>,
-    tls: Option<Secured>,
+    tls: Option<TlsSetup>,
 }
 
-/// What TLS needs.
-struct Secured {
+/// The certificates and the TLS configuration.
+struct TlsSetup {
     tls: Tls,
     certificates: Certificates,
     admin: ClientCertificate,
@@ -28,15 +29,15 @@ struct Secured {
 impl Access {
     pub(super) fn new(
         token: Option<SecretString>,
-        secured_for: Option<IpAddr>,
+        tls_address: Option<IpAddr>,
         advertised: Option<String>,
     ) -> Result<Self, StartError> {
-        let secured = |address| -> Result<Secured, BoxError> {
+        let secured = |address| -> Result<TlsSetup, BoxError> {
             let certificates = Certificates::throwaway_for(address, advertised.as_deref())?;
             let admin = certificates.client("admin", "system:masters")?;
-            Ok(Secured { tls: Tls::new(&certificates)?, certificates, admin })
+            Ok(TlsSetup { tls: Tls::new(&certificates)?, certificates, admin })
         };
-        let tls = secured_for.map(secured).transpose().map_err(StartError::Tls)?;
+        let tls = tls_address.map(secured).transpose().map_err(StartError::Tls)?;
         Ok(Self { token, advertised, tls })
     }
 
@@ -56,8 +57,9 @@ impl Access {
         self.tls.as_ref().map(|it| &it.admin)
     }
 
-    /// Where clients find a server that listens there: at what it advertises, or else at the address itself. One that listens on all
-    /// addresses and advertises none is at least on the loopback.
+    /// Returns the URL for clients of a server that listens on `address`: the advertised name, or
+    /// else the address itself. For a server that listens on all addresses and advertises no name,
+    /// this is the loopback address.
     pub(super) fn url(&self, address: SocketAddr) -> String {
         let ip = match address.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -74,13 +76,13 @@ impl Access {
     }
 }
 
-/// A token nobody can guess.
+/// Generates a random token of 32 characters.
 pub(super) fn random_token() -> SecretString {
     let token: String = rand::rng().sample_iter(Alphanumeric).take(32).map(char::from).collect();
     token.into()
 }
 
-/// Shows no secrets.
+/// Omits secrets.
 impl fmt::Debug for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Access").field("tls", &self.tls.is_some()).finish_non_exhaustive()
@@ -92,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_one_that_clients_can_use() {
+    fn the_url_of_an_unspecified_address_is_the_loopback() {
         let plain = Access::new(None, None, None).unwrap();
         let secured = Access::new(None, Some(Ipv4Addr::LOCALHOST.into()), None).unwrap();
         for (address, url) in [
@@ -108,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_advertised_name_is_where_clients_go_and_what_the_certificate_is_for() {
+    fn the_advertised_name_is_in_the_url_and_must_fit_a_certificate() {
         let listens = "0.0.0.0:80".parse().unwrap();
         for (advertised, url) in [
             ("box.lan", "https://box.lan:80"),

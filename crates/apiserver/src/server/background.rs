@@ -1,4 +1,4 @@
-//! What runs beside the requests: controllers and simulators.
+//! Background tasks: the controllers and simulators.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use crate::cluster::Cluster;
 use crate::controllers::{Controllers, together};
 use crate::simulators::Simulators;
 
-/// The tasks beside the requests. Dropping it ends them where they stand, which does no harm: every write is whole.
+/// The tasks of controllers and simulators. Dropping it aborts them, which is safe at any point:
+/// every write is atomic.
 #[derive(Debug)]
 pub(super) struct Background {
     tasks: JoinSet<()>,
@@ -27,11 +28,11 @@ impl Background {
         let (mut tasks, shutdown) = (JoinSet::new(), CancellationToken::new());
         let ended = || shutdown.clone().cancelled_owned();
         if cluster.source().is_seeded() {
-            // One task polls all of them in a fixed order. With a task each, the threads of the runtime would decide which
-            // of them takes the next uid of the seed.
+            // One task polls all of them in a fixed order. With a task each, the runtime's threads
+            // would decide which loop takes the next uid of the seed.
             tasks.spawn(together(all, ended()));
         } else {
-            // A task each, so that one with a lot to do does not keep the others waiting.
+            // A task each, so that a busy loop does not delay the others.
             for one in all {
                 tasks.spawn(together(vec![one], ended()));
             }
@@ -39,7 +40,7 @@ impl Background {
         Self { tasks, shutdown }
     }
 
-    /// Ends them, and returns when they have.
+    /// Stops the tasks and returns when all of them have ended.
     pub(super) async fn stop(mut self) {
         self.shutdown.cancel();
         while let Some(ended) = self.tasks.join_next().await {

@@ -1,4 +1,4 @@
-//! What can be chosen about a server before it starts.
+//! The configuration of a server before it starts.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -8,138 +8,149 @@ use secrecy::SecretString;
 use serde::Serialize;
 
 use super::error::StartError;
-use super::objects::Objects;
+use super::initial_objects::InitialObjects;
 use crate::auth::Anonymous;
 use crate::cluster::{Cluster, Source, User};
 use crate::controllers::Controllers;
 use crate::http::Settings;
 use crate::simulators::Simulators;
 
-/// When time begins for a seeded server, unless it is told: the first of January 2026.
-const FIRST_DAY: Timestamp = Timestamp::constant(1_767_225_600, 0);
+/// The default start of a seeded server's clock: 1 January 2026.
+const DEFAULT_CLOCK_START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
-/// How many requests the log keeps, unless it is told: more than a test looks at.
-const LOG: usize = 10_000;
+/// The default capacity of the request log: more than a test looks at.
+const DEFAULT_LOG_CAPACITY: usize = 10_000;
 
-/// What can be chosen about a server. Each method says what happens without it.
+/// Configures an [`ApiServer`](crate::ApiServer). Each method names its default.
 #[derive(Debug)]
-#[must_use = "nothing runs before `start`"]
+#[must_use = "the server does not run before `start` is called"]
 pub struct ApiServerBuilder {
-    pub(super) plan: Plan,
+    pub(super) config: ServerConfig,
     pub(super) tls: bool,
     pub(super) anonymous: Option<Anonymous>,
     pub(super) tokens: Vec<(SecretString, User)>,
     seed: Option<u64>,
     clock: Option<Timestamp>,
     first_revision: Option<u64>,
-    pub(super) objects: Objects,
+    pub(super) objects: InitialObjects,
 }
 
-/// What stays of it while the server runs, for its forks.
+/// The part of the configuration that the running server keeps, for its forks.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
-    /// Where it listens; nowhere for a server without a socket.
+pub(super) struct ServerConfig {
+    /// The address to listen on; `None` for a server without a socket.
     pub(super) bind: Option<SocketAddr>,
     pub(super) anonymous: Anonymous,
     pub(super) controllers: Controllers,
     pub(super) simulators: Option<Simulators>,
     pub(super) settings: Settings,
-    /// How many requests the log keeps.
+    /// The capacity of the request log.
     pub(super) log: usize,
 }
 
 impl Default for ApiServerBuilder {
     fn default() -> Self {
-        let plan = Plan {
+        let config = ServerConfig {
             bind: Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0)),
             anonymous: Anonymous::Admin,
             controllers: Controllers::default(),
             simulators: None,
             settings: Settings::default(),
-            log: LOG,
+            log: DEFAULT_LOG_CAPACITY,
         };
         Self {
-            plan,
+            config,
             tls: false,
             anonymous: None,
             tokens: Vec::new(),
             seed: None,
             clock: None,
             first_revision: None,
-            objects: Objects::default(),
+            objects: InitialObjects::default(),
         }
     }
 }
 
 impl ApiServerBuilder {
-    /// Listens there. A free port of 127.0.0.1 otherwise. Off the loopback it takes TLS and a token too.
+    /// Sets the address to listen on. Defaults to a free port of 127.0.0.1.
+    ///
+    /// An address outside the loopback also requires TLS and a token.
     pub fn bind(mut self, address: SocketAddr) -> Self {
-        self.plan.bind = Some(address);
+        self.config.bind = Some(address);
         self
     }
 
-    /// Listens nowhere: only [`connector`](crate::ApiServer::connector) and [`service`](crate::ApiServer::service) lead to the server.
+    /// Opens no socket: the server is reachable only through
+    /// [`connector`](crate::ApiServer::connector) and [`service`](crate::ApiServer::service).
     pub fn in_process(mut self) -> Self {
-        self.plan.bind = None;
+        self.config.bind = None;
         self
     }
 
-    /// TLS with certificates made for this run, and client certificates beside tokens; off otherwise. Without a token of
-    /// your own, one is made up, and the kubeconfig has it.
+    /// Enables TLS with certificates generated for this run, and with it client certificates.
+    /// Defaults to off.
+    ///
+    /// If no token is set, one is generated and put into the kubeconfig.
     pub fn tls(mut self, on: bool) -> Self {
         self.tls = on;
         self
     }
 
-    /// The name or address by which clients elsewhere reach the server: in its URL, its kubeconfig and its certificate, and accepted as
-    /// the host of requests. Defaults to the address it listens on, or to 127.0.0.1 for one that listens on all of them.
+    /// Sets the name or address by which remote clients reach the server. It is used in the URL,
+    /// the kubeconfig and the certificate, and accepted as the host of requests. Defaults to the
+    /// listen address, or to 127.0.0.1 for a server that listens on all addresses.
     pub fn advertise(mut self, host: impl Into<String>) -> Self {
-        self.plan.settings.advertised = Some(host.into());
+        self.config.settings.advertised = Some(host.into());
         self
     }
 
-    /// Lets this bearer token stand for the administrator, and takes no requests without credentials any more.
+    /// Accepts this bearer token for the administrator. Requests without credentials are then
+    /// rejected, unless [`Self::anonymous`] allows them.
     pub fn token(self, token: impl Into<SecretString>) -> Self {
         self.token_of(token, User::admin())
     }
 
-    /// Lets this bearer token stand for that user, and takes no requests without credentials any more.
+    /// Accepts this bearer token for `user`. Requests without credentials are then rejected, unless
+    /// [`Self::anonymous`] allows them.
     pub fn token_of(mut self, token: impl Into<SecretString>, user: User) -> Self {
         self.tokens.push((token.into(), user));
         self
     }
 
-    /// What becomes of requests without credentials. Where no token was set and there is no TLS they are the
-    /// administrator's; elsewhere they are refused.
+    /// Sets the treatment of requests without credentials. Without TLS and without a token they
+    /// default to the administrator's; otherwise they are rejected.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.anonymous = Some(anonymous);
         self
     }
 
-    /// Makes uids, generated names, the first version and the clock the same in every run; the clock then goes with tokio's.
-    /// Otherwise they are random, and time is the machine's.
+    /// Makes uids, generated names, the first resource version and the clock the same in every run.
+    /// The clock then advances with tokio's. By default these are random, and the clock is the
+    /// system's.
     ///
-    /// The tokens of service accounts are the same in every run only for a server [in process](Self::in_process): one that
-    /// listens signs them with a random key.
+    /// Tokens of service accounts are the same in every run only for an
+    /// [in-process](Self::in_process) server: a server that listens on a socket signs them with a
+    /// random key.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Lets time begin here, and go with tokio's. The first of January 2026 for a seeded server, the time of the machine for
-    /// others.
+    /// Starts the clock at this time; it advances with tokio's. Defaults to 1 January 2026 for a
+    /// seeded server, and to the system clock for others.
     pub fn clock(mut self, start: Timestamp) -> Self {
         self.clock = Some(start);
         self
     }
 
-    /// Counts the versions of objects from this one on, which should be 1 or more. Defaults to 1 for a server with a seed or a
-    /// clock of its own, and else to the microseconds since 1970, so that the versions of a server that is started again are
-    /// above all that an earlier one has given out.
+    /// Sets the first resource version, which should be 1 or more. Defaults to 1 for a server with
+    /// a seed or a clock of its own, and otherwise to the microseconds since 1970, so that a
+    /// restarted server's versions are above all that an earlier one handed out.
     ///
-    /// Two servers play one that is restarted: where the second begins higher, a client that goes on at a version of the
-    /// first gets 410 and lists again. Where it begins lower, as after etcd was restored from a backup, that version is one of
-    /// the future. A list that insists on it gets 504, and a watch 410, once the server has waited 3 s for it.
+    /// Two servers can act as one that is restarted. If the second starts at a higher version, a
+    /// client that resumes from a version of the first gets 410 and lists again. If it starts
+    /// lower, as after restoring etcd from a backup, the client's version lies in the future: after
+    /// the server has waited 3 s for it, a list that requires it gets 504, and a watch gets 410.
     ///
     /// ```
     /// # use dogwatch_apiserver::ApiServer;
@@ -156,66 +167,70 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Begins with the objects of a YAML text, in this order: as many documents as you like, and lists too. Those that need
-    /// a namespace and name none are in `default`. Their status is kept.
+    /// Creates the objects of a YAML text at start, in this order. The text may have any number of
+    /// documents, and lists among them. Namespaced objects that name no namespace are created in
+    /// `default`. Their status is kept.
     pub fn yaml(mut self, text: &str) -> Self {
         self.objects.yaml(text);
         self
     }
 
-    /// Begins with this object too: a typed one, or a JSON value. As [`Self::yaml`].
+    /// Creates this object at start: a typed one, or a JSON value. Otherwise as [`Self::yaml`].
     pub fn object(mut self, object: &impl Serialize) -> Self {
         self.objects.object(object);
         self
     }
 
-    /// Which controllers run. All of them otherwise.
+    /// Selects the controllers to run. Defaults to all of them.
     pub fn controllers(mut self, controllers: Controllers) -> Self {
-        self.plan.controllers = controllers;
+        self.config.controllers = controllers;
         self
     }
 
-    /// Whether workloads come to life although nothing runs them. They do not otherwise.
+    /// Turns on the default simulators, which make workloads appear to run. Defaults to off.
     pub fn simulators(mut self, on: bool) -> Self {
-        self.plan.simulators = on.then(Simulators::default);
+        self.config.simulators = on.then(Simulators::default);
         self
     }
 
-    /// Which simulators run, and how what they simulate behaves. None do otherwise.
+    /// Selects the simulators to run and configures their behaviour. Defaults to none.
     pub fn simulate(mut self, simulators: Simulators) -> Self {
-        self.plan.simulators = Some(simulators);
+        self.config.simulators = Some(simulators);
         self
     }
 
-    /// How often watches that allow it get a bookmark. Once a minute otherwise.
+    /// Sets the interval of bookmarks for watches that allow them. Defaults to one minute.
     pub fn bookmark_period(mut self, period: Duration) -> Self {
-        self.plan.settings.bookmark_period = period;
+        self.config.settings.bookmark_period = period;
         self
     }
 
-    /// How many requests the log keeps, the newest ones; 0 turns it off. 10,000 otherwise.
+    /// Sets the capacity of the request log, which keeps the newest requests; 0 turns it off.
+    /// Defaults to 10,000.
     pub fn request_log(mut self, capacity: usize) -> Self {
-        self.plan.log = capacity;
+        self.config.log = capacity;
         self
     }
 
-    /// Whether the fault lab can be used over HTTP, by whoever may use the server. It cannot otherwise.
+    /// Exposes the fault-injection API under `/_dogwatch/faults`, to every user of the server.
+    /// Defaults to off.
     pub fn fault_admin(mut self, on: bool) -> Self {
-        self.plan.settings.fault_admin = on;
+        self.config.settings.fault_admin = on;
         self
     }
 
-    /// Whether lists and watches can be of parts of a collection: the parameter `shardSelector`, which is alpha in Kubernetes 1.36
-    /// (feature gate `ShardedListAndWatch`). It is ignored otherwise, as in the original.
+    /// Honours the parameter `shardSelector` of lists and watches, which is alpha in Kubernetes
+    /// 1.36 (feature gate `ShardedListAndWatch`). Defaults to off: the parameter is ignored, as in
+    /// kube-apiserver.
     pub fn sharding(mut self, on: bool) -> Self {
-        self.plan.settings.sharding = on;
+        self.config.settings.sharding = on;
         self
     }
 
-    /// Nobody but this machine may do as he likes.
+    /// Rejects a server that other machines can reach without credentials.
     pub(super) fn check_exposure(&self) -> Result<(), StartError> {
-        let guarded = self.tls && !self.tokens.is_empty() && self.plan.anonymous != Anonymous::Admin;
-        match self.plan.bind {
+        let guarded = self.tls && !self.tokens.is_empty() && self.config.anonymous != Anonymous::Admin;
+        match self.config.bind {
             Some(address) if !guarded && !address.ip().to_canonical().is_loopback() => {
                 Err(StartError::Exposed { address })
             }
@@ -223,7 +238,7 @@ impl ApiServerBuilder {
         }
     }
 
-    /// An empty cluster, as seed, clock and first revision want it.
+    /// Creates an empty cluster with the configured seed, clock and first revision.
     pub(super) fn cluster(&self) -> Cluster {
         let source = self.source();
         Cluster::beginning_at(self.first_revision.unwrap_or_else(|| source.first_revision()), source)
@@ -232,7 +247,9 @@ impl ApiServerBuilder {
     fn source(&self) -> Source {
         match (self.seed, self.clock) {
             (None, None) => Source::real(),
-            (seed, clock) => Source::seeded(seed.unwrap_or_else(rand::random), clock.unwrap_or(FIRST_DAY)),
+            (seed, clock) => {
+                Source::seeded(seed.unwrap_or_else(rand::random), clock.unwrap_or(DEFAULT_CLOCK_START))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Why a server did not start.
+//! The errors of starting a server.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,41 +6,42 @@ use std::net::SocketAddr;
 use crate::refusal::Refusal;
 use crate::serving::BoxError;
 
-/// Why a server did not start.
+/// An error of starting a server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The address is taken, or not of this machine: choose another.
+    /// The address is in use or does not belong to this machine: choose another.
     #[error("cannot listen on {address}")]
     Listen {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
-        /// What the machine said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// Others could reach the server and do as they like: it needs TLS and a token there, or to stay on the loopback.
-    #[error("{address} can be reached from elsewhere, which needs TLS and a token")]
+    /// Other machines could use the server without credentials: enable TLS and set a token, or
+    /// listen on the loopback.
+    #[error("{address} is not a loopback address: listening on it requires TLS and a token")]
     Exposed {
-        /// The address that was asked for.
+        /// The requested address.
         address: SocketAddr,
     },
-    /// No certificates could be made.
+    /// The certificates could not be generated.
     #[error("cannot set up TLS")]
     Tls(#[source] BoxError),
-    /// An object to begin with cannot be read, or is none.
-    #[error("object {position} to begin with cannot be read")]
+    /// An initial object cannot be read, or is not an object.
+    #[error("cannot read initial object {position}")]
     Unreadable {
-        /// Which one of those given, counted from 1.
+        /// The position among the given objects, counted from 1.
         position: usize,
-        /// What is wrong with it.
+        /// The error of the parser.
         source: BoxError,
     },
-    /// An object to begin with was refused, as it would have been by a request.
-    #[error("cannot create {object} to begin with")]
+    /// An initial object was rejected, as a request to create it would have been.
+    #[error("cannot create initial object {object}")]
     Refused {
-        /// Its kind and name.
+        /// The kind and name of the object.
         object: String,
-        /// Why.
+        /// The reason for the rejection.
         source: Refusal,
     },
 }

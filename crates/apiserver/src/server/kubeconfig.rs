@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 
 use super::access::Access;
 
-/// What the cluster and its administrator are called.
+/// The name of the cluster in the kubeconfig.
 const CLUSTER: &str = "dogwatch";
 
-/// A kubeconfig with everything in it: no file beside it is needed.
+/// Writes a self-contained kubeconfig: certificates and keys are inline.
 pub(super) fn write(url: &str, access: &Access) -> String {
     let mut cluster = json!({ "server": url });
     let mut user = json!({});
@@ -38,7 +38,8 @@ pub(super) fn write(url: &str, access: &Access) -> String {
         "current-context": "token",
     });
     let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
-    serde_saphyr::to_string_with_options(&kubeconfig, options).expect("texts in maps and lists can be YAML")
+    serde_saphyr::to_string_with_options(&kubeconfig, options)
+        .expect("strings in maps and lists serialize to YAML")
 }
 
 fn encoded(pem: &str) -> Value {
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn with_tls_there_are_two_ways_in() {
+    fn with_tls_there_is_a_token_user_and_a_certificate_user() {
         let access = Access::new(Some("hunter2".into()), Some([127, 0, 0, 1].into()), None).unwrap();
         let kubeconfig = read(&access);
         assert_eq!(kubeconfig["current-context"], "token");
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_clear_there_is_one() {
+    fn without_tls_there_is_only_a_token_user() {
         let kubeconfig = read(&Access::new(None, None, None).unwrap());
         assert_eq!(kubeconfig["contexts"].as_array().unwrap().len(), 1);
         assert_eq!(kubeconfig["users"][0]["user"], json!({}));

@@ -1,19 +1,21 @@
-//! The whole server: a cluster, what answers for it, what keeps it tidy, and how to reach it.
+//! The assembled server: a cluster, the HTTP service, the background controllers, and the
+//! credentials to reach it.
 //!
 //! ```text
 //! builder ─► cluster (bootstrapped, seeded) ─► serving + controllers + simulators = ApiServer ─► fork ─► ApiServer …
 //! ```
 //!
-//! This is where all parts meet; none of them knows it. The `mod` lines below are in layer order.
+//! All other modules meet here, and none of them depends on this one. The `mod` lines below are in
+//! layer order.
 
 mod error;
 mod access;
 mod kubeconfig;
-mod objects;
+mod initial_objects;
 mod background;
 mod builder;
-mod whole;
+mod api_server;
 
+pub use api_server::ApiServer;
 pub use builder::ApiServerBuilder;
 pub use error::StartError;
-pub use whole::ApiServer;

@@ -1,5 +1,5 @@
-//! Certificates that live as long as the server: an authority of its own, one for itself, and as many for clients as anybody
-//! asks for.
+//! Certificates for one run of the server: a certificate authority, the server's own certificate,
+//! and any number of client certificates.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use rcgen::{
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use secrecy::SecretString;
 
-/// By which names clients may know the server, beside its addresses.
+/// The names and addresses in every server certificate.
 const NAMES: [&str; 7] = [
     "localhost",
     "kubernetes",
@@ -23,35 +23,40 @@ const NAMES: [&str; 7] = [
     "::1",
 ];
 
-/// An authority and the server's own certificate, made for one run and never written down.
+/// A certificate authority and the server's own certificate, generated for one run and never
+/// written to disk.
 pub struct Certificates {
     authority: CertifiedIssuer<'static, KeyPair>,
     server: CertificateDer<'static>,
     server_key: PrivatePkcs8KeyDer<'static>,
 }
 
-/// A certificate of a client with its key, as PEM.
+/// A client certificate with its private key, as PEM.
 #[derive(Clone, Debug)]
 pub struct ClientCertificate {
     /// The certificate.
     pub certificate: String,
-    /// Its key.
+    /// The private key.
     pub key: SecretString,
 }
 
 impl Certificates {
-    /// Makes them. `address` is one by which clients reach the server, beside those of the loopback.
+    /// Generates them. `address` is put into the server's certificate, besides the loopback
+    /// addresses.
     ///
     /// # Errors
-    /// When the machine has no randomness to make keys of.
+    ///
+    /// Returns an error if the system has no randomness for keys.
     pub fn throwaway(address: IpAddr) -> Result<Self, rcgen::Error> {
         Self::throwaway_for(address, None)
     }
 
-    /// Makes them for one more name or address.
+    /// Generates them for one more name or address.
     ///
     /// # Errors
-    /// When the machine has no randomness to make keys of, or the name cannot be in a certificate.
+    ///
+    /// Returns an error if the system has no randomness for keys, or if the name is not valid in a
+    /// certificate.
     pub fn throwaway_for(address: IpAddr, name: Option<&str>) -> Result<Self, rcgen::Error> {
         let mut params = params(&[], "dogwatch")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -71,15 +76,17 @@ impl Certificates {
         Ok(Self { authority, server, server_key: PrivatePkcs8KeyDer::from(key.serialize_der()) })
     }
 
-    /// The certificate of the authority, as PEM.
+    /// Returns the certificate of the authority, as PEM.
     pub fn authority(&self) -> String {
         self.authority.pem()
     }
 
-    /// A new certificate for a user, in one group or, if that is empty, in none.
+    /// Issues a certificate for a user in one group, or in none if `group` is empty.
     ///
     /// # Errors
-    /// When the machine has no randomness to make a key of, or a name cannot be in a certificate.
+    ///
+    /// Returns an error if the system has no randomness for a key, or if a name is not valid in a
+    /// certificate.
     pub fn client(&self, user: &str, group: &str) -> Result<ClientCertificate, rcgen::Error> {
         let mut params = params_of_leaf(&[], user, ExtendedKeyUsagePurpose::ClientAuth)?;
         if !group.is_empty() {
@@ -99,7 +106,7 @@ impl Certificates {
     }
 }
 
-/// Shows no key.
+/// Omits the keys.
 impl fmt::Debug for Certificates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificates").finish_non_exhaustive()
@@ -116,7 +123,7 @@ fn params_of_leaf(
     Ok(params)
 }
 
-/// Valid from yesterday, since clocks differ, for a year.
+/// Returns parameters valid from yesterday, because clocks differ, for a year.
 fn params(names: &[String], common_name: &str) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(names)?;
     params.distinguished_name = rcgen::DistinguishedName::new();
@@ -139,7 +146,7 @@ mod tests {
     use crate::auth::PeerIdentity;
 
     #[test]
-    fn a_client_is_who_its_certificate_was_made_for() {
+    fn a_client_certificate_names_its_user_and_group() {
         let certificates = Certificates::throwaway([192, 0, 2, 1].into()).unwrap();
         let made = certificates.client("jane", "devs").unwrap();
         let der = <CertificateDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_slice(
@@ -153,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_certificate_is_for_what_is_advertised_too() {
+    fn the_server_certificate_has_the_advertised_name() {
         for (advertised, expected) in
             [("box.lan", "DNSName(\"box.lan\")"), ("192.0.2.9", "IPAddress([192, 0, 2, 9])")]
         {

@@ -1,4 +1,5 @@
-//! One connection: HTTP/1.1 or HTTP/2, as its first bytes say, until it is closed, idle for too long, or the server ends.
+//! One connection: HTTP/1.1 or HTTP/2, detected from its first bytes, until it is closed, is idle
+//! for too long, or the server stops.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,18 +17,19 @@ use hyper::service::service_fn;
 use pin_project_lite::pin_project;
 use tokio::sync::watch;
 
-use super::gathered::Gathered;
 use super::guard;
 use super::handler::Handler;
 use super::inner::Inner;
 use super::limits::{GRACE, Limits};
 use super::streams::{Stream, Streams};
-use super::turn::Turn;
 use super::unread_body;
+use super::wake_gate::WakeGate;
+use super::write_coalescer::WriteCoalescer;
 use crate::auth::PeerIdentity;
 use crate::http::ConnectionInfo;
 
-/// Serves one connection until its end. `local` is the address of the socket that it came in by, if it has one.
+/// Serves one connection until it ends. `local` is the address of the accepting socket, if there is
+/// one.
 pub(super) async fn serve<H: Handler>(
     io: impl Read + Write + Unpin + Send + 'static,
     local: Option<SocketAddr>,
@@ -35,13 +37,14 @@ pub(super) async fn serve<H: Handler>(
     limits: Limits,
     inner: Arc<Inner<H>>,
 ) {
-    let requests = Requests::default();
+    let requests = InFlight::default();
     let service = {
         let (inner, requests, peer) = (Arc::clone(&inner), requests.clone(), Arc::new(peer));
         let info = ConnectionInfo::new(local);
         service_fn(move |request: http::Request<Incoming>| {
-            let (handler, peer, begun) = (Arc::clone(&inner.handler), Arc::clone(&peer), requests.begin());
-            let (mut request, unread) = unread_body::watch(request);
+            let (handler, peer, in_flight) =
+                (Arc::clone(&inner.handler), Arc::clone(&peer), requests.begin());
+            let (mut request, unread) = unread_body::track(request);
             request.extensions_mut().insert(info.clone());
             async move {
                 let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
@@ -52,32 +55,34 @@ pub(super) async fn serve<H: Handler>(
                         {
                             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                         }
-                        Ok(response.map(|body| Counted { body, begun }))
+                        Ok(response.map(|body| TrackedBody { body, in_flight }))
                     }
-                    // An error instead of an answer makes hyper close the connection, or reset the stream.
+                    // hyper closes the connection, or resets the stream, if the service returns an
+                    // error.
                     Err(_cut) => Err(io::Error::from(io::ErrorKind::ConnectionReset)),
                 }
             }
         })
     };
-    let begun = Begun::default();
-    let builder = limits.builder(begun.clone());
-    let line = Gathered::new(io);
-    let mut connection = pin!(builder.serve_connection(line.clone(), service));
-    let mut running = Running::new(begun, line);
-    let soon = inner.ending.soon.clone();
+    let new_streams = NewStreams::default();
+    let builder = limits.builder(new_streams.clone());
+    let coalescer = WriteCoalescer::new(io);
+    let mut connection = pin!(builder.serve_connection(coalescer.clone(), service));
+    let mut driver = ConnectionDriver::new(new_streams, coalescer);
+    let shutdown = inner.shutdown.graceful.clone();
     let ended = tokio::select! {
         biased;
-        ended = running.beside(connection.as_mut()) => Some(ended),
-        () = soon.cancelled() => None,
+        ended = driver.drive(connection.as_mut()) => Some(ended),
+        () = shutdown.cancelled() => None,
         () = requests.idle(limits.idle) => None,
     };
     let ended = match ended {
         Some(ended) => ended,
         None => {
             connection.as_mut().graceful_shutdown();
-            // A client that does not take notice is left to itself.
-            tokio::time::timeout(GRACE, running.beside(connection)).await.unwrap_or(Ok(()))
+            // A client that ignores the graceful shutdown loses its connection after the grace
+            // period.
+            tokio::time::timeout(GRACE, driver.drive(connection)).await.unwrap_or(Ok(()))
         }
     };
     if let Err(error) = ended {
@@ -85,21 +90,23 @@ pub(super) async fn serve<H: Handler>(
     }
 }
 
-/// Takes the streams that HTTP/2 begins, to be run beside their connection.
+/// An executor that collects the streams that hyper's HTTP/2 spawns, for the task of their
+/// connection.
 #[derive(Clone, Default)]
-struct Begun(Arc<Mutex<Vec<Stream>>>);
+struct NewStreams(Arc<Mutex<Vec<Stream>>>);
 
-/// The streams of a connection. They run in its own task, and always before it writes: what many watches are told at one
-/// moment leaves in one piece, and everything ends with the connection.
-struct Running<IO> {
-    begun: Begun,
+/// Drives a connection and its streams in one task. Streams always run before the connection
+/// writes, so that the events of many watches about one change leave in one write, and all of them
+/// end with the connection.
+struct ConnectionDriver<IO> {
+    new_streams: NewStreams,
     streams: Streams,
-    line: Gathered<IO>,
-    /// When the connection may wake the task.
-    turn: Turn,
+    coalescer: WriteCoalescer<IO>,
+    /// Holds back wakes from the connection while the task is running.
+    wake_gate: WakeGate,
 }
 
-impl<F> Executor<F> for Begun
+impl<F> Executor<F> for NewStreams
 where
     F: Future<Output: Send> + Send + 'static,
 {
@@ -111,32 +118,33 @@ where
     }
 }
 
-impl Begun {
+impl NewStreams {
     fn streams(&self) -> MutexGuard<'_, Vec<Stream>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<IO: Read + Write + Unpin> Running<IO> {
-    fn new(begun: Begun, line: Gathered<IO>) -> Self {
-        Self { begun, streams: Streams::default(), line, turn: Turn::default() }
+impl<IO: Read + Write + Unpin> ConnectionDriver<IO> {
+    fn new(new_streams: NewStreams, coalescer: WriteCoalescer<IO>) -> Self {
+        Self { new_streams, streams: Streams::default(), coalescer, wake_gate: WakeGate::default() }
     }
 
-    /// Runs a connection and its streams until the connection ends.
-    async fn beside<C: Future>(&mut self, mut connection: Pin<&mut C>) -> C::Output {
+    /// Runs the connection and its streams until the connection ends.
+    async fn drive<C: Future>(&mut self, mut connection: Pin<&mut C>) -> C::Output {
         std::future::poll_fn(|context| {
             loop {
-                // The connection comes behind the streams: they need not wake it.
-                self.turn.hold(context);
-                self.begun.streams().drain(..).for_each(|it| self.streams.add(it));
+                // The connection is polled after the streams in any case, so they need not wake it.
+                self.wake_gate.hold(context);
+                self.new_streams.streams().drain(..).for_each(|it| self.streams.add(it));
                 self.streams.run(context);
-                self.turn.pass();
-                let polled = connection.as_mut().poll(&mut self.turn.context());
-                if polled.is_pending() && !self.begun.streams().is_empty() {
+                self.wake_gate.release();
+                let polled = connection.as_mut().poll(&mut self.wake_gate.context());
+                if polled.is_pending() && !self.new_streams.streams().is_empty() {
                     continue;
                 }
-                // A connection that has ended is not asked again: what it wrote last has this chance to leave.
-                if self.line.leave(context) || polled.is_ready() {
+                // A connection that has ended is not polled again: this is the last chance for its
+                // final bytes to leave.
+                if self.coalescer.flush_buffered(context) || polled.is_ready() {
                     return polled;
                 }
             }
@@ -145,31 +153,31 @@ impl<IO: Read + Write + Unpin> Running<IO> {
     }
 }
 
-/// How many requests of a connection are under way.
+/// The number of requests in flight on a connection.
 #[derive(Clone, Debug)]
-struct Requests(Arc<watch::Sender<usize>>);
+struct InFlight(Arc<watch::Sender<usize>>);
 
-/// A request under way, to the last byte of its answer.
+/// A request in flight, until the last byte of its response.
 #[derive(Debug)]
-struct UnderWay(Requests);
+struct InFlightRequest(InFlight);
 
-impl Default for Requests {
+impl Default for InFlight {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(0)))
     }
 }
 
-impl Requests {
-    fn begin(&self) -> UnderWay {
+impl InFlight {
+    fn begin(&self) -> InFlightRequest {
         self.0.send_modify(|count| *count += 1);
-        UnderWay(self.clone())
+        InFlightRequest(self.clone())
     }
 
-    /// Resolves when there was no request for so long.
+    /// Resolves when there has been no request for `limit`.
     async fn idle(&self, limit: Option<Duration>) {
         let Some(limit) = limit else { return std::future::pending().await };
         let mut count = self.0.subscribe();
-        // The sender is `self`, so there is always one.
+        // The sender is `self`, so it cannot be closed.
         while count.wait_for(|it| *it == 0).await.is_ok() {
             if tokio::time::timeout(limit, count.changed()).await.is_err() {
                 return;
@@ -178,22 +186,22 @@ impl Requests {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightRequest {
     fn drop(&mut self) {
         self.0.0.send_modify(|count| *count -= 1);
     }
 }
 
 pin_project! {
-    /// The body of an answer, and with it the request that is under way.
-    struct Counted<B> {
+    /// A response body that keeps its request counted as in flight.
+    struct TrackedBody<B> {
         #[pin]
         body: B,
-        begun: UnderWay,
+        in_flight: InFlightRequest,
     }
 }
 
-impl<B: Body> Body for Counted<B> {
+impl<B: Body> Body for TrackedBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -221,7 +229,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_is_idle_when_its_last_request_is_long_over() {
-        let requests = Requests::default();
+        let requests = InFlight::default();
         let start = Instant::now();
         let busy = requests.begin();
         let idle = requests.idle(Some(Duration::from_secs(10)));

@@ -1,7 +1,7 @@
-//! Keeps a panic in one answer away from its connection, which other streams share.
+//! Panic isolation: a panic in one response does not end its connection, which other streams share.
 //!
-//! The API answers its own panics with 500. This is the net below it, for any handler: the panic ends the stream as
-//! [`Cut`] does.
+//! The API service answers its own panics with 500. This is the safety net for any handler: a panic
+//! ends the stream as [`Cut`] does.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -15,7 +15,7 @@ use crate::auth::PeerIdentity;
 use crate::http::Cut;
 use crate::panics::{Panicked, caught, caught_in};
 
-/// Answers one request. A panic is logged, and cuts the stream.
+/// Answers one request. A panic is logged and cuts the stream.
 pub(super) async fn respond<H: Handler>(
     handler: &H,
     request: Request<RequestBody>,
@@ -30,15 +30,15 @@ pub(super) async fn respond<H: Handler>(
 }
 
 fn log(Panicked(panic): &Panicked) {
-    tracing::error!(panic, "an answer panicked; its stream is cut");
+    tracing::error!(panic, "panic while producing a response; the stream is cut");
 }
 
 pin_project! {
-    /// The body of an answer, in which a panic is an error.
+    /// A response body that turns a panic into an error.
     pub(super) struct Guarded<B> {
         #[pin]
         body: B,
-        // What has panicked is not polled again.
+        // A body that panicked is not polled again.
         panicked: bool,
     }
 }
@@ -60,7 +60,7 @@ impl<B: Body<Error: Into<BoxError>>> Body for Guarded<B> {
             Err(panic) => {
                 log(&panic);
                 *this.panicked = true;
-                Poll::Ready(Some(Err(BoxError::from("the answer panicked"))))
+                Poll::Ready(Some(Err(BoxError::from("the response body panicked"))))
             }
         }
     }

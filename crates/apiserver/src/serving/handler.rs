@@ -1,4 +1,4 @@
-//! What answers requests.
+//! The handler of requests.
 
 use bytes::{Buf, Bytes};
 use http::{Request, Response};
@@ -7,21 +7,24 @@ use http_body_util::combinators::UnsyncBoxBody;
 use crate::auth::PeerIdentity;
 use crate::http::{AnswerBody, Cut, Service};
 
-/// Whatever goes wrong below.
+/// Any error of a lower layer.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The body of a request, as it arrives.
 pub type RequestBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Answers requests. The future is dropped when the client goes away, or the server does.
+/// Answers requests. The future is dropped when the client disconnects or the server stops.
 pub trait Handler: Send + Sync + 'static {
-    /// The body of an answer. An error in the middle of it cuts the connection; over HTTP/2, the stream.
+    /// The body of a response. An error in the middle of it cuts the connection; over HTTP/2, the
+    /// stream.
     type Body: http_body::Body<Data: Buf + Send, Error: Into<BoxError>> + Send + 'static;
 
-    /// Answers one request from whoever the certificate of the connection names, if it has one.
+    /// Answers one request. `peer` is the identity in the client certificate of the connection, if
+    /// it has one.
     ///
     /// # Errors
-    /// [`Cut`] ends the connection without an answer; over HTTP/2 it resets the stream.
+    ///
+    /// [`Cut`] ends the connection without a response; over HTTP/2 it resets the stream.
     fn respond(
         &self,
         request: Request<RequestBody>,

@@ -1,8 +1,9 @@
 //! Clients in the same process: connections without a socket, and requests without a connection.
 //!
-//! A [`Connector`] gives everything that HTTP is over a pipe in memory: for hyper's clients, kube's, and ours when the
-//! encoding itself is to be part of a test. An [`InProcess`] leaves the encoding out: requests are calls. Neither keeps the
-//! server alive; when it is gone, they say so.
+//! A [`Connector`] provides all of HTTP over an in-memory pipe: for hyper's clients, kube's, and
+//! this project's own where the encoding is part of a test. An [`InProcess`] leaves the encoding
+//! out: requests are function calls. Neither keeps the server alive; once it is stopped, they
+//! return errors.
 
 use std::fmt;
 use std::io;
@@ -27,12 +28,12 @@ use super::handler::{BoxError, Handler};
 use super::limits::Limits;
 use super::{connection, guard, inner::Inner};
 
-/// What is on its way in each direction of a pipe.
+/// The buffer size of a pipe in each direction.
 const PIPE: usize = 64 * 1024;
 
-/// Connects to the server without a socket. Clones are the same.
+/// Connects to the server without a socket. Clones are equivalent.
 ///
-/// A tower service from any [`Uri`] to a stream, as connectors of hyper are:
+/// A tower service from any [`Uri`] to a stream, like hyper's connectors:
 ///
 /// ```
 /// # async fn example(connector: dogwatch_apiserver::serving::Connector) {
@@ -55,17 +56,19 @@ impl Connector {
         Self { connect: Arc::new(move || connect(&inner)) }
     }
 
-    /// A new connection. Must be called inside a runtime, in which the server's side of it will run.
+    /// Opens a new connection. Must be called inside a runtime, which will run the server's side of
+    /// it.
     ///
     /// # Errors
-    /// When the server is gone.
+    ///
+    /// Returns an error if the server is stopped.
     pub fn connect(&self) -> io::Result<DuplexStream> {
         (self.connect)()
     }
 }
 
 fn connect<H: Handler>(inner: &Weak<Inner<H>>) -> io::Result<DuplexStream> {
-    let inner = inner.upgrade().filter(|it| !it.ending.soon.is_cancelled()).ok_or_else(gone)?;
+    let inner = inner.upgrade().filter(|it| !it.shutdown.graceful.is_cancelled()).ok_or_else(gone)?;
     let (client, server) = tokio::io::duplex(PIPE);
     let serve = connection::serve(TokioIo::new(server), None, None, Limits::IN_PROCESS, Arc::clone(&inner));
     inner.spawn(serve);
@@ -73,7 +76,7 @@ fn connect<H: Handler>(inner: &Weak<Inner<H>>) -> io::Result<DuplexStream> {
 }
 
 fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionRefused, "the server is gone")
+    io::Error::new(io::ErrorKind::ConnectionRefused, "the server is stopped")
 }
 
 impl fmt::Debug for Connector {
@@ -96,7 +99,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection without a socket, as hyper's clients take it.
+/// A connection without a socket, for hyper's clients.
 #[derive(Debug)]
 pub struct InProcessStream(TokioIo<DuplexStream>);
 
@@ -146,10 +149,11 @@ impl Write for InProcessStream {
     }
 }
 
-/// Takes requests without a connection. Clones are the same.
+/// Takes requests without a connection. Clones are equivalent.
 ///
-/// A tower service of requests, which is what `Client::from_service` of our client and `Client::new` of kube take. Dropping
-/// the future of a call, or the body of an answer, is what closing a connection is elsewhere.
+/// A tower service of requests, for `Client::from_service` of this project's client and
+/// `Client::new` of kube. Dropping the future of a call, or the body of a response, corresponds to
+/// closing a connection.
 pub struct InProcess<H> {
     inner: Weak<Inner<H>>,
 }
@@ -186,15 +190,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let inner = self.inner.upgrade().filter(|it| !it.ending.soon.is_cancelled());
+        let inner = self.inner.upgrade().filter(|it| !it.shutdown.graceful.is_cancelled());
         Box::pin(async move {
-            let Some((handler, now)) = inner.map(|it| (Arc::clone(&it.handler), it.ending.now.clone()))
+            let Some((handler, now)) =
+                inner.map(|it| (Arc::clone(&it.handler), it.shutdown.immediate.clone()))
             else {
                 return Err(gone().into());
             };
             let request = request.map(|body| body.map_err(Into::into).boxed_unsync());
             match now.clone().run_until_cancelled(guard::respond(&*handler, request, None)).await {
-                Some(Ok(response)) => Ok(response.map(|body| Living::new(body, now).boxed_unsync())),
+                Some(Ok(response)) => Ok(response.map(|body| ServerBoundBody::new(body, now).boxed_unsync())),
                 Some(Err(_cut)) => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
                 None => Err(gone().into()),
             }
@@ -203,8 +208,8 @@ where
 }
 
 pin_project! {
-    /// The body of an answer, which breaks off when the server is gone.
-    struct Living<B> {
+    /// A response body that breaks off when the server is stopped.
+    struct ServerBoundBody<B> {
         #[pin]
         body: B,
         #[pin]
@@ -212,13 +217,13 @@ pin_project! {
     }
 }
 
-impl<B> Living<B> {
+impl<B> ServerBoundBody<B> {
     fn new(body: B, now: CancellationToken) -> Self {
         Self { body, gone: now.cancelled_owned() }
     }
 }
 
-impl<B: Body<Error: Into<BoxError>>> Body for Living<B> {
+impl<B: Body<Error: Into<BoxError>>> Body for ServerBoundBody<B> {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -228,7 +233,8 @@ impl<B: Body<Error: Into<BoxError>>> Body for Living<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.project();
         if let Poll::Ready(frame) = this.body.poll_frame(context) {
-            // What is several pieces for a connection, which writes them at once, is one here.
+            // A connection writes several pieces with one system call; here they are copied into
+            // one.
             let whole =
                 |frame: Frame<B::Data>| frame.map_data(|mut data| data.copy_to_bytes(data.remaining()));
             return Poll::Ready(frame.map(|it| it.map(whole).map_err(Into::into)));

@@ -1,45 +1,49 @@
-//! What a client may take of the server: time and memory.
+//! The time and memory that a client may take.
 //!
-//! A client that does not read its answers costs the pieces that are on their way to it and nothing more: no answer is
-//! encoded ahead of its reader. How long the body of a request may be and take is the business of whoever reads it.
+//! A client that does not read its responses costs the pieces in transit to it and nothing more: no
+//! response is encoded ahead of its reader. Limits on request bodies belong to the code that reads
+//! them.
 
 use std::time::Duration;
 
 use hyper_util::rt::TokioTimer;
 use hyper_util::server::conn::auto;
 
-/// What is under way gets this long when the server stops.
+/// The grace period of requests in flight when the server stops.
 pub(super) const GRACE: Duration = Duration::from_millis(500);
 
-/// All headers of a request together, and what HTTP/1.1 buffers in each direction.
+/// The maximum size of all headers of a request, and of HTTP/1.1's buffer in each direction.
 const MAX_HEADERS: u32 = 128 * 1024;
 
-/// Requests at a time on one connection. Each watch is one, and a client that watches every kind has hundreds.
+/// The maximum number of concurrent requests on one connection. Each watch is one, and a client
+/// that watches every kind has hundreds.
 const MAX_STREAMS: u32 = 2_000;
 
-/// What a client may send ahead on one stream, and on all streams of a connection, before somebody reads it.
+/// The number of bytes that a client may send ahead of the reader, on one stream and on all streams
+/// of a connection.
 const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;
 
-/// What is held of one answer over HTTP/2 while its reader is busy.
+/// The number of bytes of one HTTP/2 response that are buffered while its reader is busy.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// How long a client may take for what. `None` is for ever.
+/// Time limits for a client. `None` means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The TLS handshake.
+    /// The time for the TLS handshake.
     pub handshake: Option<Duration>,
-    /// Between two requests, and for the headers of the next one. Longer than clients keep idle connections, so that it is
-    /// they who close them and no request meets a closing connection.
+    /// The time between two requests, and for the headers of the next one. It is longer than
+    /// clients keep idle connections, so that clients close them first and no request meets a
+    /// closing connection.
     pub idle: Option<Duration>,
-    /// What is left of a body that an answer came before.
+    /// The time to drain the rest of a request body that was answered early.
     pub drain: Option<Duration>,
-    /// How often an HTTP/2 connection is tried when nothing comes over it, and how long the answer may take.
+    /// The interval of HTTP/2 pings on a silent connection, and the time to answer one.
     pub ping: Option<(Duration, Duration)>,
 }
 
 impl Limits {
-    /// For clients elsewhere.
+    /// The limits for remote clients.
     pub const REMOTE: Self = Self {
         handshake: Some(Duration::from_secs(10)),
         idle: Some(Duration::from_secs(120)),
@@ -47,10 +51,11 @@ impl Limits {
         ping: Some((Duration::from_secs(30), Duration::from_secs(20))),
     };
 
-    /// For clients in the same process: none, so that no timer of ours moves a paused clock.
+    /// The limits for clients in the same process: none, so that no timer of the server moves a
+    /// paused clock.
     pub const IN_PROCESS: Self = Self { handshake: None, idle: None, drain: None, ping: None };
 
-    /// The settings of HTTP that go with them.
+    /// Returns hyper's settings for these limits.
     pub(super) fn builder<E>(&self, executor: E) -> auto::Builder<E> {
         let mut builder = auto::Builder::new(executor);
         builder

@@ -1,4 +1,4 @@
-//! Connections: from a socket, or from inside the process, to whatever answers requests.
+//! Connections: from a socket, or from inside the process, to the handler of requests.
 //!
 //! ```text
 //! listener ─► TLS (if any) ─┐
@@ -7,11 +7,12 @@
 //! service ──────────────────────────────────────────────┘
 //! ```
 //!
-//! Three ways lead to a [`Handler`]: over a socket, over a pipe in memory with everything that HTTP is
-//! ([`Connector`]), and by a call without any of it ([`InProcess`]). The last two need no socket, so a paused clock stays
-//! exact. Nothing here knows the API.
+//! There are three ways to a [`Handler`]: over a socket; over an in-memory pipe with all of HTTP
+//! ([`Connector`]); and as a function call without HTTP ([`InProcess`]). The last two need no
+//! socket, so a paused clock stays exact. Nothing here depends on the Kubernetes API.
 //!
-//! Every task belongs to a [`Serving`]: [`Serving::stop`] awaits all of them, dropping it ends all of them.
+//! Every task belongs to a [`Serving`]: [`Serving::stop`] awaits all of them, and dropping it
+//! aborts all of them.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -21,8 +22,8 @@ mod guard;
 mod limits;
 mod tls;
 mod inner;
-mod gathered;
-mod turn;
+mod write_coalescer;
+mod wake_gate;
 mod streams;
 mod unread_body;
 mod connection;
@@ -42,30 +43,34 @@ pub use in_process::{Connector, InProcess, InProcessStream};
 pub use limits::Limits;
 pub use tls::Tls;
 
-use inner::{Ending, Inner};
+use inner::{Inner, Shutdown};
 
-/// Serves a [`Handler`], with a socket or without. Dropping it closes the listener at once and ends every connection.
+/// Serves a [`Handler`], with a socket or without. Dropping it closes the listener immediately and
+/// ends every connection.
 #[derive(Debug)]
 pub struct Serving<H> {
-    /// The only strong reference: whoever drops it closes the port, whether the accepting task runs again or not.
+    /// The only strong reference. Dropping it closes the port at once, even if the accept task does
+    /// not run again.
     listener: Option<Arc<TcpListener>>,
     address: Option<SocketAddr>,
-    /// What connectors and services look at; they do not keep it.
+    /// Connectors and services hold weak references to it.
     inner: Arc<Inner<H>>,
 }
 
 impl<H: Handler> Serving<H> {
-    /// Serves without a socket: only [`Self::connector`] and [`Self::service`] lead here.
+    /// Serves without a socket: requests arrive only through [`Self::connector`] and
+    /// [`Self::service`].
     pub fn in_process(handler: H) -> Self {
         let inner =
-            Inner { handler: Arc::new(handler), tasks: TaskTracker::new(), ending: Ending::default() };
+            Inner { handler: Arc::new(handler), tasks: TaskTracker::new(), shutdown: Shutdown::default() };
         Self { listener: None, address: None, inner: Arc::new(inner) }
     }
 
-    /// Serves on a socket too, in the clear or with TLS.
+    /// Also listens on a socket, with TLS if given.
     ///
     /// # Errors
-    /// When the address cannot be had.
+    ///
+    /// Returns an error if the address cannot be bound.
     pub async fn bind(handler: H, address: SocketAddr, tls: Option<Tls>) -> io::Result<Self> {
         let listener = Arc::new(TcpListener::bind(address).await?);
         let mut serving = Self::in_process(handler);
@@ -76,42 +81,42 @@ impl<H: Handler> Serving<H> {
         Ok(serving)
     }
 
-    /// The address of the socket, if there is one.
+    /// Returns the address of the socket, if there is one.
     pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
-    /// What answers.
+    /// Returns the handler.
     pub fn handler(&self) -> &Arc<H> {
         &self.inner.handler
     }
 
-    /// Makes connections without a socket.
+    /// Returns a connector that makes connections without a socket.
     pub fn connector(&self) -> Connector {
         Connector::new(&self.inner)
     }
 
-    /// Takes requests without a connection.
+    /// Returns a service that takes requests without a connection.
     pub fn service(&self) -> InProcess<H> {
         InProcess::new(&self.inner)
     }
 
-    /// Ends it: no new connections or requests from now on, half a second for what is under way, and the rest is cut.
-    /// When this returns, nothing of it runs any more.
+    /// Stops serving: no new connections or requests are accepted, requests in flight get half a
+    /// second, and the rest are cut. All tasks have ended when this returns.
     pub async fn stop(mut self) {
         self.listener = None;
-        self.inner.ending.soon.cancel();
+        self.inner.shutdown.graceful.cancel();
         self.inner.tasks.close();
         let _ = tokio::time::timeout(limits::GRACE, self.inner.tasks.wait()).await;
-        self.inner.ending.now.cancel();
+        self.inner.shutdown.immediate.cancel();
         self.inner.tasks.wait().await;
     }
 }
 
 impl<H> Drop for Serving<H> {
     fn drop(&mut self) {
-        self.inner.ending.soon.cancel();
-        self.inner.ending.now.cancel();
+        self.inner.shutdown.graceful.cancel();
+        self.inner.shutdown.immediate.cancel();
         self.inner.tasks.close();
     }
 }

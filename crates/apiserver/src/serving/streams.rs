@@ -1,78 +1,81 @@
 //! The streams of one connection: futures that run in its task, each only when it was woken.
 //!
-//! A change wakes all watches of a connection, one behind the other, and each that sends wakes itself again. The task is woken
-//! by the first of them and not by the others, and it rests only when none is left.
+//! A change wakes all watches of a connection one after the other, and each that sends wakes itself
+//! again. Only the first of these wakes reaches the task, which rests only when no woken stream is
+//! left.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Wake, Waker};
 
-/// How often streams that wake one another or themselves are run before the connection has its turn. One that sends wakes
-/// itself once, to see whether there is room for more.
+/// The number of rounds that streams may wake one another or themselves before the connection is
+/// polled. A stream that sends wakes itself once, to see if there is room for more.
 const ROUNDS: usize = 4;
 
-/// A stream of an HTTP/2 connection: a request until the last byte of its answer.
+/// A stream of an HTTP/2 connection: a request until the last byte of its response.
 pub(super) type Stream = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Streams that run in one task.
+/// A set of streams that run in one task.
 #[derive(Default)]
 pub(super) struct Streams {
-    /// `None` where one has ended.
-    places: Vec<Option<Running>>,
-    /// Invariant: exactly the places that are `None`.
+    /// `None` for a stream that has ended.
+    slots: Vec<Option<Entry>>,
+    /// Invariant: exactly the indices of the entries that are `None`.
     free: Vec<usize>,
-    /// Room for those that are run now.
+    /// The indices of the round in progress, kept to reuse the allocation.
     round: Vec<usize>,
-    woken: Arc<Woken>,
+    ready: Arc<ReadyQueue>,
 }
 
-struct Running {
+struct Entry {
     stream: Stream,
-    call: Arc<Call>,
+    stream_waker: Arc<StreamWaker>,
     waker: Waker,
 }
 
-/// Who is to be run.
+/// The queue of woken streams.
 #[derive(Default)]
-struct Woken(Mutex<Queue>);
+struct ReadyQueue(Mutex<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    /// The places of those that were woken, in that order.
-    places: Vec<usize>,
-    /// The task, while it rests: whoever comes first wakes it.
+    /// The indices of the woken streams, in order of their wakes.
+    slots: Vec<usize>,
+    /// The waker of the task while it rests; the first woken stream takes it.
     task: Option<Waker>,
 }
 
-/// Wakes one stream. It may outlive it, and then wakes whoever took its place, who will find nothing.
-struct Call {
-    place: usize,
-    /// Whether it is in the queue.
+/// The waker of one stream. If it outlives the stream, it wakes the stream that reuses the index,
+/// which is then polled without need.
+struct StreamWaker {
+    slot: usize,
+    /// Set while the stream is in the queue.
     queued: AtomicBool,
-    woken: Arc<Woken>,
+    ready: Arc<ReadyQueue>,
 }
 
 impl Streams {
-    /// Adds a stream, to be run when its turn comes.
+    /// Adds a stream, to be polled in the next round.
     pub(super) fn add(&mut self, stream: Stream) {
-        let place = self.free.pop().unwrap_or(self.places.len());
-        let call = Arc::new(Call { place, queued: AtomicBool::new(true), woken: Arc::clone(&self.woken) });
-        let running = Running { stream, waker: Waker::from(Arc::clone(&call)), call };
-        if place == self.places.len() {
-            self.places.push(Some(running));
+        let slot = self.free.pop().unwrap_or(self.slots.len());
+        let stream_waker =
+            Arc::new(StreamWaker { slot, queued: AtomicBool::new(true), ready: Arc::clone(&self.ready) });
+        let entry = Entry { stream, waker: Waker::from(Arc::clone(&stream_waker)), stream_waker };
+        if slot == self.slots.len() {
+            self.slots.push(Some(entry));
         } else {
-            self.places[place] = Some(running);
+            self.slots[slot] = Some(entry);
         }
-        self.woken.queue().places.push(place);
+        self.ready.queue().slots.push(slot);
     }
 
-    /// Runs those that were woken, and those that they wake; for a while, if there is no end to it. The task of this context
-    /// is woken when there is more to run.
+    /// Polls the woken streams and those that they wake, for at most [`ROUNDS`] rounds. The task of
+    /// `context` is woken when there is more to run.
     pub(super) fn run(&mut self, context: &Context<'_>) {
         for _ in 0..ROUNDS {
-            let mut queue = self.woken.queue();
-            if queue.places.is_empty() {
+            let mut queue = self.ready.queue();
+            if queue.slots.is_empty() {
                 match &mut queue.task {
                     Some(task) => task.clone_from(context.waker()),
                     none => *none = Some(context.waker().clone()),
@@ -80,34 +83,35 @@ impl Streams {
                 return;
             }
             queue.task = None;
-            std::mem::swap(&mut queue.places, &mut self.round);
+            std::mem::swap(&mut queue.slots, &mut self.round);
             drop(queue);
             let mut round = std::mem::take(&mut self.round);
-            round.drain(..).for_each(|place| self.run_one(place));
+            round.drain(..).for_each(|slot| self.run_one(slot));
             self.round = round;
         }
         context.waker().wake_by_ref();
     }
 
-    fn run_one(&mut self, place: usize) {
-        let Some(running) = &mut self.places[place] else { return };
-        // Before it runs, so that a wake from then on counts. And an exchange, not a store: whoever found it queued already has
-        // said so by then, and what they did before is seen by what runs now.
-        running.call.queued.swap(false, Ordering::AcqRel);
-        if running.stream.as_mut().poll(&mut Context::from_waker(&running.waker)).is_ready() {
-            self.places[place] = None;
-            self.free.push(place);
+    fn run_one(&mut self, slot: usize) {
+        let Some(entry) = &mut self.slots[slot] else { return };
+        // Cleared before the poll, so that a wake during the poll counts. A swap and not a store: a
+        // waker that found the flag set did its work before, and the swap's acquire ordering makes
+        // that work visible to the poll.
+        entry.stream_waker.queued.swap(false, Ordering::AcqRel);
+        if entry.stream.as_mut().poll(&mut Context::from_waker(&entry.waker)).is_ready() {
+            self.slots[slot] = None;
+            self.free.push(slot);
         }
     }
 }
 
-impl Woken {
+impl ReadyQueue {
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Wake for Call {
+impl Wake for StreamWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -116,8 +120,8 @@ impl Wake for Call {
         if self.queued.swap(true, Ordering::AcqRel) {
             return;
         }
-        let mut queue = self.woken.queue();
-        queue.places.push(self.place);
+        let mut queue = self.ready.queue();
+        queue.slots.push(self.slot);
         let task = queue.task.take();
         drop(queue);
         if let Some(task) = task {
@@ -134,18 +138,18 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Counted(AtomicUsize);
+    struct CountingWaker(AtomicUsize);
 
-    impl Wake for Counted {
+    impl Wake for CountingWaker {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Who ran, in order, and the wakers of all.
+    /// The streams that ran, in order, and the wakers of all.
     type Seen = Arc<Mutex<(Vec<usize>, Vec<Option<Waker>>)>>;
 
-    /// A stream that writes down that it ran, and ends when it has run so often; one that is eager wakes itself.
+    /// A stream that records each run and ends after `runs` of them; an eager one wakes itself.
     fn stream(name: usize, runs: usize, eager: bool, seen: &Seen) -> Stream {
         let (seen, mut left) = (Arc::clone(seen), runs);
         Box::pin(std::future::poll_fn(move |context| {
@@ -173,39 +177,39 @@ mod tests {
     }
 
     #[test]
-    fn each_runs_when_it_is_woken_and_the_task_is_woken_once_for_all() {
-        let counted = Arc::new(Counted::default());
-        let task = Waker::from(Arc::clone(&counted));
+    fn each_stream_runs_when_woken_and_the_task_is_woken_once_for_all() {
+        let wakes = Arc::new(CountingWaker::default());
+        let task = Waker::from(Arc::clone(&wakes));
         let context = Context::from_waker(&task);
         let (mut streams, seen) = (Streams::default(), Seen::default());
         (0..3).for_each(|name| streams.add(stream(name, 9, false, &seen)));
         streams.run(&context);
         assert_eq!(ran(&seen), [0, 1, 2]);
         [2, 0, 2].into_iter().for_each(|name| wake(&seen, name));
-        assert_eq!(counted.0.load(Ordering::Relaxed), 1);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
         streams.run(&context);
-        assert_eq!(ran(&seen), [2, 0], "in the order in which they were woken, each once");
+        assert_eq!(ran(&seen), [2, 0], "in the order of their wakes, each once");
         streams.run(&context);
-        assert_eq!((ran(&seen), counted.0.load(Ordering::Relaxed)), (vec![], 1));
+        assert_eq!((ran(&seen), wakes.0.load(Ordering::Relaxed)), (vec![], 1));
     }
 
     #[test]
-    fn one_that_wakes_itself_for_ever_lets_the_connection_have_its_turn() {
-        let counted = Arc::new(Counted::default());
-        let task = Waker::from(Arc::clone(&counted));
+    fn a_stream_that_always_wakes_itself_does_not_starve_the_connection() {
+        let wakes = Arc::new(CountingWaker::default());
+        let task = Waker::from(Arc::clone(&wakes));
         let (mut streams, seen) = (Streams::default(), Seen::default());
         streams.add(stream(0, usize::MAX, true, &seen));
         streams.add(stream(1, usize::MAX, false, &seen));
         streams.run(&Context::from_waker(&task));
         assert_eq!(
-            (ran(&seen).len(), counted.0.load(Ordering::Relaxed)),
+            (ran(&seen).len(), wakes.0.load(Ordering::Relaxed)),
             (ROUNDS + 1, 1),
-            "it will come back"
+            "the task is woken again"
         );
     }
 
     #[test]
-    fn the_place_of_one_that_has_ended_is_taken_by_the_next() {
+    fn the_index_of_an_ended_stream_is_reused() {
         let context = Context::from_waker(Waker::noop());
         let (mut streams, seen) = (Streams::default(), Seen::default());
         streams.add(stream(0, 1, false, &seen));
@@ -213,9 +217,9 @@ mod tests {
         streams.run(&context);
         streams.add(stream(2, 9, false, &seen));
         streams.run(&context);
-        assert_eq!((ran(&seen), streams.places.len()), (vec![0, 1, 2], 2));
+        assert_eq!((ran(&seen), streams.slots.len()), (vec![0, 1, 2], 2));
         wake(&seen, 0);
         streams.run(&context);
-        assert_eq!(ran(&seen), [2], "who finds nothing");
+        assert_eq!(ran(&seen), [2], "the stream that reuses the index is polled in vain");
     }
 }

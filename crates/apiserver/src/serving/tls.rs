@@ -1,4 +1,4 @@
-//! TLS: the server proves who it is, and a client may.
+//! TLS: the server's certificate, and optional client certificates.
 
 use std::fmt;
 use std::io;
@@ -19,12 +19,14 @@ use super::certificates::Certificates;
 use super::handler::BoxError;
 use crate::auth::PeerIdentity;
 
-/// What to speak, in the order of preference.
+/// The application protocols (ALPN), in order of preference.
 const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
-/// Makes connections private. TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1; a client certificate is welcome and not needed. One of
-/// another authority does not end the handshake: its requests are told that nobody knows them, if nothing else says whose
-/// they are.
+/// The TLS configuration of a server: TLS 1.2 and 1.3, HTTP/2 and HTTP/1.1, with optional client
+/// certificates.
+///
+/// A client certificate of another authority does not fail the handshake. Its requests get 401
+/// unless they carry other credentials.
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
@@ -32,10 +34,12 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Shows the server's certificate, and believes clients that show one of the same authority.
+    /// Presents the server's certificate, and authenticates clients by certificates of the same
+    /// authority.
     ///
     /// # Errors
-    /// When the certificates cannot be used.
+    ///
+    /// Returns an error if the certificates cannot be used.
     pub fn new(certificates: &Certificates) -> Result<Self, BoxError> {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();
@@ -52,7 +56,8 @@ impl Tls {
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), clients })
     }
 
-    /// The handshake, and who the client is if it showed a certificate.
+    /// Performs the handshake and returns the identity in the client's certificate, if it presented
+    /// one.
     pub(super) async fn accept(
         &self,
         stream: TcpStream,
@@ -72,7 +77,8 @@ impl Tls {
     }
 }
 
-/// Takes certificates of any authority; the client still has to prove that the one it shows is its own.
+/// Accepts certificates of any authority; the client still has to prove that it holds the private
+/// key.
 #[derive(Debug)]
 struct AnyAuthority(Arc<dyn ClientCertVerifier>);
 

@@ -1,10 +1,9 @@
-//! What is left of a request body when the answer is known before all of it was read: 401, 404,
-//! 405, 415.
+//! The rest of a request body after a response that did not need all of it: 401, 404, 405, 415.
 //!
-//! HTTP/1.1 cannot go on to the next request before the body is read. hyper closes the connection
-//! then and does not say so, and a client that has sent its next request already sees it fail. Go's
-//! server reads up to 256 KiB and keeps the connection, or answers with `Connection: close`; so
-//! does this one. HTTP/2 resets the stream by itself.
+//! HTTP/1.1 cannot continue with the next request before the body is read. hyper then closes the
+//! connection without announcing it, and a client that has already sent its next request sees it
+//! fail. Go's `net/http` server reads up to 256 KiB and keeps the connection, or answers with
+//! `Connection: close`, and so does this one. HTTP/2 resets the stream by itself.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,78 +17,80 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-/// How much of a body is read and thrown away to keep a connection: as much as in Go's `net/http`.
-const DRAINED: u64 = 256 * 1024;
+/// The number of bytes that are read and discarded to keep a connection: `maxPostHandlerReadBytes`
+/// of Go's `net/http`.
+const MAX_DRAINED: u64 = 256 * 1024;
 
-/// The place where a body that was not read to its end is left.
+/// The slot for a body that was not read to its end.
 #[derive(Debug)]
 pub(super) struct UnreadBody {
-    left: Arc<Mutex<Option<Left>>>,
-    /// The client waits for `100 Continue` before it sends the body.
+    remainder: Arc<Mutex<Option<Remainder>>>,
+    /// Set if the client waits for `100 Continue` before it sends the body.
     expects_continue: bool,
 }
 
 #[derive(Debug)]
-struct Left {
+struct Remainder {
     body: Incoming,
-    /// Whether any of it was asked for.
-    begun: bool,
+    /// Set if the body was polled at least once.
+    polled: bool,
 }
 
-/// A body that is left behind when it is dropped before its end.
-pub(super) struct Watched {
+/// A request body that moves into the slot if it is dropped before its end.
+pub(super) struct RecoverableBody {
     body: Option<Incoming>,
-    begun: bool,
-    left: Option<Arc<Mutex<Option<Left>>>>,
+    polled: bool,
+    remainder: Option<Arc<Mutex<Option<Remainder>>>>,
 }
 
-/// Prepares a request for an answer that may come early. Costs nothing where there is no body, and
-/// for HTTP/2.
-pub(super) fn watch(request: Request<Incoming>) -> (Request<Watched>, Option<UnreadBody>) {
+/// Wraps the body of a request that may be answered early. Does nothing for requests without a body
+/// and for HTTP/2.
+pub(super) fn track(request: Request<Incoming>) -> (Request<RecoverableBody>, Option<UnreadBody>) {
     let matters = request.version() < Version::HTTP_2 && !request.body().is_end_stream();
     let unread = matters.then(|| {
         let expects = request.headers().get(EXPECT).map(HeaderValue::as_bytes);
         let expects_continue = expects.is_some_and(|it| it.eq_ignore_ascii_case(b"100-continue"));
-        UnreadBody { left: Arc::default(), expects_continue }
+        UnreadBody { remainder: Arc::default(), expects_continue }
     });
-    let left = unread.as_ref().map(|it| Arc::clone(&it.left));
-    (request.map(|body| Watched { body: Some(body), begun: false, left }), unread)
+    let remainder = unread.as_ref().map(|it| Arc::clone(&it.remainder));
+    (request.map(|body| RecoverableBody { body: Some(body), polled: false, remainder }), unread)
 }
 
 impl UnreadBody {
-    /// Reads what is left of the body, if anything is. Returns whether all of it was read, so that
-    /// the connection can be kept.
+    /// Reads the rest of the body, if there is any. Returns true if all of it was read, so that the
+    /// connection can be kept.
     pub(super) async fn drain_rest(self, limit: Option<Duration>) -> bool {
-        let left = self.left.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(left) = left else { return true };
-        // Asking for the body would make hyper invite the client to send it, for nothing.
-        if self.expects_continue && !left.begun {
+        let remainder = self.remainder.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(remainder) = remainder else { return true };
+        // Polling the body would make hyper send `100 Continue`, and the client would send the body
+        // in vain.
+        if self.expects_continue && !remainder.polled {
             return false;
         }
         match limit {
-            Some(limit) => tokio::time::timeout(limit, drain(left.body)).await.unwrap_or(false),
-            None => drain(left.body).await,
+            Some(limit) => tokio::time::timeout(limit, drain(remainder.body)).await.unwrap_or(false),
+            None => drain(remainder.body).await,
         }
     }
 }
 
-/// Reads a body to its end; returns false for one that is too long.
+/// Reads a body to its end; returns false if it is too long.
 async fn drain(mut body: Incoming) -> bool {
-    if body.size_hint().lower() > DRAINED {
+    if body.size_hint().lower() > MAX_DRAINED {
         return false;
     }
     let mut read = 0;
     while let Some(frame) = body.frame().await {
         let Ok(frame) = frame else { return false };
         read += frame.data_ref().map_or(0, |it| it.len() as u64);
-        if read > DRAINED {
+        if read > MAX_DRAINED {
             return false;
         }
     }
     true
 }
 
-impl Body for Watched {
+impl Body for RecoverableBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -97,7 +98,7 @@ impl Body for Watched {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        self.begun = true;
+        self.polled = true;
         match &mut self.body {
             Some(body) => Pin::new(body).poll_frame(context),
             None => Poll::Ready(None),
@@ -113,12 +114,12 @@ impl Body for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for RecoverableBody {
     fn drop(&mut self) {
-        let (Some(left), Some(body)) = (&self.left, self.body.take()) else { return };
+        let (Some(remainder), Some(body)) = (&self.remainder, self.body.take()) else { return };
         if !body.is_end_stream() {
-            let begun = self.begun;
-            *left.lock().unwrap_or_else(PoisonError::into_inner) = Some(Left { body, begun });
+            let polled = self.polled;
+            *remainder.lock().unwrap_or_else(PoisonError::into_inner) = Some(Remainder { body, polled });
         }
     }
 }

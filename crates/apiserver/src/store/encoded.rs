@@ -1,8 +1,9 @@
-//! One version of one object, encoded once and never changed.
+//! One version of one object, encoded once and immutable.
 //!
-//! A list or a watch writes these bytes as they are: an object is held as the line of a watch that tells of it, of which the
-//! object itself is a slice. The version stands at a known place in them, so that the last state of a deleted object can
-//! carry the version of its deletion without being encoded again.
+//! Lists and watches write these bytes as they are: an object is stored as the line of a watch
+//! event, and the object itself is a slice of it. The version is at a known offset, so that the
+//! last state of a deleted object can carry the version of the deletion without being encoded
+//! again.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,68 +16,68 @@ use serde_json::{Map, Value};
 
 use crate::depth;
 
-/// The field that is left out of what is encoded, and put in when the version is known.
+/// The field that is left empty in the encoding, and filled in when the version is known.
 const VERSION: &str = "resourceVersion";
 
-/// What ties an object to others, or to this world.
-const TIES: [&str; 3] = ["ownerReferences", "finalizers", "deletionTimestamp"];
+/// The metadata fields that [`Encoded::is_tied`] reports.
+const TIE_FIELDS: [&str; 3] = ["ownerReferences", "finalizers", "deletionTimestamp"];
 
-/// What stands behind the object in the line of a watch.
+/// The bytes after the object in the line of a watch event.
 const LINE_END: &[u8] = b"}\n";
 
-/// A field by which an object can be selected: its name and its value.
+/// A selectable field of an object: its name and its value.
 pub type SelectableField = (Cow<'static, str>, String);
 
-/// What an event tells.
+/// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Told {
-    /// It came into being, or into sight.
+pub enum EventType {
+    /// The object was created, or entered the selection.
     Added,
-    /// It is not what it was.
+    /// The object changed.
     Modified,
-    /// It is gone, or out of sight.
+    /// The object was deleted, or left the selection.
     Deleted,
 }
 
-/// Why an object cannot be stored.
+/// The reason that an object cannot be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unstorable {
-    /// It has no name to store it under, or no metadata at all.
+    /// It has no valid name, or no metadata at all.
     #[error("the object has no name to store it under")]
     NoName,
-    /// It is nested so deep that it could not be read again.
+    /// It is nested too deeply to be read back.
     #[error("{}", depth::exceeded())]
     TooDeep,
 }
 
-/// An object that is encoded but for its version.
+/// An object that is encoded except for its version.
 ///
-/// [`Draft::new`] is the only way into the store, so what it accepts must be readable ever after: [`Encoded::to_value`]
-/// relies on its checks.
+/// [`Draft::new`] is the only way into the store, so every object that it accepts must stay
+/// readable: [`Encoded::to_value`] relies on its checks.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    about: About,
-    /// The object without its version, the quotes around that included.
+    attributes: Attributes,
+    /// The object without the digits of its version, but with the quotes around them.
     text: Vec<u8>,
-    /// How many bytes of `text` say kind and version of the API: what items of a typed list leave out.
+    /// The number of bytes of `text` with kind and API version, which items of a typed list omit.
     preamble: usize,
-    /// Where in `text` the digits of the version belong.
+    /// The offset in `text` of the digits of the version.
     version_at: usize,
 }
 
-/// What is known of an object without decoding it.
+/// The attributes of an object that are known without decoding it.
 #[derive(Clone, Debug)]
-struct About {
+struct Attributes {
     key: ObjectKey,
     uid: String,
     labels: BTreeMap<String, String>,
-    /// Whether its metadata say anything of owners, finalizers or deletion.
+    /// Set if the metadata has owners, finalizers or a deletion timestamp.
     tied: bool,
-    /// The fields besides name and namespace by which it can be selected.
+    /// The selectable fields other than name and namespace.
     fields: Vec<SelectableField>,
-    /// The schema it was readied under.
+    /// The schema that the object was prepared with.
     schema: Option<u64>,
 }
 
@@ -84,19 +85,20 @@ struct About {
 #[derive(Clone, Debug)]
 pub struct Encoded {
     version: u64,
-    about: Arc<About>,
-    /// What `line` tells.
-    told: Told,
-    /// The line of a watch. Invariant: the head of what is told, one JSON object, [`LINE_END`].
+    attributes: Arc<Attributes>,
+    /// The event type in `line`.
+    event_type: EventType,
+    /// The line of a watch event. Invariant: the head of the event type, one JSON object,
+    /// [`LINE_END`].
     line: Bytes,
-    /// How many bytes of the object say kind and version of the API.
+    /// The number of bytes of the object with kind and API version.
     preamble: usize,
-    /// Where in the object the digits of the version are.
+    /// The offset in the object of the digits of the version.
     version_at: usize,
 }
 
-impl Told {
-    /// As events have it.
+impl EventType {
+    /// Returns the type as it is written in events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -105,7 +107,7 @@ impl Told {
         }
     }
 
-    /// What stands before the object in the line of a watch.
+    /// Returns the bytes before the object in the line of a watch event.
     fn head(self) -> &'static [u8] {
         match self {
             Self::Added => br#"{"type":"ADDED","object":"#,
@@ -116,11 +118,12 @@ impl Told {
 }
 
 impl Draft {
-    /// Encodes an object; whatever version it carries is left out. `fields` are those, besides name and namespace, by which
-    /// objects of its kind can be selected.
+    /// Encodes an object; the version that it carries is ignored. `fields` are the selectable
+    /// fields of its kind other than name and namespace.
     ///
     /// # Errors
-    /// When it has no name to store it under, or is nested too deep to be read again.
+    ///
+    /// Returns an error if it has no name, or is nested too deeply to be read back.
     pub fn new(object: &Value, fields: Vec<SelectableField>) -> Result<Self, Unstorable> {
         if depth::is_exceeded_by(object) {
             return Err(Unstorable::TooDeep);
@@ -133,12 +136,12 @@ impl Draft {
         let labels = metadata.get("labels").and_then(Value::as_object).into_iter().flatten();
         let labels =
             labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
-        let tied = TIES.iter().any(|it| metadata.contains_key(*it));
-        let about = About { key, uid: text("uid").to_owned(), labels, tied, fields, schema: None };
+        let tied = TIE_FIELDS.iter().any(|it| metadata.contains_key(*it));
+        let attributes = Attributes { key, uid: text("uid").to_owned(), labels, tied, fields, schema: None };
 
         let mut out = Vec::with_capacity(2048);
         out.push(b'{');
-        // Kind and version come first, so that a list can leave them out.
+        // Kind and API version come first, so that a list can omit them.
         for name in ["kind", "apiVersion"] {
             if let Some(value) = object.get(name) {
                 write_entry(&mut out, name, value);
@@ -157,147 +160,157 @@ impl Draft {
                 _ => write_entry(&mut out, name, value),
             }
         }
-        // Behind the last entry there is a comma; there is one, for the metadata are there.
+        // There is a comma after the last entry, and at least one entry: the metadata.
         out.pop();
         out.push(b'}');
-        Ok(Self { about, text: out, preamble, version_at })
+        Ok(Self { attributes, text: out, preamble, version_at })
     }
 
-    /// Notes the schema that the object was readied under: what a later schema does not know is then told from it.
+    /// Records the schema that the object was prepared with. Its bytes can be served unchanged only
+    /// under the same schema.
     #[must_use]
     pub fn under(mut self, schema: u64) -> Self {
-        self.about.schema = Some(schema);
+        self.attributes.schema = Some(schema);
         self
     }
 
-    /// The key it is stored under.
+    /// Returns the key that it is stored under.
     pub fn key(&self) -> &ObjectKey {
-        &self.about.key
+        &self.attributes.key
     }
 
-    /// Whether a stored object says the same, its version aside.
+    /// Returns true if a stored object has the same content, apart from its version.
     pub fn says_what(&self, stored: &Encoded) -> bool {
         let (head, tail) = self.text.split_at(self.version_at);
         let (stored_head, stored_tail) = stored.around_version();
         head == stored_head && tail == stored_tail
     }
 
-    /// The object at a version, at which it came into being.
+    /// Returns the object at the version at which it was created.
     pub fn at(self, version: u64) -> Encoded {
-        self.told(Told::Added, version)
+        self.encode(EventType::Added, version)
     }
 
-    /// The object at a version, at which this is told of it.
-    pub fn told(self, told: Told, version: u64) -> Encoded {
+    /// Returns the object at the version of an event of this type.
+    pub fn encode(self, event_type: EventType, version: u64) -> Encoded {
         let (head, tail) = self.text.split_at(self.version_at);
-        let line = line(told, head, version, tail);
+        let line = line(event_type, head, version, tail);
         let (preamble, version_at) = (self.preamble, self.version_at);
-        Encoded { version, about: Arc::new(self.about), told, line, preamble, version_at }
+        Encoded { version, attributes: Arc::new(self.attributes), event_type, line, preamble, version_at }
     }
 }
 
 impl Encoded {
-    /// The key it is stored under.
+    /// Returns the key that it is stored under.
     pub fn key(&self) -> &ObjectKey {
-        &self.about.key
+        &self.attributes.key
     }
 
-    /// Its version.
+    /// Returns its version.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// Tells it from an earlier object of the same name.
+    /// Returns its uid, which differs from that of an earlier object of the same name.
     pub fn uid(&self) -> &str {
-        &self.about.uid
+        &self.attributes.uid
     }
 
-    /// Its labels.
+    /// Returns its labels.
     pub fn labels(&self) -> Labels<'_> {
-        Labels::from(&self.about.labels)
+        Labels::from(&self.attributes.labels)
     }
 
-    /// The schema it was readied under, where that was noted.
+    /// Returns the schema that it was prepared with, if that was recorded.
     pub fn schema(&self) -> Option<u64> {
-        self.about.schema
+        self.attributes.schema
     }
 
-    /// Whether it says anything of owners, finalizers or its deletion. Most objects do not.
+    /// Returns true if it has owners, finalizers or a deletion timestamp. Most objects do not.
     pub fn is_tied(&self) -> bool {
-        self.about.tied
+        self.attributes.tied
     }
 
-    /// The value of a field by which it can be selected.
+    /// Returns the value of a selectable field.
     pub fn field(&self, field: &str) -> Option<&str> {
         match field {
             "metadata.name" => Some(self.key().name()),
             "metadata.namespace" => self.key().namespace(),
-            other => self.about.fields.iter().find(|(it, _)| *it == other).map(|(_, value)| value.as_str()),
+            other => {
+                self.attributes.fields.iter().find(|(it, _)| *it == other).map(|(_, value)| value.as_str())
+            }
         }
     }
 
-    /// The same content with another version: what a deletion shows.
+    /// Returns the same content with another version, as a deletion shows it.
     #[must_use]
     pub fn with_version(&self, version: u64) -> Self {
         let (head, tail) = self.around_version();
-        let line = line(Told::Deleted, head, version, tail);
-        Self { version, told: Told::Deleted, line, about: Arc::clone(&self.about), ..*self }
+        let line = line(EventType::Deleted, head, version, tail);
+        Self {
+            version,
+            event_type: EventType::Deleted,
+            line,
+            attributes: Arc::clone(&self.attributes),
+            ..*self
+        }
     }
 
-    /// Its JSON.
+    /// Returns its JSON.
     pub fn json(&self) -> &[u8] {
-        &self.line[self.told.head().len()..self.line.len() - LINE_END.len()]
+        &self.line[self.event_type.head().len()..self.line.len() - LINE_END.len()]
     }
 
-    /// How many bytes of memory it takes, about.
+    /// Returns its approximate size in memory, in bytes.
     pub(super) fn size(&self) -> usize {
-        size_of::<Self>() + size_of::<About>() + self.line.len()
+        size_of::<Self>() + size_of::<Attributes>() + self.line.len()
     }
 
-    /// Its JSON, to be kept or sent without being copied.
+    /// Returns its JSON as shared bytes, without copying.
     pub fn bytes(&self) -> Bytes {
-        self.line.slice(self.told.head().len()..self.line.len() - LINE_END.len())
+        self.line.slice(self.event_type.head().len()..self.line.len() - LINE_END.len())
     }
 
-    /// Its JSON from behind kind and version on, as items of a typed list have it behind their bracket.
+    /// Returns its JSON after kind and API version, as it follows the opening brace of an item in a
+    /// typed list.
     pub fn bare_bytes(&self) -> Bytes {
         self.bytes().slice(self.preamble..)
     }
 
-    /// The line of a watch that tells this of it, in the pieces in which it is at hand: one for what happened to it when it
-    /// was stored.
-    pub fn write_line(&self, told: Told, out: &mut impl Extend<Bytes>) {
-        if told == self.told {
+    /// Writes the line of a watch event of this type. It is one piece for the event type that the
+    /// object was stored with, and three for others.
+    pub fn write_line(&self, event_type: EventType, out: &mut impl Extend<Bytes>) {
+        if event_type == self.event_type {
             out.extend([self.line.clone()]);
         } else {
-            let head = Bytes::from_static(told.head());
+            let head = Bytes::from_static(event_type.head());
             out.extend([head, self.bytes(), Bytes::from_static(LINE_END)]);
         }
     }
 
-    /// Returns the object as a value, to be changed.
+    /// Returns the object as a value.
     pub fn to_value(&self) -> Value {
         serde_json::from_slice(self.json())
-            .expect("a draft is encoded from a value that is less deep than the parser reads")
+            .expect("`Draft::new` accepts only values within the depth limit of the parser")
     }
 
-    /// What stands before the digits of the version, and behind them.
+    /// Returns the bytes before and after the digits of the version.
     fn around_version(&self) -> (&[u8], &[u8]) {
         let (head, rest) = self.json().split_at(self.version_at);
         (head, &rest[digits(self.version)..])
     }
 }
 
-/// How long a number is when it is written.
+/// Returns the number of decimal digits of a number.
 fn digits(number: u64) -> usize {
     number.checked_ilog10().unwrap_or(0) as usize + 1
 }
 
-fn line(told: Told, before: &[u8], version: u64, behind: &[u8]) -> Bytes {
+fn line(event_type: EventType, before: &[u8], version: u64, behind: &[u8]) -> Bytes {
     let mut line = Vec::with_capacity(
-        told.head().len() + before.len() + digits(version) + behind.len() + LINE_END.len(),
+        event_type.head().len() + before.len() + digits(version) + behind.len() + LINE_END.len(),
     );
-    line.extend_from_slice(told.head());
+    line.extend_from_slice(event_type.head());
     line.extend_from_slice(before);
     line.extend_from_slice(version.to_string().as_bytes());
     line.extend_from_slice(behind);
@@ -305,7 +318,8 @@ fn line(told: Told, before: &[u8], version: u64, behind: &[u8]) -> Bytes {
     Bytes::from(line)
 }
 
-/// Writes the metadata with an empty version, wherever its place is; gives the place of its digits.
+/// Writes the metadata with an empty version in its sorted position; returns the offset of its
+/// digits.
 fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>) -> usize {
     let mut version_at = None;
     let mut write_version = |out: &mut Vec<u8>| {
@@ -331,9 +345,9 @@ fn write_metadata(out: &mut Vec<u8>, metadata: &Map<String, Value>) -> usize {
     version_at.expect("the version was written")
 }
 
-/// Writes an entry of an object, and a comma behind it.
+/// Writes an entry of an object, followed by a comma.
 fn write_entry(out: &mut Vec<u8>, name: &str, value: &(impl Serialize + ?Sized)) {
-    const TEXT: &str = "JSON values can be written to memory";
+    const TEXT: &str = "writing JSON to memory does not fail";
     serde_json::to_writer(&mut *out, name).expect(TEXT);
     out.push(b':');
     serde_json::to_writer(&mut *out, value).expect(TEXT);
@@ -365,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_name_cannot_be_stored() {
+    fn an_object_without_a_name_cannot_be_stored() {
         for object in
             [json!({}), json!({ "metadata": {} }), json!({ "metadata": { "name": "a/b" } }), json!(5)]
         {

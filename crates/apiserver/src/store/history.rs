@@ -1,7 +1,8 @@
-//! The history of one collection: every version of every object since the last compaction, and the order of changes.
+//! The history of one collection: all versions of every object since the last compaction, and the
+//! order of changes.
 //!
-//! Reads at a version, lists that go on where they ended, and watches from the past all look at this one structure. It has
-//! no lock and no clock; [`super::Store`] has the lock, and its callers know the time.
+//! Reads at a version, continued lists, and watches from the past all use this one structure. It
+//! has no lock and no clock; [`super::Store`] has the lock, and its callers know the time.
 
 use std::sync::Arc;
 
@@ -13,55 +14,57 @@ use super::objects::Objects;
 
 /// One collection through time. A clone shares everything that is not written afterwards.
 ///
-/// Invariants: the versions of an object and the changes are strictly increasing; every change that is kept has its states
-/// kept, unless they are forgotten; nothing is kept of an object that was gone before `forgotten`, which is never before
-/// `compacted`.
+/// Invariants: the versions of an object and the changes are strictly increasing; the states of
+/// every kept change are kept, unless they are forgotten; nothing is kept of an object that was
+/// deleted before `forgotten`, which is never before `compacted`.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The states of each object since `forgotten`.
     objects: Objects,
     /// The changes since `compacted`.
     log: Log,
-    /// Watches cannot begin before this version.
+    /// The oldest version that watches can start from.
     compacted: u64,
-    /// Nothing before this version can be listed any more; changes may still be kept.
+    /// The oldest version that can be listed; changes before it may still be kept.
     forgotten: u64,
 }
 
-/// The version asked for is no longer kept.
+/// The error of reading a version that is no longer kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("version {asked} is no longer kept, {oldest} is the oldest")]
 pub struct Compacted {
-    /// What was asked for.
+    /// The requested version.
     pub asked: u64,
-    /// What can be asked for.
+    /// The oldest version that is available.
     pub oldest: u64,
 }
 
 impl History {
-    /// An empty collection that begins at a version: nothing before it can be asked for.
+    /// Creates an empty collection that starts at a version: nothing before it can be read.
     pub fn beginning_at(version: u64) -> Self {
         Self { compacted: version, forgotten: version, ..Self::default() }
     }
 
-    /// The object as it is now.
+    /// Returns the current object.
     pub fn get(&self, key: &ObjectKey) -> Option<&Arc<Encoded>> {
         self.objects.get(key)?.now()
     }
 
-    /// The object at a version.
+    /// Returns the object at a version.
     ///
     /// # Errors
-    /// When the version is no longer kept.
+    ///
+    /// Returns an error if the version is no longer kept.
     pub fn get_at(&self, version: u64, key: &ObjectKey) -> Result<Option<&Arc<Encoded>>, Compacted> {
         self.check_listed(version)?;
         Ok(self.objects.get(key).and_then(|it| it.at(version)))
     }
 
-    /// The objects at a version, in the order of their keys, behind a key where one is given.
+    /// Returns the objects at a version, sorted by key, after a key if one is given.
     ///
     /// # Errors
-    /// When the version is no longer kept.
+    ///
+    /// Returns an error if the version is no longer kept.
     pub fn list_at<'a>(
         &'a self,
         version: u64,
@@ -70,11 +73,12 @@ impl History {
         self.list_in(version, None, after)
     }
 
-    /// The objects of a namespace, or of all, at a version, in the order of their keys, behind a key where one is given.
-    /// Costs what it returns, not what the collection holds.
+    /// Returns the objects of one or all namespaces at a version, sorted by key, after a key if one
+    /// is given. The cost depends on the result, not on the size of the collection.
     ///
     /// # Errors
-    /// When the version is no longer kept.
+    ///
+    /// Returns an error if the version is no longer kept.
     pub fn list_in<'a>(
         &'a self,
         version: u64,
@@ -88,10 +92,12 @@ impl History {
         Ok(inside.filter_map(move |(_, states)| states.at(version)))
     }
 
-    /// How many objects [`Self::list_in`] returns. Costs much less than listing them.
+    /// Returns the number of objects that [`Self::list_in`] returns. Costs much less than listing
+    /// them.
     ///
     /// # Errors
-    /// When the version is no longer kept.
+    ///
+    /// Returns an error if the version is no longer kept.
     pub fn count_in(
         &self,
         version: u64,
@@ -103,7 +109,7 @@ impl History {
         let begin = self.objects.live_before(&|key| range.begins_behind(key));
         let end = self.objects.live_before(&|key| !range.ends_before(key));
         let current = end.saturating_sub(begin);
-        // The count of now, less what was created since then, and what was deleted since then.
+        // The current count, minus the objects created since, plus those deleted since.
         if self.log.count_after(version) > current.max(LISTED_INSTEAD) {
             return Ok(self.list_in(version, namespace, after)?.count());
         }
@@ -122,10 +128,11 @@ impl History {
         change
     }
 
-    /// The position in the log right behind a version: the first change that is newer.
+    /// Returns the position in the log after a version: that of the first newer change.
     ///
     /// # Errors
-    /// When changes newer than the version are no longer kept.
+    ///
+    /// Returns an error if changes newer than the version are no longer kept.
     pub fn position_after(&self, version: u64) -> Result<u64, Compacted> {
         if version < self.compacted {
             return Err(Compacted { asked: version, oldest: self.compacted });
@@ -133,41 +140,44 @@ impl History {
         Ok(self.log.position_after(version))
     }
 
-    /// The change at a position: `Ok(None)` when it has not happened yet.
+    /// Returns the change at a position: `Ok(None)` if it has not happened yet.
     ///
     /// # Errors
-    /// When it is no longer kept.
+    ///
+    /// Returns an error if it is no longer kept.
     pub fn change(&self, position: u64) -> Result<Option<&Arc<Change>>, Compacted> {
         self.log.get(position).ok_or(Compacted { asked: position, oldest: self.compacted })
     }
 
-    /// How many changes are kept.
+    /// Returns the number of kept changes.
     pub fn len(&self) -> usize {
         self.log.len()
     }
 
-    /// Whether no change is kept.
+    /// Returns true if no change is kept.
     pub fn is_empty(&self) -> bool {
         self.log.len() == 0
     }
 
-    /// How many bytes the changes that are kept hold at most. States that neighbouring changes share count for both.
+    /// Returns an upper bound of the bytes that the kept changes hold. States that neighbouring
+    /// changes share count twice.
     pub fn size(&self) -> usize {
         self.log.size()
     }
 
-    /// Whether no object exists now.
+    /// Returns true if no object exists now.
     pub fn has_no_objects(&self) -> bool {
         self.objects.has_none()
     }
 
-    /// The oldest version that can be watched from.
+    /// Returns the oldest version that can be watched from.
     pub fn oldest(&self) -> u64 {
         self.compacted
     }
 
-    /// Forgets the oldest changes when there are more than that many, or when they are larger than that, and all that only
-    /// they need. Half of what is allowed is left, so that most writes have nothing to forget.
+    /// Drops the oldest changes if there are more than `most`, or if they are larger than
+    /// `largest`, and the states that only they need. Half of the limit is left, so that most
+    /// writes have nothing to drop.
     pub fn shorten(&mut self, most: usize, largest: usize) {
         if (self.log.len() > most || self.log.size() > largest)
             && let Some(version) = self.log.excess(most / 2, largest / 2)
@@ -176,13 +186,14 @@ impl History {
         }
     }
 
-    /// Whether [`Self::trim`] would drop anything.
+    /// Returns true if [`Self::trim`] would drop anything.
     pub fn can_trim(&self, version: u64) -> bool {
         self.log.oldest().is_some_and(|it| it.version <= version)
     }
 
-    /// Forgets the changes up to this version, and the states that only they need. A watch can still begin at an older
-    /// version if nothing has changed since: a client that follows a quiet collection does not have to list it again.
+    /// Drops the changes up to this version, and the states that only they need. A watch can still
+    /// start at an older version if nothing has changed since: a client that follows a quiet
+    /// collection does not have to list it again.
     pub fn trim(&mut self, version: u64) {
         self.forget(version);
         if let Some(dropped) = self.log.drop_to(version) {
@@ -190,7 +201,7 @@ impl History {
         }
     }
 
-    /// Forgets everything that only reads before this version need.
+    /// Drops everything that only reads before this version need.
     pub fn compact(&mut self, version: u64) {
         if version <= self.compacted {
             return;
@@ -199,12 +210,12 @@ impl History {
         self.compacted = version;
     }
 
-    /// Forgets all states that only lists before this version need.
+    /// Drops all states that only lists before this version need.
     fn forget(&mut self, version: u64) {
         if version <= self.forgotten {
             return;
         }
-        // A state is replaced by a change, and those are kept for longer than states.
+        // Every replaced state has a change, and changes are kept for longer than states.
         for change in self.log.after(self.forgotten).take_while(|it| it.version <= version) {
             if let Some(key) = change.key() {
                 self.objects.forget(key, version);
@@ -219,12 +230,13 @@ impl History {
     }
 }
 
-/// With this many changes or fewer since a version, going through them is cheap, whatever the size of the collection.
+/// The number of changes since a version up to which going through them is cheap, whatever the size
+/// of the collection.
 const LISTED_INSTEAD: usize = 1000;
 
-/// A range of keys: those of a namespace, behind a key.
+/// A range of keys: those of a namespace, after a key.
 struct Range {
-    /// What the keys of the namespace begin with.
+    /// The prefix of all keys of the namespace.
     prefix: Option<String>,
     after: Option<ObjectKey>,
 }
@@ -234,13 +246,13 @@ impl Range {
         Self { prefix: namespace.map(|it| format!("{it}/")), after: after.cloned() }
     }
 
-    /// Whether the key is before the range.
+    /// Returns true if the key is before the range.
     fn begins_behind(&self, key: &ObjectKey) -> bool {
         self.after.as_ref().is_some_and(|it| key <= it)
             || self.prefix.as_deref().is_some_and(|it| key.as_str() < it)
     }
 
-    /// Whether the key is behind the range. Keys with one prefix are next to each other.
+    /// Returns true if the key is after the range. Keys with one prefix are contiguous.
     fn ends_before(&self, key: &ObjectKey) -> bool {
         self.prefix.as_deref().is_some_and(|it| key.as_str() >= it && !key.as_str().starts_with(it))
     }
@@ -299,8 +311,8 @@ mod tests {
         history.write(&ObjectKey::cluster("c"), 5, Some(state("c", 5)));
         let position = history.position_after(4).expect("kept");
         assert_eq!(history.change(position).expect("kept").map(|it| it.version), Some(5));
-        assert!(history.change(position + 1).expect("kept").is_none(), "not yet");
-        assert!(history.change(0).is_err(), "no longer");
+        assert!(history.change(position + 1).expect("kept").is_none(), "it has not happened yet");
+        assert!(history.change(0).is_err(), "it is no longer kept");
     }
 
     #[test]
@@ -320,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_grows_too_long_loses_its_older_half_and_no_object() {
+    fn a_log_that_is_too_long_loses_its_older_half_and_no_object() {
         let mut history = History::default();
         for version in 1..=11 {
             let name = (version % 3).to_string();
@@ -331,8 +343,8 @@ mod tests {
         assert_eq!(versions(&history, 11).len(), 3);
     }
 
-    /// 300 versions of one ConfigMap of 1 MB held 300 MB for as long as the server ran: only the number of changes
-    /// was limited.
+    /// Regression test: 300 versions of one ConfigMap of 1 MB took 300 MB for as long as the server
+    /// ran, because only the number of changes was limited.
     #[test]
     fn a_log_of_large_objects_is_bounded_by_their_size() {
         let (mut history, largest) = (History::default(), 1 << 20);
@@ -349,7 +361,8 @@ mod tests {
     }
 
     proptest! {
-        /// The promise of list and watch: a list at N and the changes behind it make a list at M, whatever was compacted before N.
+        /// The contract of list and watch: a list at N plus the changes up to M equals a list at M,
+        /// whatever was compacted before N.
         #[test]
         fn list_at_n_plus_the_changes_up_to_m_is_list_at_m(
             writes in proptest::collection::vec((0..6u8, any::<bool>()), 1..60),
@@ -381,16 +394,17 @@ mod tests {
                 match (&change.before, &change.after) {
                     (_, Some(after)) => { folded.insert(after.key().to_string(), after.version()); }
                     (Some(before), None) => { folded.remove(before.key().as_str()); }
-                    (None, None) => prop_assert!(false, "a change of nothing"),
+                    (None, None) => prop_assert!(false, "a change has a state before or after"),
                 }
                 position += 1;
             }
             prop_assert_eq!(folded, versions(&history, to));
         }
 
-        /// Lists and counts of a namespace against those of everything, at every version that is kept.
+        /// Compares lists and counts of a namespace with those of all namespaces, at every kept
+        /// version.
         #[test]
-        fn a_namespace_is_the_part_of_the_whole_that_is_in_it(
+        fn a_list_of_a_namespace_is_the_filtered_list_of_all(
             writes in proptest::collection::vec((0..4usize, 0..8u8, any::<bool>()), 1..80),
             compact in any::<prop::sample::Index>(),
             after in proptest::option::of((0..4usize, 0..8u8)),

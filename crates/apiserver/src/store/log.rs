@@ -1,7 +1,7 @@
-//! The log of the changes of a collection, in the order in which they happened.
+//! The log of the changes of a collection, in order.
 //!
-//! The changes are in segments of [`SEGMENT`], each behind a reference count: a clone shares them all,
-//! and a write copies at most the last. Positions count from the first change ever, so that a position
+//! The changes are in segments of [`SEGMENT`], each reference-counted: a clone shares them all, and
+//! a write copies at most the last. Positions count from the first change ever, so that a position
 //! stays valid when changes are dropped at the front.
 
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use dogwatch_core::ObjectKey;
 
 use super::encoded::Encoded;
 
-/// How many changes a segment holds.
+/// The number of changes in a segment.
 const SEGMENT: u64 = 256;
 
 /// A change to one object.
@@ -20,33 +20,34 @@ const SEGMENT: u64 = 256;
 pub struct Change {
     /// The version of the change.
     pub version: u64,
-    /// The object before it; `None` when it came into being.
+    /// The object before the change; `None` if it was created.
     pub before: Option<Arc<Encoded>>,
-    /// The object after it; `None` when it is gone.
+    /// The object after the change; `None` if it was deleted.
     pub after: Option<Arc<Encoded>>,
-    /// The object before the change with the version of the change, made once for all watchers.
+    /// The object before the change with the version of the change, encoded once for all watchers.
     last: OnceLock<Arc<Encoded>>,
 }
 
 impl Change {
-    /// A change from one state to another.
+    /// Creates a change from one state to another.
     pub fn new(version: u64, before: Option<Arc<Encoded>>, after: Option<Arc<Encoded>>) -> Self {
         Self { version, before, after, last: OnceLock::new() }
     }
 
-    /// The object before the change, with the version of it: what is shown to those who do not see it any more.
+    /// Returns the object before the change, with the version of the change. Watchers whose
+    /// selection it left get this state.
     pub fn last(&self) -> Option<&Arc<Encoded>> {
         let before = self.before.as_ref()?;
         Some(self.last.get_or_init(|| Arc::new(before.with_version(self.version))))
     }
 
-    /// The key of the object.
+    /// Returns the key of the object.
     pub(super) fn key(&self) -> Option<&ObjectKey> {
         self.after.as_ref().or(self.before.as_ref()).map(|it| it.key())
     }
 
-    /// How much memory it may hold: both states, and for a deletion the last state once more. Changes
-    /// of one object share states, so the sum over a log is an upper bound.
+    /// Returns the memory that it may hold: both states, and for a deletion the last state once
+    /// more. Changes of one object share states, so the sum over a log is an upper bound.
     pub(super) fn size(&self) -> usize {
         let of = |state: &Option<Arc<Encoded>>| state.as_ref().map_or(0, |it| it.size());
         let before = of(&self.before);
@@ -54,14 +55,14 @@ impl Change {
     }
 }
 
-/// The changes that are kept.
+/// The kept changes.
 ///
-/// Invariant: segment boundaries are at multiples of [`SEGMENT`]; the first segment begins at
+/// Invariant: segment boundaries are at multiples of [`SEGMENT`]; the first segment starts at
 /// `first`, and only the last may have room left.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
     segments: VecDeque<Arc<Vec<Arc<Change>>>>,
-    /// The position of the first change that is kept.
+    /// The position of the first kept change.
     first: u64,
     len: usize,
     /// The sum of [`Change::size`].
@@ -74,27 +75,28 @@ impl Log {
         if self.len == 0 || self.end().is_multiple_of(SEGMENT) {
             self.segments.push_back(Arc::default());
         }
-        let last = self.segments.back_mut().expect("one was just pushed, or the last has room");
+        let last = self.segments.back_mut().expect("a segment was just pushed, or the last one has room");
         Arc::make_mut(last).push(change);
         self.len += 1;
     }
 
-    /// How many changes are kept.
+    /// Returns the number of kept changes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// How much memory the changes may hold.
+    /// Returns the memory that the changes may hold.
     pub(super) fn size(&self) -> usize {
         self.size
     }
 
-    /// The oldest change that is kept.
+    /// Returns the oldest kept change.
     pub(super) fn oldest(&self) -> Option<&Arc<Change>> {
         self.segments.front()?.first()
     }
 
-    /// The change at a position: `Some(None)` when it has not happened yet, `None` when it is dropped.
+    /// Returns the change at a position: `Some(None)` if it has not happened yet, `None` if it was
+    /// dropped.
     pub(super) fn get(&self, position: u64) -> Option<Option<&Arc<Change>>> {
         position.checked_sub(self.first)?;
         if position >= self.end() {
@@ -104,7 +106,7 @@ impl Log {
         Some(self.segments[segment].get(usize::try_from(position - begin).unwrap_or(usize::MAX)))
     }
 
-    /// The position of the first change that is newer than a version.
+    /// Returns the position of the first change that is newer than a version.
     pub(super) fn position_after(&self, version: u64) -> u64 {
         let old = |it: &Arc<Vec<Arc<Change>>>| it.last().is_some_and(|it| it.version <= version);
         let segment = self.segments.partition_point(old);
@@ -113,7 +115,7 @@ impl Log {
         begin + changes.partition_point(|it| it.version <= version) as u64
     }
 
-    /// The changes that are newer than a version, oldest first.
+    /// Returns the changes that are newer than a version, oldest first.
     pub(super) fn after(&self, version: u64) -> impl Iterator<Item = &Arc<Change>> {
         let position = self.position_after(version);
         let (segment, begin) = self.place(position);
@@ -121,13 +123,13 @@ impl Log {
         self.segments.iter().skip(segment).flat_map(|it| it.iter()).skip(passed)
     }
 
-    /// How many changes are newer than a version.
+    /// Returns the number of changes that are newer than a version.
     pub(super) fn count_after(&self, version: u64) -> usize {
         usize::try_from(self.end() - self.position_after(version)).unwrap_or(usize::MAX)
     }
 
-    /// The version up to which changes have to be dropped so that no more than that many are left,
-    /// of no more than that size; `None` when that is so already.
+    /// Returns the version up to which changes have to be dropped to keep within the number `most`
+    /// and the size `largest`; `None` if the log is within them already.
     pub(super) fn excess(&self, most: usize, largest: usize) -> Option<u64> {
         let (mut len, mut size, mut version) = (self.len, self.size, None);
         for change in self.segments.iter().flat_map(|it| it.iter()) {
@@ -160,12 +162,12 @@ impl Log {
         last
     }
 
-    /// The position behind the newest change.
+    /// Returns the position after the newest change.
     fn end(&self) -> u64 {
         self.first + self.len as u64
     }
 
-    /// The segment of a position, and the position at which that begins.
+    /// Returns the segment of a position, and the position at which that segment starts.
     fn place(&self, position: u64) -> (usize, u64) {
         let segment = position / SEGMENT - self.first / SEGMENT;
         let segment = usize::try_from(segment).unwrap_or(usize::MAX);
@@ -185,7 +187,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The segments against a plain list, whatever is dropped meanwhile.
+        /// Compares the segments with a plain list while changes are dropped.
         #[test]
         fn segments_hold_what_a_plain_list_holds(
             steps in proptest::collection::vec((1..400u64, 0..4u8), 1..12),
@@ -211,8 +213,8 @@ mod tests {
                 prop_assert_eq!(log.get(position).flatten().map(|it| it.version), Some(version));
                 position += 1;
             }
-            prop_assert!(matches!(log.get(position), Some(None)), "not yet");
-            prop_assert!(log.first == 0 || log.get(log.first - 1).is_none(), "no longer");
+            prop_assert!(matches!(log.get(position), Some(None)), "it has not happened yet");
+            prop_assert!(log.first == 0 || log.get(log.first - 1).is_none(), "it is no longer kept");
             prop_assert_eq!(log.size(), log.after(0).map(|it| it.size()).sum::<usize>());
         }
     }

@@ -1,16 +1,16 @@
-//! Storage: every object of every collection, all its versions, and one revision that orders them.
+//! Storage: all versions of every object of every collection, ordered by one revision.
 //!
 //! ```text
 //! commit ─► one lock: check, take the next revision, write the history, wake the watchers
-//! read   ─► a short look: one reference count for each object
-//! watch  ─► a cursor: a position in the log of changes, and a bell
+//! read   ─► a short lock: one reference count for each object
+//! watch  ─► a cursor: a position in the log of changes, and a change listener
 //! ```
 //!
-//! Watchers are pulled, not pushed: one that does not read costs its position. When the log is trimmed past a watcher, it is
-//! told so at its next step. A list walks a snapshot, so writers never wait for it.
+//! Watchers pull: one that does not read costs only its position. If the log is trimmed past a
+//! watcher, its next step returns an error. A list walks a snapshot, so writers never wait for it.
 //!
-//! History is bounded three times over: by the number of changes and by their size at each commit, and by their age where a
-//! caller trims it ([`Store::trim`]).
+//! History is bounded in three ways: by the number and by the size of changes at each commit, and
+//! by their age when the caller trims it ([`Store::trim`]).
 
 mod encoded;
 mod objects;
@@ -25,113 +25,119 @@ use std::task::{Context, Poll, ready};
 
 use dogwatch_core::ObjectKey;
 
-pub use encoded::{Draft, Encoded, SelectableField, Told, Unstorable};
+pub use encoded::{Draft, Encoded, EventType, SelectableField, Unstorable};
 pub use history::{Compacted, History};
 pub use log::Change;
 pub use storage::{Pending, Storage};
 
-use crate::bell::{Bell, Listener};
+use crate::bell::{ChangeListener, ChangeNotifier};
 
-/// How many changes of a collection are kept at most. When there are more, the older half goes.
+/// The maximum number of changes kept per collection. Beyond it, the older half is dropped.
 const LONGEST_LOG: usize = 100_000;
 
-/// How many bytes the changes of a collection hold at most. When there are more, the older half goes.
+/// The maximum size of the changes kept per collection, in bytes. Beyond it, the older half is
+/// dropped.
 const LARGEST_LOG: usize = 64 << 20;
 
-/// Names a collection: the group and the plural of the resource, whatever the version of the API.
+/// The name of a collection: the group and plural name of the resource, independent of the API
+/// version.
 pub type CollectionName = Arc<str>;
 
-/// All collections of a server. Clones share them; [`Store::fork`] makes a copy that goes its own way.
+/// All collections of a server. Clones share them; [`Store::fork`] makes an independent copy.
 #[derive(Clone, Debug)]
 pub struct Store {
-    shared: Arc<Shared>,
+    shared: Arc<SharedStore>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    /// Held while a change is made, which is when revisions are given out. A plain mutex: never held across an await.
+struct SharedStore {
+    /// Locked for the duration of each commit, which takes the next revision. A plain mutex: never
+    /// held across an await.
     revision: Mutex<u64>,
-    /// Rung after each change of the revision.
-    bell: Arc<Bell>,
+    /// Notified after each change of the revision.
+    changes: Arc<ChangeNotifier>,
     collections: RwLock<HashMap<CollectionName, Arc<Collection>>>,
-    /// Collections that were removed and are still read by a watcher that is behind: trimmed like the others.
+    /// Removed collections that a slow watcher still reads; they are trimmed like the others.
     removed: Mutex<Vec<Weak<Collection>>>,
-    /// The revision before the first change. Watches cannot begin before it.
+    /// The revision before the first change. Watches cannot start before it.
     first: u64,
 }
 
 /// One collection.
 #[derive(Debug)]
 struct Collection {
-    /// Shared with forks and with lists under way until somebody writes. Locked for moments only.
+    /// Shared with forks and with lists in progress until the next write. Locked only briefly.
     history: RwLock<Arc<History>>,
-    /// Whether it was removed from the store. Cursors fail once they are behind its last change.
+    /// Set when it is removed from the store. Cursors fail once they are past its last change.
     removed: AtomicBool,
-    /// Rung after each change, when history is forgotten, and when it is removed.
-    bell: Arc<Bell>,
+    /// Notified after each change, when history is dropped, and when the collection is removed.
+    changes: Arc<ChangeNotifier>,
 }
 
-/// What must be true of an object for a commit to go through.
+/// The precondition of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Expect {
-    /// There is none.
+    /// The object does not exist.
     Absent,
-    /// It is at this version.
+    /// The object is at this version.
     At(u64),
 }
 
-/// Somebody else was faster; here is what there is now.
+/// The error of a commit whose precondition does not hold.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the object has changed")]
 pub struct Lost {
-    /// The object as it is.
+    /// The current object, if it exists.
     pub current: Option<Arc<Encoded>>,
 }
 
-/// A place in the log of a collection; moves forward only.
+/// A position in the log of a collection; moves only forward.
 #[derive(Debug)]
 pub struct Cursor {
     collection: Arc<Collection>,
-    bell: Listener,
+    changes: ChangeListener,
     position: u64,
-    /// Whether everything up to the last ring that was heard has been given.
+    /// Set when every change up to the last seen notification was returned.
     caught_up: bool,
 }
 
 impl Default for Store {
     fn default() -> Self {
-        // Clients take 0 for "any version", so the first revision is 1.
+        // Clients read 0 as "any version", so the first revision is 1.
         Self::beginning_at(1)
     }
 }
 
 impl Store {
-    /// An empty store whose first change gets the revision after this one. Older versions than this one are answered as
-    /// those before a compaction are.
+    /// Creates an empty store whose first change gets the revision after this one. Older versions
+    /// are treated as compacted.
     pub fn beginning_at(revision: u64) -> Self {
-        Self { shared: Arc::new(Shared::new(revision, revision, HashMap::new())) }
+        Self { shared: Arc::new(SharedStore::new(revision, revision, HashMap::new())) }
     }
 
-    /// The newest revision of all collections.
+    /// Returns the newest revision of all collections.
     pub fn revision(&self) -> u64 {
         *self.shared.revision()
     }
 
-    /// Waits until the newest revision is this one or a later one; for ever if that does not come about.
+    /// Waits until the newest revision is at least `revision`; never returns if that does not
+    /// happen.
     pub async fn reach(&self, revision: u64) {
-        let mut bell = self.shared.bell.listen();
+        let mut changes = self.shared.changes.subscribe();
         while self.revision() < revision {
-            bell.rung().await;
+            changes.changed().await;
         }
     }
 
-    /// Writes an object, or deletes it, if it still is what the caller thinks it is.
+    /// Writes or deletes an object if the precondition holds.
     ///
-    /// Gives the object as stored; for a deletion, its last state with the version of the deletion.
+    /// Returns the object as stored; for a deletion, its last state with the version of the
+    /// deletion.
     ///
     /// # Errors
-    /// When it is not; nothing has happened then.
+    ///
+    /// Returns an error and changes nothing if the precondition does not hold.
     pub fn commit(
         &self,
         collection: &CollectionName,
@@ -152,10 +158,10 @@ impl Store {
             return Err(Lost { current });
         }
         let version = *revision + 1;
-        let told = if current.is_some() { Told::Modified } else { Told::Added };
-        let after = draft.map(|it| Arc::new(it.told(told, version)));
+        let event_type = if current.is_some() { EventType::Modified } else { EventType::Added };
+        let after = draft.map(|it| Arc::new(it.encode(event_type, version)));
         if after.is_none() && current.is_none() {
-            // Deleting what is absent changes nothing.
+            // Deleting an absent object changes nothing.
             return Err(Lost { current: None });
         }
         let log = Arc::make_mut(&mut history);
@@ -164,43 +170,45 @@ impl Store {
         *revision = version;
         drop(history);
         drop(revision);
-        collection.bell.ring();
-        self.shared.bell.ring();
+        collection.changes.notify();
+        self.shared.changes.notify();
         let stored = change.after.as_ref().or_else(|| change.last());
-        Ok(Arc::clone(stored.expect("it was there before or is now")))
+        Ok(Arc::clone(stored.expect("the object exists before or after the change")))
     }
 
-    /// The object as it is now.
+    /// Returns the current object.
     pub fn get(&self, collection: &CollectionName, key: &ObjectKey) -> Option<Arc<Encoded>> {
         self.shared.collection(collection).history().get(key).cloned()
     }
 
-    /// Looks at the history of a collection together with the newest revision of all.
+    /// Reads the history of a collection together with the newest revision of all.
     ///
-    /// The closure sees a snapshot and holds no lock: it may take its time.
+    /// The closure gets a snapshot and holds no lock: it may take its time.
     pub fn read<T>(&self, collection: &CollectionName, look: impl FnOnce(&History, u64) -> T) -> T {
         let collection = self.shared.collection(collection);
         let (history, revision) = {
-            // Both locks together, so that no change falls between the revision and what it shows.
+            // Both locks together, so that no change happens between the revision and the snapshot.
             let revision = self.shared.revision();
             (Arc::clone(&collection.history()), *revision)
         };
         look(&history, revision)
     }
 
-    /// A cursor right behind a version: it gives every change that is newer, in order, each once.
+    /// Returns a cursor positioned after a version: it returns every newer change, in order, each
+    /// once.
     ///
     /// # Errors
-    /// When those changes are no longer kept.
+    ///
+    /// Returns an error if those changes are no longer kept.
     pub fn watch(&self, collection: &CollectionName, version: u64) -> Result<Cursor, Compacted> {
         let collection = self.shared.collection(collection);
-        let bell = collection.bell.listen();
+        let changes = collection.changes.subscribe();
         let position = collection.history().position_after(version)?;
-        Ok(Cursor { collection, bell, position, caught_up: false })
+        Ok(Cursor { collection, changes, position, caught_up: false })
     }
 
-    /// Lets a collection begin anew: it is empty, and nothing before the newest revision can be asked for. What it held
-    /// before, if anything, is removed as [`Self::remove`] does.
+    /// Starts a collection anew: it is empty, and nothing before the newest revision can be read.
+    /// Its previous content, if any, is removed as by [`Self::remove`].
     pub fn begin(&self, collection: &CollectionName) {
         let revision = *self.shared.revision();
         let begun = Arc::new(Collection::new(Arc::new(History::beginning_at(revision))));
@@ -210,8 +218,8 @@ impl Store {
         self.shared.retire(replaced);
     }
 
-    /// Removes a collection with all its history. Cursors still return the changes that they have not returned yet, and fail
-    /// then; the memory is freed when the last of them is dropped.
+    /// Removes a collection with all its history. Cursors still return the changes that they have
+    /// not returned yet, and then fail; the memory is freed when the last of them is dropped.
     pub fn remove(&self, collection: &CollectionName) {
         let mut collections = self.shared.collections.write().unwrap_or_else(PoisonError::into_inner);
         let removed = collections.remove(collection);
@@ -219,7 +227,8 @@ impl Store {
         self.shared.retire(removed);
     }
 
-    /// Removes the collections that hold no object and that nobody `wants`, such as those that only a read has made.
+    /// Removes the collections that hold no object and are not wanted according to `wants`, such as
+    /// those that only a read has created.
     pub fn remove_empty(&self, wants: impl Fn(&CollectionName) -> bool) {
         let collections = self.shared.collections();
         let unused =
@@ -232,27 +241,29 @@ impl Store {
         unused.iter().for_each(|it| self.remove(it));
     }
 
-    /// The names of the collections there are, in order.
+    /// Returns the names of all collections, sorted.
     pub fn collections(&self) -> Vec<CollectionName> {
         let mut names: Vec<_> = self.shared.collections().keys().cloned().collect();
         names.sort_unstable();
         names
     }
 
-    /// Forgets everything that only reads before this version need, in all collections.
+    /// Drops everything that only reads before this version need, in all collections.
     pub fn compact(&self, version: u64) {
         let version = version.min(self.revision());
         self.shared.cut(|it| it.oldest() < version, |it| it.compact(version));
     }
 
-    /// Forgets the changes up to this version, in all collections, and the states that only they need. A watch can begin at
-    /// an older version only where nothing has changed since. What forks share stays shared where there is nothing to forget.
+    /// Drops the changes up to this version, in all collections, and the states that only they
+    /// need. A watch can start at an older version only where nothing has changed since. Data
+    /// shared with forks stays shared where there is nothing to drop.
     pub fn trim(&self, version: u64) {
         let version = version.min(self.revision());
         self.shared.cut(|it| it.can_trim(version), |it| it.trim(version));
     }
 
-    /// A copy that goes its own way. Costs next to nothing: each write copies the little part of a collection that it changes.
+    /// Returns an independent copy. This is cheap: each write copies only the small part of a
+    /// collection that it changes.
     #[must_use]
     pub fn fork(&self) -> Self {
         let revision = self.shared.revision();
@@ -260,28 +271,36 @@ impl Store {
             (Arc::clone(name), Arc::new(Collection::new(Arc::clone(&collection.history()))))
         };
         let collections = self.shared.collections().iter().map(copy).collect();
-        Self { shared: Arc::new(Shared::new(*revision, self.shared.first, collections)) }
+        Self { shared: Arc::new(SharedStore::new(*revision, self.shared.first, collections)) }
     }
 }
 
 impl Cursor {
-    /// The next change, as soon as there is one. Dropping the future loses nothing.
+    /// Returns the next change as soon as there is one.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no change.
     ///
     /// # Errors
-    /// When the log was trimmed past the cursor.
+    ///
+    /// Returns an error if the log was trimmed past the cursor, or the collection is removed and
+    /// has no more changes.
     pub async fn next(&mut self) -> Result<Arc<Change>, Compacted> {
         std::future::poll_fn(|context| self.poll_next(context)).await
     }
 
-    /// As [`Self::next`]. Costs next to nothing when it is asked again and nothing has happened.
+    /// Polls as [`Self::next`] does. Polling again while nothing has happened is cheap.
     ///
     /// # Errors
-    /// When the log was trimmed past the cursor.
+    ///
+    /// As [`Self::next`].
     pub fn poll_next(&mut self, context: &Context<'_>) -> Poll<Result<Arc<Change>, Compacted>> {
         loop {
             if self.caught_up {
-                // What is heard is heard before the log is looked at, so that no change falls between.
-                ready!(self.bell.poll_rung(context));
+                // The notification is consumed before the log is read, so that no change is missed
+                // in between.
+                ready!(self.changes.poll_changed(context));
                 self.caught_up = false;
             }
             if let Some(change) = self.try_next().transpose() {
@@ -290,12 +309,14 @@ impl Cursor {
         }
     }
 
-    /// The next change, if it has happened already.
+    /// Returns the next change, if it has already happened.
     ///
     /// # Errors
-    /// When the log was trimmed past the cursor, or the collection is removed and has no more changes.
+    ///
+    /// As [`Self::next`].
     pub fn try_next(&mut self) -> Result<Option<Arc<Change>>, Compacted> {
-        // Only a caught-up cursor waits for the bell, and one that fails is not.
+        // Only a caught-up cursor waits for a notification, and a cursor that fails is not caught
+        // up.
         self.caught_up = false;
         let removed = self.collection.removed.load(Ordering::Acquire);
         let history = self.collection.history();
@@ -310,10 +331,10 @@ impl Cursor {
     }
 }
 
-impl Shared {
+impl SharedStore {
     fn new(revision: u64, first: u64, collections: HashMap<CollectionName, Arc<Collection>>) -> Self {
         let (revision, collections) = (Mutex::new(revision), RwLock::new(collections));
-        Self { revision, bell: Arc::default(), collections, removed: Mutex::default(), first }
+        Self { revision, changes: Arc::default(), collections, removed: Mutex::default(), first }
     }
 
     fn revision(&self) -> MutexGuard<'_, u64> {
@@ -324,7 +345,7 @@ impl Shared {
         self.collections.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The collection of that name; an empty one where nothing was stored yet.
+    /// Returns the collection of this name; creates an empty one if there is none.
     fn collection(&self, name: &CollectionName) -> Arc<Collection> {
         if let Some(collection) = self.collections().get(name) {
             return Arc::clone(collection);
@@ -334,7 +355,8 @@ impl Shared {
         Arc::clone(collections.entry(Arc::clone(name)).or_insert_with(empty))
     }
 
-    /// Shortens the history of the collections for which that `helps`, the removed ones included.
+    /// Shortens the history of the collections for which `helps` returns true, including removed
+    /// ones.
     fn cut(&self, helps: impl Fn(&History) -> bool, cut: impl Fn(&mut History)) {
         let mut all: Vec<_> =
             self.collections().iter().map(|(name, it)| (Arc::clone(name), Arc::clone(it))).collect();
@@ -342,21 +364,21 @@ impl Shared {
         all.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let removed: Vec<_> = self.removed().iter().filter_map(Weak::upgrade).collect();
         for collection in all.into_iter().map(|(_, it)| it).chain(removed) {
-            // Looked at first: a write would copy what forks share.
+            // Checked under the read lock first: a write would copy data that forks share.
             if !helps(&collection.history()) {
                 continue;
             }
             let mut history = collection.history.write().unwrap_or_else(PoisonError::into_inner);
             cut(Arc::make_mut(&mut history));
             drop(history);
-            collection.bell.ring();
+            collection.changes.notify();
         }
     }
 
     fn retire(&self, collection: Option<Arc<Collection>>) {
         let Some(collection) = collection else { return };
         collection.removed.store(true, Ordering::Release);
-        collection.bell.ring();
+        collection.changes.notify();
         let mut removed = self.removed();
         removed.retain(|it| it.strong_count() > 0);
         removed.push(Arc::downgrade(&collection));
@@ -369,7 +391,7 @@ impl Shared {
 
 impl Collection {
     fn new(history: Arc<History>) -> Self {
-        Self { history: RwLock::new(history), removed: AtomicBool::new(false), bell: Arc::default() }
+        Self { history: RwLock::new(history), removed: AtomicBool::new(false), changes: Arc::default() }
     }
 
     fn history(&self) -> RwLockReadGuard<'_, Arc<History>> {
@@ -410,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_goes_through_only_on_what_the_caller_has_seen() {
+    fn a_commit_succeeds_only_at_the_version_that_the_caller_has_seen() {
         let store = Store::default();
         let version = create(&store, "a");
         let (key, again) = draft("a");
@@ -433,7 +455,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cursor_gives_every_change_once_and_in_order_also_those_to_come() {
+    async fn a_cursor_returns_every_change_once_and_in_order_including_future_ones() {
         let store = Store::default();
         let from = create(&store, "a");
         let mut cursor = store.watch(&pods(), from).expect("kept");
@@ -445,7 +467,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cursor_behind_the_log_is_told_so_and_one_at_its_end_is_not() {
+    async fn a_cursor_that_fell_behind_the_log_fails_and_one_at_its_end_does_not() {
         let store = Store::default();
         let mut behind = store.watch(&pods(), 1).expect("kept");
         let version = create(&store, "a");
@@ -458,7 +480,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_revision_of_the_future_is_waited_for_in_whichever_collection_it_comes_about() {
+    async fn reach_waits_for_a_future_revision_of_any_collection() {
         let store = Store::default();
         store.reach(store.revision()).await;
         let (key, draft) = draft("x");
@@ -478,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn a_collection_that_begins_later_has_no_past() {
+    fn a_collection_that_starts_later_has_no_history_before() {
         let store = Store::default();
         let version = create(&store, "a");
         store.begin(&"example.com/later".into());
@@ -487,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_knows_nothing_from_before_its_first_revision() {
+    fn versions_before_the_first_revision_are_compacted() {
         let store = Store::beginning_at(1_000);
         assert_eq!(store.watch(&pods(), 999).map(drop), Err(Compacted { asked: 999, oldest: 1_000 }));
         assert!(store.watch(&pods(), 1_000).is_ok());
@@ -496,17 +518,17 @@ mod tests {
         assert!(store.fork().watch(&"/nodes".into(), 999).is_err());
     }
 
-    /// The definition of a custom kind was deleted and made again: watches of the new collection saw the deletions of
-    /// the old one.
+    /// Regression test: after the definition of a custom kind was deleted and created again,
+    /// watches of the new collection saw the deletions of the old one.
     #[tokio::test]
-    async fn a_collection_that_begins_anew_shows_nothing_of_its_former_life() {
+    async fn a_recreated_collection_shows_nothing_of_its_predecessor() {
         let store = Store::default();
         let from = store.revision();
         let mut behind = store.watch(&pods(), from).expect("kept");
         let version = create(&store, "a");
         store.remove(&pods());
         assert_eq!(behind.next().await.expect("it happened before").version, version);
-        assert!(behind.next().await.is_err(), "there will be nothing more");
+        assert!(behind.next().await.is_err(), "there are no more changes");
         let mut waiting = store.watch(&pods(), version).expect("kept");
         let (ended, ()) = tokio::join!(waiting.next(), async { store.begin(&pods()) });
         assert!(ended.is_err());
@@ -516,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn the_memory_of_removed_collections_goes_with_the_last_watcher() {
+    fn the_memory_of_removed_collections_is_freed_with_the_last_watcher() {
         let store = Store::default();
         let mut stalled = Vec::new();
         for _ in 0..10 {
@@ -528,7 +550,10 @@ mod tests {
         let histories: Vec<_> = stalled.iter().map(|it| Arc::downgrade(&*it.collection.history())).collect();
         assert!(stalled.iter().all(|it| it.collection.history().len() == 1));
         store.trim(store.revision());
-        assert!(stalled.iter().all(|it| it.collection.history().is_empty()), "old is old");
+        assert!(
+            stalled.iter().all(|it| it.collection.history().is_empty()),
+            "removed collections are trimmed too"
+        );
         assert!(stalled.iter_mut().all(|it| it.try_next().is_err()));
         drop(stalled);
         assert!(histories.iter().all(|it| it.strong_count() == 0));
@@ -537,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_collections_that_nobody_wants_are_removed() {
+    fn empty_collections_that_are_not_wanted_are_removed() {
         let store = Store::default();
         create(&store, "a");
         for name in ["example.com/read", "example.com/wanted"] {
@@ -549,9 +574,10 @@ mod tests {
         assert_eq!(left, [pods(), "example.com/wanted".into()]);
     }
 
-    /// A timer that trims every few minutes copied the collections that forks share, for nothing.
+    /// Regression test: a timer that trims every few minutes copied the collections that forks
+    /// share, without need.
     #[test]
-    fn trimming_what_is_not_old_leaves_it_shared() {
+    fn trimming_without_effect_leaves_data_shared() {
         let store = Store::default();
         let version = create(&store, "a");
         let fork = store.fork();
@@ -564,7 +590,7 @@ mod tests {
         assert!(store.watch(&pods(), version - 1).is_ok());
     }
 
-    /// A list held the lock that every writer needs for as long as it walked.
+    /// Regression test: a list held the lock that every writer needs for as long as it walked.
     #[test]
     fn a_write_does_not_wait_for_a_list() {
         let store = Store::default();
@@ -577,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fork_goes_its_own_way() {
+    fn a_fork_is_independent() {
         let store = Store::default();
         create(&store, "a");
         let fork = store.fork();

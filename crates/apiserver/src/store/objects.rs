@@ -1,9 +1,9 @@
-//! All objects of a collection with the states that are kept of them, in the order of their keys.
+//! All objects of a collection with their kept states, sorted by key.
 //!
-//! The entries are in leaves of at most [`LARGEST_LEAF`], each behind a reference count. A clone shares
+//! The entries are in leaves of at most [`LARGEST_LEAF`], each reference-counted. A clone shares
 //! all leaves, and a write copies only the leaf that it changes. So a list can walk a clone while
-//! writers go on, and a fork costs one pointer for each leaf. Each leaf knows how many of its
-//! objects exist, so that counting a range adds up leaves instead of visiting objects.
+//! writers continue, and a fork costs one pointer per leaf. Each leaf knows the number of its
+//! objects that exist now, so that counting a range adds up leaves instead of visiting objects.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use dogwatch_core::ObjectKey;
 
 use super::encoded::Encoded;
 
-/// How many objects a leaf holds at most: copying one takes microseconds, and 100,000 objects are
+/// The maximum number of objects in a leaf: copying one takes microseconds, and 100,000 objects are
 /// about a thousand leaves.
 const LARGEST_LEAF: usize = 128;
 
 /// The content of an object from a version on; `None` from its deletion on.
 type State = (u64, Option<Arc<Encoded>>);
 
-/// The objects of one collection, in the order of their keys.
+/// The objects of one collection, sorted by key.
 ///
 /// Invariant: no leaf is empty, and the keys are strictly increasing within and across leaves.
 #[derive(Clone, Debug, Default)]
@@ -26,11 +26,11 @@ pub(super) struct Objects {
     leaves: Vec<Arc<Leaf>>,
 }
 
-/// Some objects that are next to each other.
+/// A contiguous run of objects.
 #[derive(Clone, Debug, Default)]
 struct Leaf {
     entries: Vec<(ObjectKey, States)>,
-    /// How many of the objects exist now.
+    /// The number of objects that exist now.
     live: usize,
 }
 
@@ -40,17 +40,18 @@ struct Leaf {
 #[derive(Clone, Debug)]
 pub(super) struct States {
     newest: State,
-    /// Those before `newest`, oldest first. Most objects have none, and then nothing is allocated.
+    /// The states before `newest`, oldest first. Most objects have none, and then nothing is
+    /// allocated.
     older: Vec<State>,
 }
 
 impl States {
-    /// The object as it is now.
+    /// Returns the current object.
     pub(super) fn now(&self) -> Option<&Arc<Encoded>> {
         self.newest.1.as_ref()
     }
 
-    /// The object at a version.
+    /// Returns the object at a version.
     pub(super) fn at(&self, version: u64) -> Option<&Arc<Encoded>> {
         if self.newest.0 <= version {
             return self.now();
@@ -59,13 +60,13 @@ impl States {
         self.older[..known].last()?.1.as_ref()
     }
 
-    /// Drops the states that only reads before a version need. Returns whether none is left.
+    /// Drops the states that only reads before a version need. Returns true if none is left.
     fn forget(&mut self, version: u64) -> bool {
         if self.newest.0 <= version {
             self.older = Vec::new();
             return self.newest.1.is_none();
         }
-        // The newest state at or before the version is the one that a read at it sees.
+        // A read at the version sees the newest state at or before it.
         let known = self.older.partition_point(|(at, _)| *at <= version);
         let seen_as_absent = known > 0 && self.older[known - 1].1.is_none();
         self.older.drain(..if seen_as_absent { known } else { known.saturating_sub(1) });
@@ -74,14 +75,14 @@ impl States {
 }
 
 impl Objects {
-    /// The states of an object.
+    /// Returns the states of an object.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&States> {
         let leaf = &self.leaves.get(self.leaf_of(key))?.entries;
         let at = leaf.binary_search_by(|(it, _)| it.cmp(key)).ok()?;
         Some(&leaf[at].1)
     }
 
-    /// Adds a state, or a deletion, that is newer than all before. Returns the object as it was.
+    /// Adds a state, or a deletion, that is newer than all before. Returns the object before it.
     pub(super) fn write(
         &mut self,
         key: &ObjectKey,
@@ -97,7 +98,7 @@ impl Objects {
         let at = match leaf.entries.binary_search_by(|(it, _)| it.cmp(key)) {
             Ok(at) => {
                 let states = &mut leaf.entries[at].1;
-                debug_assert!(states.newest.0 < version, "versions only grow");
+                debug_assert!(states.newest.0 < version, "versions are strictly increasing");
                 let before = std::mem::replace(&mut states.newest, (version, after));
                 let was = before.1.clone();
                 leaf.live -= usize::from(was.is_some());
@@ -109,7 +110,7 @@ impl Objects {
         let states = States { newest: (version, after), older: Vec::new() };
         leaf.entries.insert(at, (key.clone(), states));
         if leaf.entries.len() > LARGEST_LEAF {
-            // Keys that come in order fill their leaves instead of leaving each half empty.
+            // Keys that arrive in order fill their leaves instead of leaving each half empty.
             let in_order = at + 1 == leaf.entries.len();
             let tail = leaf.entries.split_off(if in_order { at } else { leaf.entries.len() / 2 });
             let tail = Leaf::of(tail);
@@ -133,8 +134,8 @@ impl Objects {
         }
     }
 
-    /// The objects from the first on whose key is not `before` the range. That must hold for no key
-    /// behind one for which it does not hold.
+    /// Returns the objects from the first whose key is not `before` the range. `before` must be
+    /// monotonic: true for a prefix of the keys and false for the rest.
     pub(super) fn from<'a>(
         &'a self,
         before: &dyn Fn(&ObjectKey) -> bool,
@@ -145,7 +146,8 @@ impl Objects {
         self.leaves[first..].iter().flat_map(|it| &it.entries).skip(passed)
     }
 
-    /// How many objects exist now whose key is `before` a place in the order; as for [`Self::from`].
+    /// Returns the number of objects that exist now and whose key is `before` a point in the order;
+    /// `before` is as for [`Self::from`].
     pub(super) fn live_before(&self, before: &dyn Fn(&ObjectKey) -> bool) -> usize {
         let begun = self.leaves.partition_point(|it| before(it.first()));
         let Some((last, whole)) = self.leaves[..begun].split_last() else { return 0 };
@@ -154,25 +156,25 @@ impl Objects {
         whole.iter().map(|it| it.live).sum::<usize>() + in_last
     }
 
-    /// How many objects are kept, those that only older versions show included.
+    /// Returns the number of kept objects, including those that only older versions show.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.leaves.iter().map(|it| it.entries.len()).sum()
     }
 
-    /// Whether no object exists now.
+    /// Returns true if no object exists now.
     pub(super) fn has_none(&self) -> bool {
         self.leaves.iter().all(|it| it.live == 0)
     }
 
-    /// How many leaves are not shared with another collection.
+    /// Returns the number of leaves that are not shared with another collection.
     #[cfg(test)]
-    pub(super) fn leaves_of_its_own(&self, other: &Self) -> usize {
+    pub(super) fn unshared_leaves(&self, other: &Self) -> usize {
         let shared = |it: &&Arc<Leaf>| other.leaves.iter().any(|known| Arc::ptr_eq(known, it));
         self.leaves.iter().filter(|it| !shared(it)).count()
     }
 
-    /// The position of the leaf in which a key is, or belongs.
+    /// Returns the index of the leaf that has, or would have, a key.
     fn leaf_of(&self, key: &ObjectKey) -> usize {
         self.leaves.partition_point(|it| it.first() <= key).saturating_sub(1)
     }
@@ -220,12 +222,13 @@ mod tests {
         }
         let shared = objects.clone();
         objects.write(&key(7), 3000, Some(state(&key(7), 3000)));
-        assert_eq!((objects.leaves_of_its_own(&shared), objects.len()), (1, 2000));
+        assert_eq!((objects.unshared_leaves(&shared), objects.len()), (1, 2000));
         assert!(objects.leaves.len() > 15);
     }
 
     proptest! {
-        /// The leaves against a plain map: the same objects at each version, ranges and counts.
+        /// Compares the leaves with a plain map: the same objects at each version, ranges and
+        /// counts.
         #[test]
         fn leaves_hold_what_a_plain_map_holds(
             writes in proptest::collection::vec((0..400u16, any::<bool>()), 1..900),

@@ -1,7 +1,9 @@
-//! What keeps objects: the seam between this server and a storage that others may share.
+//! The storage interface: the boundary between this server and a storage that several servers may
+//! share.
 //!
-//! Reads and watches are always served from a copy at hand, a [`Store`]; only a commit, and the question how new the newest
-//! state is, go to whoever decides. In memory, that is the copy itself.
+//! Reads and watches are always served from a local copy, a [`Store`]; only commits, and the query
+//! for the newest revision, go to the storage. For the in-memory storage, that is the local copy
+//! itself.
 
 use std::fmt;
 use std::future::Future;
@@ -12,13 +14,14 @@ use dogwatch_core::ObjectKey;
 
 use super::{CollectionName, Draft, Encoded, Expect, Lost, Store};
 
-/// A future that a storage gives.
+/// A boxed future returned by a storage.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What keeps objects. Keys and versions are those of etcd: one revision for all, compared on write.
+/// A storage of objects. Keys and versions are those of etcd: one revision for all, and
+/// compare-and-set writes.
 pub trait Storage: fmt::Debug + Send + Sync {
-    /// Writes an object, or deletes it, if it still is what the caller thinks it is; as [`Store::commit`]. When it is done,
-    /// the copy at hand has it too.
+    /// Writes or deletes an object if the precondition holds; as [`Store::commit`]. When the future
+    /// resolves, the local copy has the change too.
     fn commit<'a>(
         &'a self,
         collection: &'a CollectionName,
@@ -27,10 +30,10 @@ pub trait Storage: fmt::Debug + Send + Sync {
         draft: Option<Draft>,
     ) -> Pending<'a, Result<Arc<Encoded>, Lost>>;
 
-    /// The newest revision there is, once the copy at hand has reached it.
+    /// Returns the newest revision, once the local copy has reached it.
     fn newest(&self) -> Pending<'_, u64>;
 
-    /// The copy at hand.
+    /// Returns the local copy.
     fn local(&self) -> &Store;
 }
 

@@ -87,7 +87,7 @@ fn a_scoped_rule_ends_with_its_guard_and_a_rule_without_effect_only_counts() {
 }
 
 #[test]
-#[should_panic(expected = "a rule that makes no sense: on.verbs[0]: \"lst\" is none of")]
+#[should_panic(expected = "invalid fault rule: on.verbs[0]: \"lst\" is not one of")]
 fn an_invalid_rule_panics_when_it_is_added() {
     Lab::default().rule(Rule::on("lst"));
 }
@@ -304,7 +304,7 @@ fn an_invalid_request_to_the_fault_api_is_rejected_with_a_message() {
     for (method, path, body, code, expected) in [
         ("POST", "faults", "{", 400, "body: EOF"),
         ("POST", "faults", r#"{"refuse":{"code":"429"}}"#, 400, "refuse.code: invalid type: string"),
-        ("POST", "faults", r#"{"on":{"verbs":["watch","lst"]}}"#, 400, "on.verbs[1]: \"lst\" is none of"),
+        ("POST", "faults", r#"{"on":{"verbs":["watch","lst"]}}"#, 400, "on.verbs[1]: \"lst\" is not one of"),
         ("POST", "faults/drop-watches", r#"{"cut":1}"#, 400, "cut: invalid type: integer `1`"),
         ("POST", "faults/pause", r#"{"on":{}}"#, 400, "on: unknown field `on`"),
         ("PUT", "faults", "", 405, "PUT is not served here"),

@@ -72,7 +72,7 @@ async fn an_invalid_initial_object_is_named() {
     let start = |yaml: &'static str| ApiServer::builder().in_process().yaml(yaml).start();
     let misspelt = "{ apiVersion: v1, kind: ConfigMap, metadata: { name: a }, dta: {} }";
     let rejected = start(misspelt).await.unwrap_err();
-    assert_eq!(rejected.to_string(), "cannot create ConfigMap \"a\" to begin with");
+    assert_eq!(rejected.to_string(), "cannot create initial object ConfigMap \"a\"");
     assert!(matches!(rejected, StartError::Refused { ref source, .. } if source.0.message.contains("dta")));
     let unreadable = start("a: [").await.unwrap_err();
     assert!(matches!(unreadable, StartError::Unreadable { position: 1, .. }), "{unreadable:?}");

@@ -1,4 +1,4 @@
-//! The rules that are placed and the orders that were given. Plain state: no lock, no clock, no waiting.
+//! The active rules and the orders to watches. Plain state: no lock, no clock, no waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,132 +12,133 @@ use super::rule::{Reset, Rule};
 use super::scope::{Call, Scope};
 use crate::refusal::Refusal;
 
-/// What happens to a request.
+/// The fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Act {
-    /// Nothing.
+    /// None: the request is served.
     Proceed,
-    /// It is refused, and not carried out.
+    /// The request is rejected and not carried out.
     Refuse {
-        /// The answer.
+        /// The error in the response.
         refusal: Refusal,
-        /// The seconds of the header `Retry-After`, if there is one.
+        /// The value of the header `Retry-After` in seconds, if there is one.
         retry_after: Option<u32>,
     },
-    /// The connection is cut without an answer, and the request is not carried out.
+    /// The connection is cut without a response, and the request is not carried out.
     ResetBefore,
-    /// The request is carried out, and then the connection is cut without an answer.
+    /// The request is carried out, and then the connection is cut without a response.
     ResetAfter,
 }
 
-/// How often what happened.
+/// The number of injected faults of each type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
 pub struct Tally {
-    /// Requests that had to wait.
+    /// The delayed requests.
     pub delayed: u64,
-    /// Requests that were refused.
+    /// The rejected requests.
     pub refused: u64,
-    /// Requests whose connection was cut.
+    /// The requests whose connection was cut.
     pub reset: u64,
-    /// Watches that were ended.
+    /// The watches that were ended.
     pub dropped: u64,
-    /// Bookmarks that were forced.
+    /// The forced bookmarks.
     pub bookmarks: u64,
 }
 
-/// All rules and orders of a lab.
+/// All rules and orders of a fault injector.
 #[derive(Debug, Default)]
-pub(super) struct Board {
-    /// In the order in which they were placed.
-    pub(super) rules: Vec<Placed>,
+pub(super) struct FaultState {
+    /// In the order in which they were added.
+    pub(super) rules: Vec<ActiveRule>,
     /// The id of the newest rule; the first is 1.
     pub(super) newest: u64,
-    /// All watches wait.
+    /// True while all watches are paused.
     pub(super) paused: bool,
-    /// The newest order of each kind and scope: who began before an older one began before this one too.
+    /// The newest order of each kind and scope. Older ones need not be kept: a watch that started
+    /// before an older one also started before this one.
     pub(super) orders: Vec<Order>,
     /// The number of the newest order.
     pub(super) ordered: u64,
-    /// What happened so far.
+    /// The faults injected so far.
     pub(super) tally: Tally,
 }
 
-/// A rule and what became of it.
+/// A rule with its state.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct ActiveRule {
     pub(super) id: u64,
     pub(super) rule: Rule,
     pub(super) counts: Arc<Counts>,
     random: StdRng,
 }
 
-/// How often a rule was asked, and how often it fired. Outlives the rule.
+/// The counters of a rule. They outlive the rule.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) matched: AtomicU64,
     pub(super) fired: AtomicU64,
 }
 
-/// Something that all watches that are there now shall do once.
+/// An instruction that every open watch in a scope follows once.
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) number: u64,
     pub(super) scope: Scope,
-    pub(super) what: What,
+    pub(super) kind: OrderKind,
 }
 
-/// What watches shall do.
+/// An instruction to watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum OrderKind {
     Drop { cut: bool },
     Bookmark,
 }
 
-impl Board {
-    /// Places a rule.
+impl FaultState {
+    /// Adds a rule.
     pub(super) fn place(&mut self, rule: Rule) -> (u64, Arc<Counts>) {
         self.newest += 1;
         let counts = Arc::new(Counts::default());
         let random = StdRng::seed_from_u64(rule.seed);
-        self.rules.push(Placed { id: self.newest, rule, counts: Arc::clone(&counts), random });
+        self.rules.push(ActiveRule { id: self.newest, rule, counts: Arc::clone(&counts), random });
         (self.newest, counts)
     }
 
-    /// Gives an order.
-    pub(super) fn order(&mut self, scope: Scope, what: What) {
+    /// Gives an order to the open watches.
+    pub(super) fn order(&mut self, scope: Scope, kind: OrderKind) {
         self.ordered += 1;
-        self.orders.retain(|it| it.scope != scope || it.what != what);
-        self.orders.push(Order { number: self.ordered, scope, what });
+        self.orders.retain(|it| it.scope != scope || it.kind != kind);
+        self.orders.push(Order { number: self.ordered, scope, kind });
     }
 
-    /// How many rules act on requests.
+    /// Returns the number of rules that act on requests.
     pub(super) fn request_rules(&self) -> usize {
         self.rules.iter().filter(|it| it.rule.delivery_effect().is_none()).count()
     }
 
-    /// What happens to a request. Rules are asked in the order in which they were placed, until one of them decides; the
-    /// delays of those that fired add up.
+    /// Returns the delay and the fault of a request. Rules are evaluated in the order in which they
+    /// were added, until one of them decides; the delays of those that fired add up.
     pub(super) fn decide(&mut self, call: &Call<'_>) -> (Option<Duration>, Act) {
         let mut delay = None;
-        for placed in &mut self.rules {
-            let on_requests = placed.rule.delivery_effect().is_none();
-            if !on_requests || !placed.rule.on.holds(call) || !placed.fires() {
+        for active in &mut self.rules {
+            let on_requests = active.rule.delivery_effect().is_none();
+            if !on_requests || !active.rule.on.holds(call) || !active.fires() {
                 continue;
             }
-            if let Some(by) = placed.rule.delay {
-                let sum = delay.unwrap_or(Duration::ZERO).saturating_add(by.draw(&mut placed.random));
+            if let Some(by) = active.rule.delay {
+                let sum = delay.unwrap_or(Duration::ZERO).saturating_add(by.draw(&mut active.random));
                 delay = Some(sum);
                 self.tally.delayed += 1;
             }
-            if let Some(refuse) = &placed.rule.refuse {
+            if let Some(refuse) = &active.rule.refuse {
                 self.tally.refused += 1;
                 let (refusal, retry_after) = (refuse.refusal(), refuse.pause());
                 return (delay, Act::Refuse { refusal, retry_after });
             }
-            if let Some(reset) = placed.rule.reset {
+            if let Some(reset) = active.rule.reset {
                 self.tally.reset += 1;
                 let act = match reset {
                     Reset::Before => Act::ResetBefore,
@@ -150,8 +151,8 @@ impl Board {
     }
 }
 
-impl Placed {
-    /// Asks the rule about one more request or watch that it covers.
+impl ActiveRule {
+    /// Counts one more matching request or watch, and returns true if the rule fires for it.
     pub(super) fn fires(&mut self) -> bool {
         let matched = self.counts.matched.fetch_add(1, Ordering::Relaxed) + 1;
         let fired = self.counts.fired.load(Ordering::Relaxed);
@@ -166,7 +167,8 @@ impl Placed {
         true
     }
 
-    /// Randomness for one watch, that follows from the seed and from how many were there before.
+    /// Returns a random generator for one watch, which depends on the seed and on the number of
+    /// draws before.
     pub(super) fn randomness(&mut self) -> StdRng {
         StdRng::seed_from_u64(self.random.random())
     }

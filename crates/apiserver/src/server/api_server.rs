@@ -1,4 +1,4 @@
-//! The server as a whole: starting, reaching, forking and ending it.
+//! The server: starting, reaching, forking and stopping it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::access::{Access, random_token};
 use super::background::Background;
-use super::builder::{ApiServerBuilder, Plan};
+use super::builder::{ApiServerBuilder, ServerConfig};
 use super::error::StartError;
 use super::kubeconfig;
 use crate::auth::{Anonymous, Authenticator};
@@ -17,10 +17,12 @@ use crate::log::{RequestLog, Requests};
 use crate::serving::{Certificates, Connector, InProcess, Serving};
 use secrecy::{ExposeSecret, SecretString};
 
-/// What the address is called where there is no socket; no name server knows it.
+/// The URL of a server without a socket. The domain `.invalid` never resolves (RFC 2606).
 const IN_PROCESS: &str = "http://in-process.invalid";
 
-/// A Kubernetes API server in this process. Dropping it closes its port at once and ends everything it runs.
+/// A Kubernetes API server in this process.
+///
+/// Dropping it closes its port immediately and ends all its tasks.
 ///
 /// ```
 /// use dogwatch_apiserver::ApiServer;
@@ -33,7 +35,7 @@ const IN_PROCESS: &str = "http://in-process.invalid";
 ///     .await?;
 /// println!("kubectl --server {} get configmaps", server.url());
 ///
-/// // Goes its own way: what happens there does not happen here.
+/// // The fork has its own copy: writes to one are not visible in the other.
 /// let fork = server.fork().await?;
 /// assert_ne!(fork.url(), server.url());
 /// # Ok(())
@@ -44,110 +46,128 @@ pub struct ApiServer {
     background: Background,
     url: String,
     access: Arc<Access>,
-    plan: Plan,
+    config: ServerConfig,
 }
 
 impl ApiServer {
-    /// A server on a free port of the loopback, without TLS, where everybody is the administrator.
+    /// Starts a server on a free port of the loopback, without TLS, where every client is the
+    /// administrator.
     ///
     /// # Errors
-    /// When there is no port.
+    ///
+    /// Returns an error if no port is available.
     pub async fn start() -> Result<Self, StartError> {
         Self::builder().start().await
     }
 
-    /// A server without a socket: [`Self::connector`] and [`Self::service`] lead to it, and a paused clock stays exact.
+    /// Starts a server without a socket. It is reachable through [`Self::connector`] and
+    /// [`Self::service`], and a paused tokio clock stays exact.
     pub async fn in_process() -> Result<Self, StartError> {
         Self::builder().in_process().start().await
     }
 
-    /// Lets everything be chosen.
+    /// Returns a builder with the default configuration.
     pub fn builder() -> ApiServerBuilder {
         ApiServerBuilder::default()
     }
 
-    /// A server with a copy of everything that is stored, which goes its own way from here. It is reached as this one is,
-    /// on a port of its own if this one has one, with the same credentials; rules of the lab and the request log begin
-    /// empty. Takes next to no time, whatever the size of the cluster.
+    /// Starts a server with a copy of all stored objects, independent of this one from then on.
+    ///
+    /// It is reached as this one is, on a port of its own if this one has a port, with the same
+    /// credentials. Fault rules and the request log start empty. Forking takes next to no time,
+    /// whatever the size of the cluster.
     ///
     /// # Errors
-    /// When there is no port.
+    ///
+    /// Returns an error if no port is available.
     pub async fn fork(&self) -> Result<Self, StartError> {
         let cluster = Arc::new(self.cluster().fork());
-        let plan = Plan { bind: self.plan.bind.map(|it| SocketAddr::new(it.ip(), 0)), ..self.plan.clone() };
-        Self::assemble(cluster, plan, Arc::clone(&self.access)).await
+        let config = ServerConfig {
+            bind: self.config.bind.map(|it| SocketAddr::new(it.ip(), 0)),
+            ..self.config.clone()
+        };
+        Self::assemble(cluster, config, Arc::clone(&self.access)).await
     }
 
-    /// Serves a cluster that is ready.
-    async fn assemble(cluster: Arc<Cluster>, plan: Plan, access: Arc<Access>) -> Result<Self, StartError> {
-        let log = if plan.log == 0 { RequestLog::default() } else { RequestLog::keeping(plan.log) };
-        let authenticator = Authenticator::new().anonymous(plan.anonymous);
+    /// Serves a cluster that is set up.
+    async fn assemble(
+        cluster: Arc<Cluster>,
+        config: ServerConfig,
+        access: Arc<Access>,
+    ) -> Result<Self, StartError> {
+        let log = if config.log == 0 { RequestLog::default() } else { RequestLog::keeping(config.log) };
+        let authenticator = Authenticator::new().anonymous(config.anonymous);
         let service =
-            Service::new(Arc::clone(&cluster), authenticator).log(log).settings(plan.settings.clone());
-        let serving = match plan.bind {
+            Service::new(Arc::clone(&cluster), authenticator).log(log).settings(config.settings.clone());
+        let serving = match config.bind {
             None => Serving::in_process(service),
             Some(address) => Serving::bind(service, address, access.tls().cloned())
                 .await
                 .map_err(|source| StartError::Listen { address, source })?,
         };
         let url = serving.address().map_or_else(|| IN_PROCESS.to_owned(), |it| access.url(it));
-        let background = Background::start(&cluster, plan.controllers, plan.simulators.clone());
-        Ok(Self { serving, background, url, access, plan })
+        let background = Background::start(&cluster, config.controllers, config.simulators.clone());
+        Ok(Self { serving, background, url, access, config })
     }
 
-    /// The address, such as `http://127.0.0.1:34567`, without a slash at the end. Without a socket it is a name that leads
-    /// nowhere, for clients that want one.
+    /// Returns the URL, such as `http://127.0.0.1:34567`, without a trailing slash. Without a
+    /// socket it is a name that does not resolve, for clients that require a URL.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// A kubeconfig for this server, with everything in it. Its context `token` is the current one; with TLS there is one
-    /// called `certificate` too, which logs in by a certificate. It holds secrets.
+    /// Returns a self-contained kubeconfig for this server. It contains secrets.
+    ///
+    /// Its current context is `token`; with TLS there is also a context `certificate`, which
+    /// authenticates with a client certificate.
     pub fn kubeconfig(&self) -> String {
         kubeconfig::write(&self.url, &self.access)
     }
 
-    /// The token of the administrator, if one is needed.
+    /// Returns the administrator's token, if one is required.
     pub fn token(&self) -> Option<&SecretString> {
         self.access.token()
     }
 
-    /// The certificates, with TLS: more can be made for clients.
+    /// Returns the certificates of a server with TLS; they can issue more client certificates.
     pub fn certificates(&self) -> Option<&Certificates> {
         self.access.certificates()
     }
 
-    /// What is served. Objects can be read and written here without a request.
+    /// Returns the cluster, to read and write objects without a request.
     pub fn cluster(&self) -> &Arc<Cluster> {
         self.serving.handler().cluster()
     }
 
-    /// What goes wrong on purpose.
+    /// Returns the fault injector.
     pub fn faults(&self) -> &Lab {
         self.serving.handler().faults()
     }
 
-    /// What the server was asked so far, as far as its log goes back.
+    /// Returns the logged requests.
     pub fn requests(&self) -> Requests {
         self.request_log().requests()
     }
 
-    /// The log of requests itself, to wait for one or to begin anew.
+    /// Returns the request log itself, to wait for requests or to clear it.
     pub fn request_log(&self) -> &RequestLog {
         self.serving.handler().requests()
     }
 
-    /// Makes connections without a socket, for clients of hyper and whatever else speaks HTTP over a stream.
+    /// Returns a connector that makes connections without a socket, for hyper's clients and others
+    /// that speak HTTP over a stream.
     pub fn connector(&self) -> Connector {
         self.serving.connector()
     }
 
-    /// Takes requests without a connection: what `Client::from_service` wants, of our client as of kube's.
+    /// Returns a tower service that takes requests without a connection, for `Client::from_service`
+    /// of this project's client and `Client::new` of kube.
     pub fn service(&self) -> InProcess<Service> {
         self.serving.service()
     }
 
-    /// Ends it, and returns when nothing of it runs any more. Requests under way get half a second.
+    /// Stops the server and returns when all its tasks have ended. Requests in flight get half a
+    /// second to finish.
     pub async fn stop(self) {
         self.serving.stop().await;
         self.background.stop().await;
@@ -155,45 +175,47 @@ impl ApiServer {
 }
 
 impl ApiServerBuilder {
-    /// Starts the server. It answers when this returns.
+    /// Starts the server. It accepts requests when this returns.
     ///
     /// # Errors
-    /// When it cannot listen there, or should not; when an object to begin with is no good.
+    ///
+    /// Returns an error if the server cannot listen on the address, if the address would be exposed
+    /// without credentials, or if an initial object is rejected.
     pub async fn start(mut self) -> Result<ApiServer, StartError> {
         let needs_credentials = self.tls || !self.tokens.is_empty();
         let by_default = if needs_credentials { Anonymous::Refused } else { Anonymous::Admin };
-        self.plan.anonymous = self.anonymous.unwrap_or(by_default);
+        self.config.anonymous = self.anonymous.unwrap_or(by_default);
         self.check_exposure()?;
         if self.tls && self.tokens.is_empty() {
             self.tokens.push((random_token(), User::admin()));
         }
-        let address = self.plan.bind.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |it| it.ip());
+        let address = self.config.bind.map_or(IpAddr::V4(Ipv4Addr::LOCALHOST), |it| it.ip());
         let admin = self.tokens.iter().find(|(_, user)| *user == User::admin());
         let access = Access::new(
             admin.map(|(token, _)| token.clone()),
             self.tls.then_some(address),
-            self.plan.settings.advertised.clone(),
+            self.config.settings.advertised.clone(),
         )?;
 
-        if let (Some(simulators), Some(certificates)) = (&mut self.plan.simulators, access.certificates()) {
+        if let (Some(simulators), Some(certificates)) = (&mut self.config.simulators, access.certificates()) {
             simulators.root_certificate.get_or_insert_with(|| certificates.authority());
         }
 
         let mut cluster = self.cluster();
-        if self.plan.bind.is_some() {
+        if self.config.bind.is_some() {
             cluster = cluster.with_secret_token_key();
         }
-        cluster.establish_definitions(self.plan.controllers.definitions);
+        cluster.establish_definitions(self.config.controllers.definitions);
         for (token, user) in &self.tokens {
             cluster.know_token(token.expose_secret(), user.clone());
         }
         cluster.bootstrap().await;
         self.objects.create(&cluster).await?;
-        ApiServer::assemble(Arc::new(cluster), self.plan, Arc::new(access)).await
+        ApiServer::assemble(Arc::new(cluster), self.config, Arc::new(access)).await
     }
 }
 
-/// Shows where it is, and nothing of what it holds.
+/// Shows the URL and omits everything else.
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiServer").field("url", &self.url).finish_non_exhaustive()

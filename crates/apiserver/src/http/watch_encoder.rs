@@ -1,4 +1,4 @@
-//! How one watch tells its events: in which form, and what a bookmark looks like in it.
+//! The encoding of watch events: the representation of objects, and bookmarks in it.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::answer::status_json;
+use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::show;
-use super::wish::Wish;
 use crate::cluster::Source;
 use crate::kinds::shape;
 use crate::print;
@@ -18,32 +18,34 @@ use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::request::AnswerForm;
 
-/// How one watch tells its events.
+/// The encoder of one watch's events.
 #[derive(Debug)]
-pub(super) struct Telling {
+pub(super) struct WatchEncoder {
     kind: Arc<Kind>,
-    wish: Wish,
-    /// The columns of a table go with its first event only.
-    columns_told: bool,
+    negotiated: Negotiated,
+    /// Set after the first event of a table, the only one that has the columns.
+    columns_sent: bool,
 }
 
-impl Telling {
-    /// Tells events of a kind in a form.
-    pub(super) fn new(kind: Arc<Kind>, wish: Wish) -> Self {
-        Self { kind, wish, columns_told: false }
+impl WatchEncoder {
+    /// Creates an encoder for a kind in the negotiated representation.
+    pub(super) fn new(kind: Arc<Kind>, negotiated: Negotiated) -> Self {
+        Self { kind, negotiated, columns_sent: false }
     }
 
-    /// The pieces of an event. Where the form allows, they are shared with the store and every other watch.
+    /// Encodes an event. Where the representation allows, the bytes are shared with the store and
+    /// all other watches.
     pub(super) fn event(&mut self, frame: &Frame, source: &Source, out: &mut Pieces) {
-        if self.wish.form == AnswerForm::Whole && self.kind.shows_bytes_of(&frame.object) {
+        if self.negotiated.form == AnswerForm::Whole && self.kind.shows_bytes_of(&frame.object) {
             frame.write(out);
         } else {
             let object = self.kind.show(&frame.object);
-            out.push(self.shaped(frame.told.as_str(), object, source.now()));
+            out.push(self.shaped(frame.event_type.as_str(), object, source.now()));
         }
     }
 
-    /// A bookmark: everything up to this version was told. `ends_initial` where it ends what was there at the beginning.
+    /// Encodes a bookmark: every change up to this version was sent. `ends_initial` marks the end
+    /// of the initial events.
     pub(super) fn bookmark(&mut self, version: u64, ends_initial: bool, now: Timestamp) -> Bytes {
         let def = &self.kind.def;
         let mut metadata = json!({ "resourceVersion": version.to_string() });
@@ -52,24 +54,25 @@ impl Telling {
         }
         let mut object = json!({ "kind": def.kind, "apiVersion": def.api_version(), "metadata": metadata });
         if let Some(fields) = object.as_object_mut().filter(|_| !def.custom) {
-            // In the original this is an object of the kind with nothing in it, and the fields that are always shown show.
+            // In kube-apiserver a bookmark is an empty object of the kind, so the fields without
+            // `omitempty` appear.
             shape::apply(&def.group, &def.version, &def.kind, fields);
         }
         self.shaped("BOOKMARK", object, now)
     }
 
-    /// A refusal as the last event.
+    /// Encodes an error as the last event.
     pub(super) fn error(refusal: &Refusal) -> Bytes {
         let status = status_json(refusal, None);
         Bytes::from([br#"{"type":"ERROR","object":"#, &status[..], b"}\n"].concat())
     }
 
     fn shaped(&mut self, event: &str, object: Value, now: Timestamp) -> Bytes {
-        let shown = match self.wish.form {
+        let shown = match self.negotiated.form {
             AnswerForm::Table => {
-                let columns = (!self.columns_told).then(|| show::columns(&self.kind, &object));
-                self.columns_told = true;
-                let row = show::row(&self.kind, &object, &self.wish, now);
+                let columns = (!self.columns_sent).then(|| show::columns(&self.kind, &object));
+                self.columns_sent = true;
+                let row = show::row(&self.kind, &object, &self.negotiated, now);
                 print::table(columns, show::list_metadata_of(&object), vec![row])
             }
             AnswerForm::Metadata | AnswerForm::MetadataList => print::partial_metadata(&object),

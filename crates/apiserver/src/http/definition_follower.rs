@@ -1,4 +1,5 @@
-//! When the watches of a custom kind end: as soon as its definition is gone or says something else.
+//! The end of watches of a custom kind: they end when its definition is deleted or its spec
+//! changes.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -9,16 +10,18 @@ use crate::cluster::Cluster;
 use crate::registry::Kind;
 use crate::store::{Change, CollectionName, Cursor, Encoded};
 
-/// Follows the definition of a custom kind. Built-in kinds have none, and nothing is followed for them.
+/// Follows the definition of a custom kind. Built-in kinds have no definition, and nothing is
+/// followed for them.
 #[derive(Debug)]
-pub(super) struct Definition {
+pub(super) struct DefinitionFollower {
     followed: Option<(Cursor, ObjectKey)>,
-    /// It was gone before it could be followed: a request finds its kind a moment before it asks for the changes of it.
+    /// Set if the definition was deleted between the lookup of its kind and the start of this
+    /// cursor.
     gone: bool,
 }
 
-impl Definition {
-    /// Follows from now on.
+impl DefinitionFollower {
+    /// Follows the definition from now on.
     pub(super) fn of(cluster: &Cluster, kind: &Kind) -> Self {
         let collection: CollectionName = "apiextensions.k8s.io/customresourcedefinitions".into();
         let followed = kind.def.custom.then(|| {
@@ -31,13 +34,13 @@ impl Definition {
         Self { followed, gone }
     }
 
-    /// Ready when the definition is gone or says something else.
+    /// Ready when the definition is deleted or its spec has changed.
     pub(super) fn poll_changed(&mut self, context: &Context<'_>) -> Poll<()> {
         let Some((cursor, key)) = &mut self.followed else { return Poll::Pending };
         if self.gone {
             return Poll::Ready(());
         }
-        // A cursor that was overtaken missed something: that may have been it.
+        // A cursor that fell behind has missed changes, and one of them may be the one to look for.
         while let Ok(change) = ready!(cursor.poll_next(context)) {
             if ends(&change, key) {
                 break;
@@ -47,7 +50,8 @@ impl Definition {
     }
 }
 
-/// Whether a change ends the watches of the kind that this definition makes. Conditions come and go without doing so.
+/// Returns true if a change ends the watches of the kind that this definition serves. Changes to
+/// its conditions do not.
 fn ends(change: &Change, key: &ObjectKey) -> bool {
     let is_it = |object: &Option<Arc<Encoded>>| object.as_ref().is_some_and(|it| it.key() == key);
     match (&change.before, &change.after) {

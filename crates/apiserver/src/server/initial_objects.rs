@@ -1,4 +1,4 @@
-//! The objects a cluster begins with, as their author gave them.
+//! The initial objects of a cluster, as the caller gave them.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -9,17 +9,18 @@ use crate::kinds::look::text;
 use crate::refusal::Refusal;
 use crate::serving::BoxError;
 
-/// Who owns what a cluster begins with.
+/// The field manager of initial objects.
 const MANAGER: &str = "dogwatch";
 
-/// The objects a cluster begins with. What cannot be read is told when they are created, with its position.
+/// The initial objects of a cluster. An object that cannot be read is reported by [`Self::create`],
+/// with its position.
 #[derive(Debug, Default)]
-pub(super) struct Objects {
+pub(super) struct InitialObjects {
     given: Vec<Result<Value, BoxError>>,
 }
 
-impl Objects {
-    /// Adds the documents of a text, and what is in the lists among them.
+impl InitialObjects {
+    /// Adds the documents of a YAML text, and the items of lists among them.
     pub(super) fn yaml(&mut self, text: &str) {
         match serde_saphyr::from_multiple::<Value>(text) {
             Ok(documents) => documents.into_iter().for_each(|it| self.value(it)),
@@ -27,7 +28,7 @@ impl Objects {
         }
     }
 
-    /// Adds one object, or those of a list.
+    /// Adds one object, or the items of a list.
     pub(super) fn object(&mut self, object: &impl Serialize) {
         match serde_json::to_value(object) {
             Ok(value) => self.value(value),
@@ -49,7 +50,8 @@ impl Objects {
         }
     }
 
-    /// Creates them, one after the other, each as a request would; then their status, which a creation leaves out.
+    /// Creates the objects in order, each as a request would, and then writes their status, which a
+    /// create request drops.
     pub(super) async fn create(self, cluster: &Cluster) -> Result<(), StartError> {
         let writer = Writer { manager: MANAGER.to_owned(), ..Writer::server("apiserver") };
         for (at, object) in self.given.into_iter().enumerate() {
@@ -72,10 +74,10 @@ async fn create(cluster: &Cluster, object: Value, writer: &Writer) -> Result<(),
     }
     let Shown::Stored(made) = made else { return Ok(()) };
     let place = Place::of(&kind, made.key()).part("status");
-    let tell = |object: &mut Value| {
+    let set_status = |object: &mut Value| {
         let differs = object.get("status") != Some(&status);
         object["status"] = status.clone();
         differs
     };
-    cluster.change(&place, writer, tell).await.map(|_| ())
+    cluster.change(&place, writer, set_status).await.map(|_| ())
 }

@@ -1,52 +1,53 @@
-//! What a request means: which verb on which kind, or why there is no such thing.
+//! Request parsing: the verb and the kind of a request, or the reason that it is not served.
 
 use std::sync::Arc;
 
 use dogwatch_core::Reason;
 use http::Method;
 
+use super::negotiated::Endpoint;
 use super::query::Query;
-use super::wish::Endpoint;
 use crate::cluster::Place;
 use crate::refusal::Refusal;
 use crate::registry::{Catalog, Kind};
 use crate::request::{Target, Verb};
 
-/// A verb on a kind.
+/// A verb on a resource.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
-    /// What it is done to.
+pub(super) struct ParsedRequest {
+    /// The kind of the resource.
     pub(super) kind: Arc<Kind>,
-    /// What is done.
+    /// The verb.
     pub(super) verb: Verb,
-    /// Where.
+    /// The namespace, name and subresource.
     pub(super) target: Target,
 }
 
-/// Why a path or a method is not served.
+/// The reason that a path or a method is not served.
 #[derive(Clone, Debug)]
-pub(super) enum Unserved {
-    /// 404 in plain text.
-    Page,
-    /// A status.
+pub(super) enum RoutingError {
+    /// A plain-text 404.
+    PlainNotFound,
+    /// An API error.
     Refused(Refusal),
 }
 
-impl Asked {
-    /// What a method means on a target.
+impl ParsedRequest {
+    /// Resolves the meaning of a method on a target.
     pub(super) fn find(
         catalog: &Catalog,
         target: &Target,
         method: &Method,
         query: &Query,
-    ) -> Result<Self, Unserved> {
+    ) -> Result<Self, RoutingError> {
         let Some(kind) = catalog.kind(&target.group, &target.version, &target.resource) else {
             return Err(no_resource(catalog, &target.group));
         };
         let watches = target.watch_prefix || (target.name.is_none() && query.flag("watch") == Some(true));
-        let asked = |verb| Self { kind: Arc::clone(&kind), verb, target: target.clone() };
+        let parsed = |verb| Self { kind: Arc::clone(&kind), verb, target: target.clone() };
         let verb = target.verb(method.as_str(), watches).map(|verb| match verb {
-            // Without the old prefix an object that is named is read, whatever the query says.
+            // Without the deprecated `/watch/` prefix, a named object is read, whatever the query
+            // says.
             Verb::Watch if !watches => Verb::Get,
             verb => verb,
         });
@@ -60,17 +61,17 @@ impl Asked {
         } else {
             builtin(&kind, target, method, verb)?;
         }
-        verb.map(asked).ok_or_else(|| Unserved::Refused(method_not_allowed()))
+        verb.map(parsed).ok_or_else(|| RoutingError::Refused(method_not_allowed()))
     }
 
-    /// The part of the object that is meant; empty for the object itself.
+    /// Returns the subresource; empty for the object itself.
     pub(super) fn part(&self) -> &str {
         let part = self.target.subresource.as_deref().unwrap_or_default();
-        // What stands behind a proxy is for whom it leads to.
+        // The path after `proxy/` is for the proxied server.
         part.split('/').next().unwrap_or_default()
     }
 
-    /// The place of a read or a write.
+    /// Returns the object that is read or written.
     pub(super) fn place(&self) -> Place<'_> {
         Place {
             kind: &self.kind,
@@ -80,13 +81,13 @@ impl Asked {
         }
     }
 
-    /// Whether the request wants a connection to what the object stands for. Its body, its method and whatever else it
-    /// carries are for the other end, and say nothing about the object.
+    /// Returns true if the request asks for a connection to what the object represents. Its body
+    /// and method are for the other end and do not concern the object.
     pub(super) fn connects(&self) -> bool {
         !self.kind.def.custom && matches!(self.part(), "exec" | "attach" | "portforward" | "proxy")
     }
 
-    /// What it is, as far as the choice of a form goes.
+    /// Returns the class of endpoint for content negotiation.
     pub(super) fn endpoint(&self) -> Endpoint {
         match self.verb {
             _ if self.kind.def.custom => Endpoint::Custom,
@@ -97,7 +98,7 @@ impl Asked {
         }
     }
 
-    /// What everybody who uses this kind should know.
+    /// Returns the deprecation warning of the kind, if it is deprecated.
     pub(super) fn deprecation(&self) -> Option<&str> {
         match self.kind.custom_version() {
             Some(version) => version.deprecation.as_deref(),
@@ -112,22 +113,27 @@ impl Asked {
     }
 }
 
-/// No such resource: of groups that only definitions make, nothing is known but what they make.
-pub(super) fn no_resource(catalog: &Catalog, group: &str) -> Unserved {
-    if catalog.is_builtin_group(group) { Unserved::Refused(not_found()) } else { Unserved::Page }
+/// Returns the error for an unknown resource. A group that only CustomResourceDefinitions serve has
+/// no API of its own, so its unknown paths get the plain-text 404.
+pub(super) fn no_resource(catalog: &Catalog, group: &str) -> RoutingError {
+    if catalog.is_builtin_group(group) {
+        RoutingError::Refused(not_found())
+    } else {
+        RoutingError::PlainNotFound
+    }
 }
 
-/// 404: there is no such resource.
+/// Returns 404: no such resource.
 pub(super) fn not_found() -> Refusal {
     Refusal::new(Reason::NotFound, "the server could not find the requested resource")
 }
 
-/// 405: there is, but not with this method.
+/// Returns 405: the resource does not support the method.
 pub(super) fn method_not_allowed() -> Refusal {
     Refusal::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
 }
 
-fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) -> Result<(), Unserved> {
+fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) -> Result<(), RoutingError> {
     let def = &kind.def;
     let has = |verb: &str| def.has_verb(verb);
     let verb = verb.filter(|_| method != Method::HEAD).map(|it| it.to_string());
@@ -153,34 +159,38 @@ fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) ->
         (None, _) => (true, verb.is_some_and(|it| !matches!(&*it, "update" | "patch") && has(&it))),
     };
     match (path, allowed) {
-        (false, _) => Err(Unserved::Refused(not_found())),
-        (true, false) => Err(Unserved::Refused(method_not_allowed())),
+        (false, _) => Err(RoutingError::Refused(not_found())),
+        (true, false) => Err(RoutingError::Refused(method_not_allowed())),
         (true, true) => Ok(()),
     }
 }
 
-/// 405 with the resource among its details.
-fn not_supported(kind: &Kind, message: &str) -> Unserved {
+/// Returns 405 with the resource in the details.
+fn not_supported(kind: &Kind, message: &str) -> RoutingError {
     let mut refusal = Refusal::new(Reason::MethodNotAllowed, message);
     if let Some(details) = &mut refusal.0.details {
         (details.group, details.kind) = (kind.def.group.clone(), kind.def.plural.clone());
     }
-    Unserved::Refused(refusal)
+    RoutingError::Refused(refusal)
 }
 
-/// Custom kinds are served by another part of the original, with rules and words of its own.
-fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), Unserved> {
+/// Checks a request for a custom resource. kube-apiserver serves these with a handler of its own,
+/// which has different rules and messages (k8s.io/apiextensions-apiserver v0.36.4
+/// pkg/apiserver/customresource_handler.go).
+fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), RoutingError> {
     let def = &kind.def;
     let across = def.namespaced && target.namespace.is_none();
     if (across && !matches!(verb, Some(Verb::List | Verb::Watch)))
         || (!def.namespaced && target.namespace.is_some())
     {
-        return Err(Unserved::Page);
+        return Err(RoutingError::PlainNotFound);
     }
     let name = target.name.as_deref().unwrap_or_default();
     let allowed = match target.subresource.as_deref() {
         None => verb.is_some(),
-        Some(part) if def.subresource(part).is_none() => return Err(Unserved::Refused(kind.not_found(name))),
+        Some(part) if def.subresource(part).is_none() => {
+            return Err(RoutingError::Refused(kind.not_found(name)));
+        }
         Some(_) => matches!(verb, Some(Verb::Get | Verb::Update | Verb::Patch)),
     };
     if !allowed {
@@ -189,7 +199,7 @@ fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), Unserv
         return Err(not_supported(kind, &message));
     }
     if matches!(verb, Some(Verb::Update | Verb::Patch)) && name.is_empty() {
-        return Err(Unserved::Refused(Refusal::bad_request("name must be provided")));
+        return Err(RoutingError::Refused(Refusal::bad_request("name must be provided")));
     }
     Ok(())
 }
@@ -204,15 +214,15 @@ mod tests {
         let Route::Resource(target) = Route::parse(path) else { panic!("{path}") };
         let catalog = Catalog::default();
         let method = method.parse().expect("a method");
-        match Asked::find(&catalog, &target, &method, &Query::parse(query)) {
-            Ok(asked) => asked.verb.to_string(),
-            Err(Unserved::Page) => "page".to_owned(),
-            Err(Unserved::Refused(refusal)) => refusal.0.code.to_string(),
+        match ParsedRequest::find(&catalog, &target, &method, &Query::parse(query)) {
+            Ok(parsed) => parsed.verb.to_string(),
+            Err(RoutingError::PlainNotFound) => "page".to_owned(),
+            Err(RoutingError::Refused(refusal)) => refusal.0.code.to_string(),
         }
     }
 
     #[test]
-    fn every_path_and_method_means_what_it_means_to_the_original() {
+    fn every_path_and_method_has_the_verb_or_error_of_kube_apiserver() {
         for (method, path, expected) in [
             ("GET", "/api/v1/pods", "list"),
             ("GET", "/api/v1/pods?watch", "watch"),

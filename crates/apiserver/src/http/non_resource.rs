@@ -1,4 +1,4 @@
-//! The small endpoints: version, health, the signer of tokens, the list of paths, and numbers.
+//! The non-resource endpoints: version, health, token issuer, list of paths, and metrics.
 
 use bytes::Bytes;
 use dogwatch_core::Reason;
@@ -9,31 +9,32 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::json;
 
 use super::answer::{self, Answer};
-use super::asked::method_not_allowed;
 use super::body::AnswerBody;
+use super::negotiated::Negotiated;
+use super::parsed_request::method_not_allowed;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
-use super::wish::Wish;
 use crate::cluster::Cluster;
 use crate::refusal::Refusal;
 
-/// What is checked, by the names that scripts know.
+/// The checks of every health endpoint, by the names of kube-apiserver's checks.
 const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
-/// What is checked besides before the server is ready.
+/// The additional checks of `/readyz`.
 const READY_CHECKS: [&str; 2] = ["informer-sync", "shutdown"];
 
-/// Why a check of a controller fails. Its panic is in the log only: everybody may ask for the health.
-const DOWN: &str = "it panicked and is started again after a pause";
+/// The failure text of a controller's check. The panic itself is only in the log, since the health
+/// endpoints may be public.
+const DOWN: &str = "it panicked and restarts after a back-off";
 
-/// One thing that is checked.
+/// One health check.
 struct Check {
     name: String,
-    /// Why it fails, where it does.
+    /// The reason of the failure, or `None` if the check passes.
     failure: Option<&'static str>,
 }
 
-/// What there is besides resources and checks.
+/// The paths other than resources and health checks.
 const OTHER_PATHS: [&str; 10] = [
     "/.well-known/openid-configuration",
     "/api",
@@ -48,7 +49,7 @@ const OTHER_PATHS: [&str; 10] = [
 ];
 
 impl Service {
-    /// `/version`
+    /// Serves `/version`.
     pub(super) fn version(
         &self,
         method: &Method,
@@ -65,16 +66,19 @@ impl Service {
             let message = "406: Not Acceptable\n\nAvailable representations: application/json";
             return Err(Refusal::new(Reason::NotAcceptable, message));
         }
-        let wish = Wish { pretty: true, ..Wish::plain(headers, query) };
+        let negotiated = Negotiated { pretty: true, ..Negotiated::plain(headers, query) };
         let platform = format!("{}/{}", std::env::consts::OS, go_architecture());
-        // In the order of the original; what it is compiled with is asked for by some clients and believed by none.
+        // The fields are in the order of kube-apiserver. Some clients ask for the Go version but
+        // none depends on it.
         let version = format!(
             r#"{{"major":"1","minor":"36","emulationMajor":"1","emulationMinor":"36","minCompatibilityMajor":"1","minCompatibilityMinor":"35","gitVersion":"v1.36.4","gitCommit":"","gitTreeState":"clean","buildDate":"1970-01-01T00:00:00Z","goVersion":"go1.26","compiler":"gc","platform":"{platform}"}}"#
         );
-        Ok(answer::document(StatusCode::OK, Pieces::from(version.into_bytes()), &wish, &self.settings))
+        Ok(answer::document(StatusCode::OK, Pieces::from(version.into_bytes()), &negotiated, &self.settings))
     }
 
-    /// `/healthz`, `/livez`, `/readyz` and what is below them, if this is one.
+    /// Serves `/healthz`, `/livez`, `/readyz` and the paths below them; returns `None` for others.
+    ///
+    /// The texts are those of k8s.io/apiserver v0.36.4 pkg/server/healthz/healthz.go.
     pub(super) fn health(&self, path: &str, query: &Query) -> Option<Answer> {
         let mut segments = path.strip_prefix('/')?.splitn(2, '/');
         let endpoint = segments.next().filter(|it| matches!(*it, "healthz" | "livez" | "readyz"))?;
@@ -127,8 +131,9 @@ impl Service {
         Some(answer::text(code, text))
     }
 
-    /// The checks behind an endpoint. Controllers and simulators that run here are part of being ready, and not of being
-    /// alive: one that is down is started again by itself, and a restart of the process would lose every object.
+    /// Returns the checks of an endpoint. Controllers and simulators count for readiness and not
+    /// for liveness: one that is down restarts by itself, while restarting the process would lose
+    /// every object.
     fn checks(&self, endpoint: &str) -> Vec<Check> {
         let check = |name: &&str| Check { name: (*name).to_owned(), failure: None };
         let mut checks: Vec<Check> = CHECKS.iter().map(check).collect();
@@ -142,7 +147,7 @@ impl Service {
         checks
     }
 
-    /// Who signs the tokens of service accounts, and with which keys: for those outside who are shown one.
+    /// Serves the issuer of service account tokens and its keys, for verifiers outside the cluster.
     pub(super) fn issuer(&self, parts: &Parts) -> Option<Result<Answer, Refusal>> {
         let (content_type, text) = match parts.uri.path() {
             "/.well-known/openid-configuration" => {
@@ -150,7 +155,7 @@ impl Service {
                 let host = host.or_else(|| parts.headers.get(HOST)?.to_str().ok()).unwrap_or("localhost");
                 let issuer = self.cluster.token_issuer().0;
                 let algorithm = "EdDSA";
-                // In the order of the original.
+                // The fields are in the order of kube-apiserver.
                 let text = format!(
                     r#"{{"issuer":"{issuer}","jwks_uri":"https://{host}/openid/v1/jwks","response_types_supported":["id_token"],"subject_types_supported":["public"],"id_token_signing_alg_values_supported":["{algorithm}"]}}"#
                 );
@@ -169,7 +174,7 @@ impl Service {
         Some(Ok(answer))
     }
 
-    /// `/`: all paths.
+    /// Serves `/`: the list of all paths.
     pub(super) fn paths(&self, headers: &HeaderMap, query: &Query) -> Answer {
         let catalog = self.cluster.catalog();
         let mut paths: Vec<String> = OTHER_PATHS.map(str::to_owned).to_vec();
@@ -187,11 +192,11 @@ impl Service {
         }
         paths.sort_unstable();
         paths.dedup();
-        let wish = Wish { pretty: true, ..Wish::plain(headers, query) };
-        answer::value(StatusCode::OK, &json!({ "paths": paths }), &wish, &self.settings)
+        let negotiated = Negotiated { pretty: true, ..Negotiated::plain(headers, query) };
+        answer::value(StatusCode::OK, &json!({ "paths": paths }), &negotiated, &self.settings)
     }
 
-    /// `/metrics`
+    /// Serves `/metrics`.
     pub(super) fn metrics(&self) -> Answer {
         let text = [self.counters.text(), self.panics.text(), background(&self.cluster)].concat();
         let body = AnswerBody::whole(Pieces::from_iter([Bytes::from(text)]));
@@ -200,7 +205,7 @@ impl Service {
     }
 }
 
-/// The health of controllers and simulators in the text format of Prometheus.
+/// Returns the health of controllers and simulators in the Prometheus text format.
 fn background(cluster: &Cluster) -> String {
     let loops = cluster.background().loops();
     let mut text =
@@ -211,7 +216,7 @@ fn background(cluster: &Cluster) -> String {
         text.push_str(&format!("apiserver_controller_panics_total{{name=\"{name}\"}} {}\n", health.panics));
     }
     text.push_str(
-        "# HELP apiserver_controller_up Whether each controller and simulator runs: 0 while it rests after a panic.\n\
+        "# HELP apiserver_controller_up Whether each controller and simulator runs: 0 during the back-off after a panic.\n\
          # TYPE apiserver_controller_up gauge\n",
     );
     for (name, health) in &loops {
@@ -221,7 +226,7 @@ fn background(cluster: &Cluster) -> String {
     text
 }
 
-/// The architecture by the name clients know.
+/// Returns the architecture by its Go name.
 fn go_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -241,7 +246,7 @@ mod tests {
     use crate::cluster::Source;
 
     #[tokio::test]
-    async fn a_controller_that_is_down_makes_the_server_unready_and_not_dead() {
+    async fn a_controller_that_is_down_makes_the_server_not_ready_but_live() {
         let cluster = Arc::new(Cluster::new(Source::real()));
         let service = Service::new(Arc::clone(&cluster), Authenticator::new());
         let get = async |path: &str, query: &str| {

@@ -1,4 +1,4 @@
-//! In which form a client wants its answer.
+//! Content negotiation: the representation that a client accepts.
 
 use dogwatch_core::{Details, Reason, Status};
 use http::HeaderMap;
@@ -11,34 +11,35 @@ use crate::request::{AnswerForm, Encoding, negotiate};
 
 const OBJECTS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-/// What is listed for a client that takes nothing but protobuf, which this server reads but does not write.
+/// The media types in the error for a client that accepts only protobuf, which this server reads
+/// but does not write.
 const WRITTEN: &str = "application/json, application/yaml";
-/// What only the roots of discovery have.
+/// The forms that only the discovery roots have.
 const ABSENT: &[&str] = &["APIGroupDiscoveryList"];
 
-/// In which form a client wants its answer.
+/// The negotiated representation of a response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wish {
-    /// How it is written down.
+pub(super) struct Negotiated {
+    /// The encoding.
     pub(super) encoding: Encoding,
-    /// What it shows of its objects.
+    /// The transformation of the objects.
     pub(super) form: AnswerForm,
-    /// Whether it is for people.
+    /// True if the output is indented.
     pub(super) pretty: bool,
-    /// What the rows of a table hold besides their cells.
+    /// The objects included in the rows of a table.
     pub(super) include: IncludeObject,
-    /// Whether it may be compressed.
+    /// True if the response may be compressed.
     pub(super) gzip: bool,
 }
 
-/// What is asked, as far as the choice of a form goes.
+/// The class of an endpoint, which decides the representations that it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endpoint {
     /// A collection of a built-in kind, which can also be watched.
     Collection,
     /// An object of a built-in kind.
     Object,
-    /// What is only ever asked, such as a review or a token, and of which there are no tables.
+    /// A create-only resource, such as a review or a token, which has no table form.
     Question,
     /// Anything of a custom kind.
     Custom,
@@ -48,8 +49,8 @@ pub(super) enum Endpoint {
     Discovery,
 }
 
-impl Wish {
-    /// Plain JSON, pretty where the client says so.
+impl Negotiated {
+    /// Returns JSON, indented if the client asks for it.
     pub(super) fn plain(headers: &HeaderMap, query: &Query) -> Self {
         Self {
             encoding: Encoding::Json,
@@ -60,10 +61,12 @@ impl Wish {
         }
     }
 
-    /// The form in which a client wants objects.
+    /// Negotiates the representation of objects.
     ///
     /// # Errors
-    /// 406 where it wants none that there is, 400 for a table of an unknown sort.
+    ///
+    /// Returns 406 if the client accepts none that exists, and 400 for an unknown `includeObject`
+    /// of a table.
     pub(super) fn of(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<Self, Refusal> {
         let accept = accept(headers);
         let transforms = !matches!(endpoint, Endpoint::Discovery | Endpoint::DiscoveryRoot);
@@ -90,7 +93,8 @@ impl Wish {
         Ok(Self { encoding, form, include, ..Self::plain(headers, query) })
     }
 
-    /// The form of a refusal: that of objects without any transformation; where there is none, JSON for people.
+    /// Negotiates the representation of an error: that of objects without any transformation, or
+    /// else indented JSON.
     pub(super) fn of_refusal(headers: &HeaderMap, query: &Query) -> Self {
         let plain = Self { gzip: false, ..Self::plain(headers, query) };
         match negotiate_objects(accept(headers).as_deref(), false, ABSENT) {
@@ -99,10 +103,11 @@ impl Wish {
         }
     }
 
-    /// Events come in JSON only.
+    /// Checks that events are requested as JSON, their only encoding.
     ///
     /// # Errors
-    /// 406 where they are wanted in YAML.
+    ///
+    /// Returns 406 if they are requested as YAML.
     pub(super) fn check_stream(&self) -> Result<(), Refusal> {
         match self.encoding {
             Encoding::Json => Ok(()),
@@ -116,7 +121,7 @@ fn accept(headers: &HeaderMap) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-/// As [`negotiate`], where forms with these words are not to be had.
+/// As [`negotiate`], but without the forms that contain one of the `absent` words.
 fn negotiate_objects(
     accept: Option<&str>,
     transforms: bool,
@@ -139,7 +144,8 @@ fn accepted_only(types: &str) -> Refusal {
     Refusal(Box::new(Status::failure(Reason::NotAcceptable, message)))
 }
 
-/// Two layers of the original refuse in two ways; custom kinds know only the second.
+/// Returns the error of one of two layers: go-restful's, or that of k8s.io/apiserver's negotiation,
+/// which is the only one for custom kinds.
 fn not_acceptable(refusal: Refusal, endpoint: Endpoint) -> Refusal {
     let first_layer = refusal.0.message.starts_with("406: ");
     if !first_layer || matches!(endpoint, Endpoint::Custom | Endpoint::Discovery) {
@@ -159,7 +165,8 @@ fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
     }
     let text = |name| headers.get(name).and_then(|it| it.to_str().ok()).unwrap_or_default();
     let asked = text(ACCEPT).split(';').any(|it| matches!(it.trim(), "pretty=1" | "pretty=true"));
-    // People who look at answers by hand.
+    // Users who look at responses by hand: `isPrettyPrint` in k8s.io/apiserver v0.36.4
+    // pkg/endpoints/handlers/negotiation/negotiate.go.
     asked || ["curl", "Wget", "Mozilla/5.0"].iter().any(|it| text(USER_AGENT).starts_with(it))
 }
 
@@ -179,15 +186,15 @@ mod tests {
             .collect()
     }
 
-    fn wish(accept: &'static str, endpoint: Endpoint) -> Result<(Encoding, AnswerForm), String> {
-        let wish = Wish::of(&headers(&[("accept", accept)]), &Query::parse(None), endpoint);
-        wish.map(|it| (it.encoding, it.form)).map_err(|it| it.0.message.clone())
+    fn negotiated(accept: &'static str, endpoint: Endpoint) -> Result<(Encoding, AnswerForm), String> {
+        let negotiated = Negotiated::of(&headers(&[("accept", accept)]), &Query::parse(None), endpoint);
+        negotiated.map(|it| (it.encoding, it.form)).map_err(|it| it.0.message.clone())
     }
 
     #[test]
-    fn each_endpoint_refuses_in_its_own_words() {
+    fn each_class_of_endpoint_has_its_own_406_message() {
         use Endpoint::{Collection, Custom, Discovery, DiscoveryRoot, Object};
-        let html = |endpoint| wish("text/html", endpoint).expect_err("nobody has it");
+        let html = |endpoint| negotiated("text/html", endpoint).expect_err("HTML is not served");
         let first = "406: Not Acceptable\n\nAvailable representations: ";
         let second = "only the following media types are accepted: ";
         assert_eq!(html(Object), format!("{first}{OBJECTS}"));
@@ -195,41 +202,44 @@ mod tests {
         assert_eq!(html(Custom), format!("{second}{OBJECTS}"));
         assert_eq!(html(Discovery), format!("{second}{OBJECTS}"));
         assert_eq!(html(DiscoveryRoot), format!("{first}{OBJECTS}"));
-        let unknown = wish("application/json;as=Nothing;v=v1;g=meta.k8s.io", Object);
+        let unknown = negotiated("application/json;as=Nothing;v=v1;g=meta.k8s.io", Object);
         assert_eq!(unknown.expect_err("no such form"), format!("{second}{OBJECTS}"));
     }
 
     #[test]
-    fn a_client_that_takes_only_protobuf_is_not_told_that_it_could_have_it() {
+    fn protobuf_is_not_listed_for_a_client_that_accepts_nothing_else() {
         for endpoint in [Endpoint::Object, Endpoint::Collection, Endpoint::Custom] {
-            let refused =
-                wish("application/vnd.kubernetes.protobuf", endpoint).expect_err("it is not written");
+            let refused = negotiated("application/vnd.kubernetes.protobuf", endpoint)
+                .expect_err("protobuf is not served");
             assert_eq!(refused, format!("only the following media types are accepted: {WRITTEN}"));
         }
     }
 
     #[test]
-    fn there_are_no_tables_of_questions() {
+    fn create_only_resources_have_no_table_form() {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
-        let refused = wish(table, Endpoint::Question).expect_err("nobody has it");
+        let refused = negotiated(table, Endpoint::Question).expect_err("there is no table");
         assert_eq!(refused, format!("only the following media types are accepted: {OBJECTS}"));
         let either = "application/json;as=Table;v=v1;g=meta.k8s.io, application/json";
-        assert_eq!(wish(either, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Whole)));
+        assert_eq!(negotiated(either, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Whole)));
         let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-        assert_eq!(wish(metadata, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Metadata)));
+        assert_eq!(negotiated(metadata, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Metadata)));
     }
 
     #[test]
     fn aggregated_discovery_is_for_the_roots_only() {
         let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        assert_eq!(wish(aggregated, Endpoint::DiscoveryRoot), Ok((Encoding::Json, AnswerForm::Discovery)));
-        assert!(wish(aggregated, Endpoint::Discovery).is_err());
+        assert_eq!(
+            negotiated(aggregated, Endpoint::DiscoveryRoot),
+            Ok((Encoding::Json, AnswerForm::Discovery))
+        );
+        assert!(negotiated(aggregated, Endpoint::Discovery).is_err());
         let either = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-        assert_eq!(wish(either, Endpoint::Discovery), Ok((Encoding::Json, AnswerForm::Whole)));
+        assert_eq!(negotiated(either, Endpoint::Discovery), Ok((Encoding::Json, AnswerForm::Whole)));
     }
 
     #[test]
-    fn people_get_indented_answers_unless_they_say_otherwise() {
+    fn browsers_and_curl_get_indented_json_unless_they_ask_otherwise() {
         for (agent, query, expected) in [
             ("curl/8.5", None, true),
             ("Wget/1", None, true),
@@ -239,15 +249,16 @@ mod tests {
             ("kubectl/v1.36", Some("pretty=true"), true),
             ("curl/8.5", Some("pretty=false"), false),
         ] {
-            let wish = Wish::plain(&headers(&[("user-agent", agent)]), &Query::parse(query));
-            assert_eq!(wish.pretty, expected, "{agent} {query:?}");
+            let negotiated = Negotiated::plain(&headers(&[("user-agent", agent)]), &Query::parse(query));
+            assert_eq!(negotiated.pretty, expected, "{agent} {query:?}");
         }
     }
 
     #[test]
-    fn a_refusal_comes_in_the_form_of_an_object_or_else_as_json_for_people() {
-        let of =
-            |accept: &'static str| Wish::of_refusal(&headers(&[("accept", accept)]), &Query::parse(None));
+    fn an_error_is_represented_like_an_object_or_else_as_indented_json() {
+        let of = |accept: &'static str| {
+            Negotiated::of_refusal(&headers(&[("accept", accept)]), &Query::parse(None))
+        };
         assert_eq!((of("application/yaml").encoding, of("application/yaml").pretty), (Encoding::Yaml, false));
         assert!(of("text/html").pretty && of("application/json;as=Table;v=v1;g=meta.k8s.io").pretty);
         assert!(!of("application/json;as=Table;v=v1;g=meta.k8s.io,application/json").pretty);
