@@ -1,4 +1,4 @@
-//! Who is to look again when something of a service changed: one bell per reader, by the name of the service.
+//! Change notifications of one namespace: wakes the readers of a service when its objects change.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -8,12 +8,14 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// The bells of one namespace. A bell that rang while nobody listened rings once for whoever listens next.
+/// The readers of one namespace, by service. A notification that arrives while its reader is not
+/// waiting is kept: the next wait returns at once. Several are merged into one.
 #[derive(Default)]
 pub(crate) struct Bells(Mutex<HashMap<CompactString, Vec<Weak<Notify>>>>);
 
 impl Bells {
-    /// A bell that rings for this service, as long as somebody has it.
+    /// Subscribes to changes of this service. The subscription lasts as long as the returned
+    /// handle.
     pub(crate) fn hang(&self, service: &str) -> Arc<Notify> {
         let bell = Arc::new(Notify::new());
         let mut bells = self.0.lock();
@@ -25,12 +27,12 @@ impl Bells {
         bell
     }
 
-    /// Something of this service changed.
+    /// Wakes the readers of this service.
     pub(crate) fn ring(&self, service: &str) {
         self.0.lock().get(service).into_iter().flatten().for_each(ring);
     }
 
-    /// Something changed that concerns all.
+    /// Wakes the readers of all services.
     pub(crate) fn ring_all(&self) {
         self.0.lock().values().flatten().for_each(ring);
     }
@@ -55,20 +57,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bell_rings_for_its_service_and_for_all() {
+    fn a_notification_reaches_the_readers_of_its_service() {
         let bells = Bells::default();
         let (web, db) = (bells.hang("web"), bells.hang("db"));
         let rang = |bell: &Notify| bell.notified().now_or_never().is_some();
         bells.ring("web");
         bells.ring("web");
         bells.ring("nobody");
-        assert!(rang(&web) && !rang(&web) && !rang(&db), "twice is once");
+        assert!(rang(&web) && !rang(&web) && !rang(&db), "two notifications are merged");
         bells.ring_all();
         assert!(rang(&web) && rang(&db));
     }
 
     #[test]
-    fn a_bell_that_nobody_has_is_forgotten() {
+    fn a_dropped_subscription_is_removed() {
         let bells = Bells::default();
         drop(bells.hang("web"));
         let _db = bells.hang("db");

@@ -1,6 +1,7 @@
-//! Random numbers for the way of every call: one small generator per thread, so that nobody waits and nothing is shared.
+//! Random numbers for the hot path of a call: one small generator per thread, so that threads share
+//! no state and take no lock.
 //!
-//! They spread load and are no secret; do not use them for one.
+//! They spread load. They are not cryptographically secure.
 
 use std::cell::RefCell;
 
@@ -11,22 +12,23 @@ thread_local! {
     static GENERATOR: RefCell<SmallRng> = RefCell::new(SmallRng::from_rng(&mut rand::rng()));
 }
 
-/// Sixty-four random bits.
+/// Returns 64 random bits.
 pub(crate) fn bits() -> u64 {
     GENERATOR.with_borrow_mut(RngCore::next_u64)
 }
 
-/// A number below `count`, which must not be 0. For counts of endpoints the bias is less than one in a million.
+/// Returns a number below `count`, which must not be 0. For realistic numbers of endpoints the bias
+/// is less than one in a million.
 pub(crate) fn below(count: usize) -> usize {
     scale(bits(), count)
 }
 
-/// A number from 0 to 1.
+/// Returns a number from 0 to 1.
 pub(crate) fn unit() -> f64 {
     (bits() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Random bits as a number below `count`: a multiplication instead of a division.
+/// Maps random bits to a number below `count`, by a multiplication instead of a division.
 pub(crate) fn scale(bits: u64, count: usize) -> usize {
     (((bits >> 32) * count as u64) >> 32) as usize
 }
@@ -36,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_below_the_count_comes_up_and_no_other() {
+    fn every_number_below_the_count_is_drawn_and_no_other() {
         let mut seen = [0; 7];
         for _ in 0..7_000 {
             seen[below(7)] += 1;
@@ -45,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn scaling_covers_the_range_from_end_to_end() {
+    fn scaling_covers_the_whole_range() {
         assert_eq!(scale(0, 10), 0);
         assert_eq!(scale(u64::MAX, 10), 9);
         assert_eq!(scale(u64::MAX, 1), 0);

@@ -1,7 +1,9 @@
-//! One collection of one namespace: an informer, and what keeps it from being read, sorted by what is done about it.
+//! One watched collection of one namespace: an informer, and its read errors classified by how the
+//! crate reacts to them.
 //!
-//! It stands between the reflector and the server only to take notes, and to end a watch when somebody wants to know now or when it is
-//! time to read everything again. What the objects mean is not known here.
+//! Sits between the reflector and the API server only to record the outcome of requests, and to end
+//! a watch when a caller asks for fresh data or a refresh is due. It does not interpret the
+//! objects.
 
 use std::error::Error as _;
 use std::fmt;
@@ -27,23 +29,25 @@ use crate::bells::Bells;
 use crate::chance;
 use crate::time::{from_now, scaled};
 
-/// A watch that is younger than this is as good as a new one.
+/// A watch that is younger than this needs no renewal.
 const YOUNG: Duration = Duration::from_secs(5);
 
-/// A watch that is open for so long is one, even if nothing came of it yet. One that is cut at once is a server in trouble.
+/// A watch that stays open for this long counts as working, even without an event. One that is cut
+/// earlier indicates a server in trouble.
 const PROVEN: Duration = Duration::from_secs(1);
 
-/// Readers of the time of the last confirmation are woken at most this often: a busy namespace confirms many times a second.
+/// Readers of the confirmation time are woken at most this often: a busy namespace confirms many
+/// times per second.
 const CONFIRMED_EVERY: Duration = Duration::from_secs(10);
 
-/// Why a collection cannot be read.
+/// The reason why a collection cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// We are not allowed to, or not known.
+    /// The server denies access, or does not know the user.
     Forbidden(String),
     /// The server has no such collection.
     NotServed(String),
-    /// No answer, or none that helps.
+    /// The server cannot be reached, or returns another error.
     Unreachable(String),
 }
 
@@ -56,7 +60,7 @@ impl Trouble {
         }
     }
 
-    /// What the server, or the connection, said.
+    /// Returns the text of the server or of the connection error.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Forbidden(text) | Self::NotServed(text) | Self::Unreachable(text) => text,
@@ -64,7 +68,7 @@ impl Trouble {
     }
 }
 
-/// An error and its causes in one line; what was said already is not said again.
+/// Joins an error and its causes into one line, without repetitions.
 fn told(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -78,32 +82,34 @@ fn told(error: &Error) -> String {
     text
 }
 
-/// What is noted of a collection while it is read.
+/// The recorded state of a collection.
 #[derive(Debug)]
 struct Notes {
     bells: Arc<Bells>,
     trouble: Mutex<Option<Trouble>>,
-    /// Goes up when somebody wants the watch to begin anew.
+    /// Increases when a caller asks for a new watch.
     renewals: watch::Sender<u64>,
-    /// How often everything is read again.
+    /// The refresh interval.
     refresh_every: Option<Duration>,
-    /// When everything is to be read again.
+    /// The time of the next refresh, which lists everything again.
     refresh_at: Mutex<Option<Instant>>,
-    /// When the server last sent something that confirms the copy, in seconds since 1970; 0 before that.
+    /// The time at which the server last confirmed the cache, in seconds since 1970; 0 before that.
     confirmed: watch::Sender<u64>,
-    /// When that was last noted.
+    /// The time of the last update of `confirmed`.
     confirmed_at: Mutex<Option<Instant>>,
 }
 
 impl Notes {
-    /// Reading everything begins.
+    /// Records the start of a full list.
     fn reads_all(&self) {
-        // Up to a fifth later, another time each: a fleet that was started together does not list together.
+        // Up to a fifth later, with fresh jitter each time: programs that were started together do
+        // not list at the same time.
         let due = self.refresh_every.map(|it| from_now(scaled(it, 1.0 + chance::unit() / 5.0)));
         *self.refresh_at.lock() = due;
     }
 
-    /// The server sent the end of a list, an event or a bookmark: what is known is what it has.
+    /// Records the end of a list, an event or a bookmark: the cache is as new as the server's
+    /// state.
     fn confirm(&self) {
         let now = Instant::now();
         let mut last = self.confirmed_at.lock();
@@ -115,7 +121,7 @@ impl Notes {
     }
 
     fn failed(&self, error: &Error) {
-        // The version that was asked for is gone: the next request asks for another.
+        // The requested version has expired: the next request asks for another one.
         if !error.is_expired() {
             self.note(Some(Trouble::of(error)));
         }
@@ -146,24 +152,24 @@ impl Notes {
     }
 }
 
-/// A collection and the notes on it.
+/// A watched collection and its recorded state.
 pub(crate) struct Collection<T: View> {
     informer: SharedInformer<T>,
     notes: Arc<Notes>,
-    /// When it was first asked for.
+    /// The time at which the watch was started.
     pub(crate) since: Instant,
 }
 
-/// How the objects of a collection are found: by the service they belong to.
+/// The relation of a collection's objects to services.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Belongs<T> {
-    /// The name of the service, where there is one.
+    /// Returns the name of the object's service, if it has one.
     pub(crate) to: fn(&T) -> Option<&str>,
-    /// The label that has it, where there may be several objects of one service.
+    /// The label that contains it, if a service may have several objects.
     pub(crate) by_label: Option<&'static str>,
 }
 
-/// The objects of a collection that are read.
+/// The selectors of a collection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
     pub(crate) labels: LabelSelector,
@@ -171,8 +177,9 @@ pub(crate) struct Selection {
 }
 
 impl<T: View + fmt::Debug> Collection<T> {
-    /// Begins to read, on the runtime this is called on. Bells ring when objects of their service change, and all of them when
-    /// everything has been read for the first time and when trouble comes or goes. Dropping it ends the reading.
+    /// Starts reading, on the current runtime. Notifies the readers of a service when its objects
+    /// change, and all readers when the first list is complete and when an error appears or
+    /// disappears. Dropping the collection ends the reading.
     pub(crate) fn start(
         api: &Api<T>,
         belongs: Belongs<T>,
@@ -210,7 +217,7 @@ impl<T: View + fmt::Debug> Collection<T> {
         informer.start();
         if let Ok(registration) = registration {
             let ringing = Arc::clone(bells);
-            // It ends with the informer at the latest.
+            // Ends with the informer at the latest.
             tokio::spawn(async move {
                 if registration.synced().await.is_ok() {
                     ringing.ring_all();
@@ -220,22 +227,23 @@ impl<T: View + fmt::Debug> Collection<T> {
         Self { informer, notes, since }
     }
 
-    /// What was read, once everything has been.
+    /// Returns the cache, once it has synced.
     pub(crate) fn store(&self) -> Option<Store<T>> {
         self.informer.is_synced().then(|| self.informer.store())
     }
 
-    /// What keeps it from being read, now. What was read before is still there.
+    /// Returns the current error, if any. The cached objects stay available.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         self.notes.trouble.lock().clone()
     }
 
-    /// When the server last confirmed what was read, in seconds since 1970 and to within [`CONFIRMED_EVERY`]; 0 before that.
+    /// Returns the time at which the server last confirmed the cache, in seconds since 1970 and to
+    /// within [`CONFIRMED_EVERY`]; 0 before that.
     pub(crate) fn confirmed(&self) -> watch::Receiver<u64> {
         self.notes.confirmed.subscribe()
     }
 
-    /// Asks the server now whether there is something new, by a new watch from where the last one was.
+    /// Asks the server for changes now, by a new watch from the last version.
     pub(crate) fn renew(&self) {
         self.notes.renewals.send_modify(|it| *it += 1);
     }
@@ -250,7 +258,7 @@ impl<T: View> fmt::Debug for Collection<T> {
     }
 }
 
-/// A collection on the server, with notes taken of how its requests go.
+/// A [`ListWatch`] that records the outcome of its requests.
 struct Noted<T> {
     api: Api<T>,
     notes: Arc<Notes>,
@@ -290,7 +298,7 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
             match opening.await {
                 Ok(events) => Ok(renewable(events, notes)),
                 Err(error) => {
-                    // One that is refused is followed by a list, whose answer is the one that counts.
+                    // A rejected watch list is followed by a list, whose answer decides.
                     if !reads_all || error.status().is_none() || error.is_unauthorized() {
                         notes.failed(&error);
                     }
@@ -308,7 +316,7 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
         let asked = ListWatch::newest_version(&self.api, fields);
         Box::pin(async move {
             let newest = asked.await;
-            // While this fails, no watch is opened that could say so.
+            // While this fails, no watch is opened that could report the error.
             if let Err(error) = &newest {
                 notes.failed(error);
             }
@@ -322,7 +330,7 @@ struct Following<T> {
     notes: Arc<Notes>,
     renewals: watch::Receiver<u64>,
     opened: Instant,
-    /// Whether it is known to be good.
+    /// True once the watch counts as working.
     proven: bool,
 }
 
@@ -332,7 +340,7 @@ impl<T> Following<T> {
         self.notes.went_well();
     }
 
-    /// Takes note of what came of the watch.
+    /// Records an event, or the end, of the watch.
     fn came(&mut self, event: Option<&Result<WatchEvent<T>, Error>>) {
         if matches!(event, Some(Ok(event)) if !matches!(event, WatchEvent::Error(_))) {
             self.notes.confirm();
@@ -343,15 +351,16 @@ impl<T> Following<T> {
             Some(Ok(_)) => self.prove(),
             Some(Err(error)) => self.notes.failed(error),
             None => {
-                let cut = "the API server, or something before it, ends watches as soon as they are open";
+                let cut = "the API server, or a proxy in front of it, ends watches as soon as they are open";
                 self.notes.note(Some(Trouble::Unreachable(cut.to_owned())));
             }
         }
     }
 }
 
-/// The events of a watch, until somebody wants a new one: then it just ends, and is opened again from the last version. When it is time
-/// to read everything again it ends as if its version were too old.
+/// Wraps the events of a watch so that it can be renewed: on request it ends, and the reflector
+/// opens it again from the last version. When a refresh is due it ends as if its version had
+/// expired, and the reflector lists again.
 fn renewable<T: Send + 'static>(events: Watches<T>, notes: Arc<Notes>) -> Watches<T> {
     let renewals = notes.renewals.subscribe();
     let following = Following { events, notes, renewals, opened: Instant::now(), proven: false };
@@ -366,7 +375,7 @@ fn renewable<T: Send + 'static>(events: Watches<T>, notes: Arc<Notes>) -> Watche
                 }
                 () = tokio::time::sleep_until(it.opened + PROVEN), if !it.proven => it.prove(),
                 () = it.notes.refresh_due() => {
-                    let status = Status::failure(Reason::Expired, "it is time to read everything again");
+                    let status = Status::failure(Reason::Expired, "the periodic refresh is due");
                     return Some((Ok(WatchEvent::Error(status)), None));
                 }
                 Ok(()) = it.renewals.changed() => {
@@ -399,12 +408,12 @@ mod tests {
 
     /// Programs that were started together drift apart.
     #[tokio::test(start_paused = true)]
-    async fn refreshes_are_due_up_to_a_fifth_later_than_asked_for() {
+    async fn refreshes_are_due_up_to_a_fifth_later_than_requested() {
         let period = Duration::from_secs(100);
         let notes = notes(period);
         let due = || {
             notes.reads_all();
-            notes.refresh_at.lock().expect("it is due at some time") - Instant::now()
+            notes.refresh_at.lock().expect("a refresh is scheduled") - Instant::now()
         };
         let all: Vec<_> = (0..50).map(|_| due()).collect();
         assert!(all.iter().all(|it| (period..=period.mul_f64(1.2)).contains(it)), "{all:?}");
@@ -412,15 +421,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_period_without_end_is_no_panic() {
+    async fn an_infinite_refresh_period_does_not_panic() {
         let notes = notes(Duration::MAX);
         notes.reads_all();
         let due = tokio::time::timeout(Duration::from_secs(3_600), notes.refresh_due());
-        assert!(due.await.is_err(), "it is not due within an hour");
+        assert!(due.await.is_err(), "the refresh is due within an hour");
     }
 
     #[test]
-    fn failures_are_sorted_by_what_is_done_about_them() {
+    fn errors_are_classified_by_the_reaction_to_them() {
         let refused = |reason| Error::from(Status::failure(reason, "no"));
         let gone = std::io::Error::from(ErrorKind::ConnectionRefused);
         let lost = Error::Unreachable { server: "https://a".to_owned(), source: gone.into() };

@@ -1,4 +1,5 @@
-//! gRPC by names of Kubernetes: which endpoints a service has, connections to them, and which one takes the next call.
+//! gRPC channels addressed by Kubernetes names: resolves the endpoints of a service, connects to
+//! them and balances calls over them.
 //!
 //! ```text
 //! Target ─► Resolver: slices of its namespace ─► fold ─► EndpointSet ─► connections ─► policy ─► your call

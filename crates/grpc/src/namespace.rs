@@ -1,4 +1,5 @@
-//! What one namespace says of its services: the collections that are read of it, which of them counts, and what they add up to.
+//! The services of one namespace: which collections are watched, which of them is authoritative,
+//! and the endpoint set they fold into.
 //!
 //! ```text
 //! EndpointSlices ── never read: not served, not allowed ──► Endpoints
@@ -6,9 +7,10 @@
 //! Services, when needed ┴─► fold ─► a set, or "not known yet"
 //! ```
 //!
-//! It is of one service, by selectors, or of all: a program that calls a service or two does not receive every event of a namespace
-//! of two thousand. Services are watched only where a target's port or the caller's node needs them; an empty answer that wants a
-//! reason has one read.
+//! A `Namespace` watches one service, filtered by selectors, or all of them: a program that calls
+//! one or two services does not receive every event of a namespace with two thousand. Services are
+//! watched only if a target's port or the caller's node requires it; to explain an empty set, a
+//! single Service is read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,55 +32,57 @@ use crate::slices::{Legacy, SERVICE_NAME, Service, Slice};
 use crate::target::{Port, Target};
 use crate::topology::Topology;
 
-/// The collections of one namespace, whole or of one service. Dropping it ends the reading.
+/// The watched collections of one namespace, of all its services or of one. Dropping it ends the
+/// watches.
 #[derive(Debug)]
 pub(crate) struct Namespace {
     client: Client,
     name: Arc<str>,
-    /// The service whose objects alone are read.
+    /// The service that the watches are restricted to.
     only: Option<Arc<str>>,
     refresh_every: Option<Duration>,
     bells: Arc<Bells>,
     slices: Collection<Slice>,
-    /// While slices have never been read and cannot be.
+    /// Set while EndpointSlices have never been read and cannot be.
     legacy: Mutex<Option<Arc<Collection<Legacy>>>>,
     services: Mutex<Services>,
     lookups: Arc<ServiceLookups>,
-    /// Services that were there when somebody asked, until they and their slices are gone.
+    /// Services that existed when they were looked up, until both they and their slices are gone.
     seen: Mutex<HashMap<CompactString, Arc<Service>>>,
 }
 
-/// Whether Services are read.
+/// The state of the watch on Services.
 #[derive(Debug, Default)]
 enum Services {
-    /// Nobody needed them yet.
+    /// No target has needed Services yet.
     #[default]
     Unasked,
     Read(Arc<Collection<Service>>),
-    /// They may not be read; until then nobody asks again.
+    /// Services may not be read. They are not requested again before this time.
     Refused(Instant),
 }
 
-/// How a reader wants its set.
+/// A reader's options.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wishes<'w> {
     pub(crate) topology: &'w Topology,
     pub(crate) prefer_ipv6: bool,
-    /// Whether the reader knows nothing yet, and may wait a little for a better answer.
+    /// Set if the reader has no set yet, and may wait a little for a better answer.
     pub(crate) first: bool,
 }
 
-/// What is known of a target.
+/// The result of resolving a target.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// All that is known. Look again when the bell rings, and at that time.
+    /// Everything that is known. Resolve again when notified, and at the given time.
     Set(EndpointSet, Option<Instant>),
-    /// Nothing yet. Look again when the bell rings, and at that time.
+    /// Nothing is known yet. Resolve again when notified, and at the given time.
     Wait(Option<Instant>),
 }
 
 impl Namespace {
-    /// Begins to read the slices of this namespace, or of one service of it, on the runtime this is called on.
+    /// Starts watching the slices of this namespace, or of one service in it, on the current
+    /// runtime.
     pub(crate) fn new(
         client: Client,
         name: &str,
@@ -89,7 +93,8 @@ impl Namespace {
         let belongs = Belongs { to: Slice::service, by_label: Some(SERVICE_NAME) };
         let api = Api::namespaced(client.clone(), name);
         let by_label = |it: &str| LabelSelector::default().equals(SERVICE_NAME, it);
-        // A name that can be no label is no service's; then everything is read, and nothing found.
+        // A name that cannot be a label value is not the name of a service; then everything is
+        // watched, and nothing is found.
         let labels = only.and_then(|it| by_label(it).ok()).unwrap_or_default();
         let selection = Selection { labels, ..Selection::default() };
         let slices = Collection::start(&api, belongs, selection, refresh_every, &bells);
@@ -99,18 +104,18 @@ impl Namespace {
         Self { client, name, only, refresh_every, bells, slices, legacy, services, lookups, seen }
     }
 
-    /// The one object of the service's name, or all.
+    /// Returns the selection of the object with the service's name, or of all objects.
     fn by_name(&self) -> Selection {
         let fields = self.only.as_deref().map(FieldSelector::name).unwrap_or_default();
         Selection { fields, ..Selection::default() }
     }
 
-    /// A bell that rings when what is known of this service may have changed.
+    /// Subscribes to changes that may affect this service.
     pub(crate) fn bell(&self, service: &str) -> Arc<Notify> {
         self.bells.hang(service)
     }
 
-    /// What keeps the endpoints from being in step with the server.
+    /// Returns the error that keeps the endpoints from being synced with the server.
     pub(crate) fn trouble(&self) -> Option<Trouble> {
         match &*self.legacy.lock() {
             Some(legacy) if legacy.store().is_some() => legacy.trouble(),
@@ -118,7 +123,8 @@ impl Namespace {
         }
     }
 
-    /// When the server last confirmed the endpoints, in seconds since 1970; 0 before that.
+    /// Returns the time at which the server last confirmed the endpoints, in seconds since 1970; 0
+    /// before that.
     pub(crate) fn confirmed(&self) -> watch::Receiver<u64> {
         match &*self.legacy.lock() {
             Some(legacy) if legacy.store().is_some() => legacy.confirmed(),
@@ -126,7 +132,7 @@ impl Namespace {
         }
     }
 
-    /// Asks the server now whether there is something new.
+    /// Asks the server for changes now.
     pub(crate) fn renew(&self) {
         self.slices.renew();
         self.lookups.renew();
@@ -138,10 +144,10 @@ impl Namespace {
         }
     }
 
-    /// What is known of a target now.
+    /// Resolves a target from the current state of the collections.
     pub(crate) fn look(&self, target: &Target, wishes: Wishes<'_>) -> Look {
         let name = target.service();
-        // Where the Service is needed whatever the slices say, both are read at the same time.
+        // If the Service is needed regardless of the slices, both are requested at the same time.
         let needed = matches!(target.port(), Port::Number(_)) || wishes.topology.node_name().is_some();
         let mut service = if needed { self.service(name) } else { Found::Unreadable };
         let slices = match self.slices_of(name) {
@@ -174,15 +180,16 @@ impl Namespace {
         if !set.endpoints.is_empty() || counts {
             return Look::Set(set, None);
         }
-        // The Service may know why there is nothing.
+        // The Service may explain why there are no endpoints.
         match self.lookups.find(name) {
             (Found::NotYet(until), _) if wishes.first => Look::Wait(Some(until)),
             (service, again) => Look::Set(folded(&service), again),
         }
     }
 
-    /// A Service that is gone while its slices are there is about to be replaced, or they are about to follow it: what a number stood for
-    /// stays until they have.
+    /// Remembers Services that exist. A Service that is gone while its slices remain is being
+    /// replaced, or its slices are about to be deleted too: until then its last known ports are
+    /// used.
     fn recall(&self, name: &str, found: Found, empty: bool) -> Found {
         let mut seen = self.seen.lock();
         match &found {
@@ -194,7 +201,8 @@ impl Namespace {
         found
     }
 
-    /// All slices of a service; or why they cannot be had, where that is known.
+    /// Returns all slices of a service; otherwise the reason why they cannot be read, if it is
+    /// known.
     fn slices_of(&self, service: &str) -> Result<Vec<Arc<Slice>>, Option<Unavailable>> {
         if let Some(store) = self.slices.store() {
             *self.legacy.lock() = None;
@@ -213,7 +221,7 @@ impl Namespace {
                 Ok(found.iter().flat_map(|it| it.slices()).map(Arc::new).collect())
             }
             (None, None, _) => Err(None),
-            // Slices are what one would want to be allowed to read.
+            // Report the missing permission on EndpointSlices: it is the one to grant.
             (None, Some(_), Some(Trouble::Forbidden(why))) => Err(Some(Unavailable::Forbidden(why))),
             (None, Some(Trouble::Forbidden(why)), _) => Err(Some(Unavailable::Forbidden(why))),
             (None, Some(trouble), _) => Err(Some(Unavailable::ApiUnreachable(trouble.text().to_owned()))),
@@ -221,7 +229,7 @@ impl Namespace {
     }
 
     fn start_legacy(&self) -> Arc<Collection<Legacy>> {
-        tracing::info!(namespace = %self.name, "EndpointSlices cannot be read; reading Endpoints instead");
+        tracing::info!(namespace = %self.name, "cannot read EndpointSlices; reading Endpoints instead");
         let belongs = Belongs { to: name_of::<Legacy>, by_label: None };
         let api = Api::namespaced(self.client.clone(), &self.name);
         let legacy =
@@ -230,7 +238,7 @@ impl Namespace {
         legacy
     }
 
-    /// What is known of a Service. The first who asks has them read.
+    /// Returns the state of a Service. The first call starts the watch on Services.
     fn service(&self, name: &str) -> Found {
         let mut services = self.services.lock();
         let now = Instant::now();
@@ -249,7 +257,7 @@ impl Namespace {
         }
         match collection.trouble() {
             Some(Trouble::Forbidden(why) | Trouble::NotServed(why)) => {
-                tracing::info!(namespace = %self.name, why, "Services cannot be read; numbers are ports of pods, and the first port is guessed");
+                tracing::info!(namespace = %self.name, why, "cannot read Services; port numbers are taken as pod ports, and the first port is guessed");
                 *services = Services::Refused(now + REFUSED_FOR);
                 Found::Unreadable
             }

@@ -1,5 +1,5 @@
-//! Threads upon the types that calls and the balancer share, as they are. Models of the same steps, for loom, are in
-//! `tests/it/models.rs`.
+//! Stress tests of the types that calls and the balancer share, on real threads. The loom models of
+//! the same steps are in `tests/it/models.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,8 @@ fn loads() -> Vec<Arc<Load>> {
     (0..ENDPOINTS).map(|_| Arc::new(Load::new(Duration::from_millis(1), 0))).collect()
 }
 
-/// A snapshot of those whose bit is set; each slot says in which it is.
+/// Returns a snapshot of the endpoints whose bit is set; each slot names its snapshot and its
+/// index.
 fn group(bits: usize, loads: &[Arc<Load>], policy: &Policy) -> Group<(usize, usize)> {
     let keys: Vec<_> = (0..ENDPOINTS).map(|it| it.to_string()).collect();
     let member = |index: usize| Member {
@@ -35,9 +36,10 @@ fn group(bits: usize, loads: &[Arc<Load>], policy: &Policy) -> Group<(usize, usi
     Group::new(members, policy, None, Arc::new(Memory::new()))
 }
 
-/// Snapshots are replaced as fast as they can be, while calls pick from them and hold on to what they picked.
+/// Snapshots are replaced as fast as possible while calls pick from them and hold on to their
+/// picks.
 #[test]
-fn whatever_is_published_picks_are_of_one_snapshot_and_every_call_is_counted_out() {
+fn picks_come_from_one_snapshot_and_every_call_is_uncounted() {
     for policy in [Policy::RoundRobin, LeastRequest::default().into()] {
         let loads = loads();
         let snapshot = ArcSwap::from_pointee(group(0xff, &loads, &policy));
@@ -48,8 +50,8 @@ fn whatever_is_published_picks_are_of_one_snapshot_and_every_call_is_counted_out
                     let mut held = Vec::new();
                     for _ in 0..PICKS {
                         let snapshot = snapshot.load();
-                        let (slot, call) = snapshot.pick(|| None).expect("somebody is always ready");
-                        assert!(slot.0 & 1 << slot.1 != 0, "{slot:?} is not of its snapshot");
+                        let (slot, call) = snapshot.pick(|| None).expect("one endpoint is always ready");
+                        assert!(slot.0 & 1 << slot.1 != 0, "{slot:?} is not in its snapshot");
                         held.push(call);
                         if held.len() > 16 {
                             held.swap_remove(chance::below(16));
@@ -68,13 +70,14 @@ fn whatever_is_published_picks_are_of_one_snapshot_and_every_call_is_counted_out
         });
         assert!(loads.iter().all(|it| it.in_flight() == 0));
         drop(snapshot);
-        assert!(loads.iter().all(|it| Arc::strong_count(it) == 1), "no snapshot and no call is left");
+        assert!(loads.iter().all(|it| Arc::strong_count(it) == 1), "a snapshot or a call is left");
     }
 }
 
-/// Calls come and go on other threads while one waits for quiet again and again: it is always woken.
+/// Calls come and go on other threads while one task repeatedly waits for an idle moment: it is
+/// always woken.
 #[test]
-fn the_wait_for_quiet_is_never_slept_through() {
+fn waiting_for_no_calls_in_flight_never_misses_a_wakeup() {
     let load = Arc::new(Load::new(Duration::from_millis(1), 0));
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {

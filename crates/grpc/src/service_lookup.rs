@@ -1,8 +1,9 @@
-//! Single reads of Services, for the reason why a target has nothing to call.
+//! Single reads of Services, to explain why a target has no endpoints.
 //!
-//! A watch would follow the Service as well, but it would cost as long as the target is empty, which may be for ever: for a service
-//! that is scaled to nothing, for one. A read is a list by name, so that the verb `list` is all that is needed; kube-apiserver
-//! answers it from the one key. It is repeated while the target stays empty, less and less often.
+//! A watch would also follow the Service, but it would stay open as long as the target has no
+//! endpoints, possibly forever, for example for a service that is scaled to zero. The read is a
+//! list by name, so that the verb `list` suffices; kube-apiserver answers it from a single key. It
+//! is repeated, less and less often, while the target has no endpoints.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,22 +22,22 @@ use crate::fold::Known;
 use crate::slices::Service;
 use crate::time::{from_now, scaled};
 
-/// How long a caller waits for Services that are slow to be read; then it does without.
+/// The time to wait for a slow read of Services before going on without them.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long nobody asks for Services again after they were refused.
+/// The time before Services are requested again after access was denied.
 pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(300);
 
-/// How soon a Service is read again the first time; each time that it says the same, twice as late.
+/// The time until the first repetition of a read. Doubles each time the answer is unchanged.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// What is known of one Service.
+/// The state of one Service.
 #[derive(Debug, Clone)]
 pub(crate) enum Found {
     Unreadable,
     Missing,
     There(Arc<Service>),
-    /// It is being read; so long it is worth waiting for.
+    /// The read is in progress; it is worth waiting until this time.
     NotYet(Instant),
 }
 
@@ -57,7 +58,7 @@ impl Found {
     }
 }
 
-/// The Services of one namespace that were asked for.
+/// The Services of one namespace that were looked up.
 #[derive(Debug)]
 pub(crate) struct ServiceLookups {
     api: Api<Service>,
@@ -65,13 +66,13 @@ pub(crate) struct ServiceLookups {
     asked: Mutex<HashMap<CompactString, Lookup>>,
 }
 
-/// One Service that was asked for.
+/// One Service that was looked up.
 #[derive(Debug)]
 struct Lookup {
     answer: Found,
-    /// When it is read again; `None` while it is being read.
+    /// The time of the next read; `None` while a read is in progress.
     due: Option<Instant>,
-    /// How long the answer counts.
+    /// The time for which the answer is valid.
     counts_for: Duration,
 }
 
@@ -81,8 +82,8 @@ impl ServiceLookups {
         Arc::new(Self { api, bells: Arc::clone(bells), asked: Mutex::default() })
     }
 
-    /// What is known of a Service, and when to ask again. The first who asks has it read, on the runtime this is called on; the
-    /// bell of the service rings when there is an answer.
+    /// Returns the state of a Service, and when to ask again. The first call starts a read on the
+    /// current runtime; readers of the service are notified when it completes.
     pub(crate) fn find(self: &Arc<Self>, name: &str) -> (Found, Option<Instant>) {
         let now = Instant::now();
         let mut asked = self.asked.lock();
@@ -92,7 +93,8 @@ impl ServiceLookups {
             counts_for: AGAIN,
         });
         if lookup.due.is_some_and(|due| due + AGAIN <= now) {
-            // It was not asked for when it was due: the target had endpoints since, and the answer is of another time.
+            // Nothing asked for it when it was due: the target has had endpoints since, and the
+            // answer is outdated.
             lookup.answer = Found::NotYet(now + PATIENCE);
         }
         if lookup.due.is_some_and(|due| due <= now) {
@@ -105,7 +107,7 @@ impl ServiceLookups {
         }
     }
 
-    /// Reads a Service again when it is next asked for.
+    /// Marks all Services to be read again at the next lookup.
     pub(crate) fn renew(&self) {
         let now = Instant::now();
         for lookup in self.asked.lock().values_mut() {

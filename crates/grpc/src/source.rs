@@ -1,12 +1,12 @@
-//! The endpoints of a target as they change. The first services of a namespace that a program asks for have a watch each, which
-//! the server filters; all others of that namespace share one.
+//! The resolver: follows the endpoints of targets. The first services that a program asks for in a
+//! namespace have a watch each, filtered by the server; all others in that namespace share one.
 //!
 //! ```text
 //! Resolver ─► a Namespace per watch (informers) ─► one task per target: look, compare, publish ─► EndpointWatch, any number
 //! ```
 //!
-//! Nothing here knows connections. The last set stays until something better is known: a server that cannot be reached takes
-//! nothing away.
+//! Knows nothing of connections. The last set stays until newer information arrives: an unreachable
+//! API server removes no endpoints.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -27,14 +27,17 @@ use crate::namespace::{Look, Namespace, Wishes};
 use crate::target::Target;
 use crate::topology::Topology;
 
-/// Finds the endpoints of targets. A clone is the same one: make one for a program, so that its channels share what is read.
+/// Resolves targets to endpoints. Clones share their state: create one per program, so that its
+/// channels share their watches.
 ///
-/// It reads EndpointSlices (verbs list and watch) of the namespaces that targets are in, or Endpoints where slices are not served or
-/// not allowed. It reads Services too (the same verbs), if it may: for targets with a number for a port or none where pods have
-/// several, for callers that know their node ([`Topology`]), and to say why an answer is empty.
+/// Reads EndpointSlices (verbs list and watch) in the namespaces of the targets, or Endpoints if
+/// slices are not served or not allowed. Also reads Services (same verbs), if allowed: for targets
+/// with a port number, for targets without a port whose pods have several, for callers that know
+/// their node ([`Topology`]), and to explain an empty set.
 ///
-/// The first four services of a namespace have a watch each, which the server filters; from the fifth on, one watch of the namespace
-/// serves all others. When the last watch of a target is dropped, nothing of it is read any more.
+/// The first four services of a namespace have a watch each, filtered by the server; from the fifth
+/// on, one watch of the namespace serves all others. When the last [`EndpointWatch`] of a target is
+/// dropped, its watch ends.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,18 +61,20 @@ pub struct Resolver {
     shared: Arc<Shared>,
 }
 
-/// How many services of a namespace have a watch of their own before the others share one of all.
+/// The number of services of a namespace that have a watch of their own before the others share
+/// one.
 const SELECTED: usize = 4;
 
 struct Shared {
     client: Client,
     options: ResolverOptions,
-    /// By runtime as well: the tasks of a watch end with the runtime that they were started on, and others would never hear of it.
+    /// Keyed by runtime as well: the tasks of a watch end with the runtime they were started on,
+    /// and readers on other runtimes would never notice.
     namespaces: Mutex<HashMap<(runtime::Id, Arc<str>), Readers>>,
     targets: Mutex<HashMap<(runtime::Id, Target), Weak<Running>>>,
 }
 
-/// What is read of one namespace.
+/// The watches of one namespace.
 #[derive(Default)]
 struct Readers {
     /// By service.
@@ -78,7 +83,8 @@ struct Readers {
 }
 
 impl Readers {
-    /// The one that has this service, made by `make` if there is none: for one service alone, or for all.
+    /// Returns the watch that covers this service. If there is none, creates one with `make`, for
+    /// this service alone or for all.
     fn of(&mut self, service: &str, make: impl FnOnce(Option<&str>) -> Namespace) -> Arc<Namespace> {
         self.selected.retain(|_, it| it.strong_count() > 0);
         if let Some(known) = self.selected.get(service).and_then(Weak::upgrade) {
@@ -102,35 +108,38 @@ impl Readers {
     }
 }
 
-/// What one may choose about a [`Resolver`].
+/// The options of a [`Resolver`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ResolverOptions {
-    /// Where the caller is, for hints.
+    /// The location of the caller, for topology hints.
     pub topology: Topology,
-    /// Of a pod with addresses of both families, the one of IPv6 is tried first.
+    /// Tries the IPv6 address of a dual-stack pod first.
     pub prefer_ipv6: bool,
-    /// How often everything is read again, although nothing says that it must; never unless given.
+    /// The interval at which everything is listed again. Defaults to never.
     pub refresh_every: Option<Duration>,
 }
 
 impl ResolverOptions {
-    /// Where the caller is: endpoints that are meant for others are left alone, by the rules of kube-proxy.
+    /// Sets the location of the caller: endpoints that are meant for callers elsewhere are not
+    /// used, by the rules of kube-proxy.
     #[must_use]
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = topology;
         self
     }
 
-    /// Of a pod with addresses of both families, tries the one of IPv6 first.
+    /// Tries the IPv6 address of a dual-stack pod first.
     #[must_use]
     pub fn prefer_ipv6(mut self) -> Self {
         self.prefer_ipv6 = true;
         self
     }
 
-    /// Reads everything again this often, at most once a minute and each time up to a fifth later, so that programs that were
-    /// started together do not all list together. The watch reports every change without it; kuberesolver does it every half hour.
+    /// Lists everything again at this interval, which is raised to one minute if shorter. Each
+    /// refresh is delayed by up to a fifth, so that programs that were started together do not list
+    /// at the same time. Not needed for correctness, since the watch reports every change;
+    /// kuberesolver refreshes every half hour.
     #[must_use]
     pub fn refresh_every(mut self, period: Duration) -> Self {
         self.refresh_every = Some(period.max(Duration::from_secs(60)));
@@ -139,22 +148,23 @@ impl ResolverOptions {
 }
 
 impl Resolver {
-    /// A resolver with the usual options. Nothing is asked before something is watched.
+    /// Creates a resolver with default options. Sends no request before a target is watched.
     pub fn new(client: Client) -> Self {
         Self::with_options(client, ResolverOptions::default())
     }
 
-    /// A resolver with these options.
+    /// Creates a resolver with these options.
     pub fn with_options(client: Client, options: ResolverOptions) -> Self {
         let (namespaces, targets) = (Mutex::default(), Mutex::default());
         Self { shared: Arc::new(Shared { client, options, namespaces, targets }) }
     }
 
-    /// Follows the endpoints of a target; where it says no namespace, in the client's own: the pod's, or the kubeconfig's. Callers on
-    /// one runtime that ask for the same target share one watch, which ends with that runtime.
+    /// Watches the endpoints of a target. A target without a namespace is looked up in the client's
+    /// default namespace: that of the pod or of the kubeconfig. Callers on one runtime that watch
+    /// the same target share one watch, which ends with that runtime.
     ///
     /// # Panics
-    /// When it is called outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn watch(&self, target: &Target) -> EndpointWatch {
         let target = target.clone().or_namespace(self.shared.client.default_namespace());
         let key = (Handle::current().id(), target);
@@ -170,7 +180,7 @@ impl Resolver {
         EndpointWatch { receiver: running.receiver.clone(), source: Source::Cluster(running) }
     }
 
-    /// The client's own namespace, which targets without one are in.
+    /// Returns the client's default namespace, which is used for targets without one.
     pub fn default_namespace(&self) -> &str {
         self.shared.client.default_namespace()
     }
@@ -183,7 +193,7 @@ impl Resolver {
         namespaces.entry((runtime, name.into())).or_default().of(service, make)
     }
 
-    /// Whether this is the same resolver, that is a clone of it.
+    /// Returns true if the other resolver is a clone of this one.
     #[cfg(test)]
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
@@ -194,7 +204,7 @@ impl Resolver {
     }
 }
 
-/// A resolver that is there as long as others have it.
+/// A resolver that does not keep its watches alive.
 #[derive(Clone)]
 pub(crate) struct WeakResolver(Weak<Shared>);
 
@@ -206,67 +216,77 @@ impl WeakResolver {
 
 /// The endpoints of one target, now and as they change.
 ///
-/// A clone watches independently. When the last one is dropped, the target is not followed any more.
+/// Clones watch independently. Dropping the last one ends the watch of the target.
 #[derive(Clone)]
 pub struct EndpointWatch {
     receiver: watch::Receiver<Arc<EndpointSet>>,
     source: Source,
 }
 
-/// Where the endpoints of a watch come from.
+/// The source of the endpoints.
 #[derive(Clone)]
 enum Source {
     Cluster(Arc<Running>),
     Dns(Arc<DnsWatch>),
-    /// The sender is the caller's, or gone.
+    /// The caller owns the sender, or it is gone.
     Other,
 }
 
 impl EndpointWatch {
-    /// Endpoints that come from elsewhere than a cluster: a test, a file, another registry. Whoever sends them keeps the promises that
-    /// [`EndpointSet`] makes.
+    /// Creates a watch of endpoints that come from elsewhere than a cluster: a test, a file,
+    /// another registry. The sender must keep the invariants of [`EndpointSet`].
     pub fn of(mut receiver: watch::Receiver<Arc<EndpointSet>>) -> Self {
         receiver.mark_changed();
         Self { receiver, source: Source::Other }
     }
 
-    /// Endpoints that never change.
+    /// Creates a watch of endpoints that never change.
     pub fn fixed(set: EndpointSet) -> Self {
         Self::of(watch::channel(Arc::new(set)).1)
     }
 
-    /// The addresses of a host at this port, by DNS, asked again every half minute.
+    /// Creates a watch of the addresses of a host at this port, by DNS, resolved every half minute.
     pub(crate) fn of_host(host: &str, port: u16) -> Self {
         let dns = DnsWatch::start(host, port);
         Self { receiver: dns.receiver(), source: Source::Dns(Arc::new(dns)) }
     }
 
-    /// Where the sets come out, for a channel.
+    /// Returns the receiver of the sets, for a channel.
     pub(crate) fn receiver(&self) -> watch::Receiver<Arc<EndpointSet>> {
         self.receiver.clone()
     }
 
-    /// The endpoints that are known now; of generation 0 until anything is.
+    /// Returns the endpoints that are known now; a set of generation 0 until anything is known.
     pub fn current(&self) -> Arc<EndpointSet> {
         Arc::clone(&self.receiver.borrow())
     }
 
-    /// The next set that this watch has not given out here or by [`Self::known`]: at first what is known now, then every change, or
-    /// the newest of several. `None` when there will be no more. It may be dropped at any time.
+    /// Returns the next set that this watch has not yet returned here or from [`Self::known`]: at
+    /// first the current one, then every change, or the newest of several. Returns `None` if there
+    /// will be no more.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe: no set is lost if the future is dropped.
     pub async fn changed(&mut self) -> Option<Arc<EndpointSet>> {
         self.receiver.changed().await.ok()?;
         Some(Arc::clone(&self.receiver.borrow_and_update()))
     }
 
-    /// Waits until anything is known, endpoints or why there are none, and gives it. It may be dropped at any time.
+    /// Waits until the endpoints, or the reason for their absence, are known, and returns them.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
     pub async fn known(&mut self) -> Arc<EndpointSet> {
-        // It fails when nobody sends any more; then the last set is all there is.
+        // Fails when the sender is gone; then the last set is final.
         let _ = self.receiver.wait_for(|it| it.is_known()).await;
         self.current()
     }
 
-    /// Asks the server now whether there is something new, as one does when connections fail. It returns at once; a watch that is a few
-    /// seconds old is as good as a new one, and one that waits after a failure goes on waiting.
+    /// Asks the source for changes now, for example because connections fail. Returns immediately;
+    /// a watch that is only a few seconds old is not renewed, and a retry that is waiting for its
+    /// backoff keeps waiting.
     pub fn resolve_now(&self) {
         match &self.source {
             Source::Cluster(running) => running.namespace.renew(),
@@ -275,7 +295,8 @@ impl EndpointWatch {
         }
     }
 
-    /// What keeps the endpoints from being in step with the server now, in words; the last ones that were known stay meanwhile.
+    /// Returns the error that currently keeps the endpoints from being synced with the server. The
+    /// last known endpoints are kept meanwhile.
     pub fn problem(&self) -> Option<String> {
         match &self.source {
             Source::Cluster(running) => running.namespace.trouble().map(|it| it.text().to_owned()),
@@ -285,7 +306,7 @@ impl EndpointWatch {
     }
 }
 
-/// A target that is followed, as long as somebody has this.
+/// A watched target. Dropping it ends the task.
 struct Running {
     target: Target,
     namespace: Arc<Namespace>,
@@ -328,7 +349,7 @@ struct Follower {
 }
 
 impl Follower {
-    /// Looks, and looks again whenever the bell rings; it ends by being aborted.
+    /// Resolves the target, and again after each notification, until the task is aborted.
     async fn run(self) {
         let mut confirmed = self.namespace.confirmed();
         self.gauges.confirmed(*confirmed.borrow_and_update());
@@ -354,11 +375,12 @@ impl Follower {
         }
     }
 
-    /// Waits until it is time to look again. Meanwhile the gauge of the last confirmation follows it.
+    /// Waits until it is time to resolve again. Meanwhile updates the gauge of the last
+    /// confirmation.
     async fn wait(&self, until: Option<Instant>, confirmed: &mut watch::Receiver<u64>) {
         let now = self.namespace.confirmed();
         if !now.same_channel(confirmed) {
-            // Endpoints are read in place of slices, or slices again.
+            // Endpoints are read instead of slices, or slices again.
             *confirmed = now;
             self.gauges.confirmed(*confirmed.borrow_and_update());
         }
@@ -374,7 +396,7 @@ impl Follower {
     }
 }
 
-/// Waits until then; for ever where there is no such time.
+/// Waits until then; forever if there is no such time.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,

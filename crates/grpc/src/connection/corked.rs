@@ -1,8 +1,11 @@
-//! A socket under a cork: what several calls have to say gathers, and leaves all at once.
+//! A socket whose writes are coalesced: the frames of several calls leave in one system call.
 //!
-//! `h2` writes each larger frame by itself and flushes after it: one system call for each call at least, and a system call costs more
-//! than all else that a connection does for a call. With the cork in, writing and flushing only gather; whoever polls the
-//! connection pulls it afterwards.
+//! `h2` writes each larger frame separately and flushes after it: at least one system call per
+//! call, and a system call costs more than everything else that a connection does for a call. While
+//! coalescing is on, writes and flushes only fill a buffer; the connection's driver sends the
+//! buffer after each poll.
+//!
+//! Flushes are never delayed to batch more: that would serialise the two ends of the connection.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -15,27 +18,29 @@ use tokio::runtime::Handle;
 
 use super::parts::Turns;
 
-/// As much as gathers; then it leaves without being told.
+/// The capacity of the buffer. A write that does not fit sends the buffer first.
 const MOST: usize = 64 << 10;
-/// What is as large as this is not worth copying.
+/// Writes of this size or larger bypass the buffer: copying them does not pay.
 const LARGE: usize = 8 << 10;
-/// As much as is read in one turn on a runtime of one worker. Those it was for answer before the next turn, so that the peer has something
-/// to do meanwhile; who reads all there is first works in turns with its peer instead of beside it. With more workers others
-/// take them over anyway, and another turn would only move the connection from one worker to another.
+/// The number of bytes read per turn on a runtime with one worker. The calls that the data belongs
+/// to run before the next turn, so that the peer gets new work meanwhile; reading everything first
+/// would make the two ends take turns instead of working concurrently. With several workers, other
+/// workers run these calls anyway, and another turn would only move the connection between workers.
 const TURN: usize = 8 << 10;
-/// What a connection that has little to say may keep for what it says next.
+/// The buffer capacity that an idle connection may keep.
 const KEPT: usize = 4 << 10;
 
-/// The socket, for whoever speaks on it.
+/// The socket, for the HTTP/2 connection that writes to it.
 #[derive(Debug)]
 pub(crate) struct Corked<T>(Arc<Mutex<Neck<T>>>);
 
-/// The hand on the cork.
+/// The control of the buffer, for the driver of the connection.
 pub(crate) trait Cork: Send {
-    /// Begins a turn. With `gather`, what is said from here on gathers; without, it leaves as it is said.
+    /// Starts a turn. With `gather`, writes are buffered from here on; without, they go straight to
+    /// the socket.
     fn push(&mut self, gather: bool);
 
-    /// Sends what has gathered. An error is also told to whoever speaks, the next time it writes or flushes.
+    /// Sends the buffer. An error is also returned from the next write or flush of the socket.
     fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
@@ -44,21 +49,21 @@ struct Neck<T> {
     socket: T,
     gathers: bool,
     gathered: Vec<u8>,
-    /// How many of `gathered` have left.
+    /// The number of bytes of `gathered` that were sent.
     left: usize,
-    /// Whoever speaks had to wait until there is room.
+    /// A writer is waiting for room in the buffer.
     refused: bool,
     failed: Option<io::ErrorKind>,
-    /// The peer has ended its side. Nothing leaves any more: calls that had not left by then are sent elsewhere, and a peer that still
-    /// reads would carry them out too.
+    /// The peer has closed its side. Nothing is sent any more: calls that were not sent by then are
+    /// retried elsewhere, and a peer that still reads would execute them too.
     sealed: bool,
-    /// How many bytes are read in a turn, and how many of them are still to be had in this one.
+    /// The number of bytes that may be read per turn, and the rest of it in this turn.
     turn: usize,
     readable: usize,
 }
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Corked<T> {
-    /// Puts a socket under a cork. It must be called on a tokio runtime.
+    /// Wraps a socket. Must be called on a tokio runtime.
     pub(crate) fn new(socket: T, turns: Turns) -> (Self, Box<dyn Cork>) {
         let turn = match turns {
             Turns::Always => TURN,
@@ -148,6 +153,7 @@ impl<T: AsyncWrite + Send + Unpin> Cork for Arc<Mutex<Neck<T>>> {
         if !neck.gathers && neck.gathered.capacity() > KEPT {
             neck.gathered = Vec::new();
         }
+        // The connection has no waker of its own registered for room in the buffer: poll it again.
         if std::mem::take(&mut neck.refused) {
             cx.waker().wake_by_ref();
         }
@@ -158,6 +164,7 @@ impl<T: AsyncWrite + Send + Unpin> Cork for Arc<Mutex<Neck<T>>> {
 impl<T: AsyncRead + Unpin> AsyncRead for Corked<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let mut neck = self.0.lock();
+        // The budget of this turn is used up: yield, and be polled again.
         if neck.readable == 0 {
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -188,7 +195,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Corked<T> {
         true
     }
 
-    /// Leaves everything where it is: the cork is pulled by somebody else.
+    /// Sends nothing: the driver sends the buffer after it has polled the connection.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(self.0.lock().check())
     }
@@ -211,7 +218,7 @@ mod tests {
         cork.poll_pull(&mut Context::from_waker(noop_waker_ref()))
     }
 
-    /// What the other end has to read now.
+    /// Returns the number of bytes that the other end can read now.
     fn heard(other: &mut DuplexStream) -> usize {
         let mut bytes = vec![0; 2 * MOST];
         let mut buffer = ReadBuf::new(&mut bytes);
@@ -221,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_said_under_the_cork_leaves_when_it_is_pulled() {
+    async fn buffered_writes_leave_on_the_next_flush_of_the_buffer() {
         let (one, mut other) = duplex(2 * MOST);
         let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
@@ -235,7 +242,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_the_cork_everything_leaves_as_it_is_said_and_after_what_had_gathered() {
+    async fn without_coalescing_writes_leave_at_once_and_after_the_buffer() {
         let (one, mut other) = duplex(2 * MOST);
         let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
@@ -247,9 +254,10 @@ mod tests {
         assert_eq!(&both, b"one two");
     }
 
-    /// What had not left when the peer ended its side never does, although the peer would take it.
+    /// Data that was not sent when the peer closed its side is never sent, although the peer would
+    /// accept it.
     #[tokio::test]
-    async fn after_the_end_of_the_peer_nothing_leaves() {
+    async fn nothing_is_sent_after_the_peer_closed_its_side() {
         let (one, mut other) = duplex(2 * MOST);
         let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
@@ -268,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_large_leaves_at_once_and_in_order() {
+    async fn a_large_write_leaves_at_once_and_in_order() {
         let (one, mut other) = duplex(2 * MOST);
         let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
@@ -280,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_gathers_than_the_most() {
+    async fn the_buffer_is_bounded() {
         let (one, mut other) = duplex(4 * MOST);
         let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
@@ -294,7 +302,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_peer_that_does_not_read_makes_whoever_speaks_wait_and_then_go_on() {
+    async fn a_writer_waits_while_the_peer_does_not_read_and_then_goes_on() {
         let (one, mut other) = duplex(MOST / 4);
         let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
@@ -303,25 +311,25 @@ mod tests {
                 socket.write_all(&[7; 1_000]).await.unwrap();
             }
         });
-        assert!(speaking().is_pending(), "there is no room");
+        assert!(speaking().is_pending(), "the buffer should be full");
         let mut read = 0;
         for _ in 0..4 {
             read += heard(&mut other);
             let _ = pull(&mut *cork);
         }
-        assert!(speaking().is_ready(), "there is room");
+        assert!(speaking().is_ready(), "the buffer should have room");
         assert!(pull(&mut *cork).is_ready());
         assert_eq!(read + heard(&mut other), (MOST / 1_000 + 1) * 1_000);
     }
 
-    /// Polls a future by hand.
+    /// Returns a function that polls the future once.
     fn by_hand(task: impl Future<Output = ()>) -> impl FnMut() -> Poll<()> {
         let mut task = Box::pin(task);
         move || task.as_mut().poll(&mut Context::from_waker(noop_waker_ref()))
     }
 
     #[tokio::test]
-    async fn an_error_is_told_to_who_pulls_and_to_who_speaks() {
+    async fn an_error_is_returned_from_the_buffer_flush_and_from_writes() {
         let (one, other) = duplex(64);
         let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
@@ -333,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn closing_sends_what_had_gathered() {
+    async fn shutdown_sends_the_buffer() {
         let (one, mut other) = duplex(64);
         let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         cork.push(true);
@@ -346,7 +354,7 @@ mod tests {
 
     /// Test runtimes have one worker.
     #[tokio::test]
-    async fn on_one_worker_a_turn_ends_after_so_many_bytes_and_the_next_one_goes_on() {
+    async fn on_one_worker_a_turn_reads_a_limited_number_of_bytes() {
         let (one, mut other) = duplex(4 * TURN);
         let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         other.write_all(&vec![7; 2 * TURN + 1]).await.unwrap();
@@ -368,7 +376,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_has_little_to_say_keeps_little_memory() {
+    async fn an_idle_connection_keeps_little_memory() {
         let (one, mut other) = duplex(4 * MOST);
         let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
         let neck = Arc::clone(&socket.0);

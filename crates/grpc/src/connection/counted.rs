@@ -1,11 +1,13 @@
-//! A socket that notes which HTTP/2 frames were written to it and read from it.
+//! A socket that tracks which HTTP/2 frames were written to it and read from it.
 //!
-//! A call that was queued on a connection which then broke may be sent again elsewhere if, and only if, nothing of it has left. HTTP/2
-//! libraries do not say; the socket does, or TLS above it: there it is read which streams were begun. Where that cannot be read, whatever
-//! was queued before something was written counts as sent.
+//! A call that was queued on a connection which then broke may be sent to another endpoint if, and
+//! only if, nothing of it was sent. HTTP/2 libraries do not report this; the bytes on the socket,
+//! above TLS, show which streams were opened. If they cannot be parsed, every call that was queued
+//! before a write counts as sent.
 //!
-//! The other direction shows signs of life, and changes of the peer's settings. Both together show which calls the peer has open: that
-//! is not how many calls are in flight, since a caller may hold an answer that is complete, and a call may wait in line.
+//! The other direction shows that the peer is alive, and when it changes its settings. Both
+//! directions together show which calls are open at the peer. This is not the number of calls in
+//! flight: a caller may hold a complete response, and a call may still be queued.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -18,23 +20,25 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::frames::{DATA, Frames, HEADERS, RST_STREAM, SETTINGS};
 
-/// Set in a reading of streams, clear in one of writes.
+/// Set in a mark that holds a stream id, clear in one that holds a number of writes.
 const STREAMS: u64 = 1 << 63;
 /// Set when any byte was read.
 const ANYTHING: u32 = 1 << 31;
 
-/// What a socket took: the last stream that was begun on it, or how often it took bytes where streams cannot be read.
+/// The progress of writing: the last stream that was opened on the socket, or the number of writes
+/// if the frames cannot be parsed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Writes(Arc<AtomicU64>);
 
 impl Writes {
-    /// A reading, for [`may_have_left`].
+    /// Returns the current mark, for [`may_have_left`].
     pub(crate) fn count(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 }
 
-/// Whether anything of a stream may have left that was queued after the reading `before` was taken, now that the reading is `now`.
+/// Returns true if anything of a stream may have been sent that was queued after the mark `before`
+/// was taken; `now` is the current mark.
 pub(crate) fn may_have_left(stream: u32, before: u64, now: u64) -> bool {
     match now & STREAMS {
         0 => now != before,
@@ -42,18 +46,18 @@ pub(crate) fn may_have_left(stream: u32, before: u64, now: u64) -> bool {
     }
 }
 
-/// The frames that were read from a socket since the last look, by type.
+/// The types of the frames that were read from a socket and not yet taken.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reads(Arc<AtomicU32>);
 
-/// The types of the frames that arrived between two looks.
+/// A set of frame types that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrived(u32);
 
 impl Reads {
-    /// Returns what arrived since the last time this was called.
+    /// Returns the types that arrived since the last call.
     pub(crate) fn take(&self) -> Arrived {
-        // Most looks find nothing, and a plain load is cheaper than a swap.
+        // Most calls find nothing, and a plain load is cheaper than a swap.
         match self.0.load(Ordering::Relaxed) {
             0 => Arrived(0),
             _ => Arrived(self.0.swap(0, Ordering::Relaxed)),
@@ -62,46 +66,48 @@ impl Reads {
 }
 
 impl Arrived {
-    /// Whether anything arrived at all.
+    /// Returns true if anything arrived.
     pub(crate) fn anything(self) -> bool {
         self.0 != 0
     }
 
-    /// Whether the peer said something about a call: headers or data.
+    /// Returns true if the peer responded to a call: with headers or data.
     pub(crate) fn answers(self) -> bool {
         self.0 & (1 << DATA | 1 << HEADERS) != 0
     }
 
-    /// Whether the peer changed its settings, or acknowledged ours.
+    /// Returns true if the peer changed its settings, or acknowledged ours.
     pub(crate) fn settings(self) -> bool {
         self.0 & 1 << SETTINGS != 0
     }
 }
 
-/// How many streams of a connection are open at the peer.
+/// The number of streams of a connection that are open at the peer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OpenStreams(Arc<AtomicU32>);
 
 impl OpenStreams {
-    /// Whether the peer has a call to answer.
+    /// Returns true if the peer has a call to answer.
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
-/// A socket whose frames are noted. Of writes that cannot be read, the attempt is: one that failed half-way counts too.
+/// A socket whose frames are tracked. If the outgoing bytes cannot be parsed, each attempt to write
+/// counts, even one that fails half-way.
 #[derive(Debug)]
 pub(crate) struct Counted<T> {
     inner: T,
     writes: Writes,
     reads: Reads,
-    /// The streams that were begun, and that neither side has ended for good.
+    /// The streams that were opened, and that neither the server has ended nor either side has
+    /// reset.
     open: HashSet<u32>,
     open_count: OpenStreams,
     last_begun: u32,
     outgoing: Frames,
     incoming: Frames,
-    /// False only in benchmarks, to see what noting frames costs.
+    /// False only in benchmarks, to measure the cost of tracking.
     enabled: bool,
 }
 
@@ -133,15 +139,15 @@ impl<T> Counted<T> {
         self.open_count.clone()
     }
 
-    /// Notes that bytes are about to be written, where nobody can tell what they are. The first ones that a connection has to say are
-    /// always noted: they may be anything.
+    /// Records that bytes of unknown content are about to be written. The first bytes of a
+    /// connection are always recorded: they may be anything.
     fn attempt(&self) {
         if matches!(self.outgoing, Frames::Unreadable | Frames::Preface(_)) {
             self.writes.0.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// Notes which bytes were taken.
+    /// Records the bytes that were written.
     fn took(&mut self, bytes: &[u8]) {
         if !self.enabled {
             return;
@@ -149,7 +155,8 @@ impl<T> Counted<T> {
         let (before, last_begun, open) = (self.last_begun, &mut self.last_begun, &mut self.open);
         let mut reset = false;
         self.outgoing.pass(bytes, |it| match it.kind {
-            // Streams are begun in the order of their numbers; a frame with trailers is of one that was begun before.
+            // Streams are opened in the order of their ids; a HEADERS frame with trailers belongs
+            // to a stream that was opened before.
             HEADERS if it.stream > *last_begun => {
                 *last_begun = it.stream;
                 open.insert(it.stream);
@@ -165,7 +172,7 @@ impl<T> Counted<T> {
         }
     }
 
-    /// Notes which bytes were read.
+    /// Records the bytes that were read.
     fn read(&mut self, bytes: &[u8]) {
         if !self.enabled || bytes.is_empty() {
             return;
@@ -173,7 +180,8 @@ impl<T> Counted<T> {
         let (mut kinds, mut ended, open) = (ANYTHING, false, &mut self.open);
         self.incoming.pass(bytes, |it| {
             kinds |= 1 << it.kind.min(30);
-            // A server that has said how a call ended has forgotten it, whether the request was complete or not.
+            // A server that has ended its side has forgotten the call, whether the request was
+            // complete or not.
             ended |= it.ends_stream() && open.remove(&it.stream);
         });
         self.reads.0.fetch_or(kinds, Ordering::Relaxed);
@@ -258,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn in_the_clear_it_is_known_which_streams_were_begun() {
+    async fn unencrypted_frames_show_which_streams_were_opened() {
         let (one, _other) = tokio::io::duplex(1 << 10);
         let mut counted = Counted::new(one, true);
         let writes = counted.writes();
@@ -267,7 +275,7 @@ mod tests {
         counted.write_all(&answered(&[(8, 0, 4), (HEADERS, 3, 20), (0, 3, 100), (6, 0, 8)])).await.unwrap();
         let left = |stream| may_have_left(stream, before, writes.count());
         assert!(left(1) && left(3) && !left(5), "{:x}", writes.count());
-        // The head of a frame that is not whole begins nothing.
+        // An incomplete frame head opens no stream.
         let next = answered(&[(HEADERS, 5, 20)]);
         let (most, rest) = next.split_at(8);
         counted.write_all(most).await.unwrap();
@@ -276,13 +284,13 @@ mod tests {
         assert!(may_have_left(5, before, writes.count()));
     }
 
-    /// A frame without a payload.
+    /// Returns a frame without a payload.
     fn frame(kind: u8, flags: u8, stream: u8) -> [u8; 9] {
         [0, 0, 0, kind, flags, 0, 0, 0, stream]
     }
 
     #[tokio::test]
-    async fn streams_are_open_until_one_side_ends_them() {
+    async fn a_stream_is_open_until_one_side_ends_it() {
         use crate::connection::frames::END_STREAM;
         let (one, mut other) = tokio::io::duplex(1 << 10);
         let mut counted = Counted::new(one, true);
@@ -292,11 +300,11 @@ mod tests {
             ("a request", true, frame(HEADERS, 0, 1), 1),
             ("its end", true, frame(DATA, END_STREAM, 1), 1),
             ("another", true, frame(HEADERS, END_STREAM, 3), 2),
-            ("the head of an answer", false, frame(HEADERS, 0, 1), 2),
+            ("the head of a response", false, frame(HEADERS, 0, 1), 2),
             ("its end", false, frame(HEADERS, END_STREAM, 1), 1),
-            ("its request is not wanted", false, frame(RST_STREAM, 0, 1), 1),
-            ("a call that is given up", true, frame(RST_STREAM, 0, 3), 0),
-            ("its late answer", false, frame(DATA, END_STREAM, 3), 0),
+            ("the rest of its request is rejected", false, frame(RST_STREAM, 0, 1), 1),
+            ("a call is cancelled", true, frame(RST_STREAM, 0, 3), 0),
+            ("its late response", false, frame(DATA, END_STREAM, 3), 0),
             ("a third", true, frame(HEADERS, 0, 5), 1),
             ("its trailers", true, frame(HEADERS, END_STREAM, 5), 1),
             ("it is refused", false, frame(RST_STREAM, 0, 5), 0),
@@ -313,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn signs_of_life_answers_and_settings_are_told_apart() {
+    async fn liveness_responses_and_settings_are_distinguished() {
         const PING: u8 = 6;
         let (one, mut other) = tokio::io::duplex(1 << 10);
         let mut counted = Counted::new(one, true);

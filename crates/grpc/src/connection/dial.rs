@@ -1,7 +1,7 @@
-//! From the addresses of one endpoint to one connection: happy eyeballs, as in RFC 8305 and gRPC's A61.
+//! Happy eyeballs: connects to one of the addresses of an endpoint, as in RFC 8305 and gRPC's A61.
 //!
-//! The next address is tried when the last one failed or has been silent for a quarter of a second; the first that becomes a
-//! whole connection wins, so that an address that only accepts does not keep the others from being used.
+//! The next address is tried when the last one failed or has not answered for 250 ms. The first
+//! complete connection wins, so that an address that only accepts TCP does not block the others.
 
 use std::future::Future;
 use std::io;
@@ -17,22 +17,24 @@ use tokio::time::sleep;
 use super::error::ConnectionError;
 use super::keep_alive::KeepAlive;
 
-/// How long an address may be silent before the next is tried beside it (RFC 8305, section 5).
+/// The time after which the next address is tried concurrently (RFC 8305, section 5).
 const HEAD_START: Duration = Duration::from_millis(250);
-/// How long sent bytes may stay unacknowledged before the kernel gives a connection up (gRPC's A18).
+/// The time for which sent bytes may stay unacknowledged before the kernel closes the connection
+/// (gRPC's A18).
 const USER_TIMEOUT: Duration = Duration::from_secs(20);
-/// The probes of the kernel on an idle connection: after this time, this far apart, and so many.
+/// The interval and the number of the kernel's keep-alive probes on an idle connection.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 const PROBES: u32 = 3;
-/// The longest idle time that Linux takes (`MAX_TCP_KEEPIDLE`).
+/// The longest idle time that Linux accepts (`MAX_TCP_KEEPIDLE`).
 const LONGEST_IDLE: Duration = Duration::from_secs(32_767);
-/// Longer than anybody waits for an acknowledgement; Linux refuses what is more than an `int` of milliseconds.
+/// A practically infinite timeout; Linux rejects more milliseconds than an `int` can hold.
 const LONGEST_USER_TIMEOUT: Duration = Duration::from_secs(24 * 3_600);
 
-/// Makes a connection to the first address that one can be made to.
+/// Connects to the first address that succeeds.
 ///
 /// # Errors
-/// The last failure, when every address failed. It never gives up on silence; the caller does.
+/// Returns the last error if every address failed. There is no timeout for addresses that do not
+/// answer; the caller sets one.
 pub(crate) async fn dial<T, F>(
     addresses: &[SocketAddr],
     connect: impl Fn(SocketAddr) -> F,
@@ -60,10 +62,10 @@ where
     Err(failed)
 }
 
-/// Connects to an address, without Nagle's delay, and with the probes of the kernel unless keep-alive is off.
+/// Connects to an address with `TCP_NODELAY`, and with TCP keep-alive unless keep-alive is off.
 ///
 /// # Errors
-/// When the address refuses.
+/// Returns an error if the address refuses the connection.
 pub(crate) async fn connect(
     address: SocketAddr,
     keep_alive: Option<KeepAlive>,
@@ -72,7 +74,7 @@ pub(crate) async fn connect(
         let socket = TcpStream::connect(address).await?;
         socket.set_nodelay(true)?;
         if let Some(keep_alive) = keep_alive {
-            // A node that vanished is noticed without a ping, which servers would count.
+            // Detects a vanished node without pings, which servers would count.
             probe(&socket, keep_alive)?;
         }
         Ok(socket)
@@ -94,7 +96,7 @@ fn user_timeout(socket: &SockRef<'_>, timeout: Duration) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(timeout))
 }
 
-/// Elsewhere the probes have to do.
+/// On other systems the keep-alive probes must suffice.
 #[cfg(not(target_os = "linux"))]
 fn user_timeout(_: &SockRef<'_>, _: Duration) -> io::Result<()> {
     Ok(())
@@ -106,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// An address where nobody listens: the port is held, so that nobody can come to.
+    /// Returns an address on which nothing listens: the port is bound, so that nothing else can.
     fn held() -> (socket2::Socket, SocketAddr) {
         let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_leads_to_the_next_address_at_once() {
+    async fn a_refused_connection_leads_to_the_next_address_at_once() {
         let (_held, dead) = held();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let alive = listener.local_addr().unwrap();
@@ -127,9 +129,9 @@ mod tests {
         assert_eq!((socket.peer_addr().unwrap(), socket.nodelay().unwrap()), (alive, true));
     }
 
-    /// An address whose queue of connections is full drops what comes, as one does that nobody routes to any more.
+    /// An address whose accept queue is full drops packets, like one that is no longer routed.
     #[tokio::test(start_paused = true)]
-    async fn silence_leads_to_the_next_address_after_a_head_start() {
+    async fn a_silent_address_leads_to_the_next_one_after_a_head_start() {
         let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         let full = socket();
         full.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn when_all_refuse_the_last_refusal_is_told() {
+    async fn if_all_addresses_refuse_the_last_error_is_returned() {
         let (_held, dead) = held();
         let error = dial_plain(&[dead]).await.unwrap_err();
         assert!(matches!(error, ConnectionError::Refused { address, .. } if address == dead), "{error:?}");

@@ -1,6 +1,8 @@
-//! From the addresses of an endpoint to an open connection: TCP, TLS, HTTP/2 and a first PING.
+//! Opens connections: from the addresses of an endpoint through TCP, TLS and HTTP/2 to a first
+//! PING.
 //!
-//! A connection counts as made when the peer has answered a PING: a listener that never accepts also "connects".
+//! A connection counts as open when the peer has answered a PING: TCP alone also "connects" to a
+//! listener that never accepts.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -27,14 +29,16 @@ use super::parts::Parts;
 use super::session::{Link, Session};
 use super::wire::Wire;
 
-/// The largest window of HTTP/2 (RFC 9113, section 6.9.1).
+/// The largest flow-control window of HTTP/2 (RFC 9113, section 6.9.1).
 pub(crate) const LARGEST_WINDOW: u32 = (1 << 31) - 1;
-/// How many streams that were reset are remembered, so that what the peer still sends on them is ignored rather than answered.
+/// The number of reset streams that are remembered, so that late frames of the peer on them are
+/// ignored rather than answered.
 const REMEMBERED_RESETS: usize = 4_096;
-/// For so long a connection in the making counts among those that are made at a time; one that takes longer only waits.
+/// The time for which a connection attempt holds its permit; slower attempts continue without one.
 const POLITE: Duration = Duration::from_secs(1);
 
-/// TLS by the service's name, whatever address is dialled.
+/// The TLS settings: certificates are verified for the service's name, whatever the dialled
+/// address.
 #[derive(Clone)]
 pub(crate) struct Tls {
     pub(crate) config: Arc<ClientConfig>,
@@ -47,53 +51,56 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Limits that a connection tells its peer.
+/// The limits that a connection advertises to its peer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// How many bytes a stream may have on their way before they are read.
+    /// The flow-control window of a stream: the number of bytes that may be in transit before they
+    /// are read.
     pub(crate) stream_window: u32,
     /// The same for all streams of a connection together.
     pub(crate) connection_window: u32,
-    /// How large the head of an answer, or its trailers, may be.
+    /// The maximum size of the headers of a response, and of its trailers.
     pub(crate) header_bytes: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // As hyper and tonic choose it.
+            // The value that hyper and tonic use.
             stream_window: 2 << 20,
-            // Streams that are not read must not take the others' room: the window of a stream is what bounds it. grpc-go has the
-            // same effect by giving back the connection's window before the caller reads (`http2_client.go`, `handleData`).
+            // Streams whose data is not read must not block other streams: each stream is bounded
+            // by its own window. grpc-go has the same effect by returning connection window before
+            // the caller reads (grpc v1.85.0 `internal/transport/http2_client.go`, `handleData`).
             connection_window: LARGEST_WINDOW,
             header_bytes: 64 << 10,
         }
     }
 }
 
-/// How connections are made and kept; shared by all endpoints of a channel.
+/// The settings for opening and keeping connections; shared by all endpoints of a channel.
 #[derive(Debug)]
 pub(crate) struct Dialler {
     pub(crate) tls: Option<Tls>,
-    /// From the dial to the answer to the first PING.
+    /// The timeout from dialling to the response to the first PING.
     pub(crate) connect_timeout: Duration,
-    /// `None`: neither pings nor probes of the kernel.
+    /// `None` disables both pings and TCP keep-alive.
     pub(crate) keep_alive: Option<KeepAlive>,
     pub(crate) complaints: Complaints,
     pub(crate) limits: Limits,
-    /// How many connections are made at a time.
+    /// Limits the number of concurrent connection attempts.
     pub(crate) permits: Semaphore,
-    /// The service to ask grpc.health.v1 about, if any.
+    /// The service to query with `grpc.health.v1`, if any.
     pub(crate) health: Option<String>,
-    /// `:authority` of the health watch.
+    /// The `:authority` of the health watch.
     pub(crate) authority: Option<String>,
     pub(crate) parts: Parts,
-    /// Ends of pipes in place of sockets, where a test holds the clock: it would run ahead of the kernel.
+    /// Pipes in place of sockets, for tests with paused time: the paused clock would run ahead of
+    /// the kernel.
     #[cfg(test)]
     pub(crate) pipes: Option<Pipes>,
 }
 
-/// Makes the other end of a pipe for each connection.
+/// Creates the other end of a pipe for each connection.
 #[cfg(test)]
 #[derive(Clone)]
 pub(crate) struct Pipes(pub(crate) Arc<dyn Fn(SocketAddr) -> tokio::io::DuplexStream + Send + Sync>);
@@ -105,7 +112,7 @@ impl fmt::Debug for Pipes {
     }
 }
 
-/// A new connection: the calls' side, the task's side, and how long the first PING took.
+/// A new connection: the handle for calls, the driver, and the round trip time of the first PING.
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) link: Arc<Link>,
@@ -114,17 +121,19 @@ pub(crate) struct Opened {
 }
 
 impl Dialler {
-    /// Connects to one of the addresses, and waits for the first sign of life.
+    /// Connects to one of the addresses, and waits for the first PING to be answered.
     ///
     /// # Errors
-    /// When no address answers, the handshakes fail, or all of it takes too long. Waiting for a permit does not count.
+    /// Returns an error if no address answers, a handshake fails, or all of it takes longer than
+    /// the timeout. Waiting for a permit does not count.
     pub(crate) async fn open(&self, addresses: &[SocketAddr]) -> Result<Opened, ConnectionError> {
-        // The semaphore is never closed; without a permit there would only be more connections in the making.
+        // The semaphore is never closed; even without a permit, there would only be more concurrent
+        // attempts.
         let permit = self.permits.acquire().await.ok();
         let opening = dial(addresses, |address| self.connect(address));
         let late = |_| ConnectionError::TooLate(self.connect_timeout);
         let mut opening = pin!(timeout(self.connect_timeout, opening));
-        // Addresses that nobody answers at must not keep others from being tried.
+        // Addresses that do not answer must not keep others from being tried.
         let answer = match timeout(POLITE, &mut opening).await {
             Ok(answer) => answer,
             Err(_) => {
@@ -158,7 +167,7 @@ impl Dialler {
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let failed = |source| ConnectionError::Http2 { address: peer, source };
-        // Above TLS, where frames can be read.
+        // Above TLS, where frames can be parsed.
         let io = Counted::new(io, self.parts.tracker);
         let (writes, reads, open) = (io.writes(), io.reads(), io.open_streams());
         let (io, cork) = Corked::new(io, self.parts.turns);
@@ -166,8 +175,9 @@ impl Dialler {
             .initial_connection_window_size(self.limits.connection_window)
             .initial_window_size(self.limits.stream_window)
             .max_header_list_size(self.limits.header_bytes)
-            // Answers that cross the reset of a call that timed out are no attack. The library counts those that it has forgotten over
-            // the life of a connection, and would end it with all its calls at the 1,024th.
+            // Frames that cross the reset of a timed-out call are no attack. `h2` counts those for
+            // streams it has forgotten over the life of a connection, and would end it with all its
+            // calls at the 1,024th.
             .max_local_error_reset_streams(None)
             .max_concurrent_reset_streams(REMEMBERED_RESETS)
             .enable_push(false)
@@ -186,10 +196,10 @@ impl Dialler {
             pong = pings.ping(Ping::opaque()) => pong.map_err(failed)?,
         };
         let now = Instant::now();
-        // The watch of its health, where there is one, takes a stream for good.
+        // The health watch, if there is one, permanently occupies a stream.
         let reserved = usize::from(self.health.is_some());
         let link = Arc::new(Link::new(sender, writes, peer, reserved));
-        // What has arrived so far was the handshake.
+        // So far only the handshake has arrived.
         reads.take();
         let pulse = self.keep_alive.map(|it| Pulse::new(it, self.complaints.count(), now));
         let session = Session::new(wire, Arc::clone(&link), (reads, open), pings, pulse);
@@ -221,7 +231,7 @@ mod tests {
         }
     }
 
-    /// A peer on the other end of a pipe that answers until it is told to stop reading.
+    /// Serves the other end of a pipe until `stop` is signalled, then stops reading.
     async fn served(io: DuplexStream, mut stop: oneshot::Receiver<()>) {
         let mut connection = h2::server::handshake(io).await.unwrap();
         let serving = poll_fn(|cx| connection.poll_closed(cx).map(|_| ()));
@@ -235,20 +245,20 @@ mod tests {
         dialler.handshake(io, "127.0.0.1:1".parse().unwrap()).await.unwrap()
     }
 
-    /// The end of a connection, if it comes within so long.
+    /// Returns the end of a connection, if it comes within this time.
     async fn end(opened: &mut Opened, limit: Duration) -> Option<Ended> {
         timeout(limit, poll_fn(|cx| opened.session.poll(cx, false))).await.ok()
     }
 
-    /// A call that is open as long as this is held, once the connection is polled.
+    /// Starts a call that stays open as long as the result is held and the connection is polled.
     fn call(opened: &Opened) -> h2::client::ResponseFuture {
         let request = http::Request::post("http://a/b").body(()).unwrap();
         opened.link.sender().send_request(request, true).unwrap().0
     }
 
-    /// A pod that is gone answers nothing, not even with a reset: only a ping tells.
+    /// A vanished pod sends nothing, not even a reset: only a ping detects it.
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_falls_silent_is_given_up_after_an_unanswered_ping() {
+    async fn a_peer_that_falls_silent_is_closed_after_an_unanswered_ping() {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(served(theirs, stopped));
@@ -256,7 +266,7 @@ mod tests {
         let mut opened = open(&Dialler { keep_alive: Some(counted), ..dialler() }, ours).await;
         let (begin, _call) = (Instant::now(), call(&opened));
         let calm = end(&mut opened, Duration::from_secs(95)).await;
-        assert!(calm.is_none(), "answered pings keep it alive: {calm:?}");
+        assert!(calm.is_none(), "the connection ended although pings were answered: {calm:?}");
         stop.send(()).unwrap();
         let ended = end(&mut opened, Duration::from_secs(3_600)).await.unwrap();
         assert!(matches!(ended.error, ConnectionError::Silent { .. }), "{ended:?}");
@@ -264,28 +274,29 @@ mod tests {
         server.abort();
     }
 
-    /// The first call after a long pause need not wait for half a minute before its connection is looked after.
+    /// The first call after a long pause does not wait half a minute before its connection is
+    /// checked.
     #[tokio::test(start_paused = true)]
-    async fn a_peer_that_fell_silent_while_nobody_called_is_noticed_by_the_first_call() {
+    async fn a_peer_that_fell_silent_while_idle_is_detected_by_the_first_call() {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(served(theirs, stopped));
         let mut opened = open(&Dialler { keep_alive: Some(KeepAlive::default()), ..dialler() }, ours).await;
         stop.send(()).unwrap();
         let calm = end(&mut opened, Duration::from_secs(3 * 3_600)).await;
-        assert!(calm.is_none(), "no call, no ping: {calm:?}");
+        assert!(calm.is_none(), "the connection ended without calls: {calm:?}");
         let _call = call(&opened);
         let ended = end(&mut opened, Duration::from_secs(11)).await.unwrap();
         assert!(matches!(ended.error, ConnectionError::Silent { .. }), "{ended:?}");
         server.abort();
     }
 
-    /// The end of a connection whose peer sends a GOAWAY with this reason and these words.
-    async fn told_to_go_away(reason: u32, words: &[u8]) -> Ended {
+    /// Returns the end of a connection whose peer sends GOAWAY with this reason and debug data.
+    async fn end_after_go_away(reason: u32, words: &[u8]) -> Ended {
         let (ours, mut theirs) = tokio::io::duplex(1 << 16);
         let (words, opening) = (words.to_vec(), dialler());
         let server = tokio::spawn(async move {
-            // Settings, and an answer to the first ping.
+            // Settings, and the response to the first ping.
             theirs.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
             theirs.read_exact(&mut [0; 24]).await.unwrap();
             loop {
@@ -311,9 +322,10 @@ mod tests {
         ended
     }
 
-    /// Servers say ENHANCE_YOUR_CALM for other reasons too, such as too many resets; pings have nothing to do with that.
+    /// Servers send ENHANCE_YOUR_CALM for other reasons too, such as too many resets, which say
+    /// nothing about pings.
     #[tokio::test(start_paused = true)]
-    async fn only_a_peer_that_names_pings_complains_about_pings() {
+    async fn only_go_away_with_too_many_pings_slows_pings_down() {
         const CALM: u32 = 11;
         assert_eq!(told_to_go_away(CALM, b"too_many_pings").await.too_many_pings, Some(0));
         for (reason, words) in
@@ -324,14 +336,14 @@ mod tests {
         }
     }
 
-    /// What makes such a call safe to send elsewhere, whatever it is.
+    /// This makes the call safe to send elsewhere, whatever it does.
     #[tokio::test]
-    async fn a_call_that_is_queued_on_a_connection_that_is_dead_already_leaves_no_byte() {
+    async fn a_call_queued_on_a_dead_connection_sends_no_byte() {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (_stop, stopped) = oneshot::channel();
         let server = tokio::spawn(served(theirs, stopped));
         let mut opened = open(&dialler(), ours).await;
-        // What the handshake left to say is said.
+        // The rest of the handshake is sent.
         assert!(end(&mut opened, Duration::from_millis(1)).await.is_none());
         server.abort();
         let _ = server.await;
@@ -343,17 +355,18 @@ mod tests {
         assert_eq!(opened.link.writes(), before);
     }
 
-    /// The kernel accepts on behalf of a process that hangs; nothing but an answer shows that somebody is there.
+    /// The kernel accepts connections for a process that hangs; only a response shows that it is
+    /// alive.
     #[tokio::test]
-    async fn a_listener_that_never_answers_is_no_connection() {
+    async fn a_listener_that_never_answers_is_not_a_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let hasty = Dialler { connect_timeout: Duration::from_millis(50), ..dialler() };
         let error = hasty.open(&[listener.local_addr().unwrap()]).await.unwrap_err();
         assert!(matches!(error, ConnectionError::TooLate(_)), "{error:?}");
     }
 
-    /// A server of HTTP/2 at an address of its own.
-    async fn well() -> (SocketAddr, tokio::task::JoinHandle<()>) {
+    /// Starts an HTTP/2 server at its own address.
+    async fn http2_server() -> (SocketAddr, tokio::task::JoinHandle<()>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(async move {
@@ -364,9 +377,10 @@ mod tests {
         (address, server)
     }
 
-    /// An address that accepts is not yet a connection: one that then hangs up, or never answers, must not hide the other.
+    /// An address that accepts is not yet a connection: one that then closes, or never answers,
+    /// must not hide the other.
     #[tokio::test]
-    async fn an_address_that_accepts_and_is_no_http2_leads_to_the_next() {
+    async fn an_address_that_accepts_but_does_not_speak_http2_leads_to_the_next() {
         let listen = || TcpListener::bind("127.0.0.1:0");
         let (rude, mute) = (listen().await.unwrap(), listen().await.unwrap());
         let addresses = [rude.local_addr().unwrap(), mute.local_addr().unwrap()];
@@ -380,7 +394,8 @@ mod tests {
         hanging_up.abort();
     }
 
-    /// Half of the pods of a service are gone, and their addresses answer nothing: the others are connected to all the same.
+    /// Half of the pods of a service are gone, and their addresses do not answer: the others are
+    /// connected all the same.
     #[tokio::test]
     async fn silent_addresses_do_not_keep_others_from_being_tried() {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();

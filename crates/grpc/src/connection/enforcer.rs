@@ -1,8 +1,10 @@
-//! A server by hand, frame by frame: it counts pings as the official gRPC servers do, and does what no library lets a server do.
+//! A test server written frame by frame: it enforces the ping policy of the official gRPC servers,
+//! and does things that no library lets a server do.
 //!
-//! The rule is that of gRPC's A8 as grpc-go has it (`handlePing` in `internal/transport/http2_server.go`), with all defaults: a ping within
-//! five minutes of the last is a strike, within two hours if no call is open, and the third strike ends the connection. Headers
-//! and data that the server sends forgive the next ping and all strikes.
+//! The rule is that of gRPC's A8 as implemented by grpc-go (`handlePing` in
+//! `internal/transport/http2_server.go`), with all defaults: a ping within five minutes of the last
+//! one is a strike, within two hours if no call is open, and the third strike ends the connection.
+//! Headers and data that the server sends excuse the next ping and clear all strikes.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -14,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-/// The bytes of a client's preface, and of a frame's head.
+/// The length of a client's preface, and of a frame head.
 const PREFACE: usize = 24;
 const HEAD: usize = 9;
 const DATA: u8 = 0;
@@ -36,36 +38,37 @@ const MIN_TIME: Duration = Duration::from_secs(5 * 60);
 const MIN_TIME_WITHOUT_CALLS: Duration = Duration::from_secs(2 * 60 * 60);
 const MAX_STRIKES: u32 = 2;
 
-/// What the server was asked, and what it did.
+/// The events that the server recorded.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) connections: AtomicUsize,
-    /// Connections that it ended because of pings.
+    /// Connections that were closed because of pings.
     pub(crate) ended: AtomicUsize,
-    /// Streams that callers have given up.
+    /// Streams that clients have reset.
     pub(crate) resets: AtomicUsize,
     pub(crate) pings: Mutex<Vec<Instant>>,
 }
 
-/// The server. A call whose message contains one of these words is answered in a special way, any other with its own message:
+/// The server. A call whose message contains one of these words is answered in a special way, any
+/// other with its own message:
 ///
 /// | word | answer |
 /// |---|---|
 /// | `quiet` | the head, and then nothing |
 /// | `mute` | nothing at all |
-/// | `late` | all of it once the server is released, whether the caller has given up or not |
+/// | `late` | everything once the server is released, whether or not the client has reset the stream |
 /// | `unknown` | the status `UNIMPLEMENTED` |
 pub(crate) struct Enforcer {
     pub(crate) record: Arc<Record>,
-    /// How many streams it says that it takes at a time.
+    /// The advertised number of concurrent streams.
     streams: watch::Sender<Option<u32>>,
     release: watch::Sender<bool>,
-    /// The number of times that it said goodbye to all callers.
+    /// The number of times that GOAWAY was sent to all clients.
     goodbyes: watch::Sender<u32>,
 }
 
 impl Enforcer {
-    /// A server that [`serve`](Self::serve) gives its connections to.
+    /// Creates a server; [`serve`](Self::serve) hands it connections.
     pub(crate) fn new() -> Self {
         Self {
             record: Arc::default(),
@@ -75,12 +78,12 @@ impl Enforcer {
         }
     }
 
-    /// Serves one connection, until its caller has gone.
+    /// Serves one connection until the client closes it.
     pub(crate) fn serve(&self, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         self.record.connections.fetch_add(1, Ordering::SeqCst);
         let (io, mut write) = tokio::io::split(io);
         let (out, mut frames) = mpsc::unbounded_channel::<Vec<u8>>();
-        // Apart from what is read: two sides that only write would wait for each other.
+        // Separate from reading: two sides that only write would deadlock.
         tokio::spawn(async move {
             while let Some(frame) = frames.recv().await
                 && write.write_all(&frame).await.is_ok()
@@ -104,7 +107,7 @@ impl Enforcer {
         tokio::spawn(async move { connection.serve(orders).await });
     }
 
-    /// Tells all callers, now and later, how many calls it takes at a time.
+    /// Advertises to all clients, now and later, how many concurrent streams are allowed.
     pub(crate) fn takes(&self, streams: u32) {
         self.streams.send_replace(Some(streams));
     }
@@ -114,7 +117,8 @@ impl Enforcer {
         self.release.send_replace(true);
     }
 
-    /// Ends every connection for new calls, as a server does whose connections have reached their greatest age. Open calls go on.
+    /// Sends GOAWAY on every connection, like a server whose connections have reached their maximum
+    /// age. Open calls continue.
     pub(crate) fn say_goodbye(&self) {
         self.goodbyes.send_modify(|it| *it += 1);
     }
@@ -132,7 +136,7 @@ impl Enforcer {
     }
 }
 
-/// What a connection hears from its server.
+/// The commands of the server to a connection.
 struct Orders {
     streams: watch::Receiver<Option<u32>>,
     release: watch::Receiver<bool>,
@@ -143,7 +147,7 @@ struct Connection<T> {
     io: ReadHalf<T>,
     out: mpsc::UnboundedSender<Vec<u8>>,
     record: Arc<Record>,
-    /// The message of every open call, as far as it has come.
+    /// The received part of the message of every open call.
     open: BTreeMap<u32, Vec<u8>>,
     /// Calls that are answered later.
     late: HashMap<u32, Vec<u8>>,
@@ -156,7 +160,7 @@ impl<T: AsyncRead> Connection<T> {
     async fn serve(&mut self, orders: Orders) -> io::Result<()> {
         let Orders { streams: mut said, release: mut released, mut goodbyes } = orders;
         self.send(SETTINGS, 0, 0, &[])?;
-        // It takes all that callers have to say.
+        // A window large enough for everything that clients send.
         self.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes())?;
         self.io.read_exact(&mut [0; PREFACE]).await?;
         said.mark_changed();
@@ -197,7 +201,7 @@ impl<T: AsyncRead> Connection<T> {
         }
     }
 
-    /// False when the connection is over.
+    /// Handles a frame. Returns false when the connection is over.
     fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<bool> {
         match kind {
             SETTINGS if flags & ACK == 0 => self.send(SETTINGS, ACK, 0, &[])?,

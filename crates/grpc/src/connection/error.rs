@@ -1,10 +1,10 @@
-//! Why a connection could not be made, or is no more.
+//! Errors of connections.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Why an endpoint has no connection.
+/// The reason why an endpoint has no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
     #[error("cannot connect to {address}")]
@@ -28,7 +28,7 @@ pub(crate) enum ConnectionError {
 }
 
 impl ConnectionError {
-    /// The whole chain on one line, for people.
+    /// Joins the whole chain of causes into one line.
     pub(crate) fn line(&self) -> String {
         let mut line = self.to_string();
         let mut cause = std::error::Error::source(self);
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_the_whole_chain() {
+    fn a_line_contains_the_whole_chain_of_causes() {
         let address = "127.0.0.1:80".parse().unwrap();
         let source = io::Error::new(io::ErrorKind::ConnectionRefused, "no one there");
         let error = ConnectionError::Refused { address, source };

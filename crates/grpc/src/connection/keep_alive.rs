@@ -1,9 +1,12 @@
-//! When to ping a peer, as a pure function of what was read and when.
+//! The keep-alive schedule: when to ping a peer, as a pure function of the times of reads and
+//! pings.
 //!
-//! Servers of gRPC count pings (A8; `handlePing` in grpc-go's `http2_server.go`): one within five minutes of the last is a strike, within
-//! two hours if no call is open, and the third strike ends the connection with `too_many_pings`. A ping is never a strike if the
-//! server has sent headers or data since the last one. The default keeps to that: it pings after half a minute of silence, but
-//! a second time in the same silence only after five minutes, and never while no call is open.
+//! gRPC servers count pings (A8; `handlePing` in grpc-go's `internal/transport/http2_server.go`): a
+//! ping within five minutes of the last one is a strike, within two hours if no call is open, and
+//! the third strike ends the connection with `too_many_pings`. A ping is never a strike if the
+//! server has sent headers or data since the last one. The default stays within these limits: it
+//! pings after half a minute of silence, a second time in the same silence only after five minutes,
+//! and never while no call is open.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -12,23 +15,24 @@ use tokio::time::Instant;
 
 use crate::time::after;
 
-/// The time after which no server counts another ping, with ten seconds for the way.
+/// The interval after which no server counts a ping as a strike, with a margin of ten seconds for
+/// the network.
 const UNCOUNTED: Duration = Duration::from_secs(5 * 60 + 10);
 /// The same while no call is open.
 const UNCOUNTED_WITHOUT_CALLS: Duration = Duration::from_secs(2 * 60 * 60 + 10);
-/// Complaints never make pings rarer than this (gRPC's longest keep-alive, A8).
+/// The maximum interval to which `too_many_pings` slows pings down (gRPC's longest keep-alive, A8).
 const RAREST: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// How connections are probed for silence.
+/// The keep-alive settings of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeepAlive {
     /// The silence after which a ping is sent.
     pub(crate) interval: Duration,
-    /// The further silence after which the connection is given up.
+    /// The further silence after which the connection is closed.
     pub(crate) timeout: Duration,
-    /// Whether to ping while no call is open.
+    /// Pings are sent while no call is open, too.
     pub(crate) without_calls: bool,
-    /// Whether to send pings that a server may count as strikes.
+    /// Pings are sent even if a server may count them as strikes.
     pub(crate) counted: bool,
 }
 
@@ -40,65 +44,66 @@ impl Default for KeepAlive {
 }
 
 impl KeepAlive {
-    /// The same with pings half as often for each complaint.
+    /// Returns the settings with the interval doubled once per complaint.
     fn slowed(self, complaints: u32) -> Self {
         let interval = slowed(self.interval, complaints);
         Self { interval, ..self }
     }
 }
 
-/// Twice as long for each complaint, up to the rarest, and never shorter than it was.
+/// Doubles an interval once per complaint, up to the maximum, and never shortens it.
 fn slowed(interval: Duration, complaints: u32) -> Duration {
     let longer = interval.saturating_mul(1 << complaints.min(16));
     longer.min(RAREST).max(interval)
 }
 
-/// The complaints of servers about pings, shared by all connections of a channel.
+/// The `too_many_pings` errors of servers, shared by all connections of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints(AtomicU32);
 
 impl Complaints {
-    /// The number of times that pings of new connections are slowed down.
+    /// Returns how many times the ping interval of new connections is doubled.
     pub(crate) fn count(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes note of a complaint about a connection whose pings had been slowed down this often. Several connections that
-    /// complain about the same pace are one complaint.
+    /// Records a complaint about a connection whose interval had been doubled this many times.
+    /// Complaints of several connections about the same interval count once.
     pub(crate) fn add(&self, slowed: u32) {
         self.0.fetch_max(slowed.saturating_add(1), Ordering::Relaxed);
     }
 }
 
-/// What to do about a connection now.
+/// The next action of keep-alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Nothing before this moment.
+    /// Nothing before this time.
     Wait(Instant),
-    /// Nothing before a call is open.
+    /// Nothing until a call is open.
     Rest,
     Ping,
-    /// Give the connection up: the ping was not answered.
+    /// Close the connection: the ping was not answered.
     GiveUp,
 }
 
-/// The signs of life of one connection.
+/// The keep-alive state of one connection.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     settings: KeepAlive,
-    /// How often the pings of this connection were slowed down.
+    /// How many times the interval of this connection was doubled.
     slowed: u32,
     last_read: Instant,
     last_ping: Instant,
-    /// The peer has sent headers or data since the last ping, so that the next one is no strike. True at first: one strike
-    /// of three does no harm, and a peer that falls silent before its first answer is noticed as soon as any other.
+    /// True if the peer has sent headers or data since the last ping, so that the next ping is no
+    /// strike. Initially true: one strike of three does no harm, and a peer that falls silent
+    /// before its first response is detected as soon as any other.
     answered: bool,
-    /// Since when an answer to a ping is missing.
+    /// The time since which the response to a ping is missing.
     awaited: Option<Instant>,
 }
 
 impl Pulse {
-    /// A connection whose first ping was answered just now.
+    /// Creates the state of a connection whose first ping was just answered.
     pub(crate) fn new(settings: KeepAlive, slowed: u32, now: Instant) -> Self {
         let settings = settings.slowed(slowed);
         Self { settings, slowed, last_read: now, last_ping: now, answered: true, awaited: None }
@@ -116,7 +121,8 @@ impl Pulse {
         self.awaited.is_some()
     }
 
-    /// Notes that something was read; `answers`: headers or data of a call. True when that allows an earlier ping.
+    /// Records a read; `answers`: it contained headers or data of a call. Returns true if that
+    /// allows an earlier ping.
     pub(crate) fn read(&mut self, answers: bool, now: Instant) -> bool {
         self.last_read = now;
         let earlier = answers && !self.answered;
@@ -124,21 +130,21 @@ impl Pulse {
         earlier
     }
 
-    /// Notes that a ping was sent.
+    /// Records that a ping was sent.
     pub(crate) fn pinged(&mut self, now: Instant) {
         (self.last_ping, self.answered, self.awaited) = (now, false, Some(now));
     }
 
-    /// Notes that the ping was answered.
+    /// Records that the ping was answered.
     pub(crate) fn ponged(&mut self) {
         self.awaited = None;
     }
 
-    /// What to do now; `busy`: a call is open.
+    /// Returns the next action; `busy`: a call is open.
     pub(crate) fn next(&self, busy: bool, now: Instant) -> Next {
         let KeepAlive { interval, timeout, without_calls, counted } = self.settings;
         if let Some(since) = self.awaited {
-            // Whatever arrives is a sign of life, also what overtakes the answer.
+            // Any data shows that the peer is alive, also data that arrives before the pong.
             let due = after(self.last_read.max(since), timeout);
             return if due <= now { Next::GiveUp } else { Next::Wait(due) };
         }
@@ -161,7 +167,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Plays silence for so long with a peer that answers pings at once; returns when pings were sent, in seconds.
+    /// Simulates silence for this time with a peer that answers pings at once; returns the times of
+    /// the pings, in seconds.
     fn pings(pulse: &mut Pulse, busy: bool, from: Instant, seconds: u32) -> Vec<u64> {
         let mut sent = Vec::new();
         for second in 1..=seconds {
@@ -175,14 +182,14 @@ mod tests {
                 }
                 Next::Wait(due) => assert!(due > now),
                 Next::Rest => assert!(!busy),
-                Next::GiveUp => panic!("it has answered"),
+                Next::GiveUp => panic!("every ping was answered"),
             }
         }
         sent
     }
 
     #[test]
-    fn a_quiet_call_is_probed_once_and_then_as_often_as_any_server_permits() {
+    fn a_silent_call_is_pinged_once_and_then_as_often_as_every_server_permits() {
         let now = Instant::now();
         let mut pulse = Pulse::new(KeepAlive::default(), 0, now);
         assert_eq!(pings(&mut pulse, true, now, 1_000), [30, 340, 650, 960]);
@@ -192,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn without_calls_there_are_no_pings_and_the_first_call_after_a_silence_brings_one() {
+    fn without_calls_there_are_no_pings_and_the_first_call_after_a_silence_triggers_one() {
         let now = Instant::now();
         let mut pulse = Pulse::new(KeepAlive::default(), 0, now);
         assert_eq!(pings(&mut pulse, false, now, 20_000), [0; 0]);
@@ -203,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn pings_that_were_asked_for_are_sent_whatever_servers_think_of_them() {
+    fn an_explicit_interval_is_kept_whatever_servers_permit() {
         let now = Instant::now();
         let settings =
             KeepAlive { interval: 10 * SECOND, timeout: SECOND, without_calls: true, counted: true };
@@ -214,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ping_without_an_answer_ends_the_connection_unless_something_else_arrives() {
+    fn an_unanswered_ping_ends_the_connection_unless_other_data_arrives() {
         let now = Instant::now();
         let mut pulse = Pulse::new(KeepAlive::default(), 0, now);
         pulse.pinged(now);
@@ -225,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn many_complaints_about_one_pace_are_one_and_pings_never_stop() {
+    fn many_complaints_about_one_interval_count_once_and_pings_never_stop() {
         let complaints = Complaints::default();
         (0..10).for_each(|_| complaints.add(0));
         assert_eq!(complaints.count(), 1);
@@ -236,6 +243,6 @@ mod tests {
         assert_eq!(settings.slowed(2).interval, 120 * SECOND);
         assert_eq!(settings.slowed(u32::MAX).interval, RAREST);
         let rare = KeepAlive { interval: 3 * RAREST, ..settings };
-        assert_eq!(rare.slowed(5).interval, 3 * RAREST, "a longer one of the user's own stays");
+        assert_eq!(rare.slowed(5).interval, 3 * RAREST, "a longer configured interval is kept");
     }
 }

@@ -1,7 +1,8 @@
-//! Connections of our own, over HTTP/2: one task per endpoint holds its connection, and calls take streams from it.
+//! HTTP/2 connections: one task per endpoint owns its connection, and calls open streams on it.
 //!
-//! [`state`] decides, [`task`] performs, [`dialler`] makes a connection, [`session`] keeps it to its end, and [`Backend`] is what the
-//! rest of the crate sees of an endpoint. Nothing here chooses endpoints or knows what a call means.
+//! [`state`] decides, [`task`] acts, [`dialler`] opens a connection, [`session`] drives it to its
+//! end, and [`Backend`] is the view of an endpoint for the rest of the crate. Nothing here chooses
+//! endpoints or interprets calls.
 
 mod backoff;
 mod state;

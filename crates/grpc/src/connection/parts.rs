@@ -1,27 +1,28 @@
-//! Switches for the parts of a connection whose worth is measured: `cargo xtask bench grpc parts`. Not part of the interface.
+//! Switches for optional parts of a connection, to measure their effect with `cargo xtask bench
+//! grpc parts`. Not part of the public API.
 
-/// Which parts of a connection are in use. The default is what channels use.
+/// The optional parts of a connection. The default is what channels use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(clippy::exhaustive_structs, reason = "only the benchmark of this repository makes one")]
+#[allow(clippy::exhaustive_structs, reason = "only this repository's benchmark constructs it")]
 pub struct Parts {
-    /// Frames of several calls leave in one write.
+    /// Writes the frames of several calls with one system call.
     pub cork: bool,
-    /// When reading stops after a few kilobytes to let other tasks run.
+    /// Limits each read turn to a few kilobytes, to let other tasks run in between.
     pub turns: Turns,
-    /// Frames are noted on the socket. Without it, calls in line on a connection that breaks count as sent, and keep-alive
-    /// sees neither calls nor what is read.
+    /// Tracks frames on the socket. Without it, calls that are queued on a connection that breaks
+    /// count as sent, and keep-alive sees neither calls nor received data.
     pub tracker: bool,
 }
 
-/// When reading stops after a few kilobytes to let other tasks run.
+/// The runtimes on which a read turn is limited to a few kilobytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(clippy::exhaustive_enums, reason = "only the benchmark of this repository names them")]
+#[allow(clippy::exhaustive_enums, reason = "only this repository's benchmark matches on it")]
 pub enum Turns {
-    /// On runtimes of one worker.
+    /// Runtimes with one worker.
     OneWorker,
-    /// On every runtime.
+    /// All runtimes.
     Always,
-    /// On none.
+    /// No runtime.
     Never,
 }
 

@@ -1,4 +1,4 @@
-//! The life of a connection as a pure function: what happened, and what to do about it.
+//! The lifecycle of a connection as a pure function from events to actions.
 //!
 //! ```text
 //!            Serve                Connected               Lost (at once, or after a wait if it was young)
@@ -9,7 +9,8 @@
 //!     +------- quiet after Finish ------------'  `---- quiet or too late after Leave ----> Closed
 //! ```
 //!
-//! The task of an endpoint performs the actions; this file knows no socket, and time and chance are passed in.
+//! The task of an endpoint performs the actions; this file knows no sockets, and time and
+//! randomness are passed in.
 
 use std::time::Duration;
 
@@ -18,24 +19,24 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use crate::time::after;
 
-/// What the balancer wants of an endpoint.
+/// The state that the balancer wants of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// Be connected and take calls.
+    /// Connect and accept calls.
     Serve,
-    /// Take no new calls, but keep what there is: it may be back soon.
+    /// Accept no new calls, but keep the connection: the endpoint may be back soon.
     Rest,
-    /// Take no new calls, and close when the last has ended.
+    /// Accept no new calls, and close the connection when the last one has ended.
     Finish,
-    /// As `Finish`, and then be gone; `hurry` sets the drain deadline.
+    /// Like `Finish`, and then end the task; `hurry` sets the drain deadline.
     Leave { hurry: bool },
 }
 
-/// Where a connection stands.
+/// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Phase {
     Idle,
-    /// `failures` in a row before this attempt.
+    /// `failures` is the number of consecutive failures before this attempt.
     Connecting {
         failures: u32,
     },
@@ -47,7 +48,8 @@ pub(crate) enum Phase {
         failures: u32,
         until: Instant,
     },
-    /// No new calls, and the old ones are finished, on this connection or one before it; `wish` says how it ends.
+    /// No new calls; open ones are finished, on this connection or an earlier one. `wish` decides
+    /// how it ends.
     Draining {
         wish: Wish,
         until: Option<Instant>,
@@ -56,39 +58,39 @@ pub(crate) enum Phase {
     Closed,
 }
 
-/// What happened.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Input {
     Wish(Wish),
     Connected,
     Failed,
-    /// The connection ended, or the peer said that it takes no more streams.
+    /// The connection ended, or the peer accepts no more streams.
     Lost,
     /// No call is in flight.
     Quiet,
-    /// A moment that was waited for has come.
+    /// The time that the phase waits for has come.
     Tick,
 }
 
-/// What to do about it.
+/// The reaction to an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Nothing,
-    /// Begin to connect.
+    /// Open a connection.
     Dial,
-    /// Stop connecting, and close what is open.
+    /// Stop connecting, and close open connections.
     Close,
 }
 
-/// The times that decide.
+/// The configured times.
 #[derive(Debug, Clone)]
 pub(crate) struct Timing {
     pub(crate) backoff: Backoff,
-    /// How long calls may go on after their endpoint was removed.
+    /// The time for which calls may continue after their endpoint was removed.
     pub(crate) drain: Duration,
 }
 
-/// Where things go from `phase`; `luck` is from 0 to 1.
+/// Returns the next phase and the action for an event; `luck` is a random number from 0 to 1.
 pub(crate) fn step(phase: Phase, input: Input, now: Instant, timing: &Timing, luck: f64) -> (Phase, Action) {
     match input {
         Input::Wish(wish) => asked(phase, wish, now, timing),
@@ -124,7 +126,8 @@ fn asked(phase: Phase, wish: Wish, now: Instant, timing: &Timing) -> (Phase, Act
     match (phase, wish) {
         (Phase::Closed, _) => (Phase::Closed, Action::Nothing),
         (Phase::Idle, Wish::Serve) => (Phase::Connecting { failures: 0 }, Action::Dial),
-        // What drains was connected all along; when it became ready does not matter for a reconnect.
+        // A draining endpoint stayed connected, and for a reconnect it does not matter when it
+        // became ready.
         (Phase::Draining { connected: true, .. }, Wish::Serve) => {
             (Phase::Ready { since: now, failures: 0 }, Action::Nothing)
         }
@@ -132,7 +135,7 @@ fn asked(phase: Phase, wish: Wish, now: Instant, timing: &Timing) -> (Phase, Act
             (Phase::Connecting { failures: 0 }, Action::Dial)
         }
         (_, Wish::Serve) => (phase, Action::Nothing),
-        // The deadline counts from the first time.
+        // The deadline counts from the first request to leave.
         (Phase::Draining { until: Some(_), .. }, Wish::Leave { hurry: true }) => (phase, Action::Nothing),
         (Phase::Ready { .. }, _) => (Phase::Draining { wish, until, connected: true }, Action::Nothing),
         (Phase::Draining { connected: false, .. }, Wish::Rest | Wish::Finish) => {
@@ -141,15 +144,15 @@ fn asked(phase: Phase, wish: Wish, now: Instant, timing: &Timing) -> (Phase, Act
         (Phase::Draining { connected, .. }, _) => {
             (Phase::Draining { wish, until, connected }, Action::Nothing)
         }
-        // There may be calls on a connection that the peer has said goodbye on.
+        // There may be open calls on a connection on which the peer has sent GOAWAY.
         (_, Wish::Leave { .. }) => (Phase::Draining { wish, until, connected: false }, Action::Close),
         (Phase::Idle, _) => (Phase::Idle, Action::Nothing),
         (Phase::Connecting { .. } | Phase::Backoff { .. }, _) => (Phase::Idle, Action::Close),
     }
 }
 
-/// A connection that lived for a while is made anew at once; one that did not waits, or a peer that accepts and hangs up
-/// would keep us dialling without a pause.
+/// Reconnects at once if the connection lasted for a while, otherwise after a backoff: a peer that
+/// accepts and closes would keep us dialling without a pause.
 fn lost(phase: Phase, now: Instant, timing: &Timing, luck: f64) -> (Phase, Action) {
     match phase {
         Phase::Ready { since, .. } if now - since >= timing.backoff.initial => {
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn every_transition_is_as_the_picture_says() {
+    fn every_transition_matches_the_diagram() {
         use Action::{Close, Dial, Nothing};
         let zero = Instant::now();
         let now = zero + at(100.0);
@@ -202,19 +205,19 @@ mod tests {
         };
         let draining = |wish, wait| drains(wish, wait, true);
         let table = [
-            // An idle endpoint connects when it is wanted, and has nothing to finish.
+            // An idle endpoint connects when it is wanted, and has no calls to finish.
             (Phase::Idle, Input::Wish(Wish::Serve), connecting(0), Dial),
             (Phase::Idle, Input::Wish(Wish::Rest), Phase::Idle, Nothing),
             (Phase::Idle, Input::Wish(Wish::Finish), Phase::Idle, Nothing),
             (Phase::Idle, Input::Wish(HURRY), drains(HURRY, Some(30.0), false), Close),
-            // An attempt succeeds, fails, or is given up.
+            // An attempt succeeds, fails, or is abandoned.
             (connecting(2), Input::Connected, Phase::Ready { since: now, failures: 2 }, Nothing),
             (connecting(0), Input::Failed, backoff(1, 1.0), Nothing),
             (connecting(1), Input::Failed, backoff(2, 1.6), Nothing),
             (connecting(1), Input::Wish(Wish::Serve), connecting(1), Nothing),
             (connecting(1), Input::Wish(Wish::Rest), Phase::Idle, Close),
             (connecting(1), Input::Wish(CALM), drains(CALM, None, false), Close),
-            // A connection that lived is made anew at once, a young one after a wait that grows.
+            // A connection that lasted is replaced at once, a young one after a growing backoff.
             (ready, Input::Lost, connecting(0), Dial),
             (young(0), Input::Lost, backoff(1, 1.0), Nothing),
             (young(1), Input::Lost, backoff(2, 1.6), Nothing),
@@ -223,13 +226,14 @@ mod tests {
             (ready, Input::Wish(HURRY), draining(HURRY, Some(30.0)), Nothing),
             (ready, Input::Wish(CALM), draining(CALM, None), Nothing),
             (ready, Input::Quiet, ready, Nothing),
-            // A wait ends with another attempt, or because nobody wants one.
+            // A backoff ends with another attempt, or because none is wanted.
             (backoff(3, 1.0), Input::Tick, backoff(3, 1.0), Nothing),
             (due, Input::Tick, connecting(3), Dial),
             (due, Input::Wish(Wish::Serve), due, Nothing),
             (due, Input::Wish(Wish::Rest), Phase::Idle, Close),
             (due, Input::Wish(HURRY), drains(HURRY, Some(30.0), false), Close),
-            // Who rests may come back; who finishes closes when quiet; who leaves is gone then, or at the deadline.
+            // A resting endpoint may come back; a finishing one closes without calls; a leaving one
+            // is then gone, or at the deadline.
             (draining(Wish::Rest, None), Input::Wish(Wish::Serve), fresh, Nothing),
             (draining(HURRY, Some(1.0)), Input::Wish(Wish::Serve), fresh, Nothing),
             (draining(Wish::Rest, None), Input::Quiet, draining(Wish::Rest, None), Nothing),
@@ -241,13 +245,13 @@ mod tests {
             (draining(Wish::Finish, None), Input::Wish(HURRY), draining(HURRY, Some(30.0)), Nothing),
             (draining(HURRY, Some(1.0)), Input::Wish(CALM), draining(CALM, None), Nothing),
             (draining(Wish::Rest, None), Input::Lost, Phase::Idle, Nothing),
-            // Calls on a connection before this one go on without it.
+            // Calls on an earlier connection continue without this one.
             (draining(CALM, None), Input::Lost, drains(CALM, None, false), Nothing),
             (drains(CALM, None, false), Input::Quiet, Phase::Closed, Close),
             (drains(HURRY, Some(0.0), false), Input::Tick, Phase::Closed, Close),
             (drains(HURRY, Some(1.0), false), Input::Wish(Wish::Serve), connecting(0), Dial),
             (drains(HURRY, Some(1.0), false), Input::Wish(Wish::Rest), Phase::Idle, Nothing),
-            // The end is the end.
+            // Closed is final.
             (Phase::Closed, Input::Wish(Wish::Serve), Phase::Closed, Nothing),
             (Phase::Closed, Input::Tick, Phase::Closed, Nothing),
         ];
@@ -271,9 +275,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever happens: who is wanted ends up connected once nothing stands in the way, and who leaves ends up closed.
+        /// After any events, a wanted endpoint becomes connected once nothing prevents it, and a
+        /// leaving one is closed.
         #[test]
-        fn no_sequence_leads_into_a_corner(inputs in prop::collection::vec(any_input(), 0..40), leave in any::<bool>()) {
+        fn no_sequence_of_events_leads_to_a_dead_end(inputs in prop::collection::vec(any_input(), 0..40), leave in any::<bool>()) {
             let (mut phase, mut now) = (Phase::Idle, Instant::now());
             let timing = timing();
             let wish = if leave { Wish::Leave { hurry: true } } else { Wish::Serve };

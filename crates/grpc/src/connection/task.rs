@@ -1,7 +1,7 @@
-//! The task of one endpoint: it performs what [`step`] decides, and moves the endpoint's connections on.
+//! The task of one endpoint: performs what [`step`] decides, and drives the endpoint's connections.
 //!
-//! It ends when the endpoint is closed. When its balancer is gone, it finishes the calls that are there, without a deadline,
-//! because whoever holds them still reads.
+//! Ends when the endpoint is closed. When the balancer is gone, the task finishes the open calls,
+//! without a deadline, because their callers are still reading.
 
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -24,10 +24,10 @@ use crate::chance;
 
 type Dialling = Pin<Box<dyn Future<Output = Result<Opened, ConnectionError>> + Send>>;
 
-/// Performs the life of one endpoint. `changed` is notified whenever its standing is another.
+/// Runs one endpoint. `changed` is notified whenever its status changes.
 ///
-/// Code of the user's runs in here, such as what verifies certificates. If it panics, the connections are closed and the endpoint
-/// begins anew after a wait.
+/// User code runs in here, such as certificate verifiers. If it panics, the connections are closed
+/// and the endpoint starts again after a backoff.
 pub(crate) async fn run(
     backend: Arc<Backend>,
     wishes: watch::Receiver<Wish>,
@@ -47,27 +47,28 @@ pub(crate) async fn run(
         };
         let wishes = wishes.clone();
         let life = async move { worker.run(wishes).await };
-        // Nothing that a panic could leave half done outlives the worker but the standing, which is written anew.
+        // Only the status outlives the worker, and it is overwritten: a panic leaves nothing half
+        // done.
         if AssertUnwindSafe(life).catch_unwind().await.is_ok() {
             return;
         }
         panics += 1;
-        error!(endpoint = %backend.id, panics, "the task of an endpoint panicked and begins again");
+        error!(endpoint = %backend.id, panics, "the task of an endpoint panicked and is restarted");
         backend.stand(|it| {
             (it.state, it.link, it.ready_since) = (State::Backoff, None, None);
-            it.error = Some("its task panicked".into());
+            it.error = Some("the endpoint's task panicked".into());
         });
         changed.notify_one();
         sleep(timing.backoff.wait(panics, chance::unit())).await;
     }
 }
 
-/// Everything that moves by being polled.
+/// The futures that the task polls.
 #[derive(Default)]
 struct Connections {
     dialling: Option<Dialling>,
     live: Option<Session>,
-    /// Connections on which the peer takes no more calls; they last as long as their calls.
+    /// Connections on which the peer accepts no more calls; kept until their calls have ended.
     retired: Vec<Session>,
     health: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -87,7 +88,8 @@ struct Worker {
 }
 
 impl Connections {
-    /// Moves everything on, with so many calls on the connections. `changed` is notified when a peer takes calls again, or none any more.
+    /// Drives all connections; `calls` is the number of calls on them. `changed` is notified when a
+    /// peer accepts calls again, or no longer accepts any.
     fn poll(&mut self, cx: &mut Context<'_>, calls: u32, changed: &Notify) -> Poll<Happened> {
         let concurrent = calls > 1;
         self.retired.retain_mut(|it| it.poll(cx, concurrent).is_pending());
@@ -144,7 +146,7 @@ impl Worker {
         }
     }
 
-    /// Notes what happened to a connection, and says what that means.
+    /// Records an event of a connection, and returns the corresponding input.
     fn happened(&mut self, happened: Happened) -> Input {
         let (error, input) = match happened {
             Happened::Dialled(Ok(opened)) => {
@@ -157,7 +159,7 @@ impl Worker {
                     self.dialler.complaints.add(slowed);
                     warn!(
                         endpoint = %self.backend.id,
-                        "the server closed the connection because of too many pings; new connections of the channel \
+                        "the server closed the connection with too_many_pings; new connections of the channel \
                          are pinged half as often"
                     );
                 }
@@ -198,7 +200,7 @@ impl Worker {
         });
     }
 
-    /// Takes a step, performs it, and tells whoever balances.
+    /// Applies an input, performs the action, and notifies the balancer.
     fn take(&mut self, input: Input) {
         let before = State::of(self.phase);
         let (phase, action) = step(self.phase, input, Instant::now(), &self.timing, chance::unit());

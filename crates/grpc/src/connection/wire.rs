@@ -1,4 +1,4 @@
-//! A connection of `h2` and the cork of its socket, polled as one.
+//! An `h2` connection and the write coalescing of its socket, polled as one.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,11 +6,11 @@ use std::task::{Context, Poll, ready};
 
 use super::corked::Cork;
 
-/// A connection that must be polled for anything to move. Ready when it has ended.
+/// A connection that makes progress only while it is polled. Ready when it has ended.
 pub(crate) struct Wire {
     connection: Pin<Box<dyn Future<Output = Result<(), h2::Error>> + Send>>,
     cork: Box<dyn Cork>,
-    /// False only in benchmarks, to see what gathering brings.
+    /// False only in benchmarks, to measure the effect of coalescing.
     gathers: bool,
 }
 
@@ -23,7 +23,8 @@ impl Wire {
         Self { connection: Box::pin(connection), cork, gathers }
     }
 
-    /// Reads what arrived and sends what there is to send. With `gather`, it leaves in as few writes as possible.
+    /// Reads what has arrived and sends what is queued. With `gather`, in as few writes as
+    /// possible.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, gather: bool) -> Poll<Result<(), h2::Error>> {
         self.cork.push(gather && self.gathers);
         if let Poll::Ready(end) = self.connection.as_mut().poll(cx) {
@@ -31,7 +32,7 @@ impl Wire {
         }
         match ready!(self.cork.poll_pull(cx)) {
             Ok(()) => Poll::Pending,
-            // The connection hears of it when it flushes, and ends.
+            // The connection gets the error from its next flush, and ends.
             Err(_) => self.connection.as_mut().poll(cx),
         }
     }
@@ -88,9 +89,9 @@ mod tests {
         }
     }
 
-    /// A system call for each would be most of what a call costs.
+    /// One system call per call would dominate the cost of a call.
     #[tokio::test(start_paused = true)]
-    async fn calls_that_are_queued_together_leave_together() {
+    async fn calls_that_are_queued_together_are_sent_together() {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let server = tokio::spawn(async move {
             let mut connection = h2::server::handshake(theirs).await.unwrap();
@@ -101,7 +102,7 @@ mod tests {
         let (socket, cork) = Corked::new(tally, Turns::OneWorker);
         let (sender, connection) = h2::client::handshake(socket).await.unwrap();
         let mut wire = Wire::new(connection, cork, true);
-        // Greetings are exchanged.
+        // The handshake completes.
         assert!(timeout(Duration::from_secs(1), poll_fn(|cx| wire.poll(cx, false))).await.is_err());
         let before = writes.load(Ordering::Relaxed);
         let mut answers = Vec::new();
@@ -127,9 +128,9 @@ mod tests {
         assert!(end.await.expect("it ends").is_ok());
     }
 
-    /// The library is told of an error that only the pull of the cork has met.
+    /// The error occurs only in the flush of the buffer, and must reach `h2`.
     #[tokio::test]
-    async fn a_socket_that_takes_nothing_more_ends_the_connection() {
+    async fn a_socket_whose_writes_fail_ends_the_connection() {
         let (ours, _theirs) = tokio::io::duplex(1 << 16);
         let broken = Arc::new(AtomicBool::new(false));
         let tally = Tally { inner: ours, writes: Arc::default(), broken: Arc::clone(&broken) };

@@ -1,12 +1,13 @@
-//! From slices to endpoints: what a target stands for, given all that the cluster says. Pure.
+//! The fold from slices to endpoints: a pure function of the target and the cluster's objects.
 //!
 //! ```text
 //! slices ─► one candidate per endpoint, at the port asked for ─► one per address ─► one endpoint per pod ─► usable?
 //!                                                  the living win ┘    families join ┘   ready, hints, node ┘
 //! ```
 //!
-//! The rules are kube-proxy's. The order of slices and of their ports, and in which of them a pod is, make no difference: the
-//! EndpointSlice controller writes ports in the order of a hash of their content, and a pod to whichever slice has room.
+//! The rules are kube-proxy's. Neither the order of slices, nor the order of their ports, nor which
+//! slice a pod is in makes a difference: the EndpointSlice controller orders ports by a hash of
+//! their content, and puts a pod into any slice with room.
 
 #[cfg(test)]
 mod kube_proxy;
@@ -23,28 +24,29 @@ use crate::slices::{Hints, Service, Slice, SliceEndpoint};
 use crate::target::Port;
 use crate::topology::{Choice, Topology};
 
-/// What is asked of the slices of a service.
+/// The inputs of a fold besides the slices.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question<'q> {
     pub(crate) port: &'q Port,
     pub(crate) service: Known<'q>,
     pub(crate) topology: &'q Topology,
-    /// Of a pod with addresses of both families, the one of IPv6 comes first.
+    /// Puts the IPv6 address of a dual-stack pod first.
     pub(crate) prefer_ipv6: bool,
 }
 
-/// What is known of the Service itself.
+/// The knowledge about the Service itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Known<'q> {
-    /// It cannot be read.
+    /// The Service cannot be read.
     Nothing,
-    /// It does not exist.
+    /// The Service does not exist.
     Missing,
     Found(&'q Service),
 }
 
 impl<'q> Question<'q> {
-    /// The node whose endpoints alone may be called, where the Service wants that and the caller knows its node.
+    /// Returns the only node whose endpoints may be called, if the Service is restricted to local
+    /// traffic and the caller's node is known.
     fn only_node(&self) -> Option<&'q str> {
         match self.service {
             Known::Found(service) if service.is_local() => self.topology.node_name(),
@@ -53,7 +55,8 @@ impl<'q> Question<'q> {
     }
 }
 
-/// All endpoints that these slices, which are all of the service, have at the port asked for. The generation is left at 0.
+/// Folds all slices of a service into its endpoints at the requested port. The generation is left
+/// at 0.
 pub(crate) fn fold<'s>(slices: impl IntoIterator<Item = &'s Slice>, question: &Question<'_>) -> EndpointSet {
     let slices: Vec<&Slice> = slices.into_iter().collect();
     let wanted = Wanted::of(question, &slices);
@@ -69,23 +72,24 @@ pub(crate) fn fold<'s>(slices: impl IntoIterator<Item = &'s Slice>, question: &Q
     EndpointSet { generation: 0, endpoints: endpoints.into_iter().map(Arc::new).collect(), unavailable }
 }
 
-/// Whether the slices alone say which port is the first of their Service: no port has a name, and a Service of several ports has a name
-/// for each of them.
+/// Returns true if the slices alone determine the first port of their Service: no port has a name,
+/// and the ports of a Service with several ports must all have one.
 pub(crate) fn has_one_port<'s>(slices: impl IntoIterator<Item = &'s Slice>) -> bool {
     slices.into_iter().flat_map(|it| &it.ports).all(|it| it.name.is_empty())
 }
 
-/// The port of a slice that is meant.
+/// The rule that selects the port of a slice.
 #[derive(Debug, Clone)]
 enum Wanted<'q> {
     Named(&'q str),
-    /// The one of this name, which stands behind this number of the Service.
+    /// The port with this name, which is the target of this port number of the Service.
     Behind(&'q str, u16),
-    /// This one, if the slice has it.
+    /// This port number, if the slice has it.
     Listed(u16),
-    /// This one, whatever the slice says.
+    /// This port number, whatever the slice says.
     Verbatim(u16),
-    /// Slices have several ports, of these names, and nothing says which is the first of the Service.
+    /// The slices have several ports, with these names, and nothing says which one is the first of
+    /// the Service.
     Ambiguous(BTreeSet<&'q str>),
     /// No slice has a port.
     Nothing,
@@ -100,7 +104,8 @@ impl<'q> Wanted<'q> {
         let mut ports = service.into_iter().flat_map(|it| &it.spec.ports).filter(|it| it.is_tcp()).peekable();
         match (question.port, service) {
             (Port::First, _) => match ports.next() {
-                // kube-apiserver refuses Services with other numbers, so that none is ever replaced by 0.
+                // kube-apiserver rejects Services with other numbers, so the fallback to 0 is never
+                // used.
                 Some(port) => Self::Behind(&port.name, u16::try_from(port.port).unwrap_or(0)),
                 None => Self::first_of(slices),
             },
@@ -108,19 +113,21 @@ impl<'q> Wanted<'q> {
             (Port::PodNumber(number), _) | (Port::Number(number), None) => Self::Verbatim(*number),
             (Port::Number(number), Some(_)) => {
                 match (ports.peek().is_some(), ports.find(|it| it.port == i64::from(*number))) {
-                    // One without ports leaves them to its callers.
+                    // A Service without ports leaves the port to its callers.
                     (false, _) => Self::Verbatim(*number),
                     (true, Some(port)) => Self::Behind(&port.name, *number),
-                    // Not a port of the Service, but perhaps one of the pods', as kuberesolver takes it.
+                    // Not a port of the Service, but perhaps of the pods: kuberesolver interprets
+                    // it so.
                     (true, None) => Self::Listed(*number),
                 }
             }
         }
     }
 
-    /// The port to take where the Service cannot say which is its first: the one that is declared to be gRPC's, the one that is
-    /// called so, or the only one. The first of each slice would be any of them, and another one per slice: the controller orders
-    /// ports by a hash (`portsInOrder` in `k8s.io/endpointslice/util`).
+    /// Selects the port if the Service cannot say which one is its first: the one with
+    /// `appProtocol: grpc`, the one named `grpc`, or the only one. The first port of each slice
+    /// would be arbitrary and differ between slices: the controller orders ports by a hash
+    /// (`portsInOrder` in `k8s.io/endpointslice/util`).
     fn first_of(slices: &[&'q Slice]) -> Self {
         let ports = slices.iter().flat_map(|it| &it.ports).filter(|it| it.is_callable() && it.port.is_some());
         let declared: BTreeSet<&str> =
@@ -153,7 +160,7 @@ impl<'q> Wanted<'q> {
         }
     }
 
-    /// Whether the Service has no such port, so that no endpoint will ever have it.
+    /// Returns true if the Service has no such port, so that no endpoint can have it.
     fn is_unknown_to(&self, service: &Service) -> bool {
         let mut ports = service.spec.ports.iter().filter(|it| it.is_tcp()).peekable();
         let some = ports.peek().is_some();
@@ -164,7 +171,7 @@ impl<'q> Wanted<'q> {
         }
     }
 
-    /// Why endpoints that are there cannot be called.
+    /// Returns the reason why existing endpoints cannot be called at this port.
     fn missing(&self, port: &Port) -> Unavailable {
         match (self, port) {
             (Self::Ambiguous(names), _) => {
@@ -176,10 +183,11 @@ impl<'q> Wanted<'q> {
     }
 }
 
-/// One address of one endpoint, as one slice says it.
+/// One address of one endpoint, as listed by one slice.
 #[derive(Debug, Clone)]
 struct Candidate<'s> {
-    /// The uid of its pod. Objects of other kinds may stand behind any number of endpoints, so that theirs says nothing.
+    /// The uid of the pod. Other kinds of objects may be behind any number of endpoints, so their
+    /// uid identifies none.
     pod: Option<&'s str>,
     address: SocketAddr,
     said: &'s SliceEndpoint,
@@ -187,7 +195,7 @@ struct Candidate<'s> {
 }
 
 impl<'s> Candidate<'s> {
-    /// `None` where there is no address that can be called.
+    /// Returns `None` if the endpoint has no valid IP address.
     fn new(said: &'s SliceEndpoint, port: u16, weight: u32) -> Option<Self> {
         let ip: IpAddr = said.addresses.first()?.parse().ok()?;
         let pod = said.target_ref.as_ref().filter(|it| it.is_pod() && !it.uid.is_empty());
@@ -195,28 +203,29 @@ impl<'s> Candidate<'s> {
         Some(Self { pod, address: SocketAddr::new(ip, port), said, weight })
     }
 
-    /// Of two that cannot both be true the greater is: the living before the dying, the ready before the others.
+    /// Returns the precedence among contradicting entries, the greater one wins: not terminating
+    /// first, then ready, then serving.
     fn rank(&self) -> (bool, bool, bool) {
         let conditions = self.said.conditions;
         (!conditions.is_terminating(), conditions.is_ready(), conditions.is_serving())
     }
 
-    /// Which of two that claim the same address has it, the greater: first by rank, then by anything, so that the order of slices
-    /// decides nothing.
+    /// Returns the precedence among entries that claim the same address, the greater one wins: by
+    /// rank, then by an arbitrary but total order, so that the order of slices is irrelevant.
     fn claim(&self) -> impl Ord {
         let place = (self.said.zone.clone(), self.said.node_name.clone());
         (self.rank(), Reverse(self.pod), Reverse(self.weight), place)
     }
 }
 
-/// What the slices have, and what had to be left out.
+/// The candidates of all slices, and counts of the endpoints that were left out.
 #[derive(Debug, Default)]
 struct Gathered<'s> {
     candidates: Vec<Candidate<'s>>,
     slices: usize,
     /// Endpoints of slices that lack the port.
     without_port: usize,
-    /// Endpoints that are names, or anything else that is no address.
+    /// Endpoints that are host names, or otherwise not an IP address.
     names: usize,
 }
 
@@ -241,7 +250,7 @@ impl<'s> Gathered<'s> {
         }
     }
 
-    /// Why there is nothing to call.
+    /// Returns the reason why there is no endpoint to call.
     fn reason(&self, endpoints: &[Endpoint], wanted: &Wanted<'_>, question: &Question<'_>) -> Unavailable {
         let elsewhere = || endpoints.iter().any(|it| it.ready || (it.serving && it.terminating));
         match (question.service, question.only_node()) {
@@ -260,9 +269,11 @@ impl<'s> Gathered<'s> {
     }
 }
 
-/// The candidates by endpoint. An address belongs to one of those that claim it: a pod that is in two slices while it moves is one
-/// endpoint, and what was a pod's address and is another's now is the living one's. A pod's addresses of two families are one endpoint;
-/// of several of one family, the lowest joins, and each other is an endpoint of its own, as for kube-proxy.
+/// Groups the candidates by endpoint. Each address belongs to one of the entries that claim it: a
+/// pod that is in two slices while it moves is one endpoint, and an address that moved from one pod
+/// to another belongs to the living one. A pod's addresses of two families are one endpoint; of
+/// several addresses of one family, the lowest joins it, and each other one is an endpoint of its
+/// own, as in kube-proxy.
 fn pods(candidates: Vec<Candidate<'_>>) -> BTreeMap<EndpointId, Vec<Candidate<'_>>> {
     let mut owners: BTreeMap<SocketAddr, Candidate<'_>> = BTreeMap::new();
     for candidate in candidates {
@@ -273,7 +284,8 @@ fn pods(candidates: Vec<Candidate<'_>>) -> BTreeMap<EndpointId, Vec<Candidate<'_
         }
     }
     let mut pods: BTreeMap<EndpointId, Vec<Candidate<'_>>> = BTreeMap::new();
-    // By address, the lowest first: the conditions of a pod's addresses must not decide which of them has its id.
+    // In address order, lowest first: the conditions of a pod's addresses must not decide which of
+    // them gets the pod's id.
     for (address, candidate) in owners {
         let Some(uid) = candidate.pod else {
             pods.insert(EndpointId::new(address.to_string()), vec![candidate]);
@@ -289,9 +301,10 @@ fn pods(candidates: Vec<Candidate<'_>>) -> BTreeMap<EndpointId, Vec<Candidate<'_
     pods
 }
 
-/// Every pod as an endpoint, and whether it is one to call: those that are ready and meant for us, and where none is ready
-/// anywhere, those that still serve while they terminate. Of a Service for local callers, the same among the endpoints of the
-/// caller's node, without hints (`CategorizeEndpoints` in kube-proxy's `topology.go`).
+/// Builds the endpoints and decides which ones are usable: those that are ready and meant for this
+/// caller; if none is ready anywhere, those that still serve while terminating. For a Service
+/// restricted to local traffic, the same among the endpoints of the caller's node, without hints
+/// (`CategorizeEndpoints` in kube-proxy's `topology.go`).
 fn endpoints(pods: BTreeMap<EndpointId, Vec<Candidate<'_>>>, question: &Question<'_>) -> Vec<Endpoint> {
     let mut endpoints: Vec<(Endpoint, Option<&Hints>)> = Vec::with_capacity(pods.len());
     for (id, mut addresses) in pods {
@@ -317,8 +330,9 @@ fn endpoints(pods: BTreeMap<EndpointId, Vec<Candidate<'_>>>, question: &Question
     endpoints.into_iter().map(usable).collect()
 }
 
-/// A pod from what is said of its addresses. Slices of two families are written one after the other: until both say that it is ready, it
-/// is not, and as soon as one says that it goes, it does.
+/// Builds the endpoint of a pod from the entries of its addresses. The slices of two families are
+/// written one after the other: the pod is ready only if both say so, and terminating as soon as
+/// one says so.
 fn endpoint(id: EndpointId, addresses: &[Candidate<'_>]) -> Endpoint {
     let conditions = || addresses.iter().map(|it| it.said.conditions);
     let said = |field: fn(&SliceEndpoint) -> Option<&str>| {

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// `service namespace port`, with `-` for what is not said, and a number of pods as `pod/80`.
+/// Formats a target as `service namespace port`, with `-` for absent parts, and a pod port number
+/// as `pod/80`.
 fn told(target: &Target) -> String {
     let port = match target.port() {
         Port::First => "-".to_owned(),
@@ -20,7 +21,7 @@ fn read(text: &str) -> String {
 
 /// The cases of kuberesolver's TestParseResolverTarget and TestParseTargets, in their order.
 #[test]
-fn every_case_of_kuberesolver_is_read_as_it_reads_it() {
+fn every_case_of_kuberesolver_is_parsed_as_kuberesolver_parses_it() {
     for (text, expected) in [
         ("a", "a - -"),
         ("/a", "a - -"),
@@ -60,9 +61,9 @@ fn every_case_of_kuberesolver_is_read_as_it_reads_it() {
     }
 }
 
-/// The forms that people were promised, and the corners where kuberesolver is lenient by accident.
+/// The documented forms, and the corner cases in which kuberesolver is lenient by accident.
 #[test]
-fn every_other_form_is_read() {
+fn every_other_form_is_parsed() {
     for (text, expected) in [
         ("kubernetes:///service:8080", "service - 8080"),
         ("kubernetes:///service:portname", "service - portname"),
@@ -97,7 +98,7 @@ fn every_other_form_is_read() {
 }
 
 #[test]
-fn what_kuberesolver_passes_over_in_silence_is_said() {
+fn mistakes_that_kuberesolver_ignores_are_reported() {
     for (text, expected) in [
         ("kubernetes:///.ns:80", "it names no service"),
         ("kubernetes://", "it names no service"),
@@ -153,7 +154,7 @@ fn what_kuberesolver_passes_over_in_silence_is_said() {
 }
 
 #[test]
-fn an_alias_is_a_scheme_like_the_first() {
+fn an_alias_is_a_scheme_like_kubernetes() {
     let schemes = Schemes::default().alias("K8s");
     let target = schemes.parse("k8s://shop/greeter:grpc").expect("a target");
     assert_eq!((target.scheme(), told(&target).as_str()), ("k8s", "greeter shop grpc"));
@@ -165,7 +166,7 @@ fn an_alias_is_a_scheme_like_the_first() {
 }
 
 #[test]
-fn the_callers_namespace_is_used_where_the_target_says_none() {
+fn the_callers_namespace_is_used_if_the_target_has_none() {
     let target = |text: &str| text.parse::<Target>().expect("a target");
     assert_eq!(told(&target("svc:80").or_namespace("shop\n")), "svc shop 80");
     assert_eq!(told(&target("svc.ns:80").or_namespace("shop")), "svc ns 80");
@@ -206,12 +207,12 @@ fn a_target() -> impl Strategy<Value = Target> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(target in a_target()) {
+    fn a_formatted_target_parses_back_to_the_same(target in a_target()) {
         prop_assert_eq!(target.to_string().parse::<Target>(), Ok(target));
     }
 
     #[test]
-    fn no_text_is_too_strange_to_be_read_or_refused(text in "[a-zA-Z0-9:/.?=&%@ -]{0,30}") {
+    fn any_text_is_parsed_or_rejected_without_a_panic(text in "[a-zA-Z0-9:/.?=&%@ -]{0,30}") {
         if let Ok(target) = text.parse::<Target>() {
             prop_assert_eq!(target.to_string().parse::<Target>(), Ok(target));
         }
