@@ -1,4 +1,5 @@
-//! What one peer, or one call, may do to the others: late answers, changing limits, and connections that break half-way.
+//! Effects of one peer, or one call, on others: late responses, changing limits, and connections
+//! that break half-way.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -22,23 +23,25 @@ use crate::scene::{Scene, ask, endpoint};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Waits until something holds, on the paused clock.
+/// Waits until a condition holds, on the paused clock.
 async fn eventually(holds: impl Fn() -> bool, what: &str) {
     let waiting = async {
         while !holds() {
             sleep(Duration::from_millis(1)).await;
         }
     };
-    timeout(600 * SECOND, waiting).await.unwrap_or_else(|_| panic!("waited in vain for {what}"));
+    timeout(600 * SECOND, waiting).await.unwrap_or_else(|_| panic!("timed out waiting for {what}"));
 }
 
-/// Answers that cross the resets of calls that were given up are no fault of the peer; other calls of the connection go on.
+/// Responses that cross the resets of cancelled calls are no fault of the peer; other calls of the
+/// connection continue.
 #[tokio::test(start_paused = true)]
-async fn late_answers_to_calls_that_were_given_up_do_not_end_the_connection() {
+async fn late_responses_to_cancelled_calls_do_not_end_the_connection() {
     let scene = Scene::new(|it| it.no_keep_alive());
     let server = &scene.servers[0];
     let mut innocent = pin!(scene.call("quiet").await.into_body());
-    // More than the library remembers, and more than it would bear by itself of those that it does not.
+    // More than `h2` remembers, and more than it would tolerate by default of those that it does
+    // not.
     const CALLS: usize = 6_000;
     let late = |_| {
         let channel = scene.channel.clone();
@@ -59,9 +62,9 @@ async fn late_answers_to_calls_that_were_given_up_do_not_end_the_connection() {
     assert!(ended.is_none(), "the stream of another call ended: {ended:?}");
 }
 
-/// A server that has too much to do says so, and takes it back later.
+/// An overloaded server lowers its limit of streams, and raises it again later.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_changes_how_many_calls_it_takes_is_believed_at_once() {
+async fn a_changed_stream_limit_of_a_pod_applies_at_once() {
     let scene = Scene::new(|it| it);
     scene.list(&[1, 2]);
     scene.channel.connected(2).await;
@@ -76,7 +79,7 @@ async fn a_pod_that_changes_how_many_calls_it_takes_is_believed_at_once() {
     };
     let ready = |count| {
         let channel = scene.channel.clone();
-        async move { eventually(|| channel.ready_endpoints() == count, "another number of endpoints").await }
+        async move { eventually(|| channel.ready_endpoints() == count, "the number of ready endpoints").await }
     };
     assert_eq!(share().await, 10);
     scene.servers[0].takes(0);
@@ -85,19 +88,19 @@ async fn a_pod_that_changes_how_many_calls_it_takes_is_believed_at_once() {
     scene.servers[0].takes(1);
     ready(2).await;
     assert_eq!(share().await, 10);
-    // Its only place is taken, so that others are called.
+    // Its only stream is in use, so that others are called.
     let channel = scene.channel.clone();
     let busy: [JoinHandle<_>; 2] = [(); 2].map(|()| {
         let channel = channel.clone();
         tokio::spawn(async move { ask(&channel, "mute", None).await })
     });
-    eventually(|| changing().unwrap().in_flight == 1, "the call that takes the place").await;
+    eventually(|| changing().unwrap().in_flight == 1, "the call that uses the only stream").await;
     assert_eq!(share().await, 0);
     busy.iter().for_each(JoinHandle::abort);
 }
 
-/// A peer that stops to read after the handshake. When it is told to, it ends the connection in its way and reads the rest; it returns
-/// the types of the frames that arrived then.
+/// Plays a peer that stops reading after the handshake. On a signal it ends the connection with
+/// `end` and reads the rest; returns the types of the frames that arrived then.
 async fn stalling<F: Future<Output = DuplexStream>>(
     mut io: DuplexStream,
     go_on: oneshot::Receiver<()>,
@@ -118,7 +121,7 @@ async fn stalling<F: Future<Output = DuplexStream>>(
     go_on.await.unwrap();
     let mut io = end(io).await;
     let mut rest = Vec::new();
-    // What arrived before an error has been read.
+    // Everything that arrived before an error has been read.
     let _ = io.read_to_end(&mut rest).await;
     let (mut kinds, mut rest) = (Vec::new(), &rest[..]);
     while let Some((head, after)) = rest.split_first_chunk::<9>() {
@@ -129,8 +132,9 @@ async fn stalling<F: Future<Output = DuplexStream>>(
     kinds
 }
 
-/// Of two calls, the first has left in part and the second waits behind it when the connection ends. Whatever becomes of the second, it
-/// must not be carried out twice: by another server, and by this one when it reads on.
+/// Of two calls, the first was sent in part and the second is queued behind it when the connection
+/// ends. The second must not be executed twice: by another server, and by this one when it
+/// continues to read.
 async fn broken_off<F: Future<Output = DuplexStream> + Send + 'static>(
     end: impl FnOnce(DuplexStream) -> F + Send + 'static,
 ) -> (usize, Vec<String>) {
@@ -172,17 +176,17 @@ async fn broken_off<F: Future<Output = DuplexStream> + Send + 'static>(
     go_on.send(()).unwrap();
     let mut statuses = Vec::new();
     for call in calls {
-        let answer = timeout(600 * SECOND, call).await.expect("the calls end").unwrap();
+        let answer = timeout(600 * SECOND, call).await.expect("the calls should end").unwrap();
         let status = answer.headers().get("grpc-status").map_or("0", |it| it.to_str().unwrap());
         statuses.push(status.to_owned());
     }
-    let kinds = timeout(600 * SECOND, read).await.expect("the peer ends").unwrap();
+    let kinds = timeout(600 * SECOND, read).await.expect("the peer should end").unwrap();
     (kinds.iter().filter(|it| **it == HEADERS).count(), statuses)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_behind_one_that_broke_off_is_not_carried_out_twice() {
-    // A frame that the protocol forbids: data of no stream.
+async fn a_call_queued_behind_an_interrupted_one_is_not_executed_twice() {
+    // A frame that the protocol forbids: data of stream 0.
     let forbidden = broken_off(|mut io: DuplexStream| async move {
         io.write_all(&[0, 0, 1, 0, 0, 0, 0, 0, 0, 7]).await.unwrap();
         io
@@ -190,9 +194,9 @@ async fn a_call_behind_one_that_broke_off_is_not_carried_out_twice() {
     let (begun, statuses) = forbidden.await;
     assert!(
         begun < 2 || statuses[1] != "0",
-        "{begun} calls arrived, and the second also elsewhere: {statuses:?}"
+        "{begun} calls arrived, and the second one elsewhere too: {statuses:?}"
     );
-    // A peer that says nothing more, and still reads.
+    // A peer that sends nothing more, and still reads.
     let half_closed = broken_off(|mut io: DuplexStream| async move {
         io.shutdown().await.unwrap();
         io
@@ -201,11 +205,11 @@ async fn a_call_behind_one_that_broke_off_is_not_carried_out_twice() {
     assert_eq!(
         (begun, &*statuses),
         (1, &["14".to_owned(), "0".to_owned()][..]),
-        "the second goes elsewhere only"
+        "the second call should only go elsewhere"
     );
 }
 
-/// A peer that reads and answers pings, and does this as soon as a call begins.
+/// Plays a peer that reads and answers pings, and runs `act` as soon as a call begins.
 async fn rude<F: Future<Output = DuplexStream>>(
     mut io: DuplexStream,
     settings: bool,
@@ -230,7 +234,7 @@ async fn rude<F: Future<Output = DuplexStream>>(
     io.read_to_end(&mut Vec::new()).await.ok().map(drop)
 }
 
-/// The status of a call to a peer that does this, and how often it was connected to.
+/// Returns the status of a call to such a peer, and the number of connections to it.
 async fn status_of<F: Future<Output = DuplexStream> + Send + 'static>(
     settings: bool,
     act: impl FnOnce(DuplexStream) -> F + Clone + Send + Sync + 'static,
@@ -246,10 +250,10 @@ async fn status_of<F: Future<Output = DuplexStream> + Send + 'static>(
     answer.headers().get("grpc-status").map_or("0", |it| it.to_str().unwrap()).to_owned()
 }
 
-/// Frames that follow each other without end are cut off, and what the protocol permits is passed over.
+/// Endless frames are cut off, and unusual frames that the protocol permits are ignored.
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_sends_too_much_or_too_little_is_borne_or_left() {
-    // `:status: 200`, and the status of gRPC.
+async fn a_peer_that_sends_too_much_or_too_little_is_tolerated_or_disconnected() {
+    // `:status: 200`, and a gRPC status.
     const HEAD: &[u8] = b"\x88\x00\x0ccontent-type\x10application/grpc\x00\x0bgrpc-status\x010";
     async fn frame(io: &mut DuplexStream, kind: u8, flags: u8, payload: &[u8]) -> bool {
         let head = [0, 0, payload.len() as u8, kind, flags, 0, 0, 0, 1];
@@ -260,7 +264,7 @@ async fn a_peer_that_sends_too_much_or_too_little_is_borne_or_left() {
         io
     };
     assert_eq!(status_of(true, answered).await, "0");
-    assert_eq!(status_of(false, answered).await, "0", "settings need not have been sent");
+    assert_eq!(status_of(false, answered).await, "0", "SETTINGS are optional");
     let continued = status_of(true, |mut io: DuplexStream| async move {
         frame(&mut io, 1, 0, b"\x88").await;
         while frame(&mut io, 9, 0, b"").await {}
@@ -282,7 +286,7 @@ async fn a_peer_that_sends_too_much_or_too_little_is_borne_or_left() {
     });
     assert_eq!(informed_only.await, "13");
     let without_room = status_of(true, |mut io: DuplexStream| async move {
-        // An initial window of nothing, and then one that is too large.
+        // An initial window of 0, and then one that is too large.
         io.write_all(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0]).await.unwrap();
         io.write_all(&[0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 255, 255, 255, 255]).await.unwrap();
         io

@@ -1,4 +1,5 @@
-//! Channels and servers that count pings: one with all defaults is never thrown out, and one that is learns from it.
+//! Channels and servers that enforce a ping policy: a default channel never violates it, and a
+//! channel that does slows down.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::scene::Scene;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_channel_with_all_defaults_is_not_thrown_out_in_a_day() {
+async fn an_idle_default_channel_is_not_disconnected_in_a_day() {
     let scene = Scene::new(|it| it);
     assert!(scene.works().await);
     sleep(24 * HOUR).await;
@@ -23,22 +24,23 @@ async fn an_idle_channel_with_all_defaults_is_not_thrown_out_in_a_day() {
     assert_eq!((server.connections(), server.ended()), (1, 0));
 }
 
-/// A watch of a configuration, or a subscription: hours without a word, and the connection is looked after all the while.
+/// A configuration watch or a subscription: hours without data, while the connection is checked all
+/// the time.
 #[tokio::test(start_paused = true)]
-async fn a_quiet_stream_through_a_channel_with_all_defaults_is_not_ended_in_a_day() {
+async fn a_silent_stream_of_a_default_channel_is_not_ended_in_a_day() {
     let scene = Scene::new(|it| it);
     let mut stream = pin!(scene.call("quiet").await.into_body());
     let over = timeout(24 * HOUR, stream.frame()).await;
-    assert!(over.is_err(), "it ended: {over:?}");
+    assert!(over.is_err(), "the stream ended: {over:?}");
     let server = &scene.servers[0];
     assert_eq!((server.connections(), server.ended()), (1, 0));
     let pings = server.pings();
-    assert!((250..290).contains(&pings), "about one in five minutes: {pings}");
+    assert!((250..290).contains(&pings), "expected about one in five minutes: {pings}");
 }
 
-/// The same for a call that waits for its answer, beside others that get theirs in all kinds of rhythms.
+/// The same for a call that waits for its response, concurrent with others at various intervals.
 #[tokio::test(start_paused = true)]
-async fn calls_in_any_rhythm_beside_a_slow_one_do_not_annoy_a_server() {
+async fn calls_at_any_interval_next_to_a_slow_one_cause_no_strikes() {
     let scene = Arc::new(Scene::new(|it| it));
     let slow = tokio::spawn({
         let scene = Arc::clone(&scene);
@@ -56,28 +58,29 @@ async fn calls_in_any_rhythm_beside_a_slow_one_do_not_annoy_a_server() {
     slow.abort();
 }
 
-/// A user who asks for more pings than a server permits gets fewer of them, on all connections of the channel.
+/// A user who configures more pings than a server permits gets fewer of them, on all connections of
+/// the channel.
 #[tokio::test(start_paused = true)]
-async fn a_server_that_complains_about_pings_slows_those_of_the_whole_channel() {
+async fn too_many_pings_of_one_server_slows_the_pings_of_the_whole_channel() {
     let often = (Duration::from_millis(1), Duration::from_secs(10));
     let scene = Scene::new(|it| it.keep_alive(often.0, often.1).keep_alive_without_calls());
     scene.channel.connected(1).await;
     sleep(48 * HOUR).await;
     let [first, second] = &*scene.servers;
     let learnt = first.ended();
-    // From 10 s, which is as often as gRPC permits, to 2 h, twice as long each time.
+    // From 10 s, the minimum of gRPC, to 2 h, doubled each time.
     assert!((8..=10).contains(&learnt), "{learnt}");
     assert_eq!(first.connections(), learnt + 1);
     scene.list(&[1, 2]);
     scene.channel.connected(2).await;
     sleep(48 * HOUR).await;
-    assert_eq!((first.ended(), second.ended()), (learnt, 0), "the second need not complain");
+    assert_eq!((first.ended(), second.ended()), (learnt, 0), "the second server should not have to complain");
     assert!(scene.channel.endpoints().iter().all(|it| it.state == State::Ready));
 }
 
-/// Servers that a user knows may be pinged often, also about calls that get no answer.
+/// A user may ping known servers often, also during calls that get no response.
 #[tokio::test(start_paused = true)]
-async fn pings_that_were_asked_for_are_sent_until_the_server_complains() {
+async fn explicitly_configured_pings_are_sent_until_the_server_complains() {
     let scene = Scene::new(|it| it.keep_alive(Duration::from_secs(20), Duration::from_secs(10)));
     let answer = scene.call("mute").await;
     assert_eq!(answer.headers()["grpc-status"], "14");
@@ -86,9 +89,10 @@ async fn pings_that_were_asked_for_are_sent_until_the_server_complains() {
     assert!((4..=5).contains(&server.pings()) && server.ended() == 1, "{} pings", server.pings());
 }
 
-/// A worker that takes minutes for each message has the rest of a short stream in its buffer: for the server the call is over.
+/// A worker that takes minutes for each message has the rest of a short stream in its buffer: for
+/// the server the call has ended.
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_complete_and_not_read_brings_no_pings() {
+async fn a_complete_response_that_is_not_read_causes_no_pings() {
     let scene = Scene::new(|it| it);
     let answer = scene.call("hello").await;
     sleep(24 * HOUR).await;
@@ -98,9 +102,9 @@ async fn an_answer_that_is_complete_and_not_read_brings_no_pings() {
     assert_eq!(all.trailers().unwrap()["grpc-status"], "0");
 }
 
-/// A server that does not have the health service is asked once, and has no open call afterwards.
+/// A server without the health service is asked once, and has no open call afterwards.
 #[tokio::test(start_paused = true)]
-async fn a_server_without_the_health_service_is_not_pinged_while_nobody_calls() {
+async fn a_server_without_the_health_service_is_not_pinged_while_idle() {
     let scene = Scene::new(|it| it.health("unknown"));
     scene.channel.connected(1).await;
     sleep(24 * HOUR).await;
@@ -109,9 +113,10 @@ async fn a_server_without_the_health_service_is_not_pinged_while_nobody_calls() 
     assert!(scene.works().await);
 }
 
-/// `MaxConnectionAge` of grpc-go: the old connection lasts as long as its calls, and the new one has none.
+/// grpc-go's `MaxConnectionAge`: the old connection lasts as long as its calls, and the new one has
+/// none.
 #[tokio::test(start_paused = true)]
-async fn a_call_on_a_connection_before_brings_no_pings_on_the_next() {
+async fn a_call_on_an_earlier_connection_causes_no_pings_on_the_next() {
     let scene = Scene::new(|it| it);
     let mut stream = pin!(scene.call("quiet").await.into_body());
     sleep(Duration::from_secs(60)).await;
@@ -119,7 +124,7 @@ async fn a_call_on_a_connection_before_brings_no_pings_on_the_next() {
     sleep(Duration::from_secs(60)).await;
     assert_eq!(scene.servers[0].connections(), 2);
     let over = timeout(24 * HOUR, stream.frame()).await;
-    assert!(over.is_err(), "it ended: {over:?}");
+    assert!(over.is_err(), "the stream ended: {over:?}");
     assert_eq!((scene.servers[0].connections(), scene.servers[0].ended()), (2, 0));
     assert!(scene.works().await);
 }

@@ -1,4 +1,5 @@
-//! A channel and servers by hand on one paused clock, with pipes between them, so that a day takes a moment.
+//! A channel and frame-level test servers on one paused clock, connected by pipes, so that a day
+//! passes in a moment.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -64,12 +65,12 @@ impl Scene {
         });
     }
 
-    /// The head of the answer to a call with this text.
+    /// Returns the head of the response to a call with this text.
     pub(crate) async fn call(&self, text: &str) -> Response<ResponseBody> {
         ask(&self.channel, text, None).await
     }
 
-    /// Whether a call is answered to its end.
+    /// Returns true if a call gets a complete response.
     pub(crate) async fn works(&self) -> bool {
         let answer = self.call("hello").await;
         let all = pin!(answer.into_body()).collect().await;
@@ -77,7 +78,7 @@ impl Scene {
     }
 }
 
-/// The head of the answer to a call with this text and this `grpc-timeout`.
+/// Returns the head of the response to a call with this text and this `grpc-timeout`.
 pub(crate) async fn ask(
     channel: &KubeChannel,
     text: &str,

@@ -1,7 +1,9 @@
-//! The task of a channel: follows the set of endpoints, tells each endpoint's task what is wanted, and publishes what calls pick from.
+//! The balancer task of a channel: follows the set of endpoints, steers each endpoint's task, and
+//! publishes the snapshot that calls pick from.
 //!
-//! It runs whether or not anybody calls, so that changes are applied and connections are made while a channel is idle. It ends when
-//! the last handle of the channel is dropped; the endpoints' tasks then finish the calls that are there, and end too.
+//! Runs whether or not there are calls, so that changes are applied and connections are opened
+//! while a channel is idle. Ends when the last handle of the channel is dropped; the endpoints'
+//! tasks then finish the open calls, and end too.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,20 +27,22 @@ use crate::load::Load;
 use crate::policy::{self, Group, Host, Policy, subset, wanted};
 use crate::time::{after, from_now};
 
-/// What an endpoint's latency is taken to be before one was measured; Linkerd's choice.
+/// The assumed latency of an endpoint before one was measured; the value that Linkerd uses.
 const SEED: Duration = Duration::from_millis(1);
 
-/// How often the source of the endpoints is asked to look again while none can be connected to (the pause between two
-/// resolutions in grpc-go's `dns_resolver.go`).
+/// The minimum interval between requests to resolve again while no endpoint can be connected to
+/// (`MinResolutionInterval` in grpc v1.85.0 `internal/resolver/dns/dns_resolver.go`).
 const RESOLVE_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long pick_first gives one endpoint before it tries the next beside it (gRPC's A61, after RFC 8305).
+/// The time that pick_first gives one endpoint before it tries the next one concurrently (gRPC's
+/// A61, after RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// How long a member of a subset may be unconnected before another stands in for it.
+/// The time for which a member of a subset may be unconnected before it is replaced.
 const STAND_IN: Duration = Duration::from_secs(3);
 
-/// How long calls of a ring's key wait for an endpoint that is being connected before they go to the next one.
+/// The time for which calls with a ring key wait for a connecting endpoint before they go to the
+/// next one.
 const KEY_WAIT: Duration = Duration::from_secs(2);
 
 /// Follows `sets` until `stop` is dropped. When the source of the sets ends, the last one stays.
@@ -91,8 +95,8 @@ pub(crate) async fn balance(
     balancer.tasks.detach_all();
 }
 
-/// Stops the channel when its task ends, also where that is not of its own will: the runtime shuts down, or the task panics. Calls that
-/// come from another runtime would wait for its connections for ever.
+/// Stops the channel when its task ends, also involuntarily: the runtime shuts down, or the task
+/// panics. Otherwise calls from another runtime would wait for its connections forever.
 struct Stopping(Arc<Core>);
 
 impl Drop for Stopping {
@@ -101,33 +105,34 @@ impl Drop for Stopping {
     }
 }
 
-/// Asks the source of the endpoints to look again. That is code of the user's, whose panic must not end the channel.
+/// Asks the source of the endpoints for changes. This is user code, whose panic must not end the
+/// channel.
 fn ask(resolve: &Resolve) {
     if catch_unwind(AssertUnwindSafe(|| resolve())).is_err() {
-        error!("the function that resolves the endpoints again has panicked");
+        error!("the resolve callback panicked");
     }
 }
 
 struct Balancer {
     core: Arc<Core>,
     set: Arc<EndpointSet>,
-    /// A newer set that has nobody to call, and until when it is doubted.
+    /// A newer set without usable endpoints, and the time until which it is ignored.
     held: Option<(Arc<EndpointSet>, Instant)>,
     members: BTreeMap<EndpointId, Member>,
-    /// Removed from the set, with calls to finish.
+    /// Endpoints that were removed from the set, with calls to finish.
     leaving: Vec<Member>,
     tasks: JoinSet<()>,
     /// Notified by every endpoint's task.
     changed: Arc<Notify>,
-    /// A lazy channel that nobody has called yet.
+    /// Set while a lazy channel has not been called yet.
     asleep: bool,
-    /// Makes this channel's subset and order its own.
+    /// Makes the subset and the order of this channel different from those of others.
     seed: u64,
-    /// Whom pick_first uses.
+    /// The endpoint that pick_first uses.
     used: Option<EndpointId>,
-    /// There has been an endpoint to call.
+    /// True once there has been a usable endpoint.
     resolved_once: bool,
-    /// When the source of the endpoints was last asked to look again.
+    /// The time of the last request to resolve again.
     resolved: Option<Instant>,
 }
 
@@ -137,21 +142,21 @@ struct Member {
     wish: watch::Sender<Wish>,
     meter: Meter,
     host: Host,
-    /// It belongs to our subset, and pick_first wants it.
+    /// True if the endpoint belongs to the subset, and pick_first wants it.
     chosen: bool,
-    /// Since when pick_first has wanted it in vain.
+    /// The time since which pick_first has tried it without success.
     tried_since: Option<Instant>,
-    /// Since when it is wanted and not connected.
+    /// The time since which it is wanted and not connected.
     missing_since: Option<Instant>,
-    /// An attempt has failed since it was last connected.
+    /// True if an attempt has failed since it was last connected.
     failed: bool,
-    /// The state that was last counted.
+    /// The state that was last counted in the metrics.
     counted: State,
 }
 
 impl Member {
-    /// Follows the state of its connection. A failure is forgotten only when it is connected again (A62), so that an attempt under
-    /// way to one that is dead is not taken for one to wait for.
+    /// Records the state of the connection. A failure is cleared only by a new connection (A62), so
+    /// that calls do not wait for an attempt to reach a dead endpoint.
     fn observe(&mut self, state: State, now: Instant) {
         self.missing_since = match state {
             State::Connecting | State::Backoff => self.missing_since.or(Some(now)),
@@ -164,12 +169,13 @@ impl Member {
         };
     }
 
-    /// Whether another is to stand in for it.
+    /// Returns true if another endpoint should replace it in the subset.
     fn is_missing(&self, now: Instant) -> bool {
         self.missing_since.is_some_and(|it| it + STAND_IN <= now)
     }
 
-    /// Whether it is worth waiting for, by what a ring knows: it is not connected yet, and has not failed.
+    /// Returns true if calls with its ring key should wait for it: it is not connected yet, and has
+    /// not failed.
     fn is_connecting(&self, state: State, now: Instant) -> bool {
         let begun = matches!(state, State::Idle | State::Connecting);
         begun && !self.failed && self.missing_since.is_none_or(|it| now < it + KEY_WAIT)
@@ -199,20 +205,21 @@ impl Balancer {
         }
     }
 
-    /// Takes another set: at once, unless it has nobody to call where the one before had, and the user wants that to be doubted.
+    /// Receives a set. Applies it at once, unless it has no usable endpoint, the previous one had
+    /// some, and [`hold_when_emptied`](super::ChannelBuilder::hold_when_emptied) is on.
     fn receive(&mut self, set: Arc<EndpointSet>) {
         let emptied = set.usable().next().is_none() && self.set.usable().next().is_some();
         let doubted = self.held.take().map(|it| it.1);
         match self.core.settings.hold {
             Some(hold) if emptied => {
-                debug!(generation = set.generation, "nobody is left to call, which is not believed yet");
+                debug!(generation = set.generation, "the new set has no usable endpoint; keeping the previous one for now");
                 self.held = Some((set, doubted.unwrap_or_else(|| from_now(hold))));
             }
             _ => self.apply(&set),
         }
     }
 
-    /// Takes the set that was doubted, if there is one.
+    /// Applies the set that was held back, if there is one.
     fn believe(&mut self) -> bool {
         let held = self.held.take();
         held.iter().for_each(|it| self.apply(&it.0));
@@ -223,7 +230,8 @@ impl Balancer {
         self.core.snapshot.load().group.is_empty()
     }
 
-    /// Whether no endpoint is connected and one has failed, so that the set may be of yesterday; at most so often.
+    /// Returns true if no endpoint is connected and one has failed, so that the set may be
+    /// outdated; limited in frequency.
     fn wants_to_resolve(&mut self) -> bool {
         let failing = match &self.core.snapshot.load().unready {
             Some(Unready { why: Why::Unconnected { error, .. }, .. }) => error.is_some(),
@@ -237,7 +245,8 @@ impl Balancer {
         wants
     }
 
-    /// Makes the members those of the set. Who left keeps its calls; who is back before they ended keeps its connection.
+    /// Replaces the members by those of the set. A removed endpoint finishes its calls; one that is
+    /// back before they ended keeps its connection.
     fn apply(&mut self, set: &Arc<EndpointSet>) {
         let mut before = std::mem::take(&mut self.members);
         for endpoint in &set.endpoints {
@@ -256,7 +265,8 @@ impl Balancer {
         }
         self.leaving.extend(before.into_values());
         for member in &self.leaving {
-            // What was not terminating may be well, and only no longer ours to call: its calls need not be cut off.
+            // An endpoint that was not terminating may be healthy, and only no longer selected: its
+            // calls need not be cut off.
             let hurry = self.core.settings.drain_all || member.endpoint.terminating;
             member.ask(Wish::Leave { hurry });
         }
@@ -294,7 +304,7 @@ impl Balancer {
         }
     }
 
-    /// Tells every endpoint's task what is wanted of it.
+    /// Sends every endpoint's task its desired state.
     fn steer(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         let now = Instant::now();
@@ -306,7 +316,7 @@ impl Balancer {
             }
         }
         self.leaving.retain(|it| it.backend.state() != State::Closed);
-        // One that closed for good while it was leaving, and was wanted back at that moment.
+        // Endpoints that closed for good while leaving, and came back at that moment.
         let closed = |it: &&Member| it.backend.state() == State::Closed;
         let gone: Vec<_> = self.members.values().filter(closed).map(|it| Arc::clone(&it.endpoint)).collect();
         for endpoint in gone {
@@ -325,7 +335,7 @@ impl Balancer {
         }
     }
 
-    /// Decides who of those that may be called belongs to this channel at all.
+    /// Decides which of the usable endpoints belong to this channel.
     fn choose(&mut self) {
         let settings = &self.core.settings;
         let mut usable: Vec<_> = self.members.values_mut().filter(|it| it.endpoint.usable).collect();
@@ -357,7 +367,8 @@ impl Balancer {
         self.used = ready.map(|it| it.endpoint.id.clone());
     }
 
-    /// When pick_first loses patience with the one that it tries now, a subset or a ring with one that is not connected.
+    /// Returns the next time at which pick_first tries another endpoint, or a subset or ring gives
+    /// up waiting for a connection.
     fn next_attempt(&self) -> Option<Instant> {
         let now = Instant::now();
         let settings = &self.core.settings;
@@ -370,13 +381,13 @@ impl Balancer {
         self.members.values().flat_map(due).flatten().filter(|it| *it > now).min()
     }
 
-    /// A place for calls on this connection; `None` while the peer takes none at all.
+    /// Creates a slot for calls on this connection; `None` while the peer allows no streams.
     fn slot(member: &Member, link: Arc<Link>) -> Option<(Arc<Slot>, Arc<Load>)> {
         let (load, meter) = (Arc::clone(&member.backend.load), member.meter.clone());
         (link.room() > 0).then(|| (Arc::new(Slot { link, load: Arc::clone(&load), meter }), load))
     }
 
-    /// Makes another snapshot. Says how soon it has to be looked at again, if an endpoint is new.
+    /// Publishes a snapshot. Returns the delay until it must be recomputed, if an endpoint is new.
     fn publish(&self) -> Option<Duration> {
         let settings = &self.core.settings;
         let now = Instant::now();
@@ -384,12 +395,13 @@ impl Balancer {
         let standings: Vec<_> = members.iter().map(|it| it.backend.standing()).collect();
         let fit: Vec<_> =
             members.iter().zip(&standings).map(|(it, at)| at.healthy && it.host.ejected.is_none()).collect();
-        // Who was asked for its health and has not answered yet is as good as not connected (A17).
+        // An endpoint whose health check has no answer yet counts as not connected (A17).
         let is_connected = |it: &Standing| it.link.is_some() && !it.asked;
         let connected = standings.iter().filter(|it| is_connected(it)).count();
         let fit_count = standings.iter().zip(&fit).filter(|(at, fit)| is_connected(at) && **fit).count();
         let panics = panics(fit_count, connected, settings.panic_threshold);
-        // Points of a ring are made of addresses, as those of other clients are; no other policy asks for a key.
+        // The points of a ring are computed from addresses, as in other clients; no other policy
+        // needs a key.
         let ring = matches!(settings.policy, Policy::RingHash(_));
         let address = |it: &&Member| it.endpoint.addresses.first().map(ToString::to_string);
         let keys: Vec<String> = match ring {
@@ -460,7 +472,7 @@ impl Balancer {
         core.revision.send_modify(|it| *it += 1);
     }
 
-    /// Looks for endpoints that fail more than the others.
+    /// Ejects endpoints that fail more than the others.
     fn sweep(&mut self) {
         let Some(outlier) = &self.core.settings.outlier else {
             return;
@@ -470,12 +482,12 @@ impl Balancer {
         let ejected = policy::sweep(&mut hosts, outlier, Instant::now(), || chance::below(100) as u32);
         if ejected > 0 {
             self.core.meter.ejections.increment(ejected as u64);
-            info!(ejected, "endpoints that fail are left out for a while");
+            info!(ejected, "ejected outlier endpoints");
         }
     }
 }
 
-/// Whether so few are fit for calls that leaving out the rest would do more harm.
+/// Returns true if so few endpoints are available that leaving out the rest would do more harm.
 fn panics(fit: usize, connected: usize, threshold: f64) -> bool {
     connected > 0 && (fit as f64) < threshold * connected as f64
 }
@@ -485,11 +497,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn when_too_few_are_fit_all_are_used() {
+    fn if_too_few_endpoints_are_available_all_are_used() {
         let table = [(10, 10, false), (5, 10, false), (4, 10, true), (0, 1, true), (0, 0, false)];
         for (fit, connected, expected) in table {
             assert_eq!(panics(fit, connected, 0.5), expected, "{fit} of {connected}");
         }
-        assert!(!panics(0, 10, 0.0), "a threshold of 0 switches it off");
+        assert!(!panics(0, 10, 0.0), "a threshold of 0 turns it off");
     }
 }

@@ -1,4 +1,4 @@
-//! What a channel is made of: its settings, and what its calls and its balancer share.
+//! The shared state of a channel: its settings, and what its calls and its balancer share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::connection::{Backend, Dialler, State, Timing};
 use crate::endpoints::Endpoint;
 use crate::policy::{Memory, Outlier, Policy, SlowStart, ZoneAware};
 
-/// Asks the source of a channel's endpoints to look again.
+/// Asks the source of a channel's endpoints for changes.
 pub(crate) type Resolve = Arc<dyn Fn() + Send + Sync>;
 
-/// What a user chose.
+/// The settings that the user chose.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) policy: Policy,
@@ -27,33 +27,35 @@ pub(crate) struct Settings {
     pub(crate) slow_start: Option<SlowStart>,
     pub(crate) methods: Methods,
     pub(crate) subset: Option<usize>,
-    /// Below this share of connected endpoints that are neither ejected nor unhealthy, all are used.
+    /// Below this share of connected endpoints that are neither ejected nor unhealthy, all are
+    /// used.
     pub(crate) panic_threshold: f64,
-    /// How long a set that has nobody to call is not believed after one that had.
+    /// The time for which a set without usable endpoints is ignored after one that had some.
     pub(crate) hold: Option<Duration>,
     pub(crate) lazy: bool,
     pub(crate) ready_timeout: Duration,
     pub(crate) replay_limit: usize,
     pub(crate) scheme: Scheme,
-    /// `:authority` of every call; the endpoint's address if there is none.
+    /// The `:authority` of every call; `None` means the endpoint's address.
     pub(crate) authority: Option<Authority>,
     pub(crate) timing: Arc<Timing>,
-    /// Whether the drain deadline also holds for endpoints that were removed without having been terminating.
+    /// True if the drain deadline also applies to endpoints that were removed without having been
+    /// terminating.
     pub(crate) drain_all: bool,
     pub(crate) dialler: Arc<Dialler>,
 }
 
-/// What calls and the balancer share.
+/// The state that calls and the balancer share.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) snapshot: ArcSwap<Snapshot>,
-    /// Goes up with every snapshot; calls that find nobody ready wait for it.
+    /// Increases with every snapshot; calls that find no ready endpoint wait for it.
     pub(crate) revision: watch::Sender<u64>,
-    /// Everybody in the set, for those who want to look.
+    /// All endpoints of the set, for inspection.
     pub(crate) members: ArcSwap<Vec<Shown>>,
     pub(crate) memory: Arc<Memory>,
-    /// Somebody wants to call; only a lazy channel listens.
+    /// Notified when a call needs an endpoint; only a lazy channel waits for it.
     pub(crate) demand: Notify,
     pub(crate) meter: ChannelMeter,
 }
@@ -90,29 +92,29 @@ pub(crate) struct Shown {
     pub(crate) ejected: bool,
 }
 
-/// An endpoint of a channel at one moment, for debugging.
+/// The status of an endpoint of a channel at one moment, for debugging.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EndpointStatus {
-    /// What the set says of it.
+    /// The endpoint as listed in the set.
     pub endpoint: Arc<Endpoint>,
-    /// How its connection stands.
+    /// The state of its connection.
     pub state: State,
     /// The address it is connected to, while it is open for calls.
     pub peer: Option<SocketAddr>,
-    /// False when it was asked for its health and is not well.
+    /// False if health checking is on and the endpoint does not report that it serves.
     pub healthy: bool,
-    /// Left out for a while because its calls failed.
+    /// True while the endpoint is ejected because its calls failed.
     pub ejected: bool,
     /// Calls that have not ended.
     pub in_flight: u32,
-    /// Calls ever sent to it.
+    /// All calls that were sent to it.
     pub calls: u64,
-    /// Calls that it failed.
+    /// All calls that it failed.
     pub failures: u64,
     /// The moving average of its latency; only measured for [`Policy::PeakEwma`].
     pub latency: Duration,
-    /// Why it is not connected, or why it was not the last time.
+    /// The error of the current or the last connection attempt.
     pub error: Option<Arc<str>>,
 }
 

@@ -1,8 +1,9 @@
-//! One call, from the pick to the answer, on as many endpoints as it takes.
+//! One call, from the pick to the response, on as many endpoints as it takes.
 //!
-//! A call of which nothing has left goes to another endpoint as often as it takes. One that a server has seen and says it did not
-//! process, because it refused the stream or said goodbye before it, goes to another endpoint once (A6): servers refuse when they have
-//! too much to do already. After that, and for a call that may have been processed, the retry policy of its method decides.
+//! A call of which nothing was sent goes to another endpoint as often as necessary. A call that a
+//! server has seen but not processed, because it refused the stream or sent GOAWAY before it, goes
+//! to another endpoint once (A6): servers refuse when they are overloaded. After that, and for a
+//! call that may have been processed, the retry policy of its method decides.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -33,48 +34,50 @@ use crate::load::InFlight;
 use crate::policy::{Memory, PeakEwma, Policy, hash};
 use crate::time::{CENTURY, after, from_now};
 
-/// How long to wait when every endpoint was tried, before all are tried again; as often longer as attempts were made, up to a hundred.
+/// The pause after every endpoint was tried, before all are tried again. Multiplied by the number
+/// of attempts, up to a hundred.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// One call: `C` is the channel, and keeps it.
+/// One call: `C` holds the channel.
 pub(crate) struct Exchange<C, B> {
     core: C,
     head: Head,
     outgoing: Outgoing<B>,
     deadline: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Connections that did not work out, by their addresses in memory.
+    /// Connections that failed, identified by their addresses in memory.
     tried: SmallVec<[usize; 2]>,
-    /// How calls of this method are retried, if they are.
+    /// The retry policy of the method, if it has one.
     retrying: Option<Arc<Retrying>>,
     /// Attempts that no server has processed.
     unprocessed: u32,
-    /// A server has refused an attempt.
+    /// True if a server has refused an attempt.
     refused: bool,
-    /// Attempts by the policy.
+    /// Attempts by the retry policy.
     retries: u32,
-    /// Waits of our own choice since a server last chose one, which begins them anew.
+    /// Backoffs since a server last sent a pushback, which resets them.
     backoffs: u32,
-    /// Who was tried last.
+    /// The endpoint of the last attempt.
     last: Option<SocketAddr>,
-    /// What the caller said of the time that is left, if anything, is not so: time has gone by, or the channel allows less.
+    /// True if the caller's `grpc-timeout` header must be recomputed: time has passed, or the
+    /// channel allows less.
     late: bool,
 }
 
-/// What became of one attempt.
+/// The outcome of one attempt.
 enum Fate {
     Answered {
         response: Response<RecvStream>,
         sending: Option<SendStream<Bytes>>,
     },
-    /// Nothing of it has left.
+    /// Nothing of it was sent.
     NotSent(h2::Error),
-    /// A server says that it has not processed it.
+    /// The server has not processed it, and says so.
     Refused(h2::Error),
-    /// A server may have processed it.
+    /// The server may have processed it.
     Lost(h2::Error),
     TooLate,
-    /// The caller's own body failed.
+    /// The caller's request body failed.
     BadBody(BodyError),
     /// The request cannot be sent at all.
     Invalid(h2::Error),
@@ -112,7 +115,7 @@ where
         }
     }
 
-    /// Sends the request and waits for the head of its answer; once only.
+    /// Sends the request and waits for the head of its response. May be called only once.
     pub(crate) async fn answer(&mut self) -> Response<ResponseBody> {
         self.run().await.unwrap_or_else(Failure::into_response)
     }
@@ -146,7 +149,7 @@ where
                     if self.may_go_elsewhere(&call) {
                         continue;
                     }
-                    self.failure(Code::Unavailable, &format!("it did not take the call: {error}"))
+                    self.failure(Code::Unavailable, &format!("the endpoint did not accept the call: {error}"))
                 }
                 Fate::Refused(error) => {
                     call.was_not_processed();
@@ -160,7 +163,7 @@ where
                         self.pause(wait).await;
                         continue;
                     }
-                    self.failure(Code::Unavailable, &format!("it refused the call: {error}"))
+                    self.failure(Code::Unavailable, &format!("the endpoint refused the call: {error}"))
                 }
                 Fate::Lost(error) => {
                     let code = Code::of_error(&error);
@@ -171,7 +174,7 @@ where
                         self.pause(wait).await;
                         continue;
                     }
-                    self.failure(code, &format!("the call was lost on its way: {error}"))
+                    self.failure(code, &format!("the call was lost in transit: {error}"))
                 }
                 Fate::TooLate => {
                     call.ended(Code::DeadlineExceeded);
@@ -198,11 +201,11 @@ where
         Failure::new(code, message, self.last)
     }
 
-    /// An endpoint for the next attempt, at once if one is ready.
+    /// Returns an endpoint for the next attempt, at once if one is ready.
     async fn choose(&mut self) -> Result<(Arc<Slot>, InFlight), Failure> {
         match self.pick() {
             Some(picked) => Ok(picked),
-            // On the heap, because hardly any call waits.
+            // Boxed, because hardly any call waits.
             None => Box::pin(self.wait_for_somebody()).await,
         }
     }
@@ -222,14 +225,14 @@ where
             let unready = self.core.snapshot.load().unready.clone();
             let until = match &unready {
                 Some(unready) => unready.until(asked, patience),
-                // The endpoint that the key belongs to is being connected; another snapshot says what becomes of it.
+                // The owner of the key is connecting; a later snapshot decides.
                 None if self.tried.is_empty() => after(asked, patience),
                 None => again,
             };
             let bound = self.deadline.map_or(until, |it| it.min(until));
             if timeout_at(bound, revision.changed()).await.is_err() {
                 match unready {
-                    // Everybody was tried: begin again with everybody.
+                    // Every endpoint was tried: start over with all of them.
                     None if bound == until && !self.tried.is_empty() => self.tried.clear(),
                     _ => return Err(self.nobody(unready.as_ref(), bound == until)),
                 }
@@ -238,7 +241,7 @@ where
     }
 
     fn nobody(&self, unready: Option<&Unready>, in_time: bool) -> Failure {
-        let why = unready.map_or_else(|| "no endpoint took the call".to_owned(), |it| it.why.to_string());
+        let why = unready.map_or_else(|| "no endpoint accepted the call".to_owned(), |it| it.why.to_string());
         let name = self.core.settings.authority.as_ref().map_or("the service", |it| it.as_str());
         let code = if in_time { Code::Unavailable } else { Code::DeadlineExceeded };
         Failure::new(code, format!("{name} cannot be called: {why}"), self.last)
@@ -255,7 +258,7 @@ where
             true => snapshot.group.pick(by)?,
             false => snapshot.group.pick_but(tried, by)?,
         };
-        // This call is counted already. Where the key decides, it decides.
+        // This call is already counted. With a ring, only the key decides.
         let in_line = in_flight.load().in_flight() as usize > slot.link.room();
         if in_line && !matches!(self.core.settings.policy, Policy::RingHash(_)) {
             let roomy = snapshot.group.pick_but(|it| it.is_full() || tried(it), by);
@@ -274,7 +277,7 @@ where
         let written = link.writes();
         let (response, stream) = match sender.send_request(head, self.outgoing.is_empty()) {
             Ok(sent) => sent,
-            // Whatever is wrong with the request itself leaves the connection as it was.
+            // If the request itself is invalid, the connection stays as it was.
             Err(error) => {
                 let closed =
                     poll_fn(|cx| Poll::Ready(matches!(sender.poll_ready(cx), Poll::Ready(Err(_))))).await;
@@ -288,15 +291,16 @@ where
         match answer {
             Ok(response) => Fate::Answered { response, sending },
             Err(Fate::Lost(error)) => {
-                // A call may also have waited in line on the connection, where the peer takes only so many at a time.
-                // Where our own side ends the connection, it still sends what it has gathered, after calls have heard of the end.
+                // The call may also have been queued on the connection, because the peer limits
+                // concurrent streams. If our own side closes the connection, it still sends its
+                // buffer after calls have got the error.
                 let closing = error.is_go_away() && error.is_library();
                 let left = closing || may_have_left(response.stream_id().as_u32(), written, link.writes());
                 let refused = was_not_processed(&error);
                 if left && !refused {
                     return Fate::Lost(error);
                 }
-                // How soon it refuses says nothing of how soon it answers.
+                // The time until a refusal says nothing about the latency.
                 wait.iter_mut().for_each(|it| it.counts = false);
                 if left { Fate::Refused(error) } else { Fate::NotSent(error) }
             }
@@ -332,7 +336,8 @@ where
                 }
             }
         }
-        // Before the answer: a server that keeps the deadline too cancels the call at the same moment, and says no more than that.
+        // Checked before the response: a server that also enforces the deadline cancels the call at
+        // the same moment, with a less specific status.
         if let Some(Poll::Ready(())) = self.alarm.as_mut().map(|it| it.as_mut().poll(cx)) {
             return Poll::Ready(Err(Fate::TooLate));
         }
@@ -349,10 +354,11 @@ where
         Poll::Ready(answer.map_err(Fate::Lost))
     }
 
-    /// After what wait to try again what a server has failed, if it may be; then the body stands at its beginning.
+    /// Returns the delay after which to retry a call that a server failed, if it may be retried;
+    /// then the body is rewound.
     fn worth_a_retry(&mut self, code: Option<Code>, headers: Option<&HeaderMap>) -> Option<Duration> {
         let Retrying { policy: retry, budget } = &**self.retrying.as_ref()?;
-        // Where the head does not tell how the call ended, its end does.
+        // If the head has no status, the end of the response has it.
         let code = code?;
         if !retry.codes.contains(&code) {
             budget.ended(code);
@@ -370,7 +376,7 @@ where
                 retry.wait(self.backoffs, chance::unit())
             }
         };
-        // A wait that no clock can name is longer than any deadline.
+        // A delay that exceeds the clock's range is longer than any deadline.
         let then = Instant::now().checked_add(wait);
         let in_time = self.deadline.is_none_or(|it| then.is_some_and(|then| then < it));
         (allowed && in_time && self.outgoing.rewind()).then_some(wait)
@@ -383,7 +389,8 @@ where
         Box::pin(sleep(wait)).await;
     }
 
-    /// Whether a call that no server has processed can be sent to another endpoint; then the body stands at its beginning.
+    /// Returns true if a call that no server has processed can be sent to another endpoint; then
+    /// the body is rewound.
     fn may_go_elsewhere(&mut self, call: &Call) -> bool {
         self.tried.push(key(call.slot()));
         self.late = true;
@@ -395,8 +402,9 @@ where
         may
     }
 
-    /// Hands the answer over, with whatever is still to be sent in a task of its own. That task keeps the deadline too: a caller that
-    /// only sends does not look at the answer, where it would notice.
+    /// Returns the response, and sends the rest of the request in its own task. That task enforces
+    /// the deadline too: a caller that only sends does not poll the response, where it would be
+    /// enforced.
     fn deliver(
         &mut self,
         call: Call,
@@ -425,8 +433,8 @@ where
     }
 }
 
-/// The wait for the head of an answer, where the policy wants to know how long it is. It is noted when it ends, and also when it is given
-/// up: whoever makes callers give up is slow.
+/// Measures the time until the head of a response, if the policy needs it. Recorded when the wait
+/// ends, and also when it is abandoned: an endpoint that makes callers give up is slow.
 struct Wait<'e> {
     call: &'e Call,
     memory: Arc<Memory>,
@@ -452,13 +460,13 @@ impl Drop for Wait<'_> {
     }
 }
 
-/// Tells connections apart.
+/// Returns the identity of a connection.
 fn key(slot: &Slot) -> usize {
     Arc::as_ptr(&slot.link) as usize
 }
 
-/// What decides where on the ring a call goes: the value of the header, or its values with commas between them (A42); without one it
-/// goes anywhere.
+/// Returns the ring key of a call: the hash of the header's value, or of its values joined with
+/// commas (A42); `None` without the header.
 fn ring_key<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Option<u64> {
     match (values.next(), values.next()) {
         (None, _) => None,
@@ -470,8 +478,8 @@ fn ring_key<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Option<u64> {
     }
 }
 
-/// The server itself says so: it refused the stream, or left before it. An error of the kind "gone away" reaches
-/// only streams above the last one that the server promised to process.
+/// Returns true if the server itself says so: it refused the stream, or sent GOAWAY before it. A
+/// GOAWAY error reaches only streams above the last one that the server promised to process.
 fn was_not_processed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
@@ -485,6 +493,6 @@ mod tests {
         let key = |values: &[&'static str]| ring_key(values.iter().map(|it| it.as_bytes()));
         assert_eq!(key(&["ann"]), Some(hash(b"ann")));
         assert_eq!(key(&["ann", "bob", ""]), Some(hash(b"ann,bob,")));
-        assert_eq!(key(&[]), None, "without a value it goes anywhere");
+        assert_eq!(key(&[]), None, "without a value there is no key");
     }
 }

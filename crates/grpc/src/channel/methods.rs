@@ -1,4 +1,4 @@
-//! What is different from method to method: retries and timeouts, by the name of a method or of its service.
+//! Settings by method: retries and timeouts, by the name of a method or of its service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::retry::{Budget, Retry};
 struct ByMethod<T> {
     /// For methods without a setting of their own.
     default: Option<T>,
-    /// By `service/method`, or `service` for all methods of one. `None` switches the default off.
+    /// By `service/method`, or `service` for all of its methods. `None` turns the default off.
     named: HashMap<CompactString, Option<T>>,
 }
 
@@ -24,7 +24,8 @@ impl<T> Default for ByMethod<T> {
 }
 
 impl<T> ByMethod<T> {
-    /// The setting for the method with this path: its own, that of its service, or the default.
+    /// Returns the setting for the method with this path: its own, that of its service, or the
+    /// default.
     fn of(&self, path: &str) -> Option<&T> {
         if self.named.is_empty() {
             return self.default.as_ref();
@@ -38,7 +39,7 @@ impl<T> ByMethod<T> {
     }
 }
 
-/// A retry policy with the tokens that its calls share.
+/// A retry policy with the budget that its calls share.
 #[derive(Debug)]
 pub(crate) struct Retrying {
     pub(crate) policy: Retry,
@@ -76,17 +77,17 @@ impl Methods {
         self.timeouts.named.insert(plain(name), timeout);
     }
 
-    /// How calls of the method with this path are retried, if they are.
+    /// Returns the retry policy of the method with this path, if it has one.
     pub(crate) fn retrying(&self, path: &str) -> Option<&Arc<Retrying>> {
         self.retries.of(path)
     }
 
-    /// How long calls of the method with this path may take.
+    /// Returns the timeout of the method with this path.
     pub(crate) fn timeout_of(&self, path: &str) -> Option<Duration> {
         self.timeouts.of(path).copied()
     }
 
-    /// The first name that is neither `service` nor `service/method`, if there is one.
+    /// Returns the first name that is neither `service` nor `service/method`, if there is one.
     pub(crate) fn misnamed(&self) -> Option<&str> {
         let mut names = self.retries.named.keys().chain(self.timeouts.named.keys());
         let wrong = |it: &&CompactString| it.is_empty() || it.split('/').count() > 2 || it.starts_with('/');
@@ -94,7 +95,7 @@ impl Methods {
     }
 }
 
-/// A name without the slashes around it.
+/// Strips the slashes around a name.
 fn plain(name: &str) -> CompactString {
     name.strip_prefix('/').unwrap_or(name).trim_end_matches('/').into()
 }
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_method_goes_before_its_service_and_that_before_the_default() {
+    fn a_method_takes_precedence_over_its_service_and_that_over_the_default() {
         let mut methods = Methods::default();
         assert_eq!(methods.timeout_of("/shop.Cart/Add"), None);
         let second = Duration::from_secs(1);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_more_or_less_than_a_service_and_a_method_are_found() {
+    fn invalid_method_names_are_found() {
         for (name, wrong) in [
             ("a.B", false),
             ("/a.B/C", false),

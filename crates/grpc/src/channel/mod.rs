@@ -1,7 +1,8 @@
-//! `KubeChannel`: a channel for gRPC clients over whatever endpoints a target has.
+//! `KubeChannel`: a channel for gRPC clients over the endpoints of a target.
 //!
-//! A call loads the snapshot, picks, and queues its frames on the connection: no lock of ours, no task and no channel on its way.
-//! Everything else (following the set, connecting, ejecting) is the balancer's, beside the calls.
+//! A call loads the snapshot, picks an endpoint, and queues its frames on the connection, without a
+//! lock, task or channel of ours in between. Everything else (following the set, connecting,
+//! ejecting) is done by the balancer, concurrently with calls.
 
 mod status;
 mod retry;

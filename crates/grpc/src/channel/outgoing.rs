@@ -1,7 +1,8 @@
-//! The body of a request on its way out, which can begin again as long as what was sent is kept.
+//! The body of a request on its way out, which can be rewound as long as the sent data is kept.
 //!
-//! What a caller has at hand, as the whole of a unary request is, goes out at once, in the caller's own task. It is kept by reference until the
-//! answer begins; of what comes later, only so much is.
+//! Data that is available at once, like the whole of a unary request, is sent immediately, in the
+//! caller's own task. It is kept by reference until the response begins; of later data, only a
+//! limited amount is kept.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,24 +13,24 @@ use http::HeaderMap;
 use http_body::Body;
 use smallvec::SmallVec;
 
-/// An error of whatever makes the body.
+/// An error of the request body.
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How many frames are gathered before the first is sent; more would only wait.
+/// The number of frames that are collected before the first is sent; more would only delay it.
 const AT_ONCE: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Outgoing<B> {
-    /// Until it has nothing more.
+    /// `None` once it has ended.
     body: Option<B>,
-    /// From the beginning, while it may be needed again, or not yet sent.
+    /// The data from the beginning, while it may be needed again or is not yet sent.
     kept: SmallVec<[Bytes; 1]>,
     trailers: Option<HeaderMap>,
-    /// `kept` has all that was taken from the body so far.
+    /// True while `kept` has everything that was taken from the body.
     whole: bool,
-    /// How many of `kept` were sent in this attempt.
+    /// The number of `kept` pieces that were sent in this attempt.
     sent: usize,
-    /// Bytes taken from the body so far.
+    /// The number of bytes taken from the body.
     size: usize,
     limit: usize,
 }
@@ -44,7 +45,7 @@ where
         Self { body, kept: SmallVec::new(), trailers: None, whole: true, sent: 0, size: 0, limit }
     }
 
-    /// Takes what the body has at hand.
+    /// Takes the data that the body has available.
     pub(crate) fn gather(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
         while let Some(body) = &mut self.body
             && self.kept.len() < AT_ONCE
@@ -58,12 +59,12 @@ where
         Ok(())
     }
 
-    /// There is nothing to send but the head.
+    /// Returns true if there is nothing to send but the head.
     pub(crate) fn is_empty(&self) -> bool {
         self.body.is_none() && self.kept.is_empty() && self.trailers.is_none()
     }
 
-    /// Goes back to the beginning. False when something of it is no longer there.
+    /// Rewinds to the beginning. Returns false if the beginning is no longer kept.
     pub(crate) fn rewind(&mut self) -> bool {
         if self.whole {
             self.sent = 0;
@@ -71,14 +72,16 @@ where
         self.whole
     }
 
-    /// What is still to be sent, for whoever sends it. It keeps nothing more: there will be no other attempt.
+    /// Returns the rest to be sent, for the task that sends it. It keeps nothing more: there will
+    /// be no other attempt.
     pub(crate) fn hand_over(&mut self) -> Self {
         self.kept.drain(..self.sent);
         let (kept, trailers) = (std::mem::take(&mut self.kept), self.trailers.take());
         Self { body: self.body.take(), kept, trailers, whole: false, sent: 0, size: self.size, limit: 0 }
     }
 
-    /// Sends all there is, as the peer takes it. Ready when the end was sent, or when the peer wants no more.
+    /// Sends everything, as the peer's window allows. Ready when the end was sent, or when the peer
+    /// wants no more.
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -93,7 +96,7 @@ where
                 }
             }
             let Some(body) = &mut self.body else {
-                // If the stream is no more, the answer tells why.
+                // If the stream has ended, the response has the reason.
                 let _ = match self.trailers.clone() {
                     Some(trailers) => stream.send_trailers(trailers),
                     None => stream.send_data(Bytes::new(), true),
@@ -106,7 +109,7 @@ where
             let frame = ready!(Pin::new(body).poll_frame(cx));
             if let Some(data) = self.take(frame)? {
                 if self.size > self.limit {
-                    // Too much to begin again: what was sent need not be kept.
+                    // Too much to rewind: the sent data need not be kept.
                     self.kept.clear();
                     self.sent = 0;
                     self.whole = false;
@@ -139,7 +142,8 @@ where
     }
 }
 
-/// Waits until the peer takes at least a byte; false when it takes no more. The library splits what is larger than the room.
+/// Waits until the peer accepts at least one byte; false when it accepts no more. `h2` splits data
+/// that exceeds the window.
 fn poll_room(cx: &mut Context<'_>, stream: &mut SendStream<Bytes>) -> Poll<bool> {
     stream.reserve_capacity(1);
     while stream.capacity() == 0 {
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_body_is_at_hand_and_can_begin_again() {
+    fn a_whole_body_is_available_and_can_be_rewound() {
         let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 100);
         assert!(outgoing.body.is_none() && !outgoing.is_empty() && outgoing.rewind());
         assert_eq!(outgoing.kept.as_slice(), [Bytes::from_static(b"hello")]);
@@ -177,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_at_hand_can_begin_again_however_large_it_is() {
+    fn available_data_can_be_rewound_whatever_its_size() {
         let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 4);
         assert!(outgoing.rewind());
     }
 
     #[test]
-    fn what_was_sent_is_let_go_once_there_is_an_answer() {
+    fn sent_data_is_released_once_there_is_a_response() {
         let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 100);
         outgoing.sent = 1;
         let mut rest = outgoing.hand_over();
@@ -191,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_without_end_is_not_gathered_for_ever() {
+    fn collecting_an_endless_body_stops() {
         let endless = futures_util::stream::repeat_with(|| {
             Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(b"x")))
         });

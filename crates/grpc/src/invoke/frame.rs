@@ -1,26 +1,27 @@
-//! Messages as gRPC frames them: a flag, a length, then the bytes. They go out in one piece each and come in cut anywhere.
+//! gRPC message framing: a flag, a length, then the bytes. Outgoing messages are one piece each;
+//! incoming ones may be split anywhere.
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use grpc::StatusCodeError;
 
-/// The flag and the length.
+/// The length of the flag and the length field.
 const PREFIX: usize = 5;
 
-/// Why something is no message, or none that we take.
+/// An invalid message, or one that exceeds the limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FrameError {
     #[error("a message of {size} bytes exceeds the limit of {limit}")]
     TooLarge { size: usize, limit: usize },
-    #[error("a message is compressed, which nobody asked for")]
+    #[error("a message is compressed, but no compression was negotiated")]
     Compressed,
-    #[error("a message begins with {0}, which is no flag")]
+    #[error("a message begins with {0}, which is not a valid flag")]
     Flag(u8),
 }
 
 impl FrameError {
-    /// What it means to the call.
+    /// Returns the status code of the call.
     pub(super) fn code(&self) -> StatusCodeError {
         match self {
             Self::TooLarge { .. } => StatusCodeError::ResourceExhausted,
@@ -29,10 +30,10 @@ impl FrameError {
     }
 }
 
-/// A message with its prefix, uncompressed.
+/// Encodes a message with its prefix, uncompressed.
 ///
 /// # Errors
-/// When it is larger than the limit, or than the prefix can say.
+/// Returns an error if the message is larger than the limit, or than the prefix can express.
 pub(super) fn framed(message: &mut dyn Buf, limit: usize) -> Result<Bytes, FrameError> {
     let size = message.remaining();
     let limit = limit.min(u32::MAX as usize);
@@ -45,14 +46,15 @@ pub(super) fn framed(message: &mut dyn Buf, limit: usize) -> Result<Bytes, Frame
     Ok(frame.freeze())
 }
 
-/// Bytes that arrived and are not yet messages.
+/// Received bytes that are not yet messages.
 ///
-/// It holds what was pushed and not yet taken: nothing is set aside for a length that was only announced. A message that came in one piece is handed
-/// on as it is; one that came in several is copied once.
+/// Holds only what was pushed and not yet taken: nothing is allocated for a length that was only
+/// announced. A message that arrived in one piece is returned without copying; one that arrived in
+/// several is copied once.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pieces: VecDeque<Bytes>,
-    /// The sum of the pieces.
+    /// The total size of the pieces.
     held: usize,
     /// The length of the message whose prefix was read.
     due: Option<usize>,
@@ -71,15 +73,15 @@ impl Incoming {
         }
     }
 
-    /// Whether what was pushed ends within a message.
+    /// Returns true if the received bytes end within a message.
     pub(super) fn is_within_message(&self) -> bool {
         self.due.is_some() || self.held > 0
     }
 
-    /// The next message, if all of it is there.
+    /// Returns the next message, if it is complete.
     ///
     /// # Errors
-    /// When its prefix is none that we take. There is no going on after that.
+    /// Returns an error if the prefix is invalid. The stream cannot continue after that.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
         let size = match self.due {
             Some(size) => size,
@@ -106,7 +108,7 @@ impl Incoming {
         Ok(Some(self.take(size)))
     }
 
-    /// The first `size` bytes, which must be there.
+    /// Takes the first `size` bytes, which must be available.
     fn take(&mut self, size: usize) -> Bytes {
         self.held -= size;
         match self.pieces.front_mut() {
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_do_not_take_is_told_before_its_bytes_are_there() {
+    fn an_invalid_prefix_is_reported_before_the_message_arrives() {
         let told = |prefix: &'static [u8]| {
             let mut incoming = Incoming::new(10);
             incoming.push(Bytes::from_static(prefix));
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_within_a_message_is_seen() {
+    fn an_end_within_a_message_is_detected() {
         let mut incoming = Incoming::new(10);
         assert!(!incoming.is_within_message());
         incoming.push(Bytes::from_static(&[0, 0]));
@@ -176,7 +178,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_come_out_as_they_went_in_wherever_they_are_cut(
+        fn messages_are_reassembled_however_they_are_split(
             messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
             cuts in prop::collection::vec(1_usize..30, 1..20),
         ) {

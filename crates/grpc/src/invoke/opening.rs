@@ -1,8 +1,10 @@
-//! The beginning of a call. Its two sides are apart and either may move first: whichever needs the call first begins it.
+//! The start of a call. Its sending and receiving sides are separate: the first one that needs the
+//! call starts it.
 //!
-//! A request whose only message is there (unary, and a stream of answers) is written in one go by the task that sends the message, and
-//! its answer is driven by the task that reads it: there is no task between. A request that is sent little by little has one, since its caller
-//! need not read while it sends.
+//! A request whose only message is available (unary and server streaming) is written at once by the
+//! task that sends the message, and its response is driven by the task that reads it, without a
+//! task in between. A streamed request has its own task, since its caller need not read while it
+//! sends.
 
 use std::convert::Infallible;
 use std::future::{self, Future, poll_fn};
@@ -25,40 +27,42 @@ use crate::channel::{Code, Failure, KubeChannel, ResponseBody};
 
 type Answered = Result<Response<ResponseBody>, Infallible>;
 
-/// The head of an answer, to come. Dropping it cancels the call.
+/// The future head of a response. Dropping it cancels the call.
 pub(super) type Answer = Pin<Box<dyn Future<Output = Answered> + Send>>;
 
-/// What the two sides of a call share.
+/// The state that the two sides of a call share.
 pub(super) struct Opening {
     stage: Mutex<Stage>,
-    /// Why our own side ended the call. It wins over whatever the answer says, which can only be that we went away.
+    /// The reason why our own side ended the call. It takes precedence over the response, which can
+    /// only say that the call was cancelled.
     failure: OnceLock<StatusError>,
 }
 
 enum Stage {
-    /// Nobody has begun.
+    /// Neither side has started the call.
     Waiting(Start),
-    /// As `Waiting`, and the sending side is gone: nothing will be sent.
+    /// Like `Waiting`, and the sending side was dropped: nothing will be sent.
     Silent(Start),
-    /// The receiving side has begun; messages go here.
+    /// The receiving side has started the call; messages go here.
     Flowing(mpsc::Sender<Piece>),
-    /// The sending side has begun and has what it needs, or the receiving side is gone.
+    /// The sending side has started the call and has what it needs, or the receiving side was
+    /// dropped.
     Over,
 }
 
-/// A call that has not begun.
+/// A call that has not started.
 pub(super) struct Start {
     channel: KubeChannel,
     head: Head,
 }
 
-/// What the sending side finds.
+/// The state that the sending side finds.
 pub(super) enum Found {
-    /// It is the first, and begins the call.
+    /// It is the first side, and starts the call.
     Start(Start),
-    /// The call has begun, and takes messages.
+    /// The call has started, and accepts messages.
     Flow(mpsc::Sender<Piece>),
-    /// There is nobody to send to.
+    /// There is no call to send to.
     Nothing,
 }
 
@@ -68,14 +72,14 @@ impl Opening {
         Arc::new(Self { stage, failure: OnceLock::new() })
     }
 
-    /// A call that failed before it could begin.
+    /// Creates a call that failed before it could start.
     pub(super) fn failed(why: StatusError) -> Arc<Self> {
         let opening = Self { stage: Mutex::new(Stage::Over), failure: OnceLock::new() };
         opening.fail(why);
         Arc::new(opening)
     }
 
-    /// Notes that our side ended the call, and why; the first reason stays.
+    /// Records why our side ended the call; the first reason is kept.
     pub(super) fn fail(&self, why: StatusError) {
         let _ = self.failure.set(why);
     }
@@ -84,7 +88,7 @@ impl Opening {
         self.failure.get()
     }
 
-    /// For the sending side, with its first message.
+    /// Called by the sending side with its first message.
     pub(super) fn first_to_send(&self) -> Found {
         match self.replace(Stage::Over) {
             Stage::Waiting(start) | Stage::Silent(start) => Found::Start(start),
@@ -93,18 +97,20 @@ impl Opening {
         }
     }
 
-    /// For the sending side, when it goes without a message: the request is its head alone.
+    /// Called when the sending side is dropped without a message: the request consists of its head
+    /// only.
     pub(super) fn nothing_to_send(&self) {
         let mut stage = self.stage.lock();
         match std::mem::replace(&mut *stage, Stage::Over) {
             Stage::Waiting(start) => *stage = Stage::Silent(start),
-            // The sender goes with the side that was to use it, and the body ends.
+            // The sender is dropped with the side that would have used it, and the body ends.
             Stage::Flowing(_) | Stage::Over => {}
             Stage::Silent(start) => *stage = Stage::Silent(start),
         }
     }
 
-    /// For the receiving side, with its first question: the answer to come, unless the sending side has begun.
+    /// Called by the receiving side with its first request: returns the future response, unless the
+    /// sending side has started the call.
     pub(super) fn first_to_receive(&self) -> Option<Answer> {
         let mut stage = self.stage.lock();
         let (start, next, body) = match std::mem::replace(&mut *stage, Stage::Over) {
@@ -123,19 +129,20 @@ impl Opening {
         Some(driven(start.call(body)))
     }
 
-    /// For the receiving side, when it goes.
+    /// Called when the receiving side is dropped.
     pub(super) fn nobody_receives(&self) {
         drop(self.replace(Stage::Over));
     }
 
-    /// What was there is dropped by the caller, outside of the lock.
+    /// The caller drops the previous stage, outside of the lock.
     fn replace(&self, next: Stage) -> Stage {
         std::mem::replace(&mut *self.stage.lock(), next)
     }
 }
 
 impl Start {
-    /// Begins a call whose only message is this frame. When this returns, it is on its way, or somebody drives it there.
+    /// Starts a call whose only message is this frame. When this returns, the call is sent, or a
+    /// task drives it.
     pub(super) async fn whole(self, frame: Bytes) -> Answer {
         let at_once = self.channel.ready_endpoints() > 0;
         let mut answer = self.call(Upload::whole(frame));
@@ -148,7 +155,7 @@ impl Start {
         }
     }
 
-    /// Begins a call whose first message is this frame; those after it go to the sender.
+    /// Starts a call whose first message is this frame; later ones go to the sender.
     pub(super) fn flowing(self, frame: Bytes) -> (Answer, mpsc::Sender<Piece>) {
         let (sender, body) = Upload::flowing();
         let first = sender.try_send(Piece::Message { frame, last: false });
@@ -164,7 +171,7 @@ impl Start {
     }
 }
 
-/// An answer that comes nearer by itself, in a task that ends with whoever waits for it.
+/// Drives a response in a task of its own, which ends when the result is dropped.
 fn driven(answer: Answer) -> Answer {
     Box::pin(Driven(tokio::spawn(answer)))
 }
@@ -179,7 +186,8 @@ impl Future for Driven {
             Ok(answered) => Poll::Ready(answered),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
-                // Nobody but us could have stopped it, and we still wait: the runtime has.
+                // Only this struct aborts the task, and only when dropped: the runtime has stopped
+                // it.
                 Err(_) => {
                     let why = Failure::new(Code::Cancelled, "the runtime is shutting down", None);
                     Poll::Ready(Ok(why.into_response()))

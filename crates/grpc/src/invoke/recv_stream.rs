@@ -19,10 +19,15 @@ use super::opening::{Answer, Opening};
 use super::trailers::{broken, failed, told};
 use crate::channel::{Code, ResponseBody};
 
-/// The answer to a call: its headers, its messages, and how it ended.
+/// The response to a call: its headers, its messages, and its status.
 ///
-/// The call counts as in flight until the end was read or the stream is dropped; dropping it early cancels the call. A `recv` that is
-/// dropped before it is done loses nothing: the next one goes on where it stood.
+/// The call counts as in flight until its end was read or the stream is dropped; dropping it early
+/// cancels the call.
+///
+/// # Cancel safety
+///
+/// `recv` is cancel safe: if it is dropped before it completes, the next one continues where it
+/// was.
 pub struct KubeRecvStream {
     opening: Arc<Opening>,
     stage: Stage,
@@ -30,9 +35,9 @@ pub struct KubeRecvStream {
 }
 
 enum Stage {
-    /// Nothing was asked for. If the sending side begins the call, it tells here.
+    /// Nothing was requested. If the sending side starts the call, it sends the response here.
     Fresh(oneshot::Receiver<Answer>),
-    /// The call has begun.
+    /// The call has started.
     Awaiting(Answer),
     Reading(Reading),
     Over,
@@ -60,7 +65,8 @@ impl KubeRecvStream {
         Self { opening, stage: Stage::Fresh(answer), limit }
     }
 
-    /// The head of an answer is headers, or trailers where the server has nothing else to say.
+    /// Handles the head of a response: headers, or trailers if the response consists of nothing
+    /// else.
     fn begin(&mut self, response: Response<ResponseBody>) -> ResponseStreamItem {
         let (head, body) = response.into_parts();
         if Code::of(&head.headers).is_some() {
@@ -75,7 +81,7 @@ impl KubeRecvStream {
         }
     }
 
-    /// Lets go of the call, and with it of whatever is still on its way.
+    /// Ends the call, and drops what is still in transit.
     fn end(&mut self, trailers: Trailers) -> ResponseStreamItem {
         self.stage = Stage::Over;
         let trailers = match self.opening.failure() {
@@ -87,7 +93,7 @@ impl KubeRecvStream {
 }
 
 impl Reading {
-    /// The next message, or how the answer ended.
+    /// Returns the next message, or the trailers.
     async fn next(&mut self) -> Result<Bytes, Trailers> {
         loop {
             match self.incoming.next() {
@@ -101,15 +107,15 @@ impl Reading {
                     Err(frame) => return Err(self.ended(told(frame.into_trailers().unwrap_or_default()))),
                 },
                 Some(Err(interrupted)) => return Err(broken(&interrupted)),
-                None => return Err(failed(StatusCodeError::Internal, "the answer ended without a status")),
+                None => return Err(failed(StatusCodeError::Internal, "the response ended without a status")),
             }
         }
     }
 
-    /// A success is none if the last message is not whole.
+    /// Turns a success into a failure if the last message is incomplete.
     fn ended(&self, trailers: Trailers) -> Trailers {
         if trailers.status().is_ok() && self.incoming.is_within_message() {
-            return failed(StatusCodeError::Internal, "the answer ended within a message");
+            return failed(StatusCodeError::Internal, "the response ended within a message");
         }
         trailers
     }
@@ -126,7 +132,7 @@ impl RecvStream for KubeRecvStream {
                         None => answers.await.ok(),
                     };
                     let Some(answer) = answer else {
-                        let why = "the message was not sent to its end";
+                        let why = "the message was not sent completely";
                         return self.end(failed(StatusCodeError::Cancelled, why));
                     };
                     self.stage = Stage::Awaiting(answer);

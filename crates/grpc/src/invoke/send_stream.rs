@@ -12,12 +12,16 @@ use super::frame::framed;
 use super::opening::{Answer, Found, Opening};
 use super::upload::Piece;
 
-/// The messages of a request, one after the other.
+/// The messages of a request.
 ///
-/// A message that is both the first and the last goes out with the head of the request. Of others, one waits here until the peer
-/// takes it, and `send` waits for that; one that is dropped while it waits has sent nothing, and the next one goes on. Dropping the stream
-/// ends the request; the answer may still be read. A message that cannot be encoded, or is too large, ends the call with a status that
-/// says so.
+/// A message that is both the first and the last is sent together with the head of the request. Of
+/// others, one is buffered until the peer accepts it, and `send` waits for that. Dropping the
+/// stream ends the request; the response may still be read. A message that cannot be encoded, or is
+/// too large, ends the call with a corresponding status.
+///
+/// # Cancel safety
+///
+/// A `send` that is dropped while it waits has sent nothing, and the stream can continue.
 pub struct KubeSendStream {
     opening: Arc<Opening>,
     stage: Stage,
@@ -25,7 +29,7 @@ pub struct KubeSendStream {
 }
 
 enum Stage {
-    /// Nothing was sent. If this side begins the call, the other one is told here.
+    /// Nothing was sent. If this side starts the call, the other one gets the response here.
     Fresh(oneshot::Sender<Answer>),
     Flowing(mpsc::Sender<Piece>),
     Over,
@@ -43,22 +47,22 @@ impl KubeSendStream {
         Self { opening, stage: Stage::Fresh(answer), limit }
     }
 
-    /// Ends the call: there is no message to go on with.
+    /// Ends the call: there is no message to continue with.
     async fn withdraw(&mut self, why: StatusError) {
         self.opening.fail(why);
         let flow = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Flowing(sender) => Found::Flow(sender),
-            // The other side hears of it when its end of this is dropped.
+            // The other side notices when its end of this channel is dropped.
             Stage::Fresh(_) => self.opening.first_to_send(),
             Stage::Over => Found::Nothing,
         };
         if let Found::Flow(sender) = flow {
-            // If nobody takes it, the call is over already.
+            // If nothing receives it, the call is already over.
             let _ = sender.send(Piece::Withdrawn).await;
         }
     }
 
-    /// Sends a piece when there is room for it. Whoever gives up meanwhile has sent nothing, and may go on.
+    /// Sends a piece when there is room for it. Dropping the future before that sends nothing.
     async fn push(&mut self, sender: mpsc::Sender<Piece>, piece: Piece) -> Result<(), ()> {
         let last = matches!(piece, Piece::Message { last: true, .. });
         self.stage = Stage::Flowing(sender.clone());

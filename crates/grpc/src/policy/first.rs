@@ -1,11 +1,13 @@
-//! One endpoint for all calls, and the next only when it fails: gRPC's pick_first, with its order shuffled (A62).
+//! gRPC's pick_first with a shuffled order (A62): one endpoint for all calls, and the next one only
+//! when it fails.
 
 use crate::connection::State;
 
-/// Which endpoints should be connected, given their states in the order in which they are tried, and who is used now.
+/// Returns which endpoints should be connected, given their states in the order in which they are
+/// tried, and the one in use.
 ///
-/// While the one in use is ready, nobody else is. Otherwise everybody is who has failed before or is `late`, since they may come back
-/// first, and the first of the others.
+/// While the one in use is ready, it is the only one. Otherwise: all that have failed before or are
+/// `late`, since they may recover first, and the first of the others.
 pub(crate) fn wanted(order: &[State], late: impl Fn(usize) -> bool, used: Option<usize>) -> Vec<bool> {
     let mut wanted = vec![false; order.len()];
     if let Some(used) = used.filter(|it| order.get(*it) == Some(&State::Ready)) {
@@ -30,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_is_used_until_it_fails_and_then_the_next() {
+    fn one_endpoint_is_used_until_it_fails_and_then_the_next() {
         use State::{Backoff, Connecting, Idle, Ready};
         let table: &[(&[State], Option<usize>, &[usize])] = &[
             (&[], None, &[]),
@@ -40,11 +42,11 @@ mod tests {
             // The first has failed: the second is tried, and the first keeps trying.
             (&[Backoff, Idle, Idle], Some(0), &[0, 1]),
             (&[Backoff, Ready, Idle], Some(0), &[1]),
-            // Who is used stays, although one before it could be had again.
+            // The one in use stays, although an earlier one is available again.
             (&[Idle, Ready, Idle], Some(1), &[1]),
             (&[Ready, Ready, Idle], Some(1), &[1]),
             (&[Backoff, Backoff, Backoff], None, &[0, 1, 2]),
-            // Who was used is no longer in the set.
+            // The one in use is no longer in the set.
             (&[Idle], Some(4), &[0]),
         ];
         for (order, used, expected) in table {
@@ -55,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_silent_for_too_long_has_the_next_one_beside_it() {
+    fn after_a_silent_endpoint_the_next_one_is_tried_concurrently() {
         use State::{Connecting, Idle};
         let order = [Connecting, Connecting, Idle, Idle];
         assert_eq!(wanted(&order, |it| it == 0, None), [true, true, false, false]);

@@ -1,4 +1,4 @@
-//! Endpoints to pick from: an immutable value, replaced as a whole when anything about them changes.
+//! The endpoints to pick from: an immutable value, replaced as a whole on every change.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use super::zone::{ZoneAware, staying};
 use crate::chance;
 use crate::load::{InFlight, Load};
 
-/// How often a pick is made again because the endpoint is new and takes only some of its share.
+/// The number of repeated picks when slow start declines an endpoint, or a pick is excluded.
 const AGAIN: usize = 3;
 
-/// An endpoint that may be called; `S` is whatever is needed to call it.
+/// A usable endpoint; `S` is the data that is needed to call it.
 #[derive(Debug)]
 pub(crate) struct Member<'a, S> {
     pub(crate) key: &'a str,
@@ -19,20 +19,20 @@ pub(crate) struct Member<'a, S> {
     pub(crate) zone: Option<&'a str>,
     /// `None` while it is not ready.
     pub(crate) ready: Option<(S, Arc<Load>)>,
-    /// It is being connected, and has not failed.
+    /// True if it is connecting, and has not failed.
     pub(crate) connecting: bool,
-    /// Which share it takes of the calls that it is picked for, in 2^32nds.
+    /// The share of its picks that the endpoint accepts, in 2^32nds.
     pub(crate) admission: u32,
 }
 
-/// The endpoints of a channel, those of its own zone apart if it prefers them.
+/// The endpoints of a channel; with zone awareness, those in its own zone are separate.
 #[derive(Debug)]
 pub(crate) struct Group<S> {
     near: Part<S>,
     far: Part<S>,
-    /// Which share of the calls stays near, in 2^32nds.
+    /// The share of calls that stay near, in 2^32nds.
     staying: u32,
-    /// A call goes far when the pick near has this many in flight.
+    /// A call goes far when the near pick has this many calls in flight.
     capacity: u32,
     memory: Arc<Memory>,
 }
@@ -41,15 +41,15 @@ pub(crate) struct Group<S> {
 struct Part<S> {
     slots: Vec<S>,
     loads: Vec<Arc<Load>>,
-    /// Empty when everybody takes the whole share.
+    /// Empty if every endpoint accepts its whole share.
     admissions: Vec<u32>,
     picker: Picker,
-    /// Whose turns these are: 0 near, 1 far.
+    /// The counter to use: 0 near, 1 far.
     side: usize,
 }
 
 impl<S> Group<S> {
-    /// `members` are in the order of their ids.
+    /// Creates a group. `members` are ordered by id.
     pub(crate) fn new(
         members: Vec<Member<'_, S>>,
         policy: &Policy,
@@ -65,28 +65,30 @@ impl<S> Group<S> {
         Self { near, far, staying, capacity: zone.map_or(u32::MAX, |it| it.capacity), memory }
     }
 
-    /// Nobody is ready.
+    /// Returns true if no endpoint is ready.
     pub(crate) fn is_empty(&self) -> bool {
         self.near.slots.is_empty() && self.far.slots.is_empty()
     }
 
-    /// How many are ready.
+    /// Returns the number of ready endpoints.
     pub(crate) fn len(&self) -> usize {
         self.near.slots.len() + self.far.slots.len()
     }
 
-    /// Picks an endpoint for a call and counts the call in. `None` when nobody is ready, or not yet the one that the key belongs to.
+    /// Picks an endpoint for a call and counts the call. Returns `None` if no endpoint is ready, or
+    /// if the owner of the key is not ready yet.
     pub(crate) fn pick(&self, key: impl Fn() -> Option<u64>) -> Option<(&S, InFlight)> {
         let (part, index) = self.choose(&key)?;
         Some((&part.slots[index], part.loads[index].begin()))
     }
 
-    /// Whom [`pick`](Self::pick) would take, without counting a call.
+    /// Returns the index that [`pick`](Self::pick) would choose, without counting a call.
     pub(crate) fn choice(&self, key: impl Fn() -> Option<u64>) -> Option<usize> {
         self.choose(&key).map(|it| it.1)
     }
 
-    /// As [`pick`](Self::pick), but none of those that `excluded` names. `None` when nobody else is ready.
+    /// Like [`pick`](Self::pick), without the `excluded` endpoints. Returns `None` if no other
+    /// endpoint is ready.
     pub(crate) fn pick_but(
         &self,
         excluded: impl Fn(&S) -> bool,
@@ -121,7 +123,7 @@ impl<S> Group<S> {
         let stays = self.staying == ALL || (chance::bits() as u32) < self.staying;
         let (first, second) = if stays { (&self.near, &self.far) } else { (&self.far, &self.near) };
         let Some(index) = first.pick(&self.memory, key) else {
-            // Where somebody is ready, the one that the key belongs to is waited for.
+            // If endpoints are ready here, the call waits for the owner of its key.
             let others = second.slots.len() * usize::from(first.slots.is_empty());
             return (others > 0).then(|| second.pick(&self.memory, key)).flatten().map(|it| (second, it));
         };
@@ -150,7 +152,7 @@ impl<S> Part<S> {
                 admissions.push(member.admission);
             }
         }
-        // When everybody is new, nobody is to be spared.
+        // If all endpoints are new, none is spared.
         if admissions.iter().all(|it| *it == ALL) || !admissions.contains(&ALL) {
             admissions.clear();
         }
@@ -212,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_ready_is_nobody_picked() {
+    fn without_a_ready_endpoint_nothing_is_picked() {
         let group = group([false; 6], [ALL; 6], None);
         assert!(
             group.is_empty() && group.pick(|| None).is_none() && group.pick_but(|_| false, || None).is_none()
@@ -236,12 +238,13 @@ mod tests {
     fn calls_beyond_the_capacity_of_the_zone_go_elsewhere() {
         let group = group([true; 6], [ALL; 6], Some(ZoneAware::new("a").capacity(2)));
         let mut held: Vec<_> = (0..6).map(|_| group.pick(|| None).unwrap()).collect();
-        assert!(held.iter().all(|it| *it.0 < 3), "two each stay");
+        assert!(held.iter().all(|it| *it.0 < 3), "two calls each stay in the zone");
         held.extend((0..6).map(|_| group.pick(|| None).unwrap()));
         assert_eq!(held.iter().filter(|it| *it.0 >= 3).count(), 6);
     }
 
-    /// Two elsewhere, and every call asks at home first: neither of the two is left out.
+    /// Two endpoints elsewhere, and every call picks in its own zone first: neither of the two is
+    /// skipped.
     #[test]
     fn calls_that_leave_the_zone_are_shared_evenly() {
         let zone = Some(ZoneAware::new("a").capacity(1));
@@ -252,17 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn who_is_new_takes_a_part_of_its_share() {
+    fn a_new_endpoint_gets_part_of_its_share() {
         let new = [ALL / 10, ALL, ALL, ALL, ALL, ALL];
         let shares = shares(&group([true; 6], new, None), 6_000);
         assert!((50..300).contains(&shares[0]), "{shares:?}");
         let all_new = group([true; 6], [ALL / 10; 6], None);
-        assert_eq!(self::shares(&all_new, 60), [10; 6], "when all are new, all take everything");
+        assert_eq!(self::shares(&all_new, 60), [10; 6], "if all are new, all get their whole share");
     }
 
-    /// A ring of six with keys of their own: refused, a key goes on to whoever would have it if its owner had failed.
+    /// A ring of six endpoints: a key that is refused goes on to the endpoint that would own it if
+    /// its owner had failed.
     #[test]
-    fn a_key_waits_for_its_owner_and_goes_on_along_the_ring_when_it_is_refused() {
+    fn a_key_waits_for_its_owner_and_moves_along_the_ring_when_refused() {
         let keys = ["10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80", "10.0.0.4:80"];
         let ring = |ready: [bool; 4], connecting: bool| {
             let member = |index: usize| Member {
@@ -281,17 +285,17 @@ mod tests {
         let waiting = ring([true, false, true, true], true);
         let keys = (0..u64::MAX).step_by(usize::MAX / 100);
         for key in keys.filter(|it| picked(&all, *it) == Some(1)) {
-            assert_eq!(picked(&waiting, key), None, "it is being connected");
+            assert_eq!(picked(&waiting, key), None, "the owner is still connecting");
             let next = all.pick_but(|it| *it == 1, || Some(key)).map(|it| *it.0);
             assert_eq!(next, picked(&failed, key));
             assert!(next.is_some_and(|it| it != 1));
         }
-        assert!((0..100).all(|_| waiting.pick(|| None).is_some()), "without a key, anybody who is ready");
+        assert!((0..100).all(|_| waiting.pick(|| None).is_some()), "without a key, any ready endpoint is picked");
         assert!(all.pick_but(|_| true, || Some(7)).is_none());
     }
 
     #[test]
-    fn those_that_were_tried_are_not_picked_again() {
+    fn tried_endpoints_are_not_picked_again() {
         let group = group([true; 6], [ALL; 6], None);
         for _ in 0..100 {
             assert_eq!(group.pick_but(|it| *it != 4, || None).map(|it| *it.0), Some(4));

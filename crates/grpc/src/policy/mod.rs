@@ -1,8 +1,10 @@
-//! Which endpoint takes the next call, and which endpoints are left out for a while.
+//! Load balancing policies: which endpoint gets the next call, and which endpoints are ejected for
+//! a while.
 //!
-//! [`Policy`] is what a user chooses. From it and the endpoints that are ready, the balancer makes a [`Group`]: an immutable value that
-//! calls pick from without a lock. What must outlive a group (counters, clocks) is in [`Memory`]. Everything here is a pure
-//! function of numbers that are passed in, or an atomic; no file knows what a connection is.
+//! [`Policy`] is the user's choice. From it and the ready endpoints, the balancer builds a
+//! [`Group`]: an immutable value that calls pick from without a lock. State that must outlive a
+//! group (counters, clocks) is in [`Memory`]. Everything here is a pure function of its arguments,
+//! or an atomic; nothing here knows connections.
 
 mod turns;
 mod weighted;

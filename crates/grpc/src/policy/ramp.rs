@@ -1,13 +1,14 @@
-//! A new endpoint gets its share little by little: caches are cold and code is not yet compiled.
+//! Slow start: a new endpoint gets its share gradually, because its caches are cold and its code is
+//! not yet compiled.
 
 use std::time::Duration;
 
-/// Lets a new connection take up its share over a while, as Envoy's slow start does.
+/// Ramps up the share of a new connection over time, like Envoy's slow start.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlowStart {
-    /// How long it takes to get the whole share.
+    /// The time until the whole share is reached. Defaults to 30 s.
     pub window: Duration,
-    /// The share it begins with, from 0 to 1.
+    /// The initial share, from 0 to 1. Defaults to 0.1.
     pub least: f64,
 }
 
@@ -17,11 +18,12 @@ impl Default for SlowStart {
     }
 }
 
-/// All of what an endpoint is picked for.
+/// The admission of an endpoint that accepts all of its picks.
 pub(crate) const ALL: u32 = u32::MAX;
 
 impl SlowStart {
-    /// Which share of the calls an endpoint takes that it is picked for, in 2^32nds, so long after it became ready.
+    /// Returns the share of its picks that an endpoint accepts, in 2^32nds, at this time after it
+    /// became ready.
     pub(crate) fn admission(&self, age: Duration) -> u32 {
         if age >= self.window {
             return ALL;
@@ -30,7 +32,7 @@ impl SlowStart {
         (share * f64::from(ALL)) as u32
     }
 
-    /// How often shares have to be looked at again while somebody is new.
+    /// Returns the interval at which shares must be recomputed while an endpoint is new.
     pub(crate) fn pace(&self) -> Duration {
         (self.window / 20).max(Duration::from_millis(50))
     }
@@ -41,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_share_grows_from_the_least_to_all() {
+    fn the_share_grows_from_the_initial_one_to_all() {
         let ramp = SlowStart::default();
         let share = |seconds| f64::from(ramp.admission(Duration::from_secs(seconds))) / f64::from(ALL);
         assert!((share(0) - 0.1).abs() < 1e-6 && (share(15) - 0.5).abs() < 1e-6);

@@ -1,63 +1,67 @@
-//! Calls with the same key to the same endpoint, as far as endpoints stay: a hash ring (gRPC's A42).
+//! A hash ring (gRPC's A42): calls with the same key go to the same endpoint, as far as endpoints
+//! stay.
 //!
-//! The ring is made of all endpoints that may be called, connected or not, so that a connection that comes or goes moves only its
-//! own keys. A key belongs to the endpoint of the first point at or after its hash. While that one is being connected, its calls
-//! wait for it; when it has failed, they go to the next one on the ring. Calls without a key go to the next that is ready.
+//! The ring contains all usable endpoints, connected or not, so that a connection that opens or
+//! closes moves only its own keys. A key belongs to the endpoint of the first point at or after its
+//! hash. While that endpoint is connecting, its calls wait; when it has failed, they go to the next
+//! one on the ring. Calls without a key go to the next ready endpoint from a random point.
 //!
-//! Hashes, points and their number are those of grpc-go and Envoy, made of addresses, so that clients of all kinds agree.
+//! Hashes, points and their number are those of grpc-go and Envoy, computed from addresses, so that
+//! all these clients agree.
 
 use xxhash_rust::xxh64::xxh64;
 
-/// A point of the ring.
+/// A point on the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Point {
     hash: u64,
-    /// The first endpoint from here on that has not failed; `None` where it is being connected.
+    /// The first endpoint from here on that has not failed; `None` if it is connecting.
     owner: Option<u32>,
-    /// The first endpoint from here on that is ready.
+    /// The first ready endpoint from here on.
     ready: u32,
 }
 
-/// An endpoint's place on the ring.
+/// An endpoint on the ring.
 #[derive(Debug, Clone)]
 pub(crate) struct Place<'a> {
-    /// What its points are made of; it must stay the same as long as the endpoint does.
+    /// The text that its points are computed from; must stay the same as long as the endpoint does.
     pub(crate) key: &'a str,
     pub(crate) weight: u32,
     pub(crate) standing: Standing,
 }
 
-/// What a ring knows of the connection of an endpoint.
+/// The connection state of an endpoint on the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Standing {
-    /// Its index among those that are ready.
+    /// The index among the ready endpoints.
     Ready(usize),
-    /// It is being connected, or about to be, and has not failed.
+    /// The endpoint is connecting, or about to, and has not failed.
     Connecting,
-    /// It cannot be called.
+    /// The endpoint cannot be called.
     Failed,
 }
 
-/// Points in the order of their hashes; none where nobody is ready.
+/// The points in the order of their hashes; empty if no endpoint is ready.
 #[derive(Debug)]
 pub(crate) struct Ring {
     points: Vec<Point>,
 }
 
-/// The hash of a key: xxHash64 without a seed, as Envoy and gRPC have it.
+/// Returns the hash of a key: xxHash64 without a seed, as in Envoy and gRPC.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     xxh64(key, 0)
 }
 
 impl Ring {
-    /// At least `smallest` points if `largest` allows, shared by weight; everybody has one at least.
+    /// Creates a ring of at least `smallest` points, up to `largest`, shared by weight; each
+    /// endpoint has at least one.
     pub(crate) fn new(places: &[Place<'_>], smallest: usize, largest: usize) -> Self {
         let mut order: Vec<(u64, Standing)> = Vec::new();
         let weight = |it: &Place<'_>| f64::from(it.weight.max(1));
         let total: f64 = places.iter().map(weight).sum();
         let lightest = places.iter().map(|it| weight(it) / total).fold(f64::INFINITY, f64::min);
         let scale = ((lightest * smallest as f64).ceil() / lightest).min(largest as f64);
-        // In the order of their keys, and rounded over all that came before, as others do it.
+        // In the order of the keys, with the rounding carried over, as in grpc-go's `newRing`.
         let mut places: Vec<_> = places.iter().collect();
         places.sort_unstable_by_key(|it| it.key);
         let mut target = 0.0;
@@ -73,7 +77,8 @@ impl Ring {
         Self { points: settle(&order) }
     }
 
-    /// The endpoint for a key, `None` while it is being connected; without a key, any that is ready. There must be one.
+    /// Returns the endpoint for a key, `None` while it is connecting; without a key, any ready one.
+    /// At least one must be ready.
     pub(crate) fn pick(&self, key: Option<u64>, random: impl FnOnce() -> u64) -> Option<usize> {
         match key {
             Some(hash) => self.points[self.at(hash)].owner.map(|it| it as usize),
@@ -81,25 +86,26 @@ impl Ring {
         }
     }
 
-    /// The endpoints that are ready, each at least once, in the order in which a key that is refused goes on to them.
+    /// Returns the ready endpoints, each at least once, in the order in which a refused key tries
+    /// them.
     pub(crate) fn from(&self, hash: u64) -> impl Iterator<Item = usize> {
         let (before, after) = self.points.split_at(if self.points.is_empty() { 0 } else { self.at(hash) });
         after.iter().chain(before).map(|it| it.ready as usize)
     }
 
-    /// The index of the first point at or after a hash, going round.
+    /// Returns the index of the first point at or after a hash, wrapping around.
     fn at(&self, hash: u64) -> usize {
         let index = self.points.partition_point(|it| it.hash < hash);
         if index == self.points.len() { 0 } else { index }
     }
 
-    /// True when nobody on the ring is ready.
+    /// Returns true if no endpoint on the ring is ready.
     pub(crate) fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 }
 
-/// Finds for every point who takes its keys, and who is the next that is ready.
+/// Computes for every point the owner of its keys, and the next ready endpoint.
 fn settle(order: &[(u64, Standing)]) -> Vec<Point> {
     let ready = |it: Standing| match it {
         Standing::Ready(index) => Some(index as u32),
@@ -140,7 +146,7 @@ mod tests {
         Ring::new(&places, 1024, 4096)
     }
 
-    /// All are ready but one, which is at this instead.
+    /// Builds a ring on which all endpoints are ready but one, which has this state.
     fn but(names: &[String], one: usize, standing: Standing) -> Ring {
         ring(names, |it| if it == one { standing } else { Standing::Ready(it) })
     }
@@ -154,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_the_one_that_others_use() {
+    fn the_hash_is_the_one_that_grpc_and_envoy_use() {
         assert_eq!(hash(b""), 0xef46_db37_51d8_e999);
         assert_eq!(hash(b"foo"), 0x33bf_00a8_59c4_ba3f);
     }
 
     #[test]
-    fn points_are_shared_by_weight_and_everybody_has_one() {
+    fn points_are_shared_by_weight_and_every_endpoint_has_one() {
         let place = |key, weight, ready| Place { key, weight, standing: Standing::Ready(ready) };
         let ring = Ring::new(&[place("a", 1, 0), place("b", 3, 1)], 1024, 4096);
         let of_b = ring.points.iter().filter(|it| it.owner == Some(1)).count();
@@ -172,8 +178,8 @@ mod tests {
         assert!(Ring::new(&[], 1024, 4096).is_empty());
     }
 
-    /// What `newRing` of grpc-go 1.79.3 makes of weights 3, 3 and 4 and a ring of 7 to 7: three, two and two points, however the
-    /// endpoints are ordered.
+    /// `newRing` of grpc-go 1.79.3 with weights 3, 3 and 4 and a ring of 7 to 7: three, two and two
+    /// points, whatever the order of the endpoints.
     #[test]
     fn points_are_rounded_as_grpc_go_rounds_them() {
         let place = |key, weight, ready| Place { key, weight, standing: Standing::Ready(ready) };
@@ -184,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_one_that_failed_go_to_its_neighbours_and_no_other_key_moves() {
+    fn keys_of_a_failed_endpoint_go_to_its_neighbours_and_no_other_key_moves() {
         let names = names(10);
         let (all, but_three) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Failed));
         for key in keys() {
@@ -194,9 +200,10 @@ mod tests {
         }
     }
 
-    /// A42: a key whose owner is being connected is queued; with no key, the next that is ready takes the call (A76).
+    /// A42: a key whose owner is connecting is queued; without a key, the next ready endpoint gets
+    /// the call (A76).
     #[test]
-    fn keys_of_one_that_is_being_connected_wait_for_it() {
+    fn keys_of_a_connecting_endpoint_wait_for_it() {
         let names = names(10);
         let (all, connecting) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Connecting));
         for key in keys() {
@@ -210,12 +217,12 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_refused_goes_on_along_the_ring() {
+    fn a_refused_key_moves_along_the_ring() {
         let names = names(10);
         let (all, but_three) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Failed));
         for key in keys().filter(|it| owner(&all, *it) == Some(3)).take(50) {
             let next = all.from(key).find(|it| *it != 3);
-            assert_eq!(next, owner(&but_three, key), "where it would go if its owner had failed");
+            assert_eq!(next, owner(&but_three, key), "the key should go where it would if its owner had failed");
             let mut everybody: Vec<_> = all.from(key).collect();
             everybody.sort_unstable();
             everybody.dedup();
@@ -225,7 +232,8 @@ mod tests {
     }
 
     proptest! {
-        /// One endpoint more takes its share, and makes the others give up a point here and there: twice its share in all.
+        /// One more endpoint takes its share, and the others lose a point here and there: twice its
+        /// share in total.
         #[test]
         fn a_change_of_the_members_moves_few_keys(count in 5usize..20) {
             let names = names(count + 1);

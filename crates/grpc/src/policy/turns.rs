@@ -1,4 +1,5 @@
-//! Whose turn it is: the remainder of a counter, by two multiplications instead of a division (Lemire, Kaser and Kurz, 2019).
+//! Fast round robin: the remainder of a counter, by two multiplications instead of a division
+//! (Lemire, Kaser and Kurz, 2019).
 
 /// A number of members that take turns.
 #[derive(Debug, Clone, Copy)]
@@ -9,13 +10,13 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// There must be a member, or every turn is that of the first.
+    /// Creates the turns of `count` members. 0 counts as 1.
     pub(crate) fn among(count: usize) -> Self {
         let count = count.clamp(1, u32::MAX as usize) as u32;
         Self { count, inverse: (u64::MAX / u64::from(count)).wrapping_add(1) }
     }
 
-    /// The index of the member whose turn this is. Once in 2^32 turns, one is out of order.
+    /// Returns the index of the member with this turn. Once in 2^32 turns, one is out of order.
     pub(crate) fn index(self, turn: u64) -> usize {
         let fraction = self.inverse.wrapping_mul(u64::from(turn as u32));
         ((u128::from(fraction) * u128::from(self.count)) >> 64) as usize

@@ -153,7 +153,7 @@ async fn an_endpoint_whose_task_panics_is_connected_to_again() {
     let channel =
         KubeChannel::builder(service.receiver()).authority("echo.test").tls(client).build().unwrap();
     until(&channel, |it| it.endpoints().first().is_some_and(|it| it.error.is_some())).await;
-    assert_eq!(channel.endpoints()[0].error.as_deref(), Some("its task panicked"));
+    assert_eq!(channel.endpoints()[0].error.as_deref(), Some("the endpoint's task panicked"));
     assert_eq!(channel.endpoints()[0].state, State::Backoff);
     clock.until(|| channel.ready_endpoints() == 1).await;
     assert_eq!(EchoClient::new(&channel).one("hello").await.unwrap().text, "hello");
