@@ -327,11 +327,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn only_go_away_with_too_many_pings_slows_pings_down() {
         const CALM: u32 = 11;
-        assert_eq!(told_to_go_away(CALM, b"too_many_pings").await.too_many_pings, Some(0));
+        assert_eq!(end_after_go_away(CALM, b"too_many_pings").await.too_many_pings, Some(0));
         for (reason, words) in
             [(CALM, &b"too_many_resets"[..]), (CALM, b""), (0, b"too_many_pings"), (2, b"too_many_pings")]
         {
-            let ended = told_to_go_away(reason, words).await;
+            let ended = end_after_go_away(reason, words).await;
             assert_eq!(ended.too_many_pings, None, "{reason} {words:?}");
         }
     }
@@ -386,7 +386,7 @@ mod tests {
         let addresses = [rude.local_addr().unwrap(), mute.local_addr().unwrap()];
         let hanging_up = tokio::spawn(async move { while rude.accept().await.is_ok() {} });
         for first in addresses {
-            let (alive, server) = well().await;
+            let (alive, server) = http2_server().await;
             let opened = dialler().open(&[first, alive]).await.unwrap();
             assert_eq!(opened.link.peer(), alive);
             server.abort();
@@ -400,7 +400,7 @@ mod tests {
     async fn silent_addresses_do_not_keep_others_from_being_tried() {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let hole = silent.local_addr().unwrap();
-        let (alive, server) = well().await;
+        let (alive, server) = http2_server().await;
         let patient = Arc::new(Dialler { connect_timeout: Duration::from_secs(3_600), ..dialler() });
         let waiting = tokio::spawn({
             let dialler = Arc::clone(&patient);

@@ -1,4 +1,4 @@
-//! Calls of every kind, and who gets them.
+//! Calls of every kind, and the pods that get them.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -28,9 +28,9 @@ async fn every_pod_gets_the_same_share() {
     assert!(channel.endpoints().iter().all(|it| it.calls == 20 && it.in_flight == 0 && it.failures == 0));
 }
 
-/// A pod that another slice now lists is the same pod: it keeps its connection, and nobody notices.
+/// A pod that moved to another slice is the same pod: it keeps its connection, and no call fails.
 #[tokio::test]
-async fn a_set_that_changes_around_a_pod_leaves_its_connection_alone() {
+async fn a_change_of_other_endpoints_does_not_affect_a_pods_connection() {
     let pods = Pod::start_many(4).await;
     let service = Service::of(&pods[..3]);
     let channel = service.channel();
@@ -48,7 +48,7 @@ async fn a_set_that_changes_around_a_pod_leaves_its_connection_alone() {
 }
 
 #[tokio::test]
-async fn streams_go_both_ways_and_large_messages_arrive() {
+async fn streams_work_in_both_directions_and_large_messages_arrive() {
     let pods = Pod::start_many(2).await;
     let channel = KubeChannel::builder(Service::of(&pods).receiver()).authority("echo.test").build().unwrap();
     let client = EchoClient::new(&channel);
@@ -62,7 +62,7 @@ async fn streams_go_both_ways_and_large_messages_arrive() {
     }
     drop(sender);
     assert_eq!(answers.message().await.unwrap(), None);
-    // More than the windows of HTTP/2, and more than is kept for another try.
+    // More than the windows of HTTP/2, and more than is kept for a retry.
     let large = "x".repeat(3 << 20);
     assert_eq!(client.one(&large).await.unwrap().text, large);
     let sent = futures_util::stream::iter((0..50).map(|it| message(&"y".repeat(100_000), it)));
@@ -72,7 +72,7 @@ async fn streams_go_both_ways_and_large_messages_arrive() {
 }
 
 #[tokio::test]
-async fn a_deadline_ends_a_call_wherever_it_is() {
+async fn a_deadline_ends_a_call_in_every_state() {
     let pods = Pod::start_many(1).await;
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
@@ -84,7 +84,7 @@ async fn a_deadline_ends_a_call_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn a_key_stays_with_its_pod_and_a_zone_with_itself() {
+async fn a_ring_key_stays_with_its_pod_and_calls_stay_in_their_zone() {
     let pods = Pod::start_many(4).await;
     let by_user = RingHash::by_header(HeaderName::from_static("user"));
     let channel = KubeChannel::builder(Service::of(&pods).receiver()).policy(by_user).build().unwrap();
@@ -111,9 +111,9 @@ async fn a_key_stays_with_its_pod_and_a_zone_with_itself() {
     assert_eq!(shares, [10, 10, 0, 0]);
 }
 
-/// Only the one in use is connected; when it dies, the next one is.
+/// Only the pod in use is connected; when it dies, the next one is.
 #[tokio::test]
-async fn pick_first_uses_one_pod_until_it_is_gone() {
+async fn pick_first_uses_one_pod_until_it_dies() {
     let mut pods = Pod::start_many(3).await;
     let service = Service::of(&pods);
     let channel = KubeChannel::builder(service.receiver()).policy(Policy::PickFirst).build().unwrap();
@@ -126,7 +126,7 @@ async fn pick_first_uses_one_pod_until_it_is_gone() {
     assert_eq!(connected, 1);
     let gone = pods[used].address;
     pods[used].kill().await;
-    // A call that leaves before the news of the death is there is lost with it.
+    // A call that is sent before the death is noticed is lost with the pod.
     until(&channel, |it| it.endpoints().iter().all(|it| it.peer != Some(gone))).await;
     for _ in 0..10 {
         client.one("hello").await.unwrap();

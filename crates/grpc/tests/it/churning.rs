@@ -1,4 +1,5 @@
-//! A thousand endpoints of which a hundred come and go each second, for a minute: nothing of them stays.
+//! A thousand endpoints of which a hundred are replaced per second, for a minute: no resources
+//! leak.
 
 use std::collections::VecDeque;
 use std::process::Command;
@@ -12,23 +13,25 @@ use crate::pods::{Pod, Service, endpoint, until};
 use crate::still::{StillTime, breath};
 
 const ENDPOINTS: usize = 1_000;
-/// How many of them a channel connects to: both ends of a connection are in one process, and a thousand would be too many for some.
+/// The number of endpoints that a channel connects to: both ends of a connection are in one
+/// process, and a thousand would exceed some limits.
 const CONNECTED: usize = 100;
-/// Changes come in batches, ten of them each second.
+/// Changes come in batches, ten per second.
 const BATCHES: usize = 600;
 const BATCH: usize = 10;
-/// What a process may gain between the first third and the end. A thousandth of the endpoints that came meanwhile would be less.
+/// The tolerated memory growth between the first third and the end. Leaking a thousandth of the new
+/// endpoints would stay below it.
 const BYTES: usize = 4 << 20;
 
-/// The test below runs itself again under this variable.
+/// The test below runs itself again with this variable set.
 const ALONE: &str = "DOGWATCH_TEST_CHURNS_ALONE";
 
-/// The open files and sockets of this process; 0 where that cannot be known.
+/// Returns the number of open files and sockets of this process; 0 if unknown.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// The memory of this process in bytes, without what is shared or was swapped out; 0 where that cannot be known.
+/// Returns the memory of this process in bytes, without shared and swapped pages; 0 if unknown.
 fn memory() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|it| it.parse::<usize>().ok());
@@ -39,7 +42,7 @@ fn tasks() -> usize {
     Handle::current().metrics().num_alive_tasks()
 }
 
-/// What a process holds.
+/// The resources of a process.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     tasks: usize,
@@ -53,9 +56,9 @@ impl Held {
     }
 }
 
-/// Files and memory are counted for a whole process, so this needs one of its own.
+/// Files and memory are counted per process, so this test needs its own.
 #[test]
-fn a_minute_of_churn_among_a_thousand_endpoints_leaves_no_task_no_socket_and_no_memory_behind() {
+fn a_minute_of_churn_among_a_thousand_endpoints_leaks_no_task_socket_or_memory() {
     if std::env::var_os(ALONE).is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         return runtime.block_on(churn());
@@ -112,7 +115,8 @@ async fn churn() {
     }
 }
 
-/// What is held once the channel is where the set is: everybody known, nobody else, and as many connected as are wanted.
+/// Returns the resources once the channel matches the set: all endpoints known, no others, and the
+/// wanted number connected.
 async fn settled(channel: &KubeChannel, members: &VecDeque<Endpoint>) -> Held {
     let last = &members[ENDPOINTS - 1].id;
     until(channel, |it| {
@@ -122,7 +126,7 @@ async fn settled(channel: &KubeChannel, members: &VecDeque<Endpoint>) -> Held {
             && all.last().is_some_and(|it| it.endpoint.id == *last)
     })
     .await;
-    // One that was chosen and is not any more closes its connection, and then the server does.
+    // An endpoint that is no longer chosen closes its connection, and then the server does.
     let mut held = Held::now();
     for _ in 0..200 {
         breath().await;

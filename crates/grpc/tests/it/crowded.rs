@@ -1,4 +1,5 @@
-//! Pods that take few calls at a time: the rest wait in line on the connection, and are no worse off for it.
+//! Pods that allow few concurrent streams: further calls are queued on the connection, and are not
+//! affected by its end.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ fn in_flight(channel: &KubeChannel) -> u32 {
     channel.endpoints().iter().map(|it| it.in_flight).sum()
 }
 
-/// A channel to a pod that has taken the first of six calls; the others wait behind it.
+/// Returns a channel to a pod that has started the first of six calls; the others are queued behind
+/// it.
 async fn six_in_line(service: &Service, pod: &Pod) -> (KubeChannel, Traffic<EchoClient>) {
     let channel = service.channel();
     connected(&channel, 1).await;
@@ -29,13 +31,15 @@ async fn six_in_line(service: &Service, pod: &Pod) -> (KubeChannel, Traffic<Echo
     (channel, traffic)
 }
 
-/// One call is with the pod when it dies, and may have been carried out. Those behind it were never sent.
+/// The pod has one call when it dies, which may have been executed. Those behind it were never
+/// sent.
 #[tokio::test]
-async fn calls_in_line_on_a_connection_that_dies_go_elsewhere() {
+async fn queued_calls_on_a_connection_that_breaks_go_elsewhere() {
     let (mut pods, other) = ([narrow(1).await], Pod::start().await);
     let service = Service::of(&pods);
     let (channel, traffic) = six_in_line(&service, &pods[0]).await;
-    // One leaves, and the next one's bytes leave: the connection has been written to since the others came.
+    // One call ends, and the bytes of the next one are sent: the connection has been written to
+    // since the others were queued.
     pods[0].seen.gate.add_permits(1);
     traffic.reaches(1).await;
     calls_begun(std::slice::from_ref(&pods[0]), 2).await;
@@ -50,9 +54,10 @@ async fn calls_in_line_on_a_connection_that_dies_go_elsewhere() {
     until(&channel, |it| in_flight(it) == 0).await;
 }
 
-/// A pod that ends lets the call that it has finish, and says that it will not take those behind it.
+/// A terminating pod finishes its open call, and announces that it will not process those behind
+/// it.
 #[tokio::test]
-async fn calls_in_line_at_a_pod_that_says_goodbye_go_elsewhere() {
+async fn queued_calls_go_elsewhere_when_the_pod_sends_go_away() {
     let (mut pods, other) = ([narrow(1).await], Pod::start().await);
     let service = Service::of(&pods);
     let (channel, traffic) = six_in_line(&service, &pods[0]).await;
@@ -67,9 +72,10 @@ async fn calls_in_line_at_a_pod_that_says_goodbye_go_elsewhere() {
     assert_eq!((pods[0].seen.calls(), other.seen.calls()), (1, 5));
 }
 
-/// Nobody waits in a line that never moves: a peer that allows no streams, or one whose only place is taken by the watch of its health.
+/// No call is queued forever: neither on a peer that allows no streams, nor on one whose only
+/// stream is used by the health watch.
 #[tokio::test]
-async fn a_pod_that_takes_no_calls_at_all_is_not_called() {
+async fn a_pod_that_allows_no_calls_is_not_called() {
     let clock = StillTime::begin();
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("shop", tonic_health::ServingStatus::Serving).await;
@@ -87,16 +93,16 @@ async fn a_pod_that_takes_no_calls_at_all_is_not_called() {
         traffic.issue(1);
         clock.until(|| traffic.pending() == 0).await;
         let failure = traffic.failures()[0].failure.clone().unwrap();
-        assert!(failure.message().ends_with("unwell, left out, or take no calls"), "{failure:?}");
+        assert!(failure.message().ends_with("unhealthy, ejected, or accept no calls"), "{failure:?}");
         service.add(endpoint("other", other.address));
         connected(&channel, 1).await;
         EchoClient::new(&channel).one("hello").await.unwrap();
     }
 }
 
-/// Calls take turns, but not at a door where everybody waits while there is another.
+/// Round robin skips a pod on which calls would be queued while another one has room.
 #[tokio::test]
-async fn a_pod_that_takes_no_more_is_passed_over_while_another_has_room() {
+async fn a_pod_at_its_stream_limit_is_skipped_while_another_has_room() {
     let pods = [narrow(2).await, narrow(2).await, narrow(1_000).await];
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
@@ -114,7 +120,7 @@ async fn a_pod_that_takes_no_more_is_passed_over_while_another_has_room() {
     pods.iter().for_each(|it| it.seen.gate.add_permits(9));
     streams.settled().await;
     assert!(streams.failures().is_empty());
-    // And when there is room again, everybody has a share.
+    // When there is room again, every pod gets its share.
     for _ in 0..30 {
         client.one("hello").await.unwrap();
     }
@@ -122,7 +128,7 @@ async fn a_pod_that_takes_no_more_is_passed_over_while_another_has_room() {
 }
 
 #[tokio::test]
-async fn the_deadline_of_a_call_in_line_holds_and_those_behind_it_move_up() {
+async fn the_deadline_of_a_queued_call_holds_and_those_behind_it_move_up() {
     let pods = [narrow(1).await];
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);

@@ -1,4 +1,4 @@
-//! Calls to what will not come: they fail soon, with the reason, where waiting does not help.
+//! Calls with a definite error: they fail soon, with the reason, because waiting does not help.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::echo::{EchoClient, message};
 use crate::pods::{Pod, Service, endpoints, until};
 use crate::still::{STEP, StillTime};
 
-/// How a call ends while time goes by, and how much of it.
+/// Makes a call while time passes; returns its status and its duration.
 async fn call(clock: &StillTime, channel: &KubeChannel) -> (Status, Duration) {
     let (client, began) = (EchoClient::new(channel), Instant::now());
     let call = tokio::spawn(async move { (client.one("hello").await, began.elapsed()) });
     clock.until(|| call.is_finished()).await;
     let (answer, took) = call.await.unwrap();
-    (answer.expect_err("nothing can be called"), took)
+    (answer.expect_err("the call should fail"), took)
 }
 
 #[tokio::test]
@@ -39,15 +39,15 @@ async fn calls_to_a_service_that_does_not_exist_fail_within_seconds_and_others_w
         assert!(status.message().ends_with(&why.to_string()), "{status}");
         let expected = if soon { STEP..6 * STEP } else { 10 * STEP..16 * STEP };
         assert!(expected.contains(&took), "{why}: after {took:?}");
-        // Those that come later do not wait at all.
+        // Later calls do not wait at all.
         let (_, took) = call(&clock, &channel).await;
         assert!(took < 5 * STEP, "{why}: after {took:?}");
     }
 }
 
-/// Somebody creates the service a moment after the first call.
+/// The service is created a moment after the first call.
 #[tokio::test]
-async fn a_call_goes_on_when_a_service_that_was_missing_is_there_within_the_grace() {
+async fn a_call_succeeds_if_the_missing_service_is_created_within_the_grace_period() {
     let _clock = StillTime::begin();
     let pods = Pod::start_many(1).await;
     let service = Service::new();
@@ -61,9 +61,10 @@ async fn a_call_goes_on_when_a_service_that_was_missing_is_there_within_the_grac
     call.await.unwrap().unwrap();
 }
 
-/// A Service that is deleted and made anew is missing for a moment: who had endpoints waits for them.
+/// A Service that is deleted and created again is missing for a moment: a channel that had
+/// endpoints waits for them.
 #[tokio::test]
-async fn once_there_were_endpoints_calls_wait_whatever_the_reason_is() {
+async fn once_there_were_endpoints_calls_wait_whatever_the_reason() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(1).await;
     let service = Service::of(&pods);
@@ -77,7 +78,7 @@ async fn once_there_were_endpoints_calls_wait_whatever_the_reason_is() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_ready_waits_for_as_long_as_it_may() {
+async fn a_call_with_wait_for_ready_waits_until_its_deadline() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(1).await;
     let service = Service::new();

@@ -1,4 +1,4 @@
-//! Nothing to call: calls say why, and go on as soon as there is something.
+//! Sets without endpoints: calls report the reason, and continue as soon as there are endpoints.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ async fn an_empty_set_fails_calls_with_the_reason_and_recovers() {
 }
 
 #[tokio::test]
-async fn a_call_waits_for_endpoints_to_come() {
+async fn a_call_waits_for_endpoints() {
     let pods = Pod::start_many(1).await;
     let service = Service::new();
     let channel =
@@ -52,7 +52,7 @@ async fn a_call_waits_for_endpoints_to_come() {
     tokio::task::yield_now().await;
     service.set(endpoints(&pods));
     waiting.await.unwrap().unwrap();
-    // The deadline of a call holds while it waits, too.
+    // The deadline of a call also applies while it waits.
     service.set(Vec::new());
     until(&channel, |it| it.ready_endpoints() == 0).await;
     let mut request = Request::new(message("hello", 0));
@@ -63,7 +63,7 @@ async fn a_call_waits_for_endpoints_to_come() {
 }
 
 #[tokio::test]
-async fn when_nobody_can_be_reached_calls_say_what_the_last_attempt_said() {
+async fn if_no_endpoint_is_reachable_calls_report_the_last_error() {
     let (_held, dead) = refused();
     let service = Service::new();
     service.set(vec![endpoint("dead", dead)]);
@@ -76,9 +76,9 @@ async fn when_nobody_can_be_reached_calls_say_what_the_last_attempt_said() {
     assert!(status.message().contains(&expected), "{}", status.message());
 }
 
-/// Somebody deleted the wrong thing: for a while nobody notices, and then it is believed.
+/// The wrong object was deleted: for a while calls continue, and then the change is applied.
 #[tokio::test]
-async fn a_set_that_is_emptied_is_doubted_for_as_long_as_asked() {
+async fn a_set_that_becomes_empty_is_held_back_for_the_configured_time() {
     let clock = StillTime::begin();
     let mut pods = Pod::start_many(2).await;
     let service = Service::of(&pods);
@@ -91,13 +91,13 @@ async fn a_set_that_is_emptied_is_doubted_for_as_long_as_asked() {
         clock.pass(STEP).await;
         client.one("hello").await.unwrap();
     }
-    // The doubt is not renewed by another reason.
+    // Another reason does not extend the time.
     service.unavailable(Unavailable::ServiceNotFound);
     clock.until(|| channel.ready_endpoints() == 0).await;
     let status = tokio::join!(client.one("hello"), clock.pass(STEP)).0.unwrap_err();
     assert!(status.message().ends_with("there is no such service"), "{status:?}");
 
-    // What has somebody to call counts at once.
+    // A set with usable endpoints is applied at once.
     service.set(endpoints(&pods[..1]));
     connected(&channel, 1).await;
     service.unavailable(Unavailable::NoEndpoints);
@@ -107,7 +107,7 @@ async fn a_set_that_is_emptied_is_doubted_for_as_long_as_asked() {
     until(&channel, |it| it.endpoints().len() == 1 && it.endpoints()[0].peer == Some(second)).await;
     client.one("hello").await.unwrap();
 
-    // And when those that were there are gone, there is nothing to hold on to.
+    // When the held endpoints are gone, there is nothing to hold on to.
     service.unavailable(Unavailable::NoEndpoints);
     pods[1].kill().await;
     until(&channel, |it| it.endpoints().is_empty()).await;

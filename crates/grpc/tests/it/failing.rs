@@ -1,4 +1,4 @@
-//! Pods that are dead, silent or unwilling: a call that need not fail does not.
+//! Pods that are dead, silent or refusing: a call that need not fail does not.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use crate::echo::EchoClient;
 use crate::pods::{Pod, Service, black_hole, connected, endpoint, endpoints, refused, until};
 use crate::still::{STEP, StillTime};
 
-/// Three pods answer, one refuses connections, and one accepts them and says nothing.
+/// Three pods answer, one refuses connections, and one accepts them and never answers.
 #[tokio::test]
 async fn with_a_dead_pod_and_a_black_hole_no_call_fails() {
     let pods = Pod::start_many(3).await;
@@ -32,9 +32,9 @@ async fn with_a_dead_pod_and_a_black_hole_no_call_fails() {
     assert!(of("dead").error.as_deref().is_some_and(|it| it.starts_with("cannot connect to 127.0.0.1")));
 }
 
-/// Nobody calls while the pod dies, so that no call can have been processed by it: none may fail.
+/// There are no calls while the pod dies, so it cannot have processed any: none may fail.
 #[tokio::test]
-async fn a_pod_that_dies_in_silence_costs_no_call() {
+async fn a_pod_that_dies_while_idle_fails_no_call() {
     let mut pods = Pod::start_many(5).await;
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
@@ -71,9 +71,9 @@ async fn a_failure_names_the_endpoint() {
     assert_eq!(status.metadata().get("dogwatch-endpoint").unwrap(), address.as_str());
 }
 
-/// Nobody waits for an address that the pod no longer has.
+/// No call waits for an address that the pod no longer has.
 #[tokio::test]
-async fn a_pod_that_got_another_address_is_dialled_there_at_once() {
+async fn a_pod_with_a_new_address_is_dialled_there_at_once() {
     let _clock = StillTime::begin();
     let pods = Pod::start_many(1).await;
     let ((_listener, silent), (_held, dead)) = (black_hole(), refused());
@@ -88,9 +88,10 @@ async fn a_pod_that_got_another_address_is_dialled_there_at_once() {
     }
 }
 
-/// The set may be of yesterday when nobody in it can be reached, so that its source is asked to look again, now and then.
+/// The set may be outdated if none of its endpoints can be reached, so its source is asked for
+/// changes now and then.
 #[tokio::test]
-async fn when_no_endpoint_can_be_connected_to_the_source_is_asked_to_look_again() {
+async fn if_no_endpoint_can_be_connected_the_source_is_asked_to_resolve_again() {
     let clock = StillTime::begin();
     let (_held, dead) = refused();
     let service = Service::new();
@@ -110,7 +111,7 @@ async fn when_no_endpoint_can_be_connected_to_the_source_is_asked_to_look_again(
     clock.until(|| count() == 2).await;
     channel.resolve_now();
     assert_eq!(count(), 3);
-    // Once somebody is there, there is nothing to ask.
+    // Once an endpoint is connected, the source is not asked.
     let pods = Pod::start_many(1).await;
     service.add(endpoint("alive", pods[0].address));
     connected(&channel, 1).await;
@@ -118,7 +119,7 @@ async fn when_no_endpoint_can_be_connected_to_the_source_is_asked_to_look_again(
     assert_eq!(count(), 3);
 }
 
-/// A server that refuses every stream, as one does that is full or on its way out.
+/// Starts a server that refuses every stream, like one that is full or shutting down.
 pub(crate) async fn refuser() -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -147,11 +148,11 @@ async fn a_refused_stream_goes_to_another_pod() {
         client.one("hello").await.unwrap();
     }
     let refuser = channel.endpoints().into_iter().find(|it| it.endpoint.id.as_str() == "refuser").unwrap();
-    assert!(refuser.calls >= 15, "it was tried: {refuser:?}");
+    assert!(refuser.calls >= 15, "the refusing server should have been tried: {refuser:?}");
     assert_eq!(pods.iter().map(|it| it.seen.calls()).sum::<usize>(), 60);
 }
 
-/// More than is kept of a stream, but all of it is at hand.
+/// More than is kept of a stream, but all of it is available.
 #[tokio::test]
 async fn a_large_message_that_is_refused_goes_to_another_pod_too() {
     let pods = Pod::start_many(1).await;
@@ -168,7 +169,7 @@ async fn a_large_message_that_is_refused_goes_to_another_pod_too() {
 }
 
 #[tokio::test]
-async fn codes_that_may_be_retried_are_and_others_are_not() {
+async fn retryable_codes_are_retried_and_others_are_not() {
     let pods = Pod::start_many(3).await;
     let build = || KubeChannel::builder(Service::of(&pods).receiver());
     let (plain, patient) = (build().build().unwrap(), build().retry(Retry::default()).build().unwrap());
@@ -183,11 +184,11 @@ async fn codes_that_may_be_retried_are_and_others_are_not() {
     assert_eq!(EchoClient::new(&plain).one("hello").await.unwrap_err().code(), Code::Unavailable);
     fail_next(Code::NotFound);
     assert_eq!(EchoClient::new(&patient).one("hello").await.unwrap_err().code(), Code::NotFound);
-    // Everybody fails for longer than the policy has patience.
+    // All calls fail for more attempts than the policy allows.
     pods.iter().for_each(|it| it.seen.fail(10, Code::Unavailable));
     let status = EchoClient::new(&patient).one("hello").await.unwrap_err();
-    assert_eq!((status.code(), status.message()), (Code::Unavailable, "as told"));
+    assert_eq!((status.code(), status.message()), (Code::Unavailable, "injected failure"));
     let left: u32 = pods.iter().map(|it| it.seen.failing.load(Ordering::SeqCst)).sum();
-    assert_eq!(left, 30 - 3, "three attempts were made");
+    assert_eq!(left, 30 - 3, "expected three attempts");
     assert_eq!(endpoints(&pods).len(), 3);
 }

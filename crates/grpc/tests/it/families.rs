@@ -1,4 +1,4 @@
-//! Pods with an address of each family: one endpoint, one share, and the other family where the first is dead.
+//! Dual-stack pods: one endpoint, one share, and the other address family if the first is dead.
 
 use std::net::{Ipv6Addr, TcpListener};
 
@@ -9,7 +9,8 @@ use crate::pods::{Pod, street, until};
 use crate::still::{STEP, StillTime};
 use crate::town::Town;
 
-/// Two addresses of IPv4 and the one of IPv6 that a loopback has, with one port. `None` for that where the machine has no IPv6.
+/// Binds two IPv4 addresses and the IPv6 loopback address with one port. `None` for the latter if
+/// the machine has no IPv6.
 fn both_families() -> (Vec<TcpListener>, Option<TcpListener>) {
     let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
     for _ in 0..100 {
@@ -24,7 +25,7 @@ fn both_families() -> (Vec<TcpListener>, Option<TcpListener>) {
     panic!("no port is free in both families");
 }
 
-/// Writes the slices of a service with two pods, of which the first has an address of each family.
+/// Writes the slices of a service with two pods, of which the first is dual-stack.
 async fn list(town: &Town, port: u16) {
     let port = format!("grpc={port}");
     town.slice("echo", "echo-4", &[&port], &["127.0.0.1 a", "127.0.0.2 b"]).await;
@@ -40,7 +41,7 @@ async fn shares(channel: &KubeChannel, pods: &[&Pod]) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn a_pod_of_two_families_has_one_share_and_falls_back_to_the_family_that_lives() {
+async fn a_dual_stack_pod_has_one_share_and_falls_back_to_the_working_family() {
     let clock = StillTime::begin();
     let (houses, sixth) = both_families();
     let mut houses = houses.into_iter();
@@ -52,17 +53,17 @@ async fn a_pod_of_two_families_has_one_share_and_falls_back_to_the_family_that_l
         let mut sixth = Pod::at(sixth).await;
         let channel = builder.build().unwrap();
         channel.connected(2).await;
-        assert_eq!(channel.endpoints().len(), 2, "one pod is one endpoint");
+        assert_eq!(channel.endpoints().len(), 2, "a pod should be one endpoint");
         assert_eq!(shares(&channel, &[&sixth, &fourth, &other]).await, [10, 0, 10]);
         let gone = sixth.address;
         sixth.kill().await;
         until(&channel, |it| it.endpoints().iter().all(|it| it.peer != Some(gone))).await;
-        // The connection was young, so that the next one waits for a second or so.
+        // The connection was young, so the next attempt waits for about a second.
         clock.pass(2 * STEP).await;
         channel.connected(2).await;
         assert_eq!(shares(&channel, &[&sixth, &fourth, &other]).await, [0, 10, 10]);
     } else {
-        // Without IPv6, its address is dead from the beginning.
+        // Without IPv6, that address is dead from the start.
         let channel = builder.build().unwrap();
         channel.connected(2).await;
         assert_eq!(shares(&channel, &[&fourth, &other]).await, [10, 10]);
@@ -70,7 +71,7 @@ async fn a_pod_of_two_families_has_one_share_and_falls_back_to_the_family_that_l
 }
 
 #[tokio::test]
-async fn a_pod_whose_address_of_ipv6_is_dead_is_called_by_the_other() {
+async fn a_pod_with_a_dead_ipv6_address_is_called_at_the_other() {
     let (houses, sixth) = both_families();
     drop(sixth);
     let mut houses = houses.into_iter();

@@ -1,4 +1,4 @@
-//! What a channel does while nobody calls.
+//! Channels without calls.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use crate::pods::{Pod, Service, connected, endpoint, endpoints, until};
 use crate::traffic::Traffic;
 
 #[tokio::test]
-async fn connections_are_made_and_changes_applied_without_a_call() {
+async fn connections_are_opened_and_changes_applied_without_a_call() {
     let pods = Pod::start_many(8).await;
     let service = Service::of(&pods[..6]);
     let channel = KubeChannel::builder(service.receiver()).connecting(2).build().unwrap();
@@ -34,7 +34,7 @@ async fn a_lazy_channel_connects_with_the_first_call() {
 }
 
 #[tokio::test]
-async fn a_subset_is_all_that_is_connected() {
+async fn only_the_endpoints_of_a_subset_are_connected() {
     let pods = Pod::start_many(6).await;
     let service = Service::of(&pods);
     let channel = KubeChannel::builder(service.receiver()).subset(2).build().unwrap();
@@ -48,7 +48,7 @@ async fn a_subset_is_all_that_is_connected() {
     assert_eq!(shares, [0, 0, 0, 0, 10, 10]);
 }
 
-/// When a service grows, a subset changes by one place for each pod that comes, at most, and no call notices.
+/// When a service grows, a subset changes by at most one member per new pod, and no call fails.
 #[tokio::test]
 async fn a_subset_is_stable_when_a_service_grows() {
     let pods = Pod::start_many(12).await;
@@ -77,10 +77,10 @@ async fn a_subset_is_stable_when_a_service_grows() {
     traffic.settled().await;
     assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
     let made: usize = pods.iter().map(|it| it.seen.connections.load(Ordering::SeqCst)).sum();
-    assert!(made <= 8, "four, and at most one for each that came: {made}");
+    assert!(made <= 8, "expected four, and at most one per new pod: {made}");
 }
 
-/// Whoever reads a stream need not keep the channel.
+/// The reader of a stream need not keep the channel.
 #[tokio::test]
 async fn a_stream_outlives_the_channel_and_then_the_connection_closes() {
     let pods = Pod::start_many(1).await;

@@ -1,4 +1,4 @@
-//! Calls of every kind by a client of the `grpc` crate, over the balancing of our own channel.
+//! Calls of every kind by a client of the `grpc` crate, over our own channel.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn in_flight(channel: &KubeChannel) -> u32 {
     channel.endpoints().iter().map(|it| it.in_flight).sum()
 }
 
-/// A channel of the grpc crate that is connected to all of these pods.
+/// Returns a channel for the `grpc` crate that is connected to all of these pods.
 async fn invoke_over(pods: &[Pod]) -> KubeInvoke {
     let channel = Service::of(pods).channel();
     connected(&channel, pods.len()).await;
@@ -45,9 +45,9 @@ async fn every_pod_gets_the_same_share_of_a_generated_clients_calls() {
     assert!(endpoints.iter().all(|it| it.calls == 10 && it.in_flight == 0 && it.failures == 0));
 }
 
-/// From a name to a call, as a program would have it: the slice is on an API server.
+/// From a name to a call, as in a program: the slice is on an API server.
 #[tokio::test]
-async fn a_name_is_enough_for_a_generated_client() {
+async fn a_target_name_suffices_for_a_generated_client() {
     let (town, pod) = (Town::start().await, Pod::start().await);
     let port = format!("grpc={}", pod.address.port());
     town.slice("echo", "echo-0", &[&port], &["127.0.0.1 pod-0"]).await;
@@ -58,7 +58,7 @@ async fn a_name_is_enough_for_a_generated_client() {
 }
 
 #[tokio::test]
-async fn a_response_may_be_a_message_that_is_there_already() {
+async fn a_response_may_be_decoded_into_an_existing_message() {
     let pods = Pod::start_many(1).await;
     let client = EchoClient::new(invoke_over(&pods).await);
     let mut reply = said("before", 7);
@@ -66,9 +66,10 @@ async fn a_response_may_be_a_message_that_is_there_already() {
     assert_eq!(heard(&reply), ("after".to_owned(), 0));
 }
 
-/// More than the windows of HTTP/2 hold, and more than is kept for another try: whoever sends waits for the server.
+/// More than the windows of HTTP/2, and more than is kept for a retry: the sender waits for the
+/// server.
 #[tokio::test]
-async fn a_stream_of_requests_is_answered_at_its_end() {
+async fn a_client_stream_is_answered_at_its_end() {
     let pods = Pod::start_many(2).await;
     let client = EchoClient::new(invoke_over(&pods).await);
     let mut call = client.gather().await;
@@ -83,7 +84,7 @@ async fn a_stream_of_requests_is_answered_at_its_end() {
 }
 
 #[tokio::test]
-async fn a_stream_of_answers_is_read_to_its_status() {
+async fn a_server_stream_is_read_to_its_status() {
     let pods = Pod::start_many(1).await;
     let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
@@ -91,7 +92,7 @@ async fn a_stream_of_answers_is_read_to_its_status() {
     for count in 0..5 {
         assert_eq!(heard(&answers.recv().await.unwrap()), ("tick".to_owned(), count));
     }
-    assert_eq!(in_flight(invoke.channel()), 1, "a stream counts until its end");
+    assert_eq!(in_flight(invoke.channel()), 1, "a stream should count until its end");
     assert!(answers.recv().await.is_none());
     assert_eq!(in_flight(invoke.channel()), 0);
     answers.status().await.unwrap();
@@ -99,7 +100,7 @@ async fn a_stream_of_answers_is_read_to_its_status() {
 }
 
 #[tokio::test]
-async fn streams_go_both_ways_at_once() {
+async fn bidirectional_streams_work_concurrently() {
     let pods = Pod::start_many(1).await;
     let client = EchoClient::new(invoke_over(&pods).await);
     let (mut requests, mut answers) = client.both().await;
@@ -112,9 +113,9 @@ async fn streams_go_both_ways_at_once() {
     answers.status().await.unwrap();
 }
 
-/// Whoever listens first begins the call, and what is said later still goes out.
+/// If the caller receives first, that starts the call, and later messages are still sent.
 #[tokio::test]
-async fn an_answer_may_be_awaited_before_anything_is_sent() {
+async fn a_response_may_be_awaited_before_anything_is_sent() {
     let pods = Pod::start_many(1).await;
     let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
@@ -129,7 +130,7 @@ async fn an_answer_may_be_awaited_before_anything_is_sent() {
     requests.close();
     let (first, ended, status) = listening.await.unwrap();
     assert_eq!((first, ended, status.is_ok()), (Some(("late".to_owned(), 3)), true, true));
-    // The same with a message that says itself that it is the last.
+    // The same with a message that is marked as the last.
     let headers = request("/test.Echo/One", MetadataMap::new());
     let (mut sending, receiving) = invoke.invoke(headers, CallOptions::new()).await;
     let listening = tokio::spawn(all(receiving));
@@ -140,9 +141,9 @@ async fn an_answer_may_be_awaited_before_anything_is_sent() {
     assert_eq!(listening.await.unwrap().messages, ["\n\x01x"]);
 }
 
-/// A caller that asks for a stream and then does something else must not miss what happens meanwhile.
+/// A caller that starts a stream and then does something else must not miss messages meanwhile.
 #[tokio::test]
-async fn a_stream_of_answers_begins_before_it_is_read() {
+async fn a_server_stream_begins_before_it_is_read() {
     let pods = Pod::start_many(1).await;
     let lazy = KubeChannel::builder(Service::of(&pods).receiver()).lazy().build().unwrap();
     let ready = invoke_over(&pods).await;
@@ -157,7 +158,7 @@ async fn a_stream_of_answers_begins_before_it_is_read() {
 }
 
 #[tokio::test]
-async fn a_deadline_ends_a_call_wherever_it_is() {
+async fn a_deadline_of_a_generated_client_ends_a_call_in_every_state() {
     let service = Service::new();
     service.add(endpoint("mute", mute().await));
     let invoke = KubeInvoke::new(service.channel());
@@ -171,7 +172,7 @@ async fn a_deadline_ends_a_call_wherever_it_is() {
     let mut call = client.gather().with_timeout(short).await;
     let _ = call.send(&said("some", 0)).await;
     assert_eq!(call.close_and_recv().await.unwrap_err().code(), late);
-    // The request has not ended; whoever goes on with it is told that the call has.
+    // The request has not ended; continuing it reports that the call has.
     let (mut requests, mut answers) = client.both().with_timeout(short).await;
     let _ = requests.send(said("some", 0)).await;
     assert!(answers.recv().await.is_none());
@@ -181,7 +182,7 @@ async fn a_deadline_ends_a_call_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_too_late_is_not_sent_and_one_that_is_not_says_how_long_it_has() {
+async fn a_call_past_its_deadline_is_not_sent_and_others_carry_the_remaining_time() {
     let pods = [odd_pod().await];
     let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
@@ -194,16 +195,16 @@ async fn a_call_that_is_too_late_is_not_sent_and_one_that_is_not_says_how_long_i
         "/test.Odd/Mirror",
         said("", 0),
     );
-    // What it answers is no message of that kind, and the headers are all that is asked for.
+    // The response is not a message of that kind, and only the headers are checked.
     let _ = mirror.with_timeout(Duration::from_secs(3_600)).with_once_interceptor(capture).await;
     let headers = headers.await.unwrap();
     let seen = headers.get("x-seen-timeout").unwrap().to_str();
     assert!(seen.ends_with('m') && seen.len() == 8 && seen <= "3600000m", "{seen}");
 }
 
-/// What others have written for `Invoke` works over it: interceptors, and the version that can be a trait object.
+/// Other code for `Invoke` works with it: interceptors, and the dyn-compatible version.
 #[tokio::test]
-async fn interceptors_and_trait_objects_take_it_for_a_channel() {
+async fn interceptors_and_trait_objects_accept_it_as_a_channel() {
     let pods = [odd_pod().await];
     let invoke = invoke_over(&pods).await;
     let mut metadata = MetadataMap::new();

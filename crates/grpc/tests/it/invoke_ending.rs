@@ -1,4 +1,5 @@
-//! How calls of the `grpc` crate's clients end other than well: dropped, refused, lost, too large. Nothing of them stays behind.
+//! Failing calls of the `grpc` crate's clients: dropped, refused, lost, too large. They leak
+//! nothing.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ fn in_flight(channel: &KubeChannel) -> u32 {
     channel.endpoints().iter().map(|it| it.in_flight).sum()
 }
 
-/// A channel of the grpc crate that is connected to all of these pods.
+/// Returns a channel for the `grpc` crate that is connected to all of these pods.
 async fn invoke_over(pods: &[Pod]) -> KubeInvoke {
     let channel = Service::of(pods).channel();
     connected(&channel, pods.len()).await;
@@ -32,7 +33,7 @@ fn bare(method: &str) -> grpc::core::RequestHeaders {
 }
 
 #[tokio::test]
-async fn whatever_is_dropped_is_not_in_flight() {
+async fn dropped_calls_are_not_in_flight() {
     let pods = Pod::start_many(2).await;
     let invoke = invoke_over(&pods).await;
     let channel = invoke.channel();
@@ -46,7 +47,8 @@ async fn whatever_is_dropped_is_not_in_flight() {
     until(channel, |it| in_flight(it) == 20).await;
     waiting.iter().for_each(|it| it.abort());
     until(channel, |it| in_flight(it) == 0).await;
-    // Begun and never read; read in part; sent in part; both sides of it used; one of which would go on sending.
+    // Started and never read; read in part; sent in part; both sides used; one that would continue
+    // to send.
     let unread = client.many(said("wait", 2)).await;
     let mut read = client.many(said("wait", 2)).await;
     assert!(read.recv().await.is_some());
@@ -60,18 +62,18 @@ async fn whatever_is_dropped_is_not_in_flight() {
     until(channel, |it| in_flight(it) == 5).await;
     drop((unread, read, sent, answers, receiving));
     until(channel, |it| in_flight(it) == 0).await;
-    // Not begun: nothing that could be counted ever was.
+    // Not started: it was never counted.
     let calls = |it: &KubeChannel| it.endpoints().iter().map(|it| it.calls).sum::<u64>();
     let before = calls(channel);
     drop(client.both().await);
     let (mut requests, answers) = client.both().await;
     drop(answers);
-    assert!(requests.send(said("to whom", 0)).await.is_err());
+    assert!(requests.send(said("after the end", 0)).await.is_err());
     assert_eq!((calls(channel), in_flight(channel)), (before, 0));
 }
 
 #[tokio::test]
-async fn whoever_still_sends_is_told_when_the_call_is_over() {
+async fn sending_fails_once_the_call_is_over() {
     let pods = Pod::start_many(1).await;
     let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
@@ -87,7 +89,7 @@ async fn whoever_still_sends_is_told_when_the_call_is_over() {
 }
 
 #[tokio::test]
-async fn a_request_that_has_ended_is_still_answered() {
+async fn a_request_that_has_ended_still_gets_its_response() {
     let pods = Pod::start_many(1).await;
     let client = EchoClient::new(invoke_over(&pods).await);
     let (mut requests, mut answers) = client.both().await;
@@ -98,30 +100,30 @@ async fn a_request_that_has_ended_is_still_answered() {
     answers.status().await.unwrap();
 }
 
-/// Asks, and gives up: neither server has anything to say yet.
+/// Receives, and gives up: the server has nothing to send yet.
 async fn give_up(receiving: &mut impl RecvStream) {
     let mut message = Raw::text("");
     for _ in 0..3 {
         tokio::select! {
             biased;
-            item = receiving.recv(&mut message) => panic!("nothing was due: {item:?}"),
+            item = receiving.recv(&mut message) => panic!("unexpected item: {item:?}"),
             () = tokio::task::yield_now() => {}
         }
     }
 }
 
-/// A `recv` that lost a `select!` was not the last.
+/// A `recv` that lost a `select!` loses no item.
 #[tokio::test]
-async fn a_question_that_is_given_up_loses_nothing() {
+async fn a_cancelled_recv_loses_nothing() {
     let pods = Pod::start_many(1).await;
     let invoke = invoke_over(&pods).await;
-    // The head of this answer comes when the request has ended.
+    // The head of this response arrives when the request has ended.
     let (sending, mut receiving) = invoke.invoke(bare("/test.Echo/Gather"), CallOptions::new()).await;
     give_up(&mut receiving).await;
     drop(sending);
     let gathered = all(receiving).await;
     assert!(gathered.headers.is_some() && gathered.messages.len() == 1, "{gathered:?}");
-    // The second message of this one comes when the gate is opened: "wait", twice.
+    // The second message of this one arrives when the gate is opened: "wait", twice.
     let (mut sending, mut receiving) = invoke.invoke(bare("/test.Echo/Many"), CallOptions::new()).await;
     sending.send(&Raw::text("\n\x04wait\x10\x02"), SendOptions::new().with_final_msg(true)).await.unwrap();
     let mut message = Raw::text("");
@@ -133,16 +135,17 @@ async fn a_question_that_is_given_up_loses_nothing() {
     assert!(matches!(receiving.recv(&mut message).await, ResponseStreamItem::Trailers(_)));
 }
 
-/// A `send` that lost a `select!` has sent nothing, and has not ended the request: a server would take what it has for all there is.
+/// A `send` that lost a `select!` has sent nothing, and has not ended the request: otherwise a
+/// server would take it for complete.
 #[tokio::test]
-async fn a_message_that_is_given_up_does_not_end_the_request() {
+async fn a_cancelled_send_does_not_end_the_request() {
     let pods = Pod::start_many(1).await;
     let service = Service::new();
     service.set(vec![endpoint("mute", mute().await)]);
     let invoke = KubeInvoke::new(service.channel());
     connected(invoke.channel(), 1).await;
     let (mut sending, _receiving) = invoke.invoke(bare("/test.Echo/Gather"), CallOptions::new()).await;
-    // Whoever does not read takes no more than a window.
+    // A server that does not read accepts no more than a window.
     let large = Raw::Bytes("x".repeat(1 << 20).into());
     let mut given_up = 0;
     while given_up < 3 {
@@ -152,7 +155,7 @@ async fn a_message_that_is_given_up_does_not_end_the_request() {
             () = async { for _ in 0..50 { breath().await } } => given_up += 1,
         }
     }
-    // And what is not given up arrives whole.
+    // Messages that are not cancelled arrive complete.
     let client = EchoClient::new(invoke_over(&pods).await);
     let mut call = client.gather().await;
     call.send(&said("some", 0)).await.unwrap();
@@ -177,17 +180,17 @@ async fn a_call_that_no_server_has_processed_goes_to_another_pod() {
     }
     let endpoints = invoke.channel().endpoints();
     let refuser = endpoints.iter().find(|it| it.endpoint.id.as_str() == "refuser").unwrap();
-    assert!(refuser.calls >= 15, "it was tried: {refuser:?}");
+    assert!(refuser.calls >= 15, "the refusing server should have been tried: {refuser:?}");
     assert_eq!(pods.iter().map(|it| it.seen.calls()).sum::<usize>(), 60);
     until(invoke.channel(), |it| in_flight(it) == 0).await;
 }
 
 #[tokio::test]
-async fn a_lost_call_names_its_endpoint_before_the_answer_and_within() {
+async fn a_lost_call_names_its_endpoint_before_and_within_the_response() {
     for within in [false, true] {
         let mut pods = Pod::start_many(1).await;
         let invoke = invoke_over(&pods).await;
-        // "wait", and with it twice for a stream: the first answer comes at once, the second never.
+        // "wait", twice for a stream: the first message arrives at once, the second never.
         let message = if within { Raw::text("\n\x04wait\x10\x02") } else { Raw::text("\n\x04wait") };
         let method = if within { "/test.Echo/Many" } else { "/test.Echo/One" };
         let (mut sending, mut receiving) = invoke.invoke(bare(method), CallOptions::new()).await;
@@ -214,7 +217,7 @@ async fn a_lost_call_names_its_endpoint_before_the_answer_and_within() {
 }
 
 #[tokio::test]
-async fn where_nobody_can_be_called_the_status_says_why() {
+async fn without_an_endpoint_the_status_has_the_reason() {
     let service = Service::new();
     service.unavailable(Unavailable::NothingReady(2));
     let channel =
@@ -229,13 +232,13 @@ async fn where_nobody_can_be_called_the_status_says_why() {
 }
 
 #[tokio::test]
-async fn the_servers_status_is_the_clients() {
+async fn the_client_gets_the_servers_status() {
     let pods = Pod::start_many(1).await;
     let client = EchoClient::new(invoke_over(&pods).await);
     for number in 1..17 {
         pods[0].seen.fail(1, Code::from_i32(number));
         let status = client.one(said("hello", 0)).await.unwrap_err();
-        assert_eq!((status.code() as i32, status.message()), (number, "as told"));
+        assert_eq!((status.code() as i32, status.message()), (number, "injected failure"));
     }
 }
 
@@ -251,7 +254,7 @@ async fn a_message_beyond_the_limit_ends_the_call() {
     let sending = EchoClient::new(invoke.clone().largest_sent(50));
     let before = pods[0].seen.calls();
     assert_eq!(sending.one(large.as_view()).await.unwrap_err().code(), exhausted);
-    assert_eq!(pods[0].seen.calls(), before, "it was not sent");
+    assert_eq!(pods[0].seen.calls(), before, "the message should not be sent");
     let mut call = sending.gather().await;
     call.send(&small).await.unwrap();
     assert!(call.send(&large).await.is_err());
@@ -261,13 +264,13 @@ async fn a_message_beyond_the_limit_ends_the_call() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_encoded_decoded_or_called_ends_the_call_with_the_reason() {
+async fn invalid_messages_and_methods_end_the_call_with_the_reason() {
     let pods = Pod::start_many(1).await;
     let invoke = invoke_over(&pods).await;
     let internal = StatusCodeError::Internal as i32;
     let broken = ask(&invoke, bare("/test.Echo/One"), Raw::Broken).await;
     assert_eq!(broken.status(), (internal, "a message could not be encoded: it is broken"));
-    // The same when the call has begun already, on either side.
+    // The same when the call has already started, on either side.
     let (mut sending, receiving) = invoke.invoke(bare("/test.Echo/Both"), CallOptions::new()).await;
     let listening = tokio::spawn(all(receiving));
     until(invoke.channel(), |it| in_flight(it) == 1).await;
@@ -278,13 +281,13 @@ async fn what_cannot_be_encoded_decoded_or_called_ends_the_call_with_the_reason(
     let mut message = Raw::Broken;
     assert!(matches!(receiving.recv(&mut message).await, ResponseStreamItem::Headers(_)));
     let ResponseStreamItem::Trailers(trailers) = receiving.recv(&mut message).await else {
-        panic!("it cannot be decoded");
+        panic!("decoding should fail");
     };
     let status = trailers.into_status().unwrap_err();
     assert_eq!(status.message(), "a message could not be decoded: it is broken");
     let nowhere = ask(&invoke, bare("no method"), Raw::Bytes(Bytes::new())).await;
     assert_eq!(nowhere.status().0, internal);
     let (_held, receiving) = invoke.invoke(bare("no method"), CallOptions::new()).await;
-    assert_eq!(all(receiving).await.status().0, internal, "even while nothing is sent");
+    assert_eq!(all(receiving).await.status().0, internal, "the call should fail even if nothing is sent");
     until(invoke.channel(), |it| in_flight(it) == 0).await;
 }

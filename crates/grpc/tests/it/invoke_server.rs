@@ -1,4 +1,5 @@
-//! A server whose answers are written header by header: those that a well-bred one never gives, too.
+//! A server whose responses are written header by header, including those that a correct server
+//! never sends.
 
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -14,7 +15,7 @@ use tower_service::Service;
 
 use crate::pods::Pod;
 
-/// A pod that has this service beside the others.
+/// Starts a pod that also has this service.
 pub(crate) fn odd_pod() -> impl Future<Output = Pod> {
     Pod::with(|it| it, |it| it.add_service(OddServer))
 }
@@ -40,8 +41,8 @@ impl Service<Request<Body>> for OddServer {
     }
 }
 
-/// A server that never ends a call, and of which nothing but a stream of answers hears a beginning. Unlike tonic's, it does not watch
-/// the deadlines of its callers, so that it is theirs to keep them.
+/// Starts a server that never ends a call, and that sends headers only for server streams. Unlike
+/// tonic's, it does not enforce the deadlines of its callers, so that the client must.
 pub(crate) async fn mute() -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -95,11 +96,11 @@ fn answer(path: &str, asked: &HeaderMap) -> Response<Body> {
             response.headers_mut().insert("blob-bin", HeaderValue::from_static("!"));
             response
         }
-        other => unreachable!("{other} is not here"),
+        other => unreachable!("{other} is not a test case"),
     }
 }
 
-/// What was asked with comes back twice: in the headers, and in the trailers.
+/// Returns the request's metadata twice: in the headers, and in the trailers.
 fn mirror(asked: &HeaderMap) -> Response<Body> {
     let mut mirrored = mirrored(asked);
     if let Some(timeout) = asked.get("grpc-timeout") {

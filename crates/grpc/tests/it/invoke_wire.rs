@@ -1,4 +1,4 @@
-//! What stands in headers and trailers, and what becomes of answers that break the rules.
+//! Headers and trailers on the wire, and responses that violate the protocol.
 
 use bytes::Bytes;
 use dogwatch_grpc::invoke::KubeInvoke;
@@ -36,7 +36,7 @@ fn assert_mirrored(metadata: &MetadataMap) {
 }
 
 #[tokio::test]
-async fn metadata_goes_both_ways_in_text_and_in_bytes() {
+async fn text_and_binary_metadata_are_sent_in_both_directions() {
     let (_pod, invoke) = odd().await;
     let heard = ask(&invoke, request("/test.Odd/Mirror", metadata()), Raw::text("")).await;
     assert_eq!(
@@ -45,12 +45,12 @@ async fn metadata_goes_both_ways_in_text_and_in_bytes() {
     );
     assert_mirrored(heard.headers.unwrap().metadata());
     assert_mirrored(heard.trailers.metadata());
-    assert!(heard.trailers.metadata().iter().count() == 5, "and nothing of the protocol is shown");
+    assert!(heard.trailers.metadata().iter().count() == 5, "protocol headers should not be shown");
 }
 
-/// A server that has nothing but a status says it in the headers.
+/// A server that sends only a status sends it in the headers.
 #[tokio::test]
-async fn an_answer_of_trailers_alone_has_no_headers() {
+async fn a_trailers_only_response_has_no_headers() {
     let (_pod, invoke) = odd().await;
     let heard = ask(&invoke, request("/test.Odd/Refuse", metadata()), Raw::text("")).await;
     assert!(heard.headers.is_none() && heard.messages.is_empty());
@@ -59,7 +59,7 @@ async fn an_answer_of_trailers_alone_has_no_headers() {
 }
 
 #[tokio::test]
-async fn answers_that_break_the_rules_end_with_the_status_that_grpc_gives_them() {
+async fn responses_that_violate_the_protocol_end_with_the_status_that_grpc_defines() {
     use StatusCodeError::{Aborted, Internal, ResourceExhausted, Unavailable, Unimplemented, Unknown};
     let (_pod, invoke) = odd().await;
     let table = [
@@ -84,7 +84,7 @@ async fn answers_that_break_the_rules_end_with_the_status_that_grpc_gives_them()
 }
 
 #[tokio::test]
-async fn no_token_is_shown() {
+async fn tokens_are_not_shown_in_debug_output() {
     let (_pod, invoke) = odd().await;
     let mut metadata = MetadataMap::new();
     metadata.insert("authorization", "Bearer s3cret".parse().unwrap());

@@ -1,4 +1,4 @@
-//! Pods that answer, but badly: left out by their own word, or by their record.
+//! Pods that answer, but with errors: excluded by their health check, or by outlier detection.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::pods::{Pod, Service, connected, endpoint, until};
 use crate::still::{StillTime, breath};
 
 #[tokio::test]
-async fn a_pod_that_says_it_is_not_well_gets_no_calls_until_it_is() {
+async fn an_unhealthy_pod_gets_no_calls_until_it_is_healthy() {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("shop", ServingStatus::NotServing).await;
     let pods = [Pod::with(|it| it, |it| it.add_service(health)).await, Pod::start().await];
@@ -22,7 +22,7 @@ async fn a_pod_that_says_it_is_not_well_gets_no_calls_until_it_is() {
         .build()
         .unwrap();
     let client = EchoClient::new(&channel);
-    // The second has no such service, which is no reason to leave it out.
+    // The second has no health service, which is no reason to exclude it.
     connected(&channel, 1).await;
     until(&channel, |it| it.endpoints().iter().all(|it| it.peer.is_some())).await;
     for _ in 0..10 {
@@ -37,13 +37,13 @@ async fn a_pod_that_says_it_is_not_well_gets_no_calls_until_it_is() {
     assert_eq!((pods[0].seen.calls(), pods[1].seen.calls()), (5, 15));
 }
 
-/// Rounds of calls, enough for every pod to be judged.
+/// Makes rounds of calls, enough for every pod to be rated.
 async fn round(client: &EchoClient) {
     let calls = (0..10 * 12).map(|_| client.one("hello"));
     futures_util::future::join_all(calls).await;
 }
 
-/// A50's times, and fewer calls than its volumes ask for.
+/// A50's times, with lower call volumes than its defaults.
 fn outlier(max_ejection_percent: u32) -> Outlier {
     let success_rate = Some(SuccessRate { request_volume: 10, ..SuccessRate::default() });
     let failure_percentage = Some(FailurePercentage { request_volume: 10, ..FailurePercentage::default() });
@@ -54,9 +54,9 @@ fn ejected(channel: &KubeChannel) -> Vec<SocketAddr> {
     channel.endpoints().iter().filter(|it| it.ejected).map(|it| it.endpoint.addresses[0]).collect()
 }
 
-/// A look every ten seconds, thirty seconds out the first time and a minute the second.
+/// A sweep every ten seconds; ejected for thirty seconds the first time and a minute the second.
 #[tokio::test]
-async fn a_pod_whose_calls_fail_is_left_out_longer_each_time_and_comes_back() {
+async fn a_failing_pod_is_ejected_longer_each_time_and_comes_back() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(10).await;
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).no_keep_alive();
@@ -73,7 +73,7 @@ async fn a_pod_whose_calls_fail_is_left_out_longer_each_time_and_comes_back() {
         for _ in 0..20 {
             client.one("hello").await.unwrap();
         }
-        assert_eq!(pods[3].seen.calls(), before, "it is left alone");
+        assert_eq!(pods[3].seen.calls(), before, "an ejected pod should get no calls");
         pods[3].seen.fail(0, Code::Internal);
         let away = clock.until(|| ejected(&channel).is_empty()).await.as_secs();
         assert!((least..=most).contains(&away), "{away} s");
@@ -81,12 +81,12 @@ async fn a_pod_whose_calls_fail_is_left_out_longer_each_time_and_comes_back() {
         for _ in 0..10 {
             client.one("hello").await.unwrap();
         }
-        assert_eq!(pods[3].seen.calls(), before + 1, "it has its share again");
+        assert_eq!(pods[3].seen.calls(), before + 1, "the pod should get its share again");
     }
 }
 
 #[tokio::test]
-async fn no_more_pods_are_left_out_than_the_limit_allows() {
+async fn no_more_pods_are_ejected_than_the_limit_allows() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(10).await;
     for (percent, expected) in [(0, 1), (10, 1), (20, 2), (50, 4)] {
@@ -105,9 +105,9 @@ async fn no_more_pods_are_left_out_than_the_limit_allows() {
     }
 }
 
-/// Nobody is called before it has said how it is, even when it is the only one.
+/// No pod is called before its health is known, even if it is the only one.
 #[tokio::test]
-async fn a_pod_that_was_asked_for_its_health_gets_no_calls_before_it_has_answered() {
+async fn a_pod_with_a_pending_health_check_gets_no_calls() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(1).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -127,7 +127,7 @@ async fn a_pod_that_was_asked_for_its_health_gets_no_calls_before_it_has_answere
     until(&channel, |it| it.endpoints().first().is_some_and(|it| it.peer.is_some())).await;
     clock.pass(Duration::from_secs(5)).await;
     assert_eq!(channel.ready_endpoints(), 0);
-    // One without the service answers that it has none.
+    // A pod without the service answers with UNIMPLEMENTED.
     service.add(endpoint("well", pods[0].address));
     connected(&channel, 1).await;
     for _ in 0..10 {

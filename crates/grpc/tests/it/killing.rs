@@ -1,7 +1,8 @@
-//! Pods that are killed while calls are with them.
+//! Pods that are killed while they have calls.
 //!
-//! A call that no server has begun to process never fails for it. One that a server may have begun is sent again only where the user
-//! says that it may be: without that, it fails once, with the pod's name, and is carried out at most once.
+//! A call that no server has started to process never fails because of that. One that a server may
+//! have started is sent again only if the user allows it: otherwise it fails once, with the address
+//! of the pod, and is executed at most once.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::pods::{Pod, Service, calls_begun, connected, endpoint, until};
 use crate::still::{STEP, StillTime, breath};
 use crate::traffic::{Fate, Traffic};
 
-/// The calls that failed, which must be those of one pod.
+/// Returns the texts of the failed calls, which must all be calls of one pod.
 fn failed_at(fates: &[Fate], pod: SocketAddr) -> Vec<String> {
     let address = pod.to_string();
     for fate in fates {
@@ -26,13 +27,13 @@ fn failed_at(fates: &[Fate], pod: SocketAddr) -> Vec<String> {
     fates.iter().map(|it| it.text.clone()).collect()
 }
 
-/// How often a call was begun, by all pods.
+/// Returns how often a call was started, over all pods.
 fn begun(pods: &[Pod], text: &str) -> usize {
     pods.iter().map(|it| it.seen.begun(text)).sum()
 }
 
 #[tokio::test]
-async fn calls_that_a_killed_pod_had_begun_fail_and_are_carried_out_once() {
+async fn calls_started_by_a_killed_pod_fail_and_are_executed_once() {
     let mut pods = Pod::start_many(5).await;
     let channel = Service::of(&pods).channel();
     connected(&channel, 5).await;
@@ -43,7 +44,7 @@ async fn calls_that_a_killed_pod_had_begun_fail_and_are_carried_out_once() {
     pods[0].kill().await;
     traffic.reaches(4).await;
     let failed = failed_at(&traffic.failures(), dead);
-    assert_eq!((failed.len(), traffic.ended()), (4, 4), "those that it had begun, and no other");
+    assert_eq!((failed.len(), traffic.ended()), (4, 4), "only the calls that the pod had started should fail");
     assert!(failed.iter().all(|it| pods[0].seen.begun(it) == 1 && begun(&pods, it) == 1));
     for pod in &pods[1..] {
         pod.seen.gate.add_permits(4);
@@ -53,7 +54,7 @@ async fn calls_that_a_killed_pod_had_begun_fail_and_are_carried_out_once() {
 }
 
 #[tokio::test]
-async fn where_calls_may_be_repeated_a_killed_pod_costs_none() {
+async fn with_retries_a_killed_pod_fails_no_call() {
     let clock = StillTime::begin();
     let mut pods = Pod::start_many(5).await;
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).no_keep_alive();
@@ -67,7 +68,7 @@ async fn where_calls_may_be_repeated_a_killed_pod_costs_none() {
         pod.seen.gate.add_permits(20);
     }
     let in_flight = |it: &KubeChannel| it.endpoints().iter().map(|it| it.in_flight).sum::<u32>();
-    // Those that the others had are answered, and four wait a moment before they are sent again.
+    // The calls of the other pods are answered, and four wait a moment before they are sent again.
     until(&channel, |it| traffic.ended() == 16 && in_flight(it) == 0).await;
     clock.pass(STEP).await;
     traffic.settled().await;
@@ -78,8 +79,8 @@ async fn where_calls_may_be_repeated_a_killed_pod_costs_none() {
     assert!(twice.iter().all(|it| pods[0].seen.begun(&it.text) == 1));
 }
 
-/// Calls 0 to 199 before, 200 to 399 while one of five pods is killed, and 400 to 799 once it is known. The clock stands, so that
-/// whoever had to wait for it would never end.
+/// Sends calls 0 to 199 before, 200 to 399 while one of five pods is killed, and 400 to 799 once
+/// that is known. The clock is stopped, so that a call that had to wait for it would never end.
 async fn kill_in_a_crowd(traffic: &Traffic<EchoClient>, pods: &mut [Pod], known: impl AsyncFn()) {
     for _ in 0..5 {
         traffic.issue(40);
@@ -96,7 +97,7 @@ async fn kill_in_a_crowd(traffic: &Traffic<EchoClient>, pods: &mut [Pod], known:
 }
 
 #[tokio::test]
-async fn a_pod_killed_in_a_crowd_costs_only_calls_that_were_with_it_and_nobody_waits() {
+async fn a_pod_killed_under_load_fails_only_its_own_calls_and_delays_none() {
     let clock = StillTime::begin();
     let mut pods = Pod::start_many(5).await;
     let channel = KubeChannel::builder(Service::of(&pods).receiver()).no_keep_alive().build().unwrap();
@@ -106,7 +107,7 @@ async fn a_pod_killed_in_a_crowd_costs_only_calls_that_were_with_it_and_nobody_w
     let known = async || until(&channel, |it| it.endpoints().iter().all(|it| it.peer != Some(dead))).await;
     kill_in_a_crowd(&traffic, &mut pods, known).await;
     let failed = failed_at(&traffic.failures(), dead);
-    // A fifth of the crowd at most; of those that were sent before and after, none.
+    // At most a fifth of the calls during the kill; none of those sent before and after.
     assert!(failed.len() <= 40, "{}", failed.len());
     let (crowd, first) = (200..400, failed.iter().map(|it| it.split(' ').nth(1).unwrap()));
     assert!(first.map(|it| it.parse().unwrap()).all(|it: usize| crowd.contains(&it)), "{failed:?}");
@@ -118,7 +119,8 @@ async fn a_pod_killed_in_a_crowd_costs_only_calls_that_were_with_it_and_nobody_w
     drop(clock);
 }
 
-/// A server that takes two calls and no more: when it is told to, it says goodbye with the second as the last one, and closes.
+/// Starts a server that accepts only two calls: on a signal it sends GOAWAY with the second as the
+/// last stream, and closes.
 async fn leaver() -> (SocketAddr, mpsc::Receiver<()>, oneshot::Sender<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -140,9 +142,10 @@ async fn leaver() -> (SocketAddr, mpsc::Receiver<()>, oneshot::Sender<()>) {
     (address, takes, leave)
 }
 
-/// What a server says that it has not processed goes elsewhere without any policy; what it says that it may have does not.
+/// Calls that a server says it has not processed go elsewhere without any policy; calls that it may
+/// have processed do not.
 #[tokio::test]
-async fn a_goodbye_tells_which_calls_may_go_elsewhere() {
+async fn go_away_decides_which_calls_may_go_elsewhere() {
     let (leaving, mut takes, leave) = leaver().await;
     let pods = Pod::start_many(1).await;
     let service = Service::new();
@@ -154,7 +157,7 @@ async fn a_goodbye_tells_which_calls_may_go_elsewhere() {
         traffic.issue(1);
         takes.recv().await.unwrap();
     }
-    // Their bytes leave, and nobody reads them.
+    // Their bytes are sent, and the server does not read them.
     traffic.issue(3);
     until(&channel, |it| it.endpoints()[0].in_flight == 5).await;
     for _ in 0..10 {

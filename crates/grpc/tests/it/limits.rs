@@ -1,4 +1,4 @@
-//! What one call may take from the others on its connection: windows and headers.
+//! The effect of one call on others of its connection: flow-control windows and headers.
 
 use bytes::Bytes;
 use dogwatch_grpc::KubeChannel;
@@ -11,9 +11,9 @@ use crate::pods::{Pod, Service, endpoint};
 use crate::still::{breath, in_time};
 use crate::strangers::stranger;
 
-/// A consumer that is slow holds up itself, and nobody else who calls the same pod.
+/// A slow consumer delays only itself, not other callers of the same pod.
 #[tokio::test]
-async fn streams_that_are_not_read_do_not_hold_up_other_calls() {
+async fn streams_that_are_not_read_do_not_delay_other_calls() {
     let pods = Pod::start_many(1).await;
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
@@ -25,11 +25,11 @@ async fn streams_that_are_not_read_do_not_hold_up_other_calls() {
         streams.push(stream);
     }
     for _ in 0..200 {
-        // The pod goes on to send as much as it may.
+        // The pod keeps sending as much as it may.
         breath().await;
-        in_time(client.one("hello"), || "a call beside streams that are not read".to_owned()).await.unwrap();
+        in_time(client.one("hello"), || "a call concurrent with streams that are not read".to_owned()).await.unwrap();
     }
-    // What was not read is still there to be read.
+    // The unread data is still available.
     for stream in &mut streams {
         for count in 1..100 {
             assert_eq!(stream.message().await.unwrap().unwrap().count, count);
@@ -37,9 +37,9 @@ async fn streams_that_are_not_read_do_not_hold_up_other_calls() {
     }
 }
 
-/// Where a user sets a window for the whole connection, that is what holds.
+/// A configured window of the whole connection is respected.
 #[tokio::test]
-async fn windows_can_be_set() {
+async fn windows_can_be_configured() {
     let pods = Pod::start_many(1).await;
     let channel = KubeChannel::builder(Service::of(&pods).receiver())
         .stream_window(100_000)
@@ -51,7 +51,7 @@ async fn windows_can_be_set() {
     assert_eq!(EchoClient::new(&channel).one(&large).await.unwrap().text, large);
 }
 
-/// An answer with a hundred headers of this many bytes.
+/// Sends a response with a hundred headers of this many bytes.
 fn verbose(mut respond: SendResponse<Bytes>, bytes: usize) {
     let mut head = Response::builder().header("content-type", "application/grpc").header("grpc-status", "5");
     for number in 0..100 {
@@ -61,9 +61,9 @@ fn verbose(mut respond: SendResponse<Bytes>, bytes: usize) {
     let _ = respond.send_response(head.body(()).unwrap(), true);
 }
 
-/// A pod that says too much costs memory on every call, whatever the caller asked for.
+/// A pod that sends too many headers costs memory on every call, whatever the caller asked for.
 #[tokio::test]
-async fn headers_are_taken_up_to_a_limit() {
+async fn headers_are_accepted_up_to_a_limit() {
     for (bytes, limit, taken) in
         [(400, None, true), (1_000, None, false), (1_000, Some(1 << 20), true), (400, Some(10_000), false)]
     {

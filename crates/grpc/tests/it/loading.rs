@@ -1,4 +1,4 @@
-//! What is in flight is known to the last call, and busy pods are spared.
+//! Calls in flight are counted exactly, and busy pods are avoided.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::pods::{Pod, Service, connected, until};
 use crate::still::breath;
 use crate::traffic::Traffic;
 
-/// A pod that is stuck keeps the call it has, and gets no other while anybody else has none.
-async fn spares_a_stuck_pod(policy: impl Into<Policy>) {
+/// A stuck pod keeps the call it has, and gets no other while another pod has none.
+async fn avoids_a_stuck_pod(policy: impl Into<Policy>) {
     let pods = Pod::start_many(4).await;
     let channel = KubeChannel::builder(Service::of(&pods).receiver()).policy(policy).build().unwrap();
     let client = EchoClient::new(&channel);
     connected(&channel, 4).await;
     let mut held = Vec::new();
-    // The first pod to get a call that waits is the one that is stuck.
+    // The first pod to get a waiting call is the stuck one.
     held.push(tokio::spawn({
         let client = client.clone();
         async move { client.one("wait").await }
@@ -27,7 +27,7 @@ async fn spares_a_stuck_pod(policy: impl Into<Policy>) {
         client.one("hello").await.unwrap();
     }
     let stuck = channel.endpoints().into_iter().find(|it| it.in_flight == 1).unwrap();
-    // Choices are made by chance, and once in a million calls it is chosen against nobody but itself.
+    // Choices are random, and once in a million calls it is compared only with itself.
     assert!(stuck.calls <= 2, "{stuck:?}");
     for pod in &pods {
         pod.seen.gate.add_permits(1);
@@ -39,19 +39,20 @@ async fn spares_a_stuck_pod(policy: impl Into<Policy>) {
 }
 
 #[tokio::test]
-async fn least_request_spares_a_stuck_pod() {
-    spares_a_stuck_pod(LeastRequest::of(10)).await;
+async fn least_request_avoids_a_stuck_pod() {
+    avoids_a_stuck_pod(LeastRequest::of(10)).await;
 }
 
 #[tokio::test]
-async fn two_choices_spare_a_stuck_pod() {
-    spares_a_stuck_pod(LeastRequest::default()).await;
+async fn two_choices_avoid_a_stuck_pod() {
+    avoids_a_stuck_pod(LeastRequest::default()).await;
 }
 
-/// Time is counted in ticks: a quick pod answers within one what came in it, the slow one takes ten. What is in flight is always the
-/// same, so that pods that are called by what they have in flight are called as often as they answer.
+/// Time is counted in ticks: a fast pod answers the calls of a tick within it, the slow one takes
+/// ten. The number of calls in flight is constant, so that pods selected by their calls in flight
+/// are called as often as they answer.
 #[tokio::test]
-async fn a_pod_ten_times_slower_gets_a_tenth_of_the_calls() {
+async fn a_pod_that_is_ten_times_slower_gets_a_tenth_of_the_calls() {
     const IN_FLIGHT: usize = 40;
     let pods = Pod::start_many(5).await;
     let builder = KubeChannel::builder(Service::of(&pods).receiver());
@@ -59,7 +60,7 @@ async fn a_pod_ten_times_slower_gets_a_tenth_of_the_calls() {
     connected(&channel, 5).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "wait");
     let mut answered = [0; 5];
-    // How many calls had come to the slow pod by the end of each tick.
+    // The number of calls of the slow pod by the end of each tick.
     let mut came_by = Vec::new();
     for tick in 0..60 {
         traffic.issue(IN_FLIGHT - traffic.pending());
@@ -84,7 +85,7 @@ async fn a_pod_ten_times_slower_gets_a_tenth_of_the_calls() {
     }
     let quick = answered[1..].iter().sum::<usize>() as f64 / 4.0;
     let share = answered[0] as f64 / quick;
-    // The first ten ticks bring the slow one nothing, the rest a tenth.
+    // The slow pod gets nothing in the first ten ticks, and a tenth in the rest.
     assert!((0.05..0.15).contains(&share), "{share}: {answered:?}");
     for pod in &pods {
         pod.seen.gate.add_permits(IN_FLIGHT);
@@ -95,7 +96,7 @@ async fn a_pod_ten_times_slower_gets_a_tenth_of_the_calls() {
 }
 
 #[tokio::test]
-async fn peak_ewma_takes_measured_latencies() {
+async fn peak_ewma_uses_measured_latencies() {
     let pods = Pod::start_many(3).await;
     let channel =
         KubeChannel::builder(Service::of(&pods).receiver()).policy(PeakEwma::default()).build().unwrap();
@@ -108,9 +109,10 @@ async fn peak_ewma_takes_measured_latencies() {
     assert!(measured >= 2, "{:?}", channel.endpoints());
 }
 
-/// However a call ends, its place is free again: answered, cancelled before the answer, dropped within the stream.
+/// However a call ends, it is no longer counted: answered, cancelled before the response, dropped
+/// within the stream.
 #[tokio::test]
-async fn nothing_in_flight_is_ever_lost() {
+async fn no_call_in_flight_leaks() {
     let pods = Pod::start_many(2).await;
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
@@ -133,11 +135,11 @@ async fn nothing_in_flight_is_ever_lost() {
         assert!(stream.message().await.unwrap().is_some());
         streams.push(stream);
     }
-    assert_eq!(in_flight(&channel), 20, "a stream counts until its end");
+    assert_eq!(in_flight(&channel), 20, "a stream should count until its end");
     for pod in &pods {
         pod.seen.gate.add_permits(5);
     }
-    // Some read to their end, some are dropped.
+    // Some are read to the end, some are dropped.
     for (number, mut stream) in streams.into_iter().enumerate() {
         if number < 10 {
             assert!(stream.message().await.unwrap().is_some());
@@ -147,9 +149,10 @@ async fn nothing_in_flight_is_ever_lost() {
     assert_eq!(in_flight(&channel), 0);
 }
 
-/// As above, for calls that end badly: refused by the server, too late, or cut off with their pod; and streams that go both ways.
+/// The same for calls that fail: refused by the server, past the deadline, or lost with their pod;
+/// and for bidirectional streams.
 #[tokio::test]
-async fn nothing_in_flight_is_lost_when_calls_end_badly() {
+async fn no_call_in_flight_leaks_when_calls_fail() {
     let mut pods = Pod::start_many(2).await;
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
@@ -176,7 +179,8 @@ async fn nothing_in_flight_is_lost_when_calls_end_badly() {
         streams.push((sender, answers));
     }
     assert_eq!(in_flight(&channel), 6);
-    // One side ends, and the stream still counts; then the other side is dropped, or read to its end.
+    // One side ends, and the stream still counts; then the other side is dropped, or read to the
+    // end.
     let (sender, answers) = streams.pop().unwrap();
     drop(sender);
     assert_eq!(in_flight(&channel), 6);

@@ -1,5 +1,6 @@
-//! Targets and endpoints against an API server in the same process; whole calls to real tonic servers on the loopback.
-#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
+//! Integration tests: targets and endpoints against an in-process API server, and whole calls to
+//! real tonic servers on the loopback.
+#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not their helpers")]
 
 mod town;
 mod resolve;

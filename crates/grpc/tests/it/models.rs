@@ -1,9 +1,11 @@
-//! The interleavings of a few threads on what calls and the balancer share, tried by loom.
+//! loom models of the state that calls and the balancer share: explores the interleavings of a few
+//! threads.
 //!
-//! What is shared is an `ArcSwap` and tokio's `Notify`, which loom cannot look into; so these are models: the steps of `load.rs` and
-//! `connection/task.rs` in their order, with the orderings they have there, over stand-ins for those two that do no more than they
-//! promise. Loom takes what is sequentially consistent for acquire and release, so where `load.rs` relies on more, a fence says so here.
-//! The real types are set upon by threads in `src/races.rs`.
+//! The shared state is an `ArcSwap` and tokio's `Notify`, which loom cannot instrument; so these
+//! are models: the steps of `load.rs` and `connection/task.rs` in the same order, with the same
+//! memory orderings, over replacements of those two that provide exactly their guarantees. loom
+//! treats sequential consistency as acquire and release, so where `load.rs` relies on more, there
+//! is an explicit fence here. The real types are stress-tested in `src/races.rs`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,14 +16,14 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-/// As for the work queue: nearly all mistakes of this kind need no more than three moments at which a thread is stopped.
+/// As for the work queue: nearly all bugs of this kind need no more than three preemptions.
 fn try_all(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(model);
 }
 
-/// What is used of tokio's `Notify`: one waiter, and a permit for a call that came before it.
+/// The part of tokio's `Notify` that is used: one waiter, and a stored permit.
 #[derive(Default)]
 struct Notify(Mutex<(bool, Option<Waker>)>);
 
@@ -55,7 +57,7 @@ impl Future for Notified<'_> {
     }
 }
 
-/// `Load`, as far as a call's beginning and end and the wait for quiet go.
+/// The part of `Load` for the start and end of a call, and for waiting until there are none.
 struct Load {
     in_flight: AtomicU32,
     awaited: AtomicBool,
@@ -95,9 +97,9 @@ impl Drop for InFlight {
     }
 }
 
-/// Nobody sleeps through the end of the last call; loom would say that nothing can go on.
+/// The end of the last call is never missed; loom would report a deadlock.
 #[test]
-fn whoever_waits_for_quiet_is_woken_by_the_last_call() {
+fn a_task_that_waits_for_no_calls_is_woken_by_the_last_call() {
     try_all(|| {
         let load = Load::new();
         let calls: Vec<_> = (0..2).map(|_| Load::begin(&load)).collect();
@@ -108,9 +110,9 @@ fn whoever_waits_for_quiet_is_woken_by_the_last_call() {
     });
 }
 
-/// A wait that is given up, as a `select!` does it, takes nothing away from the next one.
+/// A wait that is cancelled, as by `select!`, does not affect the next one.
 #[test]
-fn a_wait_for_quiet_that_is_given_up_spoils_none_that_follows() {
+fn a_cancelled_wait_for_no_calls_does_not_affect_later_ones() {
     try_all(|| {
         let load = Load::new();
         let call = Load::begin(&load);
@@ -128,9 +130,9 @@ fn a_wait_for_quiet_that_is_given_up_spoils_none_that_follows() {
 /// An endpoint with its connection.
 struct Backend {
     load: Arc<Load>,
-    /// Calls that are queued and not on the wire yet; `None` once the connection is closed.
+    /// The number of queued calls that are not sent yet; `None` once the connection is closed.
     queue: Mutex<Option<usize>>,
-    /// Calls that the server has processed.
+    /// The number of calls that the server has processed.
     processed: AtomicUsize,
 }
 
@@ -139,8 +141,8 @@ impl Backend {
         Arc::new(Self { load: Load::new(), queue: Mutex::new(Some(0)), processed: AtomicUsize::new(0) })
     }
 
-    /// A call on this connection: queued, and then carried by the connection's task. False when it closed before that; then nothing
-    /// was sent.
+    /// Makes a call on this connection: it is queued, and then sent by the connection's task.
+    /// Returns false if the connection closed before; then nothing was sent.
     fn carries(&self) -> bool {
         let _counted = Load::begin(&self.load);
         match &mut *self.queue.lock().unwrap() {
@@ -156,13 +158,14 @@ impl Backend {
     }
 }
 
-/// A call that has the old snapshot races with the endpoint that leaves: the connection waits for it, or hands it back unsent, and it
-/// goes elsewhere. It is never lost, and never processed in both places.
+/// A call with the old snapshot races with the removal of its endpoint: the connection waits for
+/// the call, or returns it unsent, and it goes elsewhere. It is never lost, and never processed
+/// twice.
 #[test]
-fn a_call_that_picked_from_an_old_snapshot_is_carried_or_goes_elsewhere() {
+fn a_call_picked_from_an_old_snapshot_is_processed_or_goes_elsewhere() {
     try_all(|| {
         let (leaving, staying) = (Backend::new(), Backend::new());
-        // What the pointer of the snapshot promises: a reader has the one before or the one after.
+        // The guarantee of the snapshot's pointer: a reader gets the old one or the new one.
         let snapshot = Arc::new(Mutex::new(Arc::clone(&leaving)));
         let caller = thread::spawn({
             let snapshot = Arc::clone(&snapshot);
@@ -172,21 +175,22 @@ fn a_call_that_picked_from_an_old_snapshot_is_carried_or_goes_elsewhere() {
                     if picked.carries() {
                         return;
                     }
-                    // It is only tried again once there is another snapshot.
+                    // It is retried only once there is another snapshot.
                     while Arc::ptr_eq(&picked, &snapshot.lock().unwrap()) {
                         thread::yield_now();
                     }
                 }
             }
         });
-        // As the balancer has it: whoever leaves is told before the snapshot without it is there.
+        // As in the balancer: the endpoint is asked to leave before the snapshot without it is
+        // published.
         block_on(leaving.load.quiet());
-        let unsent = leaving.queue.lock().unwrap().take().expect("it is closed once");
+        let unsent = leaving.queue.lock().unwrap().take().expect("the queue is closed only once");
         *snapshot.lock().unwrap() = Arc::clone(&staying);
         caller.join().unwrap();
         let processed = |it: &Backend| it.processed.load(Ordering::SeqCst);
         assert_eq!(processed(&leaving) + processed(&staying), 1);
-        assert!(unsent == 0 || processed(&staying) == 1, "what was handed back went elsewhere");
+        assert!(unsent == 0 || processed(&staying) == 1, "an unsent call should go elsewhere");
         for backend in [&leaving, &staying] {
             assert_eq!(backend.load.in_flight.load(Ordering::SeqCst), 0);
         }

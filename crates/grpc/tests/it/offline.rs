@@ -1,4 +1,5 @@
-//! Channels without a cluster: by address, by DNS, and by the same function that takes the name of a service.
+//! Channels without a cluster: by address, by DNS, and by the same function that takes the name of
+//! a service.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::pods::{Pod, until};
 async fn says_hello(channel: &KubeChannel) {
     let client = EchoClient::new(channel);
     let call = tokio::time::timeout(Duration::from_secs(60), client.one("hello"));
-    call.await.expect("an answer within a minute").expect("a good one");
+    call.await.expect("a response within a minute").expect("a success");
 }
 
 #[tokio::test]
@@ -21,7 +22,7 @@ async fn addresses_are_called_without_a_cluster() {
     for _ in 0..10 {
         says_hello(&channel).await;
     }
-    assert!(pods.iter().all(|it| it.seen.calls() == 5), "each in turn");
+    assert!(pods.iter().all(|it| it.seen.calls() == 5), "calls should go to each in turn");
     let text = pods[0].address.to_string();
     says_hello(&KubeChannel::to([text.as_str()]).unwrap().build().unwrap()).await;
     let wrong = KubeChannel::to(["greeter:80"]).unwrap_err();
@@ -50,15 +51,16 @@ async fn one_function_takes_addresses_hosts_and_services() {
     assert!(matches!(wrong, DialError::Target(_)), "{wrong:?}");
 }
 
-/// What a caller sees whose host cannot be found. No label of a name has 70 letters, so that no server is asked for this one.
+/// The error for a host that cannot be resolved. A DNS label cannot have 70 letters, so no server
+/// is asked for it.
 #[tokio::test]
-async fn a_host_that_cannot_be_is_named_by_the_calls() {
+async fn an_invalid_host_is_named_in_the_error_of_calls() {
     let name = format!("{}:80", "x".repeat(70));
     let builder = dogwatch_grpc::channel_builder(&format!("dns:///{name}")).await.unwrap();
     let channel = builder.ready_timeout(Duration::ZERO).build().unwrap();
     let expected = format!("{name} cannot be called: its name could not be resolved yet");
     let mut status = EchoClient::new(&channel).one("hello").await.unwrap_err();
-    // The system takes its time to find out.
+    // The system's resolver takes its time to fail.
     for _ in 0..600 {
         if status.message().contains(&expected) {
             return;
@@ -66,5 +68,5 @@ async fn a_host_that_cannot_be_is_named_by_the_calls() {
         tokio::time::sleep(Duration::from_millis(100)).await;
         status = EchoClient::new(&channel).one("hello").await.unwrap_err();
     }
-    panic!("a minute later calls still say: {status}");
+    panic!("after a minute calls still fail with: {status}");
 }

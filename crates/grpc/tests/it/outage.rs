@@ -1,4 +1,5 @@
-//! Calls while the API server is away, refuses, forgets or is slow: they go on with the endpoints that were known last.
+//! Calls while the API server is down, forbids access, has compacted its history or is slow: they
+//! use the last known endpoints.
 
 use std::time::Duration;
 
@@ -25,8 +26,9 @@ async fn list(town: &Town, pods: &[&Pod]) {
     town.slice("echo", "echo", &[&port], &said).await;
 }
 
-/// Makes the weather, lets a pod be replaced in it, and calls for a minute: every call goes to who was known before. The problem can be
-/// seen, if there is one to see; and when it is over, what was missed is caught up with.
+/// Injects a fault, replaces a pod meanwhile, and calls for a minute: every call goes to the
+/// endpoints that were known before. The problem is visible, if there is one; and after the fault,
+/// missed changes are applied.
 async fn weather(make: impl FnOnce(&Town) -> RuleHandle, problem: Option<&str>) {
     let clock = StillTime::begin();
     let (town, pods) = (Town::start().await, pods_on_a_street(3).await);
@@ -45,10 +47,10 @@ async fn weather(make: impl FnOnce(&Town) -> RuleHandle, problem: Option<&str>) 
         clock.pass(STEP).await;
         seen.extend(watch.problem());
     }
-    assert!(made.fired() > 0, "there was weather");
+    assert!(made.fired() > 0, "the fault should have fired");
     assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
     let calls: Vec<_> = pods.iter().map(|it| it.seen.calls()).collect();
-    assert_eq!(calls, [60, 60, 0], "the last that was known");
+    assert_eq!(calls, [60, 60, 0], "calls should go to the last known endpoints");
     match problem {
         Some(problem) => assert!(seen.last().is_some_and(|it| it.contains(problem)), "{:?}", seen.last()),
         None => assert!(seen.is_empty(), "{seen:?}"),
@@ -68,7 +70,7 @@ async fn weather(make: impl FnOnce(&Town) -> RuleHandle, problem: Option<&str>) 
 }
 
 #[tokio::test]
-async fn calls_go_on_for_a_minute_without_the_api_server() {
+async fn calls_continue_for_a_minute_without_the_api_server() {
     let down = |town: &Town| {
         let rule = town.server.faults().rule(Rule::on("list").or("watch").reset_before());
         town.server.faults().cut_watches();
@@ -78,7 +80,7 @@ async fn calls_go_on_for_a_minute_without_the_api_server() {
 }
 
 #[tokio::test]
-async fn calls_go_on_when_reading_is_forbidden_later() {
+async fn calls_continue_when_reading_becomes_forbidden() {
     let forbidden = |town: &Town| {
         let refusal = Rule::on("list").or("watch").refuse(403).message("no longer allowed");
         let rule = town.server.faults().rule(refusal);
@@ -88,9 +90,9 @@ async fn calls_go_on_when_reading_is_forbidden_later() {
     weather(forbidden, Some("no longer allowed")).await;
 }
 
-/// The server has forgotten the version that is asked for, and takes longer than a minute to list anew.
+/// The server has compacted the requested version, and takes longer than a minute to list again.
 #[tokio::test]
-async fn calls_go_on_while_a_forgotten_history_is_read_anew_and_that_is_slow() {
+async fn calls_continue_while_an_expired_history_is_listed_again_slowly() {
     let slow = |town: &Town| {
         let slow = Rule::on("list").or("watch").delay(Duration::from_secs(90));
         let rule = town.server.faults().rule(slow);
@@ -100,9 +102,9 @@ async fn calls_go_on_while_a_forgotten_history_is_read_anew_and_that_is_slow() {
     weather(slow, None).await;
 }
 
-/// Where nothing was known before, calls say what keeps it from being known.
+/// If no endpoints were ever known, calls report why.
 #[tokio::test]
-async fn calls_say_why_endpoints_were_never_known() {
+async fn calls_report_why_endpoints_were_never_known() {
     for (rule, expected) in [
         (Rule::on("list").or("watch").reset_before(), "its endpoints could not be read yet"),
         (Rule::on("list").or("watch").refuse(403).message("not you"), "its endpoints may not be read"),

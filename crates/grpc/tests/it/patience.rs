@@ -1,4 +1,4 @@
-//! How long is waited: for an endpoint, for the next of several, and for ever.
+//! Timeouts: waiting for an endpoint, for the next of several, and forever.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::echo::EchoClient;
 use crate::pods::{Pod, Service, black_hole, connected, endpoint, endpoints, refused, until};
 use crate::still::{STEP, StillTime, breath};
 
-/// A service that has nobody now and somebody who cannot be reached then, over and over: a call's patience is one.
+/// A service that alternates between no endpoint and an unreachable one: the limit of a call is one
+/// for all reasons.
 #[tokio::test]
 async fn a_call_waits_no_longer_than_the_timeout_however_often_the_reason_changes() {
     let clock = StillTime::begin();
@@ -35,13 +36,13 @@ async fn a_call_waits_no_longer_than_the_timeout_however_often_the_reason_change
             breath().await;
         }
     }
-    assert!(waiting.is_finished(), "twelve seconds have passed");
+    assert!(waiting.is_finished(), "the call should have failed after its timeout");
     assert_eq!(waiting.await.unwrap().unwrap_err().code(), Code::Unavailable);
 }
 
-/// Whoever says "for ever" with the largest duration there is means it.
+/// The largest possible duration means forever.
 #[tokio::test]
-async fn times_without_end_are_taken_at_their_word() {
+async fn infinite_timeouts_are_accepted() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(1).await;
     let (_held, dead) = refused();
@@ -75,9 +76,9 @@ async fn times_without_end_are_taken_at_their_word() {
     client.one("hello").await.unwrap();
 }
 
-/// Nobody waits for an address that nobody answers at while there are others.
+/// No call waits for an address that does not answer while there are others.
 #[tokio::test]
-async fn pick_first_goes_on_to_the_next_pod_when_one_is_silent() {
+async fn pick_first_tries_the_next_pod_when_one_is_silent() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(1).await;
     let holes: Vec<_> = (0..7).map(|_| black_hole()).collect();
@@ -95,9 +96,9 @@ async fn pick_first_goes_on_to_the_next_pod_when_one_is_silent() {
     until(&channel, |it| left(it) == 1).await;
 }
 
-/// Whoever gives up on a pod says that it is slow.
+/// A pod whose callers give up is slow.
 #[tokio::test]
-async fn a_call_that_is_given_up_counts_as_slow() {
+async fn an_abandoned_call_counts_as_slow() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(1).await;
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).policy(PeakEwma::default());
@@ -112,9 +113,9 @@ async fn a_call_that_is_given_up_counts_as_slow() {
     assert!(channel.endpoints()[0].latency >= 4 * STEP, "{:?}", channel.endpoints());
 }
 
-/// Whoever calls need not keep the channel: a call that waits for its first connection is what the channel is for.
+/// The caller need not keep the channel: a call that waits for its first connection keeps it.
 #[tokio::test]
-async fn a_call_outlives_the_handle_that_it_was_made_with() {
+async fn a_call_outlives_the_handle_that_made_it() {
     let pods = Pod::start_many(1).await;
     let service = Service::of(&pods);
     let mut channel = KubeChannel::builder(service.receiver()).lazy().build().unwrap();
@@ -129,9 +130,9 @@ async fn a_call_outlives_the_handle_that_it_was_made_with() {
     assert_eq!(trailers["grpc-status"], "0");
 }
 
-/// That nobody is connected would be no help to whoever reads it.
+/// "Not connected" would be a misleading error.
 #[tokio::test]
-async fn when_all_that_are_connected_are_unwell_calls_say_so() {
+async fn if_all_connected_endpoints_are_unhealthy_calls_report_it() {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("shop", ServingStatus::Serving).await;
     let pods = [Pod::with(|it| it, |it| it.add_service(health)).await];
@@ -142,7 +143,7 @@ async fn when_all_that_are_connected_are_unwell_calls_say_so() {
     until(&channel, |it| it.ready_endpoints() == 0).await;
     let status = EchoClient::new(&channel).one("hello").await.unwrap_err();
     assert!(
-        status.message().ends_with("its 1 connected endpoints are all unwell, left out, or take no calls"),
+        status.message().ends_with("its 1 connected endpoints are all unhealthy, ejected, or accept no calls"),
         "{status:?}"
     );
 }

@@ -1,4 +1,5 @@
-//! Calls that servers refuse or fail: how often they are sent, by which method's policy, and within which time.
+//! Calls that servers refuse or fail: how often they are sent, by which method's policy, and within
+//! which time.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,10 +18,10 @@ use crate::pods::{Pod, Service, connected, endpoint};
 use crate::still::{STEP, StillTime, breath, eventually};
 use crate::strangers::stranger;
 
-/// What each attempt said of those before it.
+/// The `grpc-previous-rpc-attempts` header of each attempt.
 type Attempts = Arc<Mutex<Vec<Option<String>>>>;
 
-/// Servers that note every attempt in one book and answer in this way.
+/// Starts servers that record every attempt in one list and answer in this way.
 async fn servers(
     count: usize,
     answer: impl Fn(SendResponse<Bytes>) + Copy + Send + 'static,
@@ -63,9 +64,9 @@ fn service_of(addresses: &[SocketAddr]) -> Service {
     service
 }
 
-/// Servers refuse when they have too much to do: sending more then, from every client, is the last thing that they need.
+/// Servers refuse when they are overloaded: more calls from every client would make it worse.
 #[tokio::test]
-async fn a_call_that_every_server_refuses_is_sent_twice_and_no_more() {
+async fn a_call_that_every_server_refuses_is_sent_exactly_twice() {
     for count in [1, 3, 20] {
         let (addresses, attempts) = servers(count, refuses).await;
         let channel = service_of(&addresses).channel();
@@ -77,9 +78,9 @@ async fn a_call_that_every_server_refuses_is_sent_twice_and_no_more() {
     }
 }
 
-/// After that it is a failure like any other, and the policy decides.
+/// After that it is a failure like any other, and the retry policy decides.
 #[tokio::test]
-async fn a_call_that_was_refused_twice_is_retried_by_the_policy_of_its_method() {
+async fn a_call_refused_twice_is_retried_by_the_policy_of_its_method() {
     let (addresses, attempts) = servers(5, refuses).await;
     let builder = KubeChannel::builder(service_of(&addresses).receiver());
     let channel = builder.retry(Retry::default()).build().unwrap();
@@ -90,7 +91,7 @@ async fn a_call_that_was_refused_twice_is_retried_by_the_policy_of_its_method() 
 }
 
 #[tokio::test]
-async fn a_retry_says_how_many_attempts_were_before_it() {
+async fn a_retry_has_the_number_of_previous_attempts() {
     let (addresses, attempts) = servers(1, unavailable).await;
     let builder = KubeChannel::builder(service_of(&addresses).receiver());
     let channel = builder.retry(Retry { attempts: 4, ..Retry::default() }).build().unwrap();
@@ -99,7 +100,7 @@ async fn a_retry_says_how_many_attempts_were_before_it() {
     assert_eq!(*attempts.lock().unwrap(), [None, said("1"), said("2"), said("3")]);
 }
 
-/// What must not be carried out twice is not, whatever the rest of the service allows.
+/// A method that must not be executed twice is not, whatever the rest of the service allows.
 #[tokio::test]
 async fn each_method_is_retried_by_its_own_policy() {
     let pods = Pod::start_many(1).await;
@@ -124,9 +125,9 @@ async fn each_method_is_retried_by_its_own_policy() {
     }
 }
 
-/// A channel's own timeout is the caller's where it has none, and the shorter one holds where it has.
+/// The channel's timeout applies if the caller has none, and otherwise the shorter one.
 #[tokio::test]
-async fn calls_without_a_deadline_get_that_of_the_channel() {
+async fn calls_without_a_deadline_get_the_timeout_of_the_channel() {
     let pods = Pod::start_many(1).await;
     let short = Duration::from_millis(30);
     let channel = KubeChannel::builder(Service::of(&pods).receiver())
@@ -140,7 +141,7 @@ async fn calls_without_a_deadline_get_that_of_the_channel() {
     let mut request = Request::new(message("wait", 0));
     request.set_timeout(Duration::from_secs(3_600));
     assert_eq!(client.ask(request).await.unwrap_err().code(), Code::DeadlineExceeded);
-    // A method that streams for long has no limit, where it is said so.
+    // A method that streams for long has no limit, if configured so.
     pods[0].seen.gate.add_permits(10);
     assert_eq!(stream.message().await.unwrap().unwrap().count, 0);
     assert_eq!(stream.message().await.unwrap().unwrap().count, 1);
@@ -148,7 +149,7 @@ async fn calls_without_a_deadline_get_that_of_the_channel() {
 }
 
 #[tokio::test]
-async fn a_server_is_told_the_timeout_of_the_channel() {
+async fn the_server_receives_the_timeout_of_the_channel() {
     let (address, asked) = stranger(unavailable).await;
     let builder = KubeChannel::builder(service_of(&[address]).receiver());
     let channel = builder.timeout(Duration::from_secs(50)).build().unwrap();
@@ -159,10 +160,10 @@ async fn a_server_is_told_the_timeout_of_the_channel() {
     let asked = asked.lock().unwrap();
     let own: u64 = asked[0].as_ref().unwrap().trim_end_matches('u').parse().unwrap();
     assert!((1..=50_000_000).contains(&own), "{asked:?}");
-    assert_eq!(asked[1].as_deref(), Some("3000000u"), "as the caller said it");
+    assert_eq!(asked[1].as_deref(), Some("3000000u"), "the caller's own value should be kept");
 }
 
-/// Says that it is no more.
+/// Counts when it is dropped.
 struct Told(Arc<AtomicUsize>);
 
 impl Drop for Told {
@@ -171,9 +172,9 @@ impl Drop for Told {
     }
 }
 
-/// Whoever only sends never looks at the answer, where the deadline would be noticed.
+/// A caller that only sends never polls the response, where the deadline would be enforced.
 #[tokio::test]
-async fn the_deadline_of_a_stream_ends_its_sending_too() {
+async fn the_deadline_of_a_stream_also_ends_its_sending() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(1).await;
     let channel = KubeChannel::builder(Service::of(&pods).receiver()).build().unwrap();
@@ -190,14 +191,15 @@ async fn the_deadline_of_a_stream_ends_its_sending_too() {
     let mut grpc = tonic::client::Grpc::new(channel.clone());
     let codec = ProstCodec::<Message, Message>::default();
     let path = PathAndQuery::from_static("/test.Echo/Both");
-    // While time stands: on a busy machine the head of the answer may take longer than the deadline.
+    // While time stands still: on a busy machine the head of the response may take longer than the
+    // deadline.
     let mut answers = grpc.streaming(request, path, codec).await.unwrap().into_inner();
     clock.pass(STEP).await;
-    eventually(|| over.load(Ordering::SeqCst) == 1, || format!("{sent:?} messages were sent, and no end"))
+    eventually(|| over.load(Ordering::SeqCst) == 1, || format!("{sent:?} messages were sent, and the stream did not end"))
         .await;
     let status = loop {
         match answers.message().await {
-            Ok(answer) => assert!(answer.is_some(), "it ended without a status"),
+            Ok(answer) => assert!(answer.is_some(), "the stream ended without a status"),
             Err(status) => break status,
         }
     };

@@ -1,4 +1,4 @@
-//! What a resolver finds in a cluster whose server is well, and what it costs.
+//! Resolution in a cluster whose API server is healthy, and its cost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,10 @@ use serde_json::json;
 
 use crate::town::{PATIENCE, Town, told, until};
 
-/// kuberesolver #66: an event of one slice replaced the endpoints of all, and a deleted slice's were pushed as live.
+/// kuberesolver #66: an event of one slice replaced the endpoints of all, and those of a deleted
+/// slice were reported as live.
 #[tokio::test(start_paused = true)]
-async fn all_slices_of_a_service_are_one_set_and_an_event_changes_its_slice_only() {
+async fn all_slices_of_a_service_are_one_set_and_an_event_changes_only_its_slice() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.2 b"]).await;
     town.slice("web", "web-2", &["=80"], &["10.0.0.3 c"]).await;
@@ -28,7 +29,7 @@ async fn all_slices_of_a_service_are_one_set_and_an_event_changes_its_slice_only
 
     town.slice("web", "web-2", &["=80"], &["10.0.0.3 c !", "10.0.0.4 d"]).await;
     let second = until(&mut watch, "10.0.0.1:80 10.0.0.2:80 10.0.0.4:80 -10.0.0.3:80").await;
-    assert!(Arc::ptr_eq(&first.endpoints[0], &second.endpoints[0]), "what did not change is the same");
+    assert!(Arc::ptr_eq(&first.endpoints[0], &second.endpoints[0]), "unchanged endpoints should be shared");
     assert_eq!(second.generation, first.generation + 1);
 
     town.delete_slice("web-1").await;
@@ -36,23 +37,23 @@ async fn all_slices_of_a_service_are_one_set_and_an_event_changes_its_slice_only
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_moves_between_slices_is_the_same_endpoint_throughout() {
+async fn a_pod_that_moves_between_slices_stays_the_same_endpoint() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.2 b"]).await;
     town.slice("web", "web-2", &["=80"], &["10.0.0.3 c"]).await;
     let mut watch = town.watch("kubernetes:///web");
     let before = until(&mut watch, "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80").await;
-    // It is in both for a moment, as the controller has it.
+    // It is in both for a moment, as with the controller.
     town.slice("web", "web-2", &["=80"], &["10.0.0.3 c", "10.0.0.2 b"]).await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
     town.slice("marker", "marker", &["=80"], &["10.0.0.9 m"]).await;
     let mut marker = town.watch("kubernetes:///marker");
     until(&mut marker, "10.0.0.9:80").await;
-    assert_eq!(watch.current().generation, before.generation, "nothing to tell of");
+    assert_eq!(watch.current().generation, before.generation, "the set should not have changed");
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_of_250_pods_in_three_slices_are_seen() {
+async fn all_of_250_pods_in_three_slices_are_found() {
     let town = Town::start().await;
     let pods: Vec<String> = (0..250).map(|it| format!("10.0.{}.{} p{it:03}", it / 200, it % 200)).collect();
     for (number, pods) in pods.chunks(100).enumerate() {
@@ -64,7 +65,7 @@ async fn all_of_250_pods_in_three_slices_are_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_number_is_the_services_port_and_follows_it() {
+async fn a_port_number_is_the_services_port_and_follows_it() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["grpc=8080", "metrics=9100"], &["10.0.0.1 a"]).await;
     town.service(
@@ -92,23 +93,23 @@ async fn a_number_is_the_services_port_and_follows_it() {
     until(&mut number, "10.0.0.1:9100").await;
 }
 
-/// Whoever replaces a Service deletes it for a moment: its pods do not change their port for that.
+/// Replacing a Service deletes it for a moment: the port of its pods does not change meanwhile.
 #[tokio::test(start_paused = true)]
-async fn a_service_that_is_gone_for_a_moment_leaves_its_port_where_it_was() {
+async fn a_service_that_is_briefly_deleted_keeps_its_port() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.1 a"]).await;
     town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
     let mut watch = town.watch("kubernetes:///web:80");
     until(&mut watch, "10.0.0.1:8080").await;
     let services = Api::<Service>::default_namespaced(town.client.clone());
-    services.delete("web", &DeleteParams::default()).await.expect("deleted");
+    services.delete("web", &DeleteParams::default()).await.expect("the Service is deleted");
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(told(&watch.current()), "10.0.0.1:8080");
     town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.2 b"]).await;
     until(&mut watch, "10.0.0.2:8080").await;
     town.delete_slice("web-1").await;
     until(&mut watch, "(there is no such service)").await;
-    // What comes under the name later is something else.
+    // A later Service with the same name is a different one.
     town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.3 c"]).await;
     until(&mut watch, "10.0.0.3:80").await;
     town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
@@ -116,7 +117,7 @@ async fn a_service_that_is_gone_for_a_moment_leaves_its_port_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_empty_answer_has_its_reason_and_changes_with_it() {
+async fn an_empty_set_has_a_reason_that_follows_changes() {
     let town = Town::start().await;
     let mut watch = town.watch("kubernetes:///web:grpc");
     assert_eq!(watch.known().await.unavailable, Some(Unavailable::ServiceNotFound));
@@ -132,14 +133,14 @@ async fn an_empty_answer_has_its_reason_and_changes_with_it() {
     town.delete_slice("web-1").await;
     until(&mut watch, "(it has no endpoints)").await;
     let services = Api::<Service>::default_namespaced(town.client.clone());
-    services.delete("web", &DeleteParams::default()).await.expect("deleted");
+    services.delete("web", &DeleteParams::default()).await.expect("the Service is deleted");
     until(&mut watch, "(there is no such service)").await;
     town.service("db", json!({ "type": "ExternalName", "externalName": "db.example.com" })).await;
     until(&mut town.watch("kubernetes:///db"), "(it is only another name for \"db.example.com\")").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn hints_are_followed_by_who_says_where_it_is() {
+async fn hints_are_followed_if_the_caller_knows_its_location() {
     let here = ResolverOptions::default().topology(Topology::hints().zone("z2"));
     let town = Town::with(here).await;
     let endpoint = |address: &str, zone: &str| {
@@ -161,14 +162,14 @@ async fn hints_are_followed_by_who_says_where_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn resolve_now_opens_a_new_watch_unless_the_old_one_is_young() {
+async fn resolve_now_opens_a_new_watch_unless_the_old_one_is_recent() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
     let mut watch = town.watch("kubernetes:///web");
     until(&mut watch, "10.0.0.1:80").await;
     watch.resolve_now();
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(town.requests("watch", "endpointslices"), 1, "it was young");
+    assert_eq!(town.requests("watch", "endpointslices"), 1, "the watch is recent and should be kept");
     watch.resolve_now();
     watch.resolve_now();
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -176,14 +177,14 @@ async fn resolve_now_opens_a_new_watch_unless_the_old_one_is_young() {
     assert_eq!(
         town.requests("list", "endpointslices"),
         1,
-        "a small one: whether the server's versions went back"
+        "a minimal list to check whether the server's versions went back"
     );
     town.slice("web", "web-1", &["=80"], &["10.0.0.2 b"]).await;
     until(&mut watch, "10.0.0.2:80").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_is_read_again_as_often_as_asked() {
+async fn everything_is_listed_again_at_the_configured_interval() {
     let every = Duration::from_secs(120);
     let town = Town::with(ResolverOptions::default().refresh_every(every)).await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
@@ -196,11 +197,11 @@ async fn everything_is_read_again_as_often_as_asked() {
     assert_eq!(whole(), 1);
     tokio::time::sleep(5 * every + every / 2).await;
     assert!((4..=6).contains(&whole()), "{} times", whole());
-    assert_eq!(watch.current().generation, before.generation, "and nothing changed by it");
+    assert_eq!(watch.current().generation, before.generation, "a refresh should change nothing");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_target_without_a_namespace_is_in_the_clients_own() {
+async fn a_target_without_a_namespace_uses_the_clients_namespace() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
     assert_eq!(town.resolver.default_namespace(), "default");
@@ -211,7 +212,7 @@ async fn a_target_without_a_namespace_is_in_the_clients_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kuberesolvers_gauges_are_kept() {
+async fn kuberesolvers_gauges_are_reported() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let _installed = metrics::set_default_local_recorder(&recorder);
@@ -227,16 +228,17 @@ async fn kuberesolvers_gauges_are_kept() {
         assert_eq!(labels, ["target=kubernetes://default/web:grpc"], "{name}");
         match found.1.2 {
             DebugValue::Gauge(value) => value.into_inner(),
-            _ => panic!("{name} is no gauge"),
+            _ => panic!("{name} is not a gauge"),
         }
     };
     assert_eq!((gauge("kuberesolver_endpoints_total"), gauge("kuberesolver_addresses_total")), (3.0, 2.0));
     assert!(gauge("kuberesolver_client_last_update") > 1.7e9);
 }
 
-/// Alerts on the age of this gauge: it moves while the server says that nothing changed, and stands still while it says nothing.
+/// For alerts on the age of this gauge: it advances while the server confirms that nothing changed,
+/// and stops while it sends nothing.
 #[tokio::test(start_paused = true)]
-async fn the_last_update_is_when_the_server_last_confirmed_the_endpoints() {
+async fn the_last_update_is_the_time_of_the_servers_last_confirmation() {
     let recorder = DebuggingRecorder::new();
     let _installed = metrics::set_default_local_recorder(&recorder);
     let town = Town::start().await;
@@ -248,23 +250,24 @@ async fn the_last_update_is_when_the_server_last_confirmed_the_endpoints() {
     let value = || {
         let all = recorder.snapshotter().snapshot().into_vec();
         let found = all.into_iter().find(|it| it.0.key().name() == "kuberesolver_client_last_update");
-        match found.expect("the gauge").3 {
+        match found.expect("the gauge exists").3 {
             DebugValue::Gauge(value) => value.into_inner(),
-            other => panic!("no gauge: {other:?}"),
+            other => panic!("not a gauge: {other:?}"),
         }
     };
     assert!(value() > 1.7e9, "{}", value());
 
-    // The clock of the machine stands still beside the test's, so whether the gauge was set is seen by another value.
+    // The machine's clock hardly moves while the test's clock does, so an update is detected by a
+    // different value.
     gauge.set(1.0);
     tokio::time::sleep(PATIENCE).await;
-    assert!(value() > 1.7e9, "bookmarks say that nothing has changed");
+    assert!(value() > 1.7e9, "a bookmark should update the gauge");
     let outage = town.server.faults().rule(Rule::on("list").or("watch").reset_before());
     town.server.faults().cut_watches();
     tokio::time::sleep(Duration::from_secs(30)).await;
     gauge.set(1.0);
     tokio::time::sleep(2 * PATIENCE).await;
     assert!(watch.problem().is_some());
-    assert_eq!(value(), 1.0, "an outage confirms nothing");
+    assert_eq!(value(), 1.0, "an outage should not update the gauge");
     outage.remove();
 }

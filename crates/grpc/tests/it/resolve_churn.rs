@@ -1,4 +1,5 @@
-//! Hundreds of changes in bad weather: whatever happens on the way, what is known in the end is what is there.
+//! Hundreds of changes under injected faults: whatever happens meanwhile, the final endpoints are
+//! the existing ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,10 +14,10 @@ use crate::town::{Town, told, until};
 const SERVICES: usize = 3;
 const SLICES: usize = 3;
 
-/// What the slices say: the pods of each, by service and slice.
+/// The pods of each slice, by service and slice.
 type Written = BTreeMap<(usize, usize), Vec<u8>>;
 
-/// Writes, moves or deletes something.
+/// Writes, moves or deletes pods or slices.
 async fn change(town: &Town, written: &mut Written, dice: &mut StdRng) {
     let at = (dice.random_range(0..SERVICES), dice.random_range(0..SLICES));
     let name = format!("svc-{}-{}", at.0, at.1);
@@ -34,7 +35,7 @@ async fn change(town: &Town, written: &mut Written, dice: &mut StdRng) {
     written.insert(at, pods);
 }
 
-/// Makes bad weather, for some time or at once.
+/// Injects faults, for some time or at once.
 fn disturb(town: &Town, dice: &mut StdRng) {
     let faults = town.server.faults();
     match dice.random_range(0..6) {
@@ -55,7 +56,7 @@ fn disturb(town: &Town, dice: &mut StdRng) {
     }
 }
 
-/// How a service is told when everything that was written is known.
+/// Returns the formatted endpoints of a service once everything that was written is known.
 fn expected(written: &Written, service: usize) -> String {
     let mut pods: Vec<u8> =
         written.iter().filter(|((it, _), _)| *it == service).flat_map(|(_, pods)| pods.clone()).collect();
@@ -75,7 +76,7 @@ fn expected(written: &Written, service: usize) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_any_weather_the_endpoints_are_those_that_are_there() {
+async fn after_any_faults_the_endpoints_are_the_existing_ones() {
     for seed in 0..3 {
         let mut dice = StdRng::seed_from_u64(seed);
         let town = Town::start().await;
@@ -96,7 +97,7 @@ async fn after_any_weather_the_endpoints_are_those_that_are_there() {
             until(watch, &expected).await;
             let target = format!("kubernetes:///svc-{service}").parse().expect("a target");
             let newcomer = fresh.watch(&target).known().await;
-            assert_eq!(told(&newcomer), expected, "seed {seed}: one that comes now sees the same");
+            assert_eq!(told(&newcomer), expected, "seed {seed}: a new watch should see the same");
         }
     }
 }

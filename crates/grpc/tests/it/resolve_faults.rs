@@ -1,4 +1,4 @@
-//! What becomes of endpoints when the API server is away, forgets, refuses, or is slow.
+//! Endpoints while the API server is down, has compacted its history, forbids access, or is slow.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::town::{Town, told, until};
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
-async fn the_last_endpoints_survive_an_outage_and_what_was_missed_is_caught_up_with() {
+async fn the_last_endpoints_survive_an_outage_and_missed_changes_are_applied() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.2 b"]).await;
     let mut watch = town.watch("kubernetes:///web");
@@ -22,8 +22,8 @@ async fn the_last_endpoints_survive_an_outage_and_what_was_missed_is_caught_up_w
     town.server.faults().cut_watches();
     town.slice("web", "web-1", &["=80"], &["10.0.0.2 b", "10.0.0.3 c"]).await;
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(watch.current().generation, before.generation, "nothing is taken away");
-    let problem = watch.problem().expect("the outage can be seen");
+    assert_eq!(watch.current().generation, before.generation, "the endpoints should be kept");
+    let problem = watch.problem().expect("the outage should be visible");
     assert!(problem.contains("API server"), "{problem}");
 
     outage.remove();
@@ -33,7 +33,7 @@ async fn the_last_endpoints_survive_an_outage_and_what_was_missed_is_caught_up_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_was_never_reached_is_the_reason_until_it_is() {
+async fn an_unreachable_server_is_the_reason_until_it_is_reached() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
     let outage = town.server.faults().rule(Rule::on("list").or("watch").reset_before());
@@ -46,7 +46,7 @@ async fn a_server_that_was_never_reached_is_the_reason_until_it_is() {
 
 /// kuberesolver takes the error for an empty slice.
 #[tokio::test(start_paused = true)]
-async fn a_history_that_was_forgotten_is_read_anew() {
+async fn an_expired_history_is_listed_again() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.2 b"]).await;
     town.slice("web", "web-2", &["=80"], &["10.0.0.3 c"]).await;
@@ -58,11 +58,11 @@ async fn a_history_that_was_forgotten_is_read_anew() {
     town.server.faults().expire(town.server.cluster());
     town.server.faults().resume();
     let set = until(&mut watch, "10.0.0.1:80 10.0.0.4:80").await;
-    assert_eq!(set.generation, 2, "from one state to the next, with nothing in between");
+    assert_eq!(set.generation, 2, "there should be no set in between");
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_new_list_is_slow_the_old_endpoints_stay() {
+async fn the_old_endpoints_stay_while_a_new_list_is_slow() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
     let mut watch = town.watch("kubernetes:///web");
@@ -80,7 +80,7 @@ async fn while_a_new_list_is_slow_the_old_endpoints_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_read_slices_is_told_so_and_begins_when_it_may() {
+async fn a_caller_that_may_not_read_slices_gets_the_reason_and_recovers_when_allowed() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
     let message = "endpointslices is forbidden";
@@ -99,7 +99,7 @@ async fn who_may_not_read_slices_is_told_so_and_begins_when_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_slices_are_not_served_or_not_allowed_endpoints_are_read() {
+async fn if_slices_are_not_served_or_forbidden_endpoints_objects_are_read() {
     for code in [403, 404] {
         let town = Town::start().await;
         town.endpoints("web", 80, &["10.0.0.1", "10.0.0.2"]).await;
@@ -108,13 +108,14 @@ async fn where_slices_are_not_served_or_not_allowed_endpoints_are_read() {
         let refusal = town.server.faults().rule(refusal);
         let mut watch = town.watch("kubernetes:///web");
         until(&mut watch, "10.0.0.1:80 10.0.0.2:80").await;
-        assert_eq!(watch.current().generation, 1, "{code}: no other answer came first");
+        assert_eq!(watch.current().generation, 1, "{code}: there should be no earlier set");
         town.endpoints("web", 80, &["10.0.0.2", "10.0.0.3"]).await;
         until(&mut watch, "10.0.0.2:80 10.0.0.3:80").await;
         let mut nothing = town.watch("kubernetes:///nothing");
         assert_eq!(told(&nothing.known().await), "(there is no such service)");
 
-        // When slices can be read after all, they count, and Endpoints are not read any more.
+        // When slices can be read after all, they take precedence, and Endpoints are no longer
+        // read.
         refusal.remove();
         until(&mut watch, "10.0.0.9:80").await;
         tokio::time::sleep(MINUTE).await;
@@ -125,7 +126,7 @@ async fn where_slices_are_not_served_or_not_allowed_endpoints_are_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_read_services_gets_the_pods_port_and_is_not_asked_all_the_time() {
+async fn a_caller_that_may_not_read_services_gets_the_pods_port_and_rarely_retries() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.1 a"]).await;
     town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
@@ -137,14 +138,14 @@ async fn who_may_not_read_services_gets_the_pods_port_and_is_not_asked_all_the_t
     tokio::time::sleep(4 * MINUTE).await;
     assert_eq!(town.requests("list", "services"), asked);
     refusal.remove();
-    // A change is what makes one look again.
+    // A change triggers another resolution.
     tokio::time::sleep(2 * MINUTE).await;
     town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.2 b"]).await;
     until(&mut watch, "10.0.0.2:8080").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_that_do_not_come_are_not_waited_for_for_ever() {
+async fn unanswered_reads_of_services_are_not_waited_for_forever() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.1 a"]).await;
     town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;

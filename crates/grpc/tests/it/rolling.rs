@@ -1,4 +1,4 @@
-//! Pods that are replaced while calls go on: nobody notices.
+//! Rollouts during calls: no call fails.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -13,10 +13,11 @@ use crate::still::{STEP, StillTime};
 use crate::town::Town;
 use crate::traffic::Traffic;
 
-/// Calls a second while pods roll; on a machine that is too slow for it, as many as it has room for.
+/// The number of calls per second during the rollout; on a machine that is too slow, as many as
+/// possible.
 const RATE: usize = 1_000;
 
-/// A deployment of ten pods, listed in two slices of one service: where each is, and what is said of it.
+/// A deployment of ten pods, listed in two slices of one service: their addresses and conditions.
 struct Deployment {
     town: Town,
     port: String,
@@ -24,7 +25,7 @@ struct Deployment {
 }
 
 impl Deployment {
-    /// Says what is so now: every other pod in one slice, the rest in the other.
+    /// Writes the current state: every other pod in one slice, the rest in the other.
     async fn list(&self) {
         for slice in 0..2 {
             let here = self.listed.iter().enumerate().filter(|(index, _)| index % 2 == slice);
@@ -41,7 +42,8 @@ impl Deployment {
     }
 }
 
-/// Replaces ten pods one by one while calls come at a rate, whatever becomes of those before.
+/// Replaces ten pods one by one while calls are sent at a rate, whatever the outcome of earlier
+/// ones.
 async fn roll(terminating_first: bool) {
     let mut houses = street(20).into_iter();
     let (mut old, mut new) = (Vec::new(), Vec::new());
@@ -90,21 +92,22 @@ async fn roll(terminating_first: bool) {
     assert!(new.iter().all(|it| it.seen.calls() > 0));
     assert!(channel.endpoints().iter().all(|it| it.failures == 0 && it.in_flight == 0));
     let total: usize = old.iter().chain(&new).map(|it| it.seen.calls()).sum();
-    assert_eq!(total, traffic.ended(), "every call was carried out once");
+    assert_eq!(total, traffic.ended(), "every call should be executed once");
 }
 
 #[tokio::test]
-async fn a_rollout_that_announces_each_pod_costs_no_call() {
+async fn a_rollout_that_announces_each_pod_fails_no_call() {
     roll(true).await;
 }
 
-/// The kubelet stops a pod and the endpoints say so at about the same time; often the pod is quicker.
+/// The kubelet stops a pod at about the same time as the endpoints change; often the pod is faster.
 #[tokio::test]
-async fn a_rollout_in_which_pods_go_before_the_endpoints_say_so_costs_no_call() {
+async fn a_rollout_in_which_pods_stop_before_the_endpoints_change_fails_no_call() {
     roll(false).await;
 }
 
-/// Thirty seconds of a stream, a message each. Its pod terminates at once, is told to stop after five, and is gone from the set after ten.
+/// A stream of thirty seconds with one message per second. Its pod is terminating from the start,
+/// gets SIGTERM after five seconds, and is removed from the set after ten.
 #[tokio::test]
 async fn a_long_stream_on_a_terminating_pod_completes() {
     let clock = StillTime::begin();
@@ -178,9 +181,10 @@ async fn a_removed_pod_that_does_not_finish_is_cut_off_at_the_deadline() {
     until(&channel, |it| it.endpoints().is_empty()).await;
 }
 
-/// A Service whose selector moves removes pods that are well: their streams go on. A pod that was terminating is gone after a while.
+/// A Service whose selector changes removes healthy pods: their streams continue. A terminating pod
+/// is cut off after a while.
 #[tokio::test]
-async fn by_default_only_pods_that_were_terminating_are_cut_off_when_they_are_removed() {
+async fn by_default_only_removed_pods_that_were_terminating_are_cut_off() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(2).await;
     let service = Service::of(&pods);
@@ -219,9 +223,9 @@ async fn by_default_only_pods_that_were_terminating_are_cut_off_when_they_are_re
     assert_eq!(cut, 1);
 }
 
-/// Readiness that flaps is no reason to connect anew.
+/// Flapping readiness is no reason to reconnect.
 #[tokio::test]
-async fn a_pod_that_is_unready_for_a_moment_keeps_its_connection() {
+async fn a_pod_that_is_briefly_unready_keeps_its_connection() {
     let pods = Pod::start_many(2).await;
     let service = Service::of(&pods);
     let channel = service.channel();

@@ -1,4 +1,5 @@
-//! How much a resolver reads: watches that the server filters, and single reads where a reason is all that is wanted.
+//! The requests of a resolver: watches that the server filters, and single reads where only a
+//! reason is needed.
 
 use std::time::Duration;
 
@@ -27,25 +28,25 @@ async fn one_watch_serves_all_but_the_first_services_of_a_namespace_and_ends_wit
         let watches = town.server.requests().verb("watch").resource("endpointslices");
         watches.filter(|it| it.query.contains("labelSelector=")).count()
     };
-    assert_eq!((asked(), selected()), (5, 4), "four of their own, and one for the others");
+    assert_eq!((asked(), selected()), (5, 4), "expected four filtered watches, and one for the others");
     assert_eq!(town.requests("watch", "services"), 0, "no target needs Services here");
 
-    // Watches end after ten minutes at the latest, and are opened again by who still wants to know.
+    // Watches end after ten minutes at the latest, and are reopened while a target needs them.
     tokio::time::sleep(2 * PATIENCE).await;
     let (before, last) = (asked(), watches.pop());
     drop(watches);
     tokio::time::sleep(2 * PATIENCE).await;
-    assert!(asked() > before, "one is enough to go on");
+    assert!(asked() > before, "one target should keep the watch open");
     drop(last);
     tokio::time::sleep(Duration::from_secs(1)).await;
     let before = asked();
     tokio::time::sleep(6 * PATIENCE).await;
-    assert_eq!(asked(), before, "nobody wants to know any more");
+    assert_eq!(asked(), before, "no target needs the watch any more");
     until(&mut town.watch("kubernetes:///svc-7:grpc"), "10.0.0.7:80").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_service_of_many_is_watched_alone() {
+async fn a_single_service_of_many_is_watched_with_a_filter() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["grpc=80"], &["10.0.0.1 a"]).await;
     town.slice("other", "other-1", &["grpc=80"], &["10.0.9.9 z"]).await;
@@ -62,7 +63,7 @@ async fn one_service_of_many_is_watched_alone() {
         queries.iter().all(|it| it.contains("labelSelector=kubernetes.io%2Fservice-name%3Dweb")),
         "{queries:?}"
     );
-    // A number for a port needs the Service, and only this one.
+    // A port number needs the Service, and only this one.
     town.service("web", json!({ "ports": [{ "name": "grpc", "port": 81 }] })).await;
     until(&mut town.watch("kubernetes:///web:81"), "10.0.0.1:80").await;
     let queries: Vec<String> =
@@ -70,9 +71,9 @@ async fn one_service_of_many_is_watched_alone() {
     assert!(!queries.is_empty() && queries.iter().all(|it| it.contains("metadata.name")), "{queries:?}");
 }
 
-/// A service that is scaled to nothing may stay so for days.
+/// A service that is scaled to zero may stay so for days.
 #[tokio::test(start_paused = true)]
-async fn the_reason_for_an_empty_answer_is_read_now_and_then_and_not_watched() {
+async fn the_reason_for_an_empty_set_is_read_occasionally_and_not_watched() {
     let town = Town::start().await;
     town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
     let mut watch = town.watch("kubernetes:///web:grpc");
@@ -83,7 +84,8 @@ async fn the_reason_for_an_empty_answer_is_read_now_and_then_and_not_watched() {
     let read = town.requests("list", "services");
     assert_eq!(town.requests("watch", "services"), 0);
     assert!((4..=40).contains(&read), "{read} reads of two Services in an hour");
-    // Two targets of one service, one of them with endpoints: neither makes the other ask without end.
+    // Two targets of one service, one of them with endpoints: neither makes the other read
+    // endlessly.
     town.slice("web", "web-1", &["grpc=80"], &["10.0.0.1 a"]).await;
     until(&mut watch, "10.0.0.1:80").await;
     let mut other = town.watch("kubernetes:///web:http");
@@ -95,18 +97,19 @@ async fn the_reason_for_an_empty_answer_is_read_now_and_then_and_not_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_may_not_read_services_gets_an_answer_all_the_same() {
+async fn a_caller_that_may_not_read_services_gets_a_reason_all_the_same() {
     let town = Town::start().await;
     town.server.faults().rule(Rule::on("list").or("watch").resource("services").refuse(403));
     let mut watch = town.watch("kubernetes:///web:grpc");
     assert_eq!(watch.known().await.unavailable, Some(Unavailable::NoEndpoints));
     tokio::time::sleep(4 * Duration::from_secs(60)).await;
-    assert_eq!(town.requests("list", "services"), 1, "who was refused does not ask all the time");
+    assert_eq!(town.requests("list", "services"), 1, "a forbidden read should not be repeated at once");
 }
 
-/// Targets are watched and dropped by several threads while slices change: what is watched in the end is what is there.
+/// Targets are watched and dropped by several threads while slices change: the final watch has the
+/// existing endpoints.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn targets_that_several_threads_watch_and_drop_are_known_to_the_one_that_stays() {
+async fn targets_watched_and_dropped_by_several_threads_resolve_in_the_end() {
     let town = Town::start().await;
     for number in 0..8 {
         let (service, pod) = (format!("svc-{number}"), format!("10.0.0.{number} p{number}"));
@@ -120,7 +123,7 @@ async fn targets_that_several_threads_watch_and_drop_are_known_to_the_one_that_s
                 let mut watch = resolver.watch(&target.parse().expect("a target"));
                 if turn % 3 == 0 {
                     let known = tokio::time::timeout(Duration::from_secs(60), watch.known()).await;
-                    assert!(known.is_ok(), "nothing is known of {target} after a minute");
+                    assert!(known.is_ok(), "{target} is not resolved after a minute");
                 }
             }
         })
@@ -131,7 +134,7 @@ async fn targets_that_several_threads_watch_and_drop_are_known_to_the_one_that_s
         town.slice(&service, &service, &["grpc=80"], &[&pod]).await;
     }
     for thread in threads {
-        thread.await.expect("no thread panics");
+        thread.await.expect("the thread does not panic");
     }
     for number in 0..8 {
         let mut watch = town.watch(&format!("kubernetes:///svc-{number}:grpc"));
@@ -140,9 +143,10 @@ async fn targets_that_several_threads_watch_and_drop_are_known_to_the_one_that_s
     }
 }
 
-/// What follows a target ends with its runtime, and must not be handed to callers on another one, who would wait for ever.
+/// The watch of a target ends with its runtime, and must not be shared with callers on another one,
+/// which would wait forever.
 #[tokio::test]
-async fn a_target_that_was_watched_on_a_runtime_that_has_ended_is_followed_anew() {
+async fn a_target_watched_on_an_ended_runtime_is_watched_anew() {
     let town = Town::start().await;
     town.slice("web", "web-1", &["grpc=80"], &["10.0.0.1 a"]).await;
     let resolver = town.resolver.clone();
@@ -154,10 +158,10 @@ async fn a_target_that_was_watched_on_a_runtime_that_has_ended_is_followed_anew(
             watch
         })
     });
-    let stale = stale.await.expect("the other runtime ends by itself");
+    let stale = stale.await.expect("the other runtime ends");
     let mut watch = town.watch("kubernetes:///web:grpc");
     until(&mut watch, "10.0.0.1:80").await;
     town.slice("web", "web-1", &["grpc=80"], &["10.0.0.2 b"]).await;
     until(&mut watch, "10.0.0.2:80").await;
-    assert_eq!(told(&stale.current()), "10.0.0.1:80", "it is as it was when its runtime ended");
+    assert_eq!(told(&stale.current()), "10.0.0.1:80", "the old watch should keep its last set");
 }

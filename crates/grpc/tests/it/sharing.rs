@@ -1,4 +1,5 @@
-//! Who gets how much: by weight, by age, by zone and by key, and when too few are left to be choosy.
+//! The shares of endpoints: by weight, age, zone and key, and the fallback to all when too few are
+//! available.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -43,27 +44,27 @@ async fn shares_follow_the_weights_and_their_changes() {
 }
 
 #[tokio::test]
-async fn a_new_pod_takes_up_its_share_little_by_little_unless_it_is_alone() {
+async fn a_new_pod_ramps_up_its_share_unless_it_is_alone() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(3).await;
     let service = Service::of(&pods[..1]);
     let builder = KubeChannel::builder(service.receiver()).no_keep_alive();
     let channel = builder.slow_start(SlowStart::default()).build().unwrap();
     channel.connected(1).await;
-    assert_eq!(shares(&channel, &pods, 20).await, [20, 0, 0], "who is alone takes everything");
+    assert_eq!(shares(&channel, &pods, 20).await, [20, 0, 0], "a single pod should get all calls");
     clock.pass(40 * STEP).await;
     service.add(endpoint(&pods[1].address.to_string(), pods[1].address));
     service.add(endpoint(&pods[2].address.to_string(), pods[2].address));
     channel.connected(3).await;
     let young = shares(&channel, &pods, 300).await;
-    // A tenth of a third each, and what it declines goes to all three again.
+    // A tenth of a third each, and the declined calls are picked again among all three.
     assert!(young[1] + young[2] < 70 && young[0] > 230, "{young:?}");
     clock.pass(40 * STEP).await;
     assert_eq!(shares(&channel, &pods, 300).await, [100; 3]);
 }
 
 #[tokio::test]
-async fn calls_leave_a_zone_that_is_hurt_or_full_and_come_back() {
+async fn calls_leave_a_zone_with_failures_or_at_capacity_and_come_back() {
     let pods = Pod::start_many(4).await;
     let ((_one, dead), (_other, dead_too)) = (refused(), refused());
     let service = Service::of(&pods);
@@ -77,7 +78,7 @@ async fn calls_leave_a_zone_that_is_hurt_or_full_and_come_back() {
     let zone = ZoneAware::new("here").capacity(2);
     let channel = KubeChannel::builder(service.receiver()).zone_aware(zone).build().unwrap();
     channel.connected(4).await;
-    // One of three is there: 1.4 thirds of the calls stay.
+    // One of three is ready: 1.4 thirds of the calls stay.
     let hurt = shares(&channel, &pods, 600).await;
     assert!((180..380).contains(&hurt[0]) && hurt[1..].iter().all(|it| *it > 40), "{hurt:?}");
     service.remove(&dead.to_string());
@@ -87,26 +88,26 @@ async fn calls_leave_a_zone_that_is_hurt_or_full_and_come_back() {
     let long = Traffic::new(EchoClient::new(&channel), "wait");
     long.issue(2);
     until(&channel, |it| it.endpoints().iter().any(|it| it.in_flight == 2)).await;
-    assert_eq!(shares(&channel, &pods, 30).await[1..], [10; 3], "two is all that one here may have");
+    assert_eq!(shares(&channel, &pods, 30).await[1..], [10; 3], "the capacity is two calls per endpoint");
     pods[0].seen.gate.add_permits(2);
     long.settled().await;
     assert_eq!(shares(&channel, &pods, 20).await, [20, 0, 0, 0]);
 }
 
 #[tokio::test]
-async fn calls_without_the_header_of_a_ring_go_anywhere_and_a_subset_may_be_larger_than_the_service() {
+async fn ring_calls_without_the_header_go_anywhere_and_a_subset_may_be_larger_than_the_service() {
     let pods = Pod::start_many(3).await;
     let by_user = RingHash::by_header(HeaderName::from_static("user"));
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).policy(by_user);
     let channel = builder.subset(10).build().unwrap();
     channel.connected(3).await;
-    // That one of three is not met by chance in 200 calls will not be seen.
+    // The probability that one of three is missed in 200 random calls is negligible.
     assert!(shares(&channel, &pods, 200).await.iter().all(|it| *it > 0));
 }
 
-/// If all are unwell, it is more likely that the question is wrong: calls go to all of them.
+/// If all endpoints are unhealthy, the health check is more likely wrong: calls go to all of them.
 #[tokio::test]
-async fn when_too_many_are_unwell_or_fail_all_are_used() {
+async fn if_too_many_are_unhealthy_or_ejected_all_are_used() {
     let mut pods = Vec::new();
     for _ in 0..2 {
         let (reporter, health) = tonic_health::server::health_reporter();
@@ -134,7 +135,7 @@ async fn when_too_many_are_unwell_or_fail_all_are_used() {
     assert_eq!(shares(&channel, &pods, 12).await, [2; 6]);
 }
 
-/// A server that fails every call as unavailable, and says when to come again.
+/// Starts a server that fails every call as unavailable, with a retry pushback.
 async fn pushing(milliseconds: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
@@ -158,7 +159,7 @@ async fn pushing(milliseconds: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-async fn a_server_may_forbid_a_retry_or_say_when_it_is_welcome() {
+async fn a_server_may_forbid_or_delay_a_retry() {
     let clock = StillTime::begin();
     for (said, attempts, least) in [("-1", 1, 0), ("soon", 1, 0), ("5000", 3, 10)] {
         let (address, asked) = pushing(said).await;

@@ -1,4 +1,5 @@
-//! Pods that fall silent: their sockets are open, and nothing is said on them. Only a ping tells.
+//! Pods that fall silent: their sockets are open, and nothing is sent on them. Only a ping detects
+//! it.
 
 use std::time::Duration;
 
@@ -10,10 +11,11 @@ use crate::pods::{Pod, Service, black_hole, connected, endpoint, full_house, unt
 use crate::still::{STEP, StillTime};
 use crate::traffic::{Fate, Traffic};
 
-/// What the default keep-alive allows: a ping after 30 s, and 10 s for its answer.
+/// The detection time of the default keep-alive: a ping after 30 s, and 10 s for its response.
 const NOTICED: Duration = Duration::from_secs(40);
 
-/// Ten calls each second for a minute and a half, to five pods of which one falls silent after the first.
+/// Sends ten calls per second for a minute and a half, to five pods of which one falls silent after
+/// the first second.
 async fn minute_with_a_silent_pod(policy: impl Into<Policy>, retry: Option<Retry>) -> Vec<Fate> {
     let clock = StillTime::begin();
     let mut pods = Pod::start_many(5).await;
@@ -33,7 +35,7 @@ async fn minute_with_a_silent_pod(policy: impl Into<Policy>, retry: Option<Retry
             let sent = |it: &KubeChannel| it.endpoints().iter().map(|it| it.calls).sum::<u64>();
             let before = sent(&channel);
             traffic.issue(1);
-            // Everybody but the silent one has answered, so that pings are answered in time.
+            // All pods but the silent one have answered, so that pings are answered in time.
             let quiet = |it: &KubeChannel| {
                 it.endpoints().iter().all(|it| it.in_flight == 0 || it.endpoint.addresses == [silent])
             };
@@ -53,22 +55,22 @@ fn slow(fates: &[Fate]) -> usize {
     fates.iter().filter(|it| it.took > Duration::ZERO).count()
 }
 
-/// Calls take turns, so that a fifth of them meet the silent pod until it is noticed. What may be repeated is, and no call takes longer
-/// than noticing does.
+/// With round robin, a fifth of the calls reach the silent pod until it is detected. Calls that may
+/// be retried are, and no call takes longer than the detection.
 #[tokio::test]
-async fn a_pod_that_falls_silent_is_noticed_by_a_ping_and_its_calls_are_repeated_where_they_may_be() {
+async fn a_silent_pod_is_detected_by_a_ping_and_its_calls_are_retried_if_allowed() {
     let fates = minute_with_a_silent_pod(Policy::RoundRobin, Some(Retry::default())).await;
     assert!(fates.iter().all(|it| it.failure.is_none()), "{fates:?}");
     let longest = fates.iter().map(|it| it.took).max().unwrap();
     assert!(longest <= NOTICED + 3 * STEP, "{longest:?}");
-    assert!((60..=90).contains(&slow(&fates)), "two each second until it is noticed: {}", slow(&fates));
+    assert!((60..=90).contains(&slow(&fates)), "expected two per second until the detection: {}", slow(&fates));
 }
 
 #[tokio::test]
-async fn calls_with_a_pod_that_falls_silent_fail_once_it_is_noticed_where_they_may_not_be_repeated() {
+async fn calls_to_a_silent_pod_fail_once_it_is_detected_without_retries() {
     let fates = minute_with_a_silent_pod(Policy::RoundRobin, None).await;
     for fate in fates.iter().filter(|it| it.took > Duration::ZERO) {
-        let status = fate.failure.as_ref().expect("nobody has answered it");
+        let status = fate.failure.as_ref().expect("the call should fail");
         assert_eq!(status.code(), Code::Unavailable, "{status:?}");
         assert!(fate.took <= NOTICED + 3 * STEP, "{fate:?}");
     }
@@ -76,18 +78,19 @@ async fn calls_with_a_pod_that_falls_silent_fail_once_it_is_noticed_where_they_m
     assert!((60..=90).contains(&slow(&fates)), "{}", slow(&fates));
 }
 
-/// Who counts what is in flight leaves a pod alone that does not answer: more than 99 of 100 calls never meet it.
+/// A policy that counts calls in flight avoids a pod that does not answer: more than 99 of 100
+/// calls never reach it.
 #[tokio::test]
-async fn least_request_spares_calls_the_wait_for_a_silent_pod() {
+async fn least_request_avoids_a_silent_pod() {
     let fates = minute_with_a_silent_pod(LeastRequest::default(), Some(Retry::default())).await;
     assert!(fates.iter().all(|it| it.failure.is_none()), "{fates:?}");
     assert!(slow(&fates) * 100 <= fates.len(), "{} of {}", slow(&fates), fates.len());
 }
 
-/// A listener whose process hangs is connected to by the kernel until its queue is full; nobody is called before it has said
-/// something.
+/// The kernel accepts connections for a listener whose process hangs, until its queue is full; a
+/// pod is not called before it has answered.
 #[tokio::test]
-async fn a_pod_that_never_says_a_word_is_never_called() {
+async fn a_pod_that_never_answers_is_never_called() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(4).await;
     let ((_listener, hole), (_guests, full)) = (black_hole(), full_house());

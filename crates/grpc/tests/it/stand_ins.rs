@@ -1,4 +1,5 @@
-//! Endpoints that cannot be reached: others stand in for them in a subset, and on a ring their keys wait or go on.
+//! Unreachable endpoints: a subset replaces them, and on a ring their keys wait or go to the next
+//! one.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
@@ -11,9 +12,9 @@ use crate::echo::{EchoClient, message};
 use crate::pods::{Pod, Service, black_hole, endpoint, endpoints, refused, until};
 use crate::still::{STEP, StillTime, breath};
 
-/// A node that dies with all of a client's few pods, while half of the service lives.
+/// A node dies with all pods of a client's subset, while half of the service is alive.
 #[tokio::test]
-async fn a_subset_whose_pods_are_dead_is_replaced_by_pods_that_live() {
+async fn unreachable_pods_of_a_subset_are_replaced() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(4).await;
     let dead: Vec<_> = (0..4).map(|_| refused()).collect();
@@ -29,15 +30,15 @@ async fn a_subset_whose_pods_are_dead_is_replaced_by_pods_that_live() {
     for channel in &channels {
         EchoClient::new(channel).one("hello").await.unwrap();
     }
-    // Each has one connection, however many it has tried. On a busy machine the clock of the test may be ahead of a connection that
-    // succeeds, which then has a stand-in for a moment.
+    // Each has one connection, however many it has tried. On a busy machine the test's clock may
+    // run ahead of a connection attempt that succeeds, which then is replaced for a moment.
     let connections: usize = pods.iter().map(|it| it.seen.connections.load(Ordering::SeqCst)).sum();
     assert!((20..=40).contains(&connections), "{connections}");
 }
 
-/// The one of the subset is back: its stand-in gives up its place, so that clients stay spread.
+/// A member of the subset is back: its replacement leaves, so that clients stay spread.
 #[tokio::test]
-async fn a_stand_in_leaves_when_the_one_it_stands_for_is_back() {
+async fn a_replacement_leaves_when_the_original_member_is_back() {
     let clock = StillTime::begin();
     let mut pods = Pod::start_many(2).await;
     let service = Service::of(&pods);
@@ -71,9 +72,10 @@ fn of_user(user: usize) -> Request<crate::echo::Message> {
     request
 }
 
-/// A42: a key whose endpoint is being connected waits for it; here in vain, and then the next one on the ring takes it.
+/// A42: a key whose endpoint is connecting waits for it; here in vain, and then the next one on the
+/// ring gets its calls.
 #[tokio::test]
-async fn keys_of_a_ring_wait_for_their_endpoint_while_it_is_being_connected_and_then_go_on() {
+async fn ring_keys_wait_for_a_connecting_endpoint_and_then_go_to_the_next() {
     let clock = StillTime::begin();
     let pods = Pod::start_many(2).await;
     let (_held, silent) = black_hole();
@@ -91,7 +93,8 @@ async fn keys_of_a_ring_wait_for_their_endpoint_while_it_is_being_connected_and_
     let calls: Vec<_> = (0..60).map(call).collect();
     let answered = || calls.iter().filter(|it| it.is_finished()).count();
     let seen = || pods.iter().map(|it| it.seen.calls()).sum::<usize>();
-    // Those of the two that are there are answered; that 60 keys have no owner among three is not seen.
+    // Keys of the two reachable pods are answered; the probability that 60 keys all belong to one
+    // of three is negligible.
     for _ in 0..20_000 {
         if answered() > 20 && answered() == seen() {
             break;
@@ -102,20 +105,21 @@ async fn keys_of_a_ring_wait_for_their_endpoint_while_it_is_being_connected_and_
         breath().await;
     }
     let waiting = 60 - answered();
-    assert!((3..40).contains(&waiting), "{waiting} of 60 wait for the one that is silent");
+    assert!((3..40).contains(&waiting), "{waiting} of 60 wait for the silent endpoint");
     clock.until(|| answered() == 60).await;
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    // From now on nobody waits for it.
+    // From now on no call waits for it.
     for user in 0..60 {
         client.ask(of_user(user)).await.unwrap();
     }
 }
 
-/// What its owner refuses goes to the one that would have it if the owner were gone, and not to anybody.
+/// Keys whose owner is gone all go to the pod that would own them without it, and not to random
+/// ones.
 #[tokio::test]
-async fn keys_of_a_pod_that_is_gone_all_go_to_the_same_other() {
+async fn ring_keys_of_a_pod_that_is_gone_all_go_to_the_same_other_pod() {
     let _clock = StillTime::begin();
     let pods = Pod::start_many(3).await;
     let service = Service::of(&pods);

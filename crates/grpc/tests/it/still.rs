@@ -1,7 +1,9 @@
-//! A clock in the test's hand: it stands until it is told to move on, while sockets and other threads work as ever.
+//! A manual clock: it stands still until the test advances it, while sockets and other threads run
+//! normally.
 //!
-//! A clock that is only paused jumps to the next timer as soon as nothing is left to do, and with real servers nothing is left to do
-//! whenever an answer is waited for. While something runs on a thread beside, tokio leaves the clock alone.
+//! A paused tokio clock jumps to the next timer as soon as the runtime is idle, and with real
+//! servers it is idle whenever a response is awaited. While a blocking task runs, tokio leaves the
+//! clock alone.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -10,10 +12,10 @@ use std::pin::pin;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Time goes by in steps of this, so that timers fire in their order.
+/// Time advances in steps of this, so that timers fire in order.
 pub(crate) const STEP: Duration = Duration::from_secs(1);
 
-/// The clock of this test's runtime, standing. It is the runtime's own again when this is dropped.
+/// The stopped clock of this test's runtime. Dropping it hands the clock back to the runtime.
 pub(crate) struct StillTime {
     _hold: mpsc::Sender<Infallible>,
 }
@@ -26,7 +28,7 @@ impl StillTime {
         Self { _hold: hold }
     }
 
-    /// Lets time go by. Whoever waited for a moment in it has had a turn.
+    /// Advances time. Every task that waited for a moment in it has run.
     pub(crate) async fn pass(&self, time: Duration) {
         let mut left = time;
         while !left.is_zero() {
@@ -39,15 +41,16 @@ impl StillTime {
         }
     }
 
-    /// Lets time go by until something holds that only takes time, and says how much it took. What takes answers of others is better
-    /// waited for while time stands.
+    /// Advances time until a condition holds that only depends on time, and returns the elapsed
+    /// time. For conditions that depend on responses of other threads, wait while time stands
+    /// still.
     ///
     /// # Panics
-    /// When it does not hold within an hour.
+    /// Panics if it does not hold within an hour.
     pub(crate) async fn until(&self, holds: impl Fn() -> bool) -> Duration {
         let begin = tokio::time::Instant::now();
         while !holds() {
-            assert!(begin.elapsed() < Duration::from_secs(3_600), "it does not come to hold");
+            assert!(begin.elapsed() < Duration::from_secs(3_600), "the condition did not hold within an hour");
             self.pass(STEP).await;
             for _ in 0..20 {
                 breath().await;
@@ -57,26 +60,26 @@ impl StillTime {
     }
 }
 
-/// How long a turn of everybody else is.
+/// The pause that lets other tasks and threads run.
 const TURN: Duration = Duration::from_micros(100);
-/// How often a wait looks at the clock on the wall.
+/// The interval at which a wait checks the wall clock.
 const LOOK: Duration = Duration::from_millis(10);
-/// How long anything may take on the clock on the wall, on the slowest machine.
+/// The limit of any wait on the wall clock, for the slowest machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// The clock on the wall: what bounds the wait of a test must not stand still with the test's own clock.
+/// The wall clock: the limit of a wait must not depend on the test's stopped clock.
 #[expect(clippy::disallowed_types, reason = "the test's own clock is paused")]
 type WallClock = std::time::Instant;
 
-/// Gives everybody else a turn: the tasks of this runtime, and the threads of the machine.
+/// Lets other tasks of this runtime and other threads run.
 pub(crate) async fn breath() {
     let _ = tokio::task::spawn_blocking(|| std::thread::park_timeout(TURN)).await;
 }
 
-/// Waits until something holds, by looking again and again, whatever the clock of the test does.
+/// Polls a condition until it holds, independently of the test's clock.
 ///
 /// # Panics
-/// When it does not hold for too long on the clock on the wall; `state` says how things stand then.
+/// Panics if it does not hold for too long on the wall clock; `state` describes the situation then.
 #[track_caller]
 pub(crate) fn eventually(
     mut holds: impl FnMut() -> bool,
@@ -85,16 +88,16 @@ pub(crate) fn eventually(
     let (place, begin) = (Location::caller(), WallClock::now());
     async move {
         while !holds() {
-            assert!(begin.elapsed() < LIMIT, "waited in vain at {place}: {}", state());
+            assert!(begin.elapsed() < LIMIT, "timed out at {place}: {}", state());
             breath().await;
         }
     }
 }
 
-/// Waits for a future, whatever the clock of the test does.
+/// Waits for a future, independently of the test's clock.
 ///
 /// # Panics
-/// When it takes too long on the clock on the wall; `state` says how things stand then.
+/// Panics if it takes too long on the wall clock; `state` describes the situation then.
 #[track_caller]
 pub(crate) fn in_time<T>(
     future: impl Future<Output = T>,
@@ -108,7 +111,7 @@ pub(crate) fn in_time<T>(
             tokio::select! {
                 biased;
                 done = &mut future => return done,
-                _ = look => assert!(begin.elapsed() < LIMIT, "waited in vain at {place}: {}", state()),
+                _ = look => assert!(begin.elapsed() < LIMIT, "timed out at {place}: {}", state()),
             }
         }
     }

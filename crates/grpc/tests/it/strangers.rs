@@ -1,4 +1,5 @@
-//! Answers that are not gRPC's, from a proxy or a server that is something else: what callers hear, and what is held against the pod.
+//! Responses that are not gRPC, from a proxy or another kind of server: the status that callers
+//! get, and its effect on the pod.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -14,10 +15,10 @@ use crate::echo::{EchoClient, message};
 use crate::pods::{Pod, Service, connected, endpoint, until};
 use crate::still::{STEP, StillTime, breath};
 
-/// What a stranger was asked: the deadline that it was told, if any.
+/// The `grpc-timeout` header of each request, if any.
 pub(crate) type Asked = Arc<Mutex<Vec<Option<String>>>>;
 
-/// A server of HTTP/2 that knows nothing of gRPC, and answers every request in this way.
+/// Starts an HTTP/2 server that knows nothing of gRPC, and answers every request in this way.
 pub(crate) async fn stranger(
     answer: impl Fn(SendResponse<Bytes>) + Copy + Send + 'static,
 ) -> (SocketAddr, Asked) {
@@ -41,20 +42,20 @@ pub(crate) async fn stranger(
     (address, asked)
 }
 
-/// A page of text with this status.
+/// Sends a page of text with this status.
 fn page(mut respond: SendResponse<Bytes>, status: u16) {
     let head = Response::builder().status(status).header("content-type", "text/html").body(()).unwrap();
     let mut body = respond.send_response(head, false).unwrap();
-    body.send_data(Bytes::from_static(b"<html>we are elsewhere</html>"), true).unwrap();
+    body.send_data(Bytes::from_static(b"<html>not found here</html>"), true).unwrap();
 }
 
-/// The head of an answer of gRPC's and one message, and then nothing that tells how it ended.
+/// Sends the head of a gRPC response and one message, and then no status.
 fn untold(mut respond: SendResponse<Bytes>, reset: bool) {
     let head = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
     let mut body = respond.send_response(head, false).unwrap();
     body.send_data(Bytes::from_static(b"\0\0\0\0\0"), !reset).unwrap();
     if reset {
-        // What was said before it must leave before it.
+        // The message must be sent before the reset.
         tokio::spawn(async move {
             for _ in 0..10 {
                 breath().await;
@@ -72,7 +73,7 @@ fn channel_to(address: SocketAddr) -> (Service, KubeChannel) {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_grpcs_is_a_status_and_a_failure_of_its_pod() {
+async fn a_response_that_is_not_grpc_is_a_status_and_a_failure_of_its_pod() {
     let table = [
         (stranger(|it| page(it, 503)).await.0, Code::Unavailable, "the HTTP status 503"),
         (stranger(|it| page(it, 404)).await.0, Code::Unimplemented, "the HTTP status 404"),
@@ -87,7 +88,7 @@ async fn an_answer_that_is_not_grpcs_is_a_status_and_a_failure_of_its_pod() {
         assert_eq!(status.code(), code, "{status:?}");
         assert!(status.message().contains(said), "{status:?}");
         assert_eq!(status.metadata().get("dogwatch-endpoint").unwrap(), address.to_string().as_str());
-        // What ends up in a log is the message.
+        // The message is what ends up in logs.
         assert!(status.message().contains(&address.to_string()), "{status:?}");
         until(&channel, |it| it.endpoints()[0].in_flight == 0).await;
         let failures = channel.endpoints()[0].failures;
@@ -95,9 +96,10 @@ async fn an_answer_that_is_not_grpcs_is_a_status_and_a_failure_of_its_pod() {
     }
 }
 
-/// A proxy before the pod says 503 while the pod is not there: what may be repeated goes elsewhere.
+/// A proxy in front of the pod answers 503 while the pod is down: calls that may be retried go
+/// elsewhere.
 #[tokio::test]
-async fn a_proxy_that_says_503_costs_no_call_that_may_be_repeated() {
+async fn a_proxy_that_answers_503_fails_no_call_that_may_be_retried() {
     let pods = Pod::start_many(1).await;
     let (address, asked) = stranger(|it| page(it, 503)).await;
     let service = Service::of(&pods);
@@ -107,13 +109,13 @@ async fn a_proxy_that_says_503_costs_no_call_that_may_be_repeated() {
     for _ in 0..20 {
         EchoClient::new(&channel).one("hello").await.unwrap();
     }
-    assert!(!asked.lock().unwrap().is_empty(), "it was tried");
+    assert!(!asked.lock().unwrap().is_empty(), "the proxy should have been tried");
     assert_eq!(pods[0].seen.calls(), 20);
 }
 
-/// A server that is told more time than there is works for a caller who has gone.
+/// A server that is given more time than there is works for a caller that has gone.
 #[tokio::test]
-async fn a_server_is_told_what_is_left_of_the_time_when_the_call_had_to_wait() {
+async fn the_server_receives_the_remaining_time_if_the_call_had_to_wait() {
     let clock = StillTime::begin();
     let (address, asked) = stranger(|it| page(it, 503)).await;
     let service = Service::new();
@@ -126,7 +128,7 @@ async fn a_server_is_told_what_is_left_of_the_time_when_the_call_had_to_wait() {
     let mut request = Request::new(message("hello", 0));
     request.set_timeout(Duration::from_secs(100));
     let waiting = tokio::spawn(async move { client.ask(request).await });
-    // It begins before time goes by.
+    // The call starts before time advances.
     tokio::task::yield_now().await;
     clock.pass(40 * STEP).await;
     service.set(vec![endpoint("late", address)]);
@@ -134,9 +136,9 @@ async fn a_server_is_told_what_is_left_of_the_time_when_the_call_had_to_wait() {
     assert_eq!(*asked.lock().unwrap(), [Some("60000000u".to_owned())]);
 }
 
-/// A server of HTTP/2 without the health service, and without gRPC's word for that.
+/// An HTTP/2 server without the health service, and without gRPC's status for that.
 #[tokio::test]
-async fn a_server_that_has_no_health_service_by_the_word_of_http_is_well() {
+async fn a_server_that_answers_404_to_health_checks_is_healthy() {
     let clock = StillTime::begin();
     let (address, _) = stranger(|it| page(it, 404)).await;
     let service = Service::new();

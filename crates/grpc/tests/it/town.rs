@@ -1,4 +1,4 @@
-//! A cluster for tests: an API server in the same process, and slices, Endpoints and Services written by hand.
+//! A test cluster: an in-process API server, and hand-written slices, Endpoints and Services.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 /// Longer than anything takes; the clock is paused.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A server, its client, and a resolver of the client.
+/// An API server, its client, and a resolver over the client.
 pub(crate) struct Town {
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
@@ -28,7 +28,7 @@ impl Town {
 
     pub(crate) async fn with(options: ResolverOptions) -> Self {
         let server =
-            ApiServer::builder().in_process().seed(1).request_log(10_000).start().await.expect("it starts");
+            ApiServer::builder().in_process().seed(1).request_log(10_000).start().await.expect("the server starts");
         let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
         let resolver = Resolver::with_options(client.clone(), options);
         Self { server, client, resolver }
@@ -42,8 +42,9 @@ impl Town {
         PatchParams::apply("test").force()
     }
 
-    /// Writes a slice of a service: ports as `name=port`, endpoints as `address pod`, ready unless something follows: `!` for not ready,
-    /// `?` for nothing said, `x` for terminating, `~` for terminating and serving, `published` for ready although it does not serve.
+    /// Writes a slice of a service: ports as `name=port`, endpoints as `address pod`, ready by
+    /// default. A suffix sets the conditions: `!` not ready, `?` none, `x` terminating, `~`
+    /// terminating and serving, `published` ready although not serving.
     pub(crate) async fn slice(&self, service: &str, name: &str, ports: &[&str], endpoints: &[&str]) {
         let port = |it: &&str| {
             let (name, port) = it.split_once('=').expect("name=port");
@@ -94,13 +95,14 @@ impl Town {
             .expect("the Service is written");
     }
 
-    /// How many requests of this verb there were for this resource.
+    /// Returns the number of requests with this verb for this resource.
     pub(crate) fn requests(&self, verb: &str, resource: &str) -> usize {
         self.server.requests().verb(verb).resource(resource).count()
     }
 }
 
-/// The usable endpoints by their addresses, then those that are not with a `-`; or the reason.
+/// Formats the usable endpoints by their addresses, then the others with a leading `-`; or the
+/// reason.
 pub(crate) fn told(set: &Arc<EndpointSet>) -> String {
     let one = |usable: bool| {
         let some = set.endpoints.iter().filter(move |it| it.usable == usable);
@@ -111,7 +113,7 @@ pub(crate) fn told(set: &Arc<EndpointSet>) -> String {
     words.join(" ")
 }
 
-/// Waits until the endpoints are told like this.
+/// Waits until the formatted endpoints are as expected.
 pub(crate) async fn until(watch: &mut EndpointWatch, expected: &str) -> Arc<EndpointSet> {
     let waiting = async {
         loop {

@@ -1,4 +1,5 @@
-//! Calls in numbers: sent whether or not those before them have ended, each with a text of its own and its fate on record.
+//! A load generator: sends calls whether or not earlier ones have ended, each with its own text,
+//! and records the outcomes.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,12 +14,13 @@ use tonic::Status;
 use crate::echo::{EchoClient, Message};
 use crate::still::in_time;
 
-/// How often a flow sends what is due.
+/// The interval at which a flow sends the calls that are due.
 const TICK: Duration = Duration::from_millis(4);
-/// A flow waits while so many calls are under way: a slow machine gets a lower rate, not a pile of calls.
+/// A flow waits while this many calls are pending: a slow machine gets a lower rate, not a growing
+/// backlog.
 const AT_MOST: usize = 500;
 
-/// Whoever can be called.
+/// A client that can be called.
 pub(crate) trait Caller: Clone + Send + Sync + 'static {
     fn call(&self, text: String) -> impl Future<Output = Result<Message, Status>> + Send;
 }
@@ -29,7 +31,7 @@ impl Caller for EchoClient {
     }
 }
 
-/// What became of one call.
+/// The outcome of one call.
 #[derive(Debug, Clone)]
 pub(crate) struct Fate {
     pub(crate) text: String,
@@ -37,7 +39,7 @@ pub(crate) struct Fate {
     pub(crate) took: Duration,
 }
 
-/// Calls of one caller. A clone is the same.
+/// The calls of one caller. Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct Traffic<C> {
     caller: C,
@@ -53,12 +55,12 @@ struct Book {
 }
 
 impl<C: Caller> Traffic<C> {
-    /// Calls whose texts begin with this word.
+    /// Creates a generator of calls whose texts begin with this word.
     pub(crate) fn new(caller: C, word: &'static str) -> Self {
         Self { caller, word, book: Arc::default() }
     }
 
-    /// Sends so many calls, each in a task of its own.
+    /// Sends this number of calls, each in its own task.
     pub(crate) fn issue(&self, count: usize) {
         for _ in 0..count {
             let number = self.book.issued.fetch_add(1, Ordering::SeqCst);
@@ -73,7 +75,7 @@ impl<C: Caller> Traffic<C> {
         }
     }
 
-    /// Sends so many calls a second, until the flow is dropped.
+    /// Sends this number of calls per second, until the flow is dropped.
     pub(crate) fn flow(&self, per_second: usize) -> Flow {
         let traffic = self.clone();
         Flow(tokio::spawn(async move {
@@ -100,10 +102,11 @@ impl<C: Caller> Traffic<C> {
         self.issued() - self.ended()
     }
 
-    /// Waits until so many calls have ended in all.
+    /// Waits until this number of calls have ended in total.
     ///
     /// # Panics
-    /// When they have not for too long, with the line that waited and how many did.
+    /// Panics if they have not for too long, with the line of the caller and the number of ended
+    /// calls.
     #[track_caller]
     pub(crate) fn reaches(&self, count: usize) -> impl Future<Output = ()> {
         let ended =
@@ -113,7 +116,7 @@ impl<C: Caller> Traffic<C> {
         })
     }
 
-    /// Lets so many more calls end.
+    /// Waits until this many more calls have ended.
     #[track_caller]
     pub(crate) fn more(&self, calls: usize) -> impl Future<Output = ()> {
         self.reaches(self.ended() + calls)
@@ -125,18 +128,18 @@ impl<C: Caller> Traffic<C> {
         self.reaches(self.issued())
     }
 
-    /// What became of those that ended.
+    /// Returns the outcomes of the ended calls.
     pub(crate) fn fates(&self) -> Vec<Fate> {
         self.book.fates.lock().unwrap().clone()
     }
 
-    /// Those that failed.
+    /// Returns the outcomes of the failed calls.
     pub(crate) fn failures(&self) -> Vec<Fate> {
         self.fates().into_iter().filter(|it| it.failure.is_some()).collect()
     }
 }
 
-/// Calls that are sent at a rate; dropping it ends the sending, not the calls.
+/// A flow of calls at a rate; dropping it stops sending, but not the calls.
 #[derive(Debug)]
 pub(crate) struct Flow(JoinHandle<()>);
 

@@ -1,4 +1,5 @@
-//! From a name to a call: slices on an API server, the resolver that follows them, the channel that calls what they name.
+//! End-to-end tests from a name to a call: slices on an API server, the resolver that follows them,
+//! and the channel that calls the endpoints.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,7 +20,7 @@ fn target() -> Target {
     "kubernetes:///echo:grpc".parse().expect("a target")
 }
 
-/// Writes a slice of pods that have one port: each with the name it has there, and what is said of it.
+/// Writes a slice of pods with one port: each with its name and conditions there.
 async fn list(town: &Town, slice: &str, pods: &[(&Pod, &str)]) {
     let port = format!("grpc={}", pods[0].0.address.port());
     let said: Vec<String> = pods.iter().map(|(pod, said)| format!("{} {said}", pod.address.ip())).collect();
@@ -27,7 +28,7 @@ async fn list(town: &Town, slice: &str, pods: &[(&Pod, &str)]) {
     town.slice("echo", slice, &[&port], &said).await;
 }
 
-/// Six pods in two slices of three.
+/// Starts six pods in two slices of three.
 async fn six() -> (Town, Vec<Pod>) {
     let (town, pods) = (Town::start().await, pods_on_a_street(6).await);
     list(&town, "one", &[(&pods[0], "a"), (&pods[1], "b"), (&pods[2], "c")]).await;
@@ -40,7 +41,7 @@ fn calls(pods: &[Pod]) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn all_slices_of_a_service_are_called_alike_and_under_its_name() {
+async fn all_slices_of_a_service_are_called_evenly_and_with_its_authority() {
     let (town, pods) = six().await;
     let channel = town.resolver.channel(&target()).build().unwrap();
     let client = EchoClient::new(&channel);
@@ -52,11 +53,12 @@ async fn all_slices_of_a_service_are_called_alike_and_under_its_name() {
     assert_eq!(*pods[0].seen.authority.lock().unwrap(), "echo.default");
 }
 
-/// kuberesolver #66, with calls going on: an update of a slice, a pod that moves between them, and a slice that goes.
+/// kuberesolver #66, during calls: an update of a slice, a pod that moves between slices, and a
+/// deleted slice.
 #[tokio::test]
-async fn a_slice_that_changes_or_goes_touches_only_its_own_pods() {
+async fn a_changed_or_deleted_slice_affects_only_its_own_pods() {
     let (town, pods) = six().await;
-    let [a, b, c, d, e, f] = &pods[..] else { panic!("six") };
+    let [a, b, c, d, e, f] = &pods[..] else { panic!("expected six pods") };
     let channel = town.resolver.channel(&target()).build().unwrap();
     channel.connected(6).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "hello");
@@ -70,7 +72,7 @@ async fn a_slice_that_changes_or_goes_touches_only_its_own_pods() {
     let gained: Vec<_> = calls(&pods).iter().zip(&before).map(|(now, before)| now - before).collect();
     assert!(gained[..5].iter().all(|it| *it >= 15) && gained[5] == 0, "{gained:?}");
 
-    // It is in both for a moment, as the controller has it: the same pod, the same connection.
+    // It is in both for a moment, as with the controller: the same pod, the same connection.
     list(&town, "other", &[(d, "d"), (e, "e"), (f, "f"), (c, "c")]).await;
     list(&town, "one", &[(a, "a"), (b, "b")]).await;
     until(&channel, |it| it.ready_endpoints() == 6).await;
@@ -82,12 +84,12 @@ async fn a_slice_that_changes_or_goes_touches_only_its_own_pods() {
     traffic.more(60).await;
     drop(flow);
     traffic.settled().await;
-    assert_eq!(calls(&pods)[..2], before[..2], "what went with its slice is left alone");
+    assert_eq!(calls(&pods)[..2], before[..2], "pods of the deleted slice should get no calls");
     assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
     assert!(pods.iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
 }
 
-/// Waits until a channel calls exactly these, makes calls, and sees who got them.
+/// Waits until a channel calls exactly these pods, makes calls, and checks which pods got them.
 async fn only(channel: &KubeChannel, pods: &[&Pod], expected: &[&Pod]) {
     let addresses: BTreeSet<SocketAddr> = expected.iter().map(|it| it.address).collect();
     let called = |it: &KubeChannel| -> BTreeSet<SocketAddr> {
@@ -104,23 +106,25 @@ async fn only(channel: &KubeChannel, pods: &[&Pod], expected: &[&Pod]) {
     }
 }
 
-/// The rules of kube-proxy, by who is called.
+/// The rules of kube-proxy, tested by the pods that are called.
 #[tokio::test]
-async fn what_is_said_of_pods_decides_who_is_called() {
+async fn conditions_of_pods_decide_which_are_called() {
     let (town, street) = (Town::start().await, pods_on_a_street(3).await);
-    let [a, b, c] = &street[..] else { panic!("three") };
+    let [a, b, c] = &street[..] else { panic!("expected three pods") };
     let elsewhere = Pod::start().await;
     let pods = [a, b, c, &elsewhere];
     let channel = town.resolver.channel(&target()).build().unwrap();
-    // What is not said is ready, what is not ready is not called, what is published is ready whatever it does.
+    // An absent condition means ready, a pod that is not ready is not called, and a published one
+    // is ready in any case.
     list(&town, "one", &[(a, "a ?"), (b, "b !"), (c, "c published")]).await;
     only(&channel, &pods, &[a, c]).await;
-    // Who serves while it goes is called when nobody is ready anywhere, and not otherwise.
+    // A pod that serves while terminating is called only if none is ready anywhere.
     list(&town, "one", &[(a, "a !"), (b, "b ~"), (c, "c x")]).await;
     only(&channel, &pods, &[b]).await;
     list(&town, "one", &[(a, "a"), (b, "b ~"), (c, "c x")]).await;
     only(&channel, &pods, &[a]).await;
-    // Another port in another slice; the placeholder of a service without pods; a slice without the port that is asked for.
+    // Another port in another slice; the placeholder of a service without pods; a slice without the
+    // requested port.
     list(&town, "two", &[(&elsewhere, "z")]).await;
     town.slice("echo", "placeholder", &[], &[]).await;
     let other = format!("other={}", b.address.port());
@@ -128,7 +132,7 @@ async fn what_is_said_of_pods_decides_who_is_called() {
     only(&channel, &pods, &[a, &elsewhere]).await;
     town.delete_slice("two").await;
     town.delete_slice("portless").await;
-    // An address that was a pod's and is another's now: the living has it.
+    // An address that moved from one pod to another: it belongs to the living one.
     list(&town, "one", &[(a, "a x")]).await;
     list(&town, "three", &[(a, "new")]).await;
     only(&channel, &pods, &[a]).await;
@@ -136,9 +140,9 @@ async fn what_is_said_of_pods_decides_who_is_called() {
 }
 
 #[tokio::test]
-async fn a_call_to_nobody_says_why_and_works_once_somebody_is_there() {
+async fn a_call_without_endpoints_has_the_reason_and_works_once_there_is_one() {
     let town = Town::start().await;
-    // Before the server has answered, that is what a call would say.
+    // Before the server has answered, a call would report that instead.
     let mut watch = town.resolver.watch(&target());
     crate::town::until(&mut watch, "(there is no such service)").await;
     let builder = town.resolver.channel(&target()).ready_timeout(Duration::from_millis(200));
@@ -176,5 +180,5 @@ async fn channels_of_a_service_share_one_watch_which_ends_with_the_last() {
     for _ in 0..50 {
         breath().await;
     }
-    assert_eq!(town.requests("watch", "endpointslices"), 1, "nobody watches any more");
+    assert_eq!(town.requests("watch", "endpointslices"), 1, "the watch should have ended");
 }
