@@ -25,8 +25,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::bells::Bells;
-use crate::chance;
+use crate::notifier::Bells;
+use crate::random;
 use crate::time::{from_now, scaled};
 
 /// A watch that is younger than this needs no renewal.
@@ -104,7 +104,7 @@ impl Notes {
     fn reads_all(&self) {
         // Up to a fifth later, with fresh jitter each time: programs that were started together do
         // not list at the same time.
-        let due = self.refresh_every.map(|it| from_now(scaled(it, 1.0 + chance::unit() / 5.0)));
+        let due = self.refresh_every.map(|it| from_now(scaled(it, 1.0 + random::unit() / 5.0)));
         *self.refresh_at.lock() = due;
     }
 

@@ -8,7 +8,7 @@ use tokio::runtime::{self, Handle};
 
 use crate::channel::{ChannelBuilder, ConfigError, KubeChannel};
 use crate::endpoints::EndpointSet;
-use crate::source::{EndpointWatch, Resolver, ResolverOptions, WeakResolver};
+use crate::resolver::{EndpointWatch, Resolver, ResolverOptions, WeakResolver};
 use crate::target::{Destination, Target, TargetError};
 use crate::topology::Topology;
 

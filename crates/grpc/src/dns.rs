@@ -15,8 +15,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::chance;
 use crate::endpoints::{EndpointSet, Unavailable};
+use crate::random;
 use crate::time::scaled;
 
 /// The interval between resolutions: grpc-go's `MinResolutionInterval`
@@ -133,7 +133,7 @@ async fn resolve(
         };
         tokio::select! {
             () = soon => {}
-            () = sleep(scaled(wait, 1.0 + chance::unit() / 5.0)) => {}
+            () = sleep(scaled(wait, 1.0 + random::unit() / 5.0)) => {}
         }
     }
 }
@@ -171,7 +171,12 @@ mod tests {
     async fn known(watch: &DnsWatch, holds: impl FnMut(&Arc<EndpointSet>) -> bool) -> Arc<EndpointSet> {
         let mut receiver = watch.receiver();
         let waiting = timeout(Duration::from_secs(600), receiver.wait_for(holds));
-        Arc::clone(&*waiting.await.expect("the set was not published within ten minutes").expect("the task is running"))
+        Arc::clone(
+            &*waiting
+                .await
+                .expect("the set was not published within ten minutes")
+                .expect("the task is running"),
+        )
     }
 
     #[tokio::test(start_paused = true)]

@@ -19,7 +19,7 @@ use tonic::transport::channel::Change as TonicChange;
 use tower::discover::Change;
 
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet};
-use crate::source::EndpointWatch;
+use crate::resolver::EndpointWatch;
 
 type Item = Change<EndpointId, Arc<Endpoint>>;
 
@@ -190,7 +190,9 @@ mod tests {
         let (sender, receiver) = watch::channel(set(&[("a", 1)]));
         let (channel, mut changes) = mpsc::channel(1);
         let telling = tokio::spawn(Feed::new(EndpointWatch::of(receiver)).send_to(channel, Feed::plain));
-        let Some(TonicChange::Insert(id, endpoint)) = changes.recv().await else { panic!("expected an insertion") };
+        let Some(TonicChange::Insert(id, endpoint)) = changes.recv().await else {
+            panic!("expected an insertion")
+        };
         assert_eq!((id.as_str(), endpoint.uri().to_string().as_str()), ("a", "http://127.0.0.1:80/"));
         sender.send_replace(set(&[]));
         assert!(matches!(changes.recv().await, Some(TonicChange::Remove(_))));

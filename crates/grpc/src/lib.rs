@@ -8,20 +8,20 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod time;
-mod chance;
+mod random;
 mod endpoints;
 mod target;
 mod slices;
 mod topology;
 mod fold;
 mod subset;
-mod bells;
+mod notifier;
 mod collection;
 mod service_lookup;
 mod namespace;
 mod gauges;
 mod dns;
-mod source;
+mod resolver;
 #[cfg(feature = "tonic")]
 mod feed;
 mod load;
@@ -32,13 +32,13 @@ mod dial;
 #[cfg(feature = "grpc-crate")]
 pub mod invoke;
 #[cfg(test)]
-mod races;
+mod stress;
 #[cfg(test)]
-mod scene;
+mod test_channel;
 #[cfg(test)]
-mod pings;
+mod ping_policy;
 #[cfg(test)]
-mod peers;
+mod peer_faults;
 
 #[doc(hidden)]
 pub use channel::measure;
@@ -55,7 +55,7 @@ pub use policy::ZoneAware;
 pub use policy::{
     FailurePercentage, LeastRequest, Outlier, PeakEwma, Policy, RingHash, SlowStart, SuccessRate,
 };
-pub use source::{EndpointWatch, Resolver, ResolverOptions};
+pub use resolver::{EndpointWatch, Resolver, ResolverOptions};
 pub use subset::subset;
 pub use target::{Port, Schemes, Target, TargetError, TargetProblem};
 pub use topology::Topology;

@@ -23,10 +23,10 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::bells::Bells;
 use crate::collection::{Belongs, Collection, Selection, Trouble};
 use crate::endpoints::{EndpointSet, Unavailable};
 use crate::fold::{Question, fold, has_one_port};
+use crate::notifier::Bells;
 use crate::service_lookup::{Found, PATIENCE, REFUSED_FOR, ServiceLookups};
 use crate::slices::{Legacy, SERVICE_NAME, Service, Slice};
 use crate::target::{Port, Target};

@@ -15,10 +15,10 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::bells::Bells;
-use crate::chance;
 use crate::collection::Trouble;
 use crate::fold::Known;
+use crate::notifier::Bells;
+use crate::random;
 use crate::slices::Service;
 use crate::time::{from_now, scaled};
 
@@ -135,7 +135,7 @@ impl ServiceLookups {
                 false => AGAIN,
             };
             lookup.answer = answer;
-            lookup.due = Some(from_now(scaled(lookup.counts_for, 1.0 + chance::unit() / 5.0)));
+            lookup.due = Some(from_now(scaled(lookup.counts_for, 1.0 + random::unit() / 5.0)));
         }
         self.bells.ring(&name);
     }

@@ -369,7 +369,11 @@ mod tests {
             (it.is_ready(), it.is_serving(), it.is_terminating())
         };
         assert_eq!(conditions(None, None, None), (true, true, false));
-        assert_eq!(conditions(Some(false), None, Some(true)), (false, true, true), "an absent condition is serving");
+        assert_eq!(
+            conditions(Some(false), None, Some(true)),
+            (false, true, true),
+            "an absent condition is serving"
+        );
         assert_eq!(conditions(Some(false), Some(true), Some(true)), (false, true, true));
         let endpoint: SliceEndpoint =
             serde_json::from_str(r#"{"addresses":["10.0.0.1"],"conditions":null}"#).expect("an endpoint");

@@ -17,14 +17,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{debug, error, info};
 use xxhash_rust::xxh64::xxh64;
 
-use super::core::{Core, Resolve, Shown};
+use super::channel_state::{Core, Resolve, Shown};
 use super::meter::Meter;
 use super::snapshot::{Slot, Snapshot, Unready, Why};
-use crate::chance;
 use crate::connection::{Backend, Link, Standing, State, Wish, run};
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 use crate::load::Load;
 use crate::policy::{self, Group, Host, Policy, subset, wanted};
+use crate::random;
 use crate::time::{after, from_now};
 
 /// The assumed latency of an endpoint before one was measured; the value that Linkerd uses.
@@ -198,7 +198,7 @@ impl Balancer {
             tasks: JoinSet::new(),
             changed: Arc::new(Notify::new()),
             asleep,
-            seed: chance::bits(),
+            seed: random::bits(),
             used: None,
             resolved_once: false,
             resolved: None,
@@ -212,7 +212,10 @@ impl Balancer {
         let doubted = self.held.take().map(|it| it.1);
         match self.core.settings.hold {
             Some(hold) if emptied => {
-                debug!(generation = set.generation, "the new set has no usable endpoint; keeping the previous one for now");
+                debug!(
+                    generation = set.generation,
+                    "the new set has no usable endpoint; keeping the previous one for now"
+                );
                 self.held = Some((set, doubted.unwrap_or_else(|| from_now(hold))));
             }
             _ => self.apply(&set),
@@ -479,7 +482,7 @@ impl Balancer {
         };
         let usable = self.members.values_mut().filter(|it| it.endpoint.usable && it.chosen);
         let mut hosts: Vec<_> = usable.map(|it| (&mut it.host, it.backend.load.take_tally())).collect();
-        let ejected = policy::sweep(&mut hosts, outlier, Instant::now(), || chance::below(100) as u32);
+        let ejected = policy::sweep(&mut hosts, outlier, Instant::now(), || random::below(100) as u32);
         if ejected > 0 {
             self.core.meter.ejections.increment(ejected as u64);
             info!(ejected, "ejected outlier endpoints");

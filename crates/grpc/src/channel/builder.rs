@@ -12,7 +12,7 @@ use rustls::pki_types::ServerName;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::balancer::balance;
-use super::core::{Core, Resolve, Settings};
+use super::channel_state::{Core, Resolve, Settings};
 use super::kube_channel::KubeChannel;
 use super::methods::Methods;
 use super::retry::Retry;

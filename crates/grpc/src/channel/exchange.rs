@@ -22,16 +22,16 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 
 use super::body::{Call, ResponseBody, Stream};
-use super::core::Core;
+use super::channel_state::Core;
 use super::head::Head;
 use super::methods::Retrying;
-use super::outgoing::{BodyError, Outgoing};
+use super::request_body::{BodyError, Outgoing};
 use super::snapshot::{Slot, Unready};
 use super::status::{Code, Failure, pushback_of, timeout_of};
-use crate::chance;
 use crate::connection::may_have_left;
 use crate::load::InFlight;
 use crate::policy::{Memory, PeakEwma, Policy, hash};
+use crate::random;
 use crate::time::{CENTURY, after, from_now};
 
 /// The pause after every endpoint was tried, before all are tried again. Multiplied by the number
@@ -373,7 +373,7 @@ where
             }
             None => {
                 self.backoffs += 1;
-                retry.wait(self.backoffs, chance::unit())
+                retry.wait(self.backoffs, random::unit())
             }
         };
         // A delay that exceeds the clock's range is longer than any deadline.

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tower_service::Service;
 
 use super::body::ResponseBody;
-use super::core::{Core, EndpointStatus, Resolve};
+use super::channel_state::{Core, EndpointStatus, Resolve};
 use super::exchange::Exchange;
 
 /// A channel to all endpoints of a target, for any client that tonic generates.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::chance;
 pub use crate::connection::{Parts, Turns};
 use crate::load::Load;
 use crate::policy::{Group, Member, Memory, Policy};
+use crate::random;
 
 /// A snapshot of endpoints to pick from, both behind the pointer that calls load and held directly.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Picks {
     /// Picks from the held snapshot, which is the work of the policy alone. Returns the index of
     /// the endpoint.
     pub fn choose(&self) -> usize {
-        self.at_hand.choice(|| Some(chance::bits())).unwrap_or_default()
+        self.at_hand.choice(|| Some(random::bits())).unwrap_or_default()
     }
 
     /// Loads the snapshot and drops it. Returns the number of its endpoints.
@@ -49,6 +49,6 @@ impl Picks {
 
     /// Does what every call does: loads the snapshot, picks, and counts itself in and out.
     pub fn pick(&self) -> usize {
-        self.snapshot.load().pick(|| Some(chance::bits())).map_or(0, |it| *it.0)
+        self.snapshot.load().pick(|| Some(random::bits())).map_or(0, |it| *it.0)
     }
 }

@@ -104,7 +104,10 @@ impl fmt::Display for Why {
             Self::Unresolved => f.write_str("its endpoints are not known yet"),
             Self::Nothing(why) => why.fmt(f),
             Self::Unfit { connected } => {
-                write!(f, "its {connected} connected endpoints are all unhealthy, ejected, or accept no calls")
+                write!(
+                    f,
+                    "its {connected} connected endpoints are all unhealthy, ejected, or accept no calls"
+                )
             }
             Self::Unconnected { endpoints, error: None } => {
                 write!(f, "none of its {endpoints} endpoints is connected yet")

@@ -146,7 +146,10 @@ impl Failure {
         }
         let message = match answer.status() {
             StatusCode::OK => {
-                format!("the response has the content type {:?}, not application/grpc", String::from_utf8_lossy(kind))
+                format!(
+                    "the response has the content type {:?}, not application/grpc",
+                    String::from_utf8_lossy(kind)
+                )
             }
             status => format!("the response has the HTTP status {}", status.as_u16()),
         };
@@ -296,10 +299,7 @@ mod tests {
             assert_eq!(Failure::foreign(&answer, None).map(|it| it.code), code, "{status} {kind}");
         }
         let answer = Response::builder().status(503).header(STATUS, "8").body(()).unwrap();
-        assert!(
-            Failure::foreign(&answer, None).is_none(),
-            "a gRPC status takes precedence"
-        );
+        assert!(Failure::foreign(&answer, None).is_none(), "a gRPC status takes precedence");
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::backoff::Backoff;
 use super::session::Link;
-use crate::chance;
+use crate::random;
 
 /// `SERVING` of `HealthCheckResponse.ServingStatus`.
 const SERVING: u64 = 1;
@@ -45,7 +45,7 @@ pub(crate) async fn watch(link: Arc<Link>, place: (String, bool), service: Strin
             Over::Broken => {
                 report(false);
                 failures += 1;
-                sleep(backoff.wait(failures, chance::unit())).await;
+                sleep(backoff.wait(failures, random::unit())).await;
             }
         }
     }

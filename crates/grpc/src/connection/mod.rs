@@ -1,36 +1,36 @@
 //! HTTP/2 connections: one task per endpoint owns its connection, and calls open streams on it.
 //!
-//! [`state`] decides, [`task`] acts, [`dialler`] opens a connection, [`session`] drives it to its
+//! [`state`] decides, [`task`] acts, [`connector`] opens a connection, [`session`] drives it to its
 //! end, and [`Backend`] is the view of an endpoint for the rest of the crate. Nothing here chooses
 //! endpoints or interprets calls.
 
 mod backoff;
 mod state;
 mod error;
-mod parts;
+mod features;
 mod frames;
-mod counted;
-mod corked;
-mod wire;
+mod stream_tracker;
+mod write_coalescer;
+mod driver;
 mod keep_alive;
-mod dial;
+mod happy_eyeballs;
 mod session;
-mod dialler;
+mod connector;
 mod health;
 mod backend;
 mod task;
 #[cfg(test)]
-pub(crate) mod enforcer;
+pub(crate) mod enforcing_server;
 
 pub use backend::State;
 pub(crate) use backend::{Backend, Standing};
 pub use backoff::Backoff;
-pub(crate) use counted::may_have_left;
 #[cfg(test)]
-pub(crate) use dialler::Pipes;
-pub(crate) use dialler::{Dialler, LARGEST_WINDOW, Limits, Tls};
+pub(crate) use connector::Pipes;
+pub(crate) use connector::{Dialler, LARGEST_WINDOW, Limits, Tls};
+pub use features::{Parts, Turns};
 pub(crate) use keep_alive::{Complaints, KeepAlive};
-pub use parts::{Parts, Turns};
 pub(crate) use session::Link;
 pub(crate) use state::{Timing, Wish};
+pub(crate) use stream_tracker::may_have_left;
 pub(crate) use task::run;

@@ -17,10 +17,10 @@ use h2::client::SendRequest;
 use h2::{Ping, PingPong, Reason};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::counted::{OpenStreams, Reads, Writes};
+use super::driver::Wire;
 use super::error::ConnectionError;
 use super::keep_alive::{Next, Pulse};
-use super::wire::Wire;
+use super::stream_tracker::{OpenStreams, Reads, Writes};
 
 /// The handle of a connection that calls use.
 pub(crate) struct Link {

@@ -15,12 +15,12 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, warn};
 
 use super::backend::{Backend, State};
-use super::dialler::{Dialler, Opened};
+use super::connector::{Dialler, Opened};
 use super::error::ConnectionError;
 use super::health;
 use super::session::{Ended, Session};
 use super::state::{Action, Input, Phase, Timing, Wish, step};
-use crate::chance;
+use crate::random;
 
 type Dialling = Pin<Box<dyn Future<Output = Result<Opened, ConnectionError>> + Send>>;
 
@@ -59,7 +59,7 @@ pub(crate) async fn run(
             it.error = Some("the endpoint's task panicked".into());
         });
         changed.notify_one();
-        sleep(timing.backoff.wait(panics, chance::unit())).await;
+        sleep(timing.backoff.wait(panics, random::unit())).await;
     }
 }
 
@@ -203,7 +203,7 @@ impl Worker {
     /// Applies an input, performs the action, and notifies the balancer.
     fn take(&mut self, input: Input) {
         let before = State::of(self.phase);
-        let (phase, action) = step(self.phase, input, Instant::now(), &self.timing, chance::unit());
+        let (phase, action) = step(self.phase, input, Instant::now(), &self.timing, random::unit());
         self.phase = phase;
         match action {
             Action::Nothing => {}

@@ -73,8 +73,10 @@ mod tests {
     #[test]
     fn the_method_is_the_path() {
         let head = |method: &str| head(method, &CallOptions::new());
-        let request =
-            head("/test.Echo/One").unwrap_or_else(|_| panic!("the method is valid")).with(Upload::Ended).unwrap();
+        let request = head("/test.Echo/One")
+            .unwrap_or_else(|_| panic!("the method is valid"))
+            .with(Upload::Ended)
+            .unwrap();
         assert_eq!((request.method(), request.uri().path()), (&Method::POST, "/test.Echo/One"));
         assert_eq!(
             (&request.headers()[TE], &request.headers()[CONTENT_TYPE]),

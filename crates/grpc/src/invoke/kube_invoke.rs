@@ -4,8 +4,8 @@ use grpc::client::{CallOptions, Invoke};
 use grpc::core::RequestHeaders;
 use tokio::sync::oneshot;
 
+use super::call_setup::Opening;
 use super::head::Head;
-use super::opening::Opening;
 use super::recv_stream::KubeRecvStream;
 use super::send_stream::KubeSendStream;
 use crate::channel::KubeChannel;

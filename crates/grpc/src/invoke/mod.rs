@@ -15,7 +15,7 @@ mod metadata;
 mod trailers;
 mod upload;
 mod head;
-mod opening;
+mod call_setup;
 mod send_stream;
 mod recv_stream;
 mod kube_invoke;

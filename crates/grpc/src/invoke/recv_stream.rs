@@ -13,9 +13,9 @@ use http::Response;
 use http_body::Body;
 use tokio::sync::oneshot;
 
+use super::call_setup::{Answer, Opening};
 use super::frame::Incoming;
 use super::metadata::from_headers;
-use super::opening::{Answer, Opening};
 use super::trailers::{broken, failed, told};
 use crate::channel::{Code, ResponseBody};
 

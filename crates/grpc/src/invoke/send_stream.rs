@@ -8,8 +8,8 @@ use grpc::core::SendMessage;
 use grpc::{StatusCodeError, StatusError};
 use tokio::sync::{mpsc, oneshot};
 
+use super::call_setup::{Answer, Found, Opening};
 use super::frame::framed;
-use super::opening::{Answer, Found, Opening};
 use super::upload::Piece;
 
 /// The messages of a request.

@@ -100,7 +100,10 @@ mod tests {
         sender.send(piece("two", true)).await.unwrap();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "two");
         assert!(body.is_end_stream());
-        assert!(sender.send(piece("three", false)).await.is_err(), "sending after the last message should fail");
+        assert!(
+            sender.send(piece("three", false)).await.is_err(),
+            "sending after the last message should fail"
+        );
         let mut whole = Upload::whole(Bytes::from_static(b"all"));
         assert_eq!(whole.frame().await.unwrap().unwrap().into_data().unwrap(), "all");
         assert!(whole.is_end_stream() && Upload::whole(Bytes::new()).is_end_stream());

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::picker::{Memory, Picker, Policy, Traits};
-use super::ramp::ALL;
+use super::slow_start::ALL;
 use super::zone::{ZoneAware, staying};
-use crate::chance;
 use crate::load::{InFlight, Load};
+use crate::random;
 
 /// The number of repeated picks when slow start declines an endpoint, or a pick is excluded.
 const AGAIN: usize = 3;
@@ -109,7 +109,7 @@ impl<S> Group<S> {
                 return Some((&part.slots[index], part.loads[index].begin()));
             }
         }
-        let start = chance::below(self.len());
+        let start = random::below(self.len());
         let all =
             self.near.slots.iter().zip(&self.near.loads).chain(self.far.slots.iter().zip(&self.far.loads));
         let (slot, load) = all.cycle().skip(start).take(self.len()).find(|it| !excluded(it.0))?;
@@ -120,7 +120,7 @@ impl<S> Group<S> {
         if self.far.slots.is_empty() {
             return self.near.pick(&self.memory, key).map(|index| (&self.near, index));
         }
-        let stays = self.staying == ALL || (chance::bits() as u32) < self.staying;
+        let stays = self.staying == ALL || (random::bits() as u32) < self.staying;
         let (first, second) = if stays { (&self.near, &self.far) } else { (&self.far, &self.near) };
         let Some(index) = first.pick(&self.memory, key) else {
             // If endpoints are ready here, the call waits for the owner of its key.
@@ -166,7 +166,7 @@ impl<S> Part<S> {
         let mut index = self.picker.pick(&self.loads, memory, self.side, key)?;
         if !self.admissions.is_empty() {
             for _ in 0..AGAIN {
-                if self.admissions[index] == ALL || (chance::bits() as u32) < self.admissions[index] {
+                if self.admissions[index] == ALL || (random::bits() as u32) < self.admissions[index] {
                     break;
                 }
                 index = self.picker.pick(&self.loads, memory, self.side, key)?;
@@ -290,7 +290,10 @@ mod tests {
             assert_eq!(next, picked(&failed, key));
             assert!(next.is_some_and(|it| it != 1));
         }
-        assert!((0..100).all(|_| waiting.pick(|| None).is_some()), "without a key, any ready endpoint is picked");
+        assert!(
+            (0..100).all(|_| waiting.pick(|| None).is_some()),
+            "without a key, any ready endpoint is picked"
+        );
         assert!(all.pick_but(|_| true, || Some(7)).is_none());
     }
 

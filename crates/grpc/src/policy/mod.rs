@@ -6,24 +6,24 @@
 //! group (counters, clocks) is in [`Memory`]. Everything here is a pure function of its arguments,
 //! or an atomic; nothing here knows connections.
 
-mod turns;
+mod round_robin;
 mod weighted;
 mod ring;
-mod first;
+mod pick_first;
 mod subset;
 mod zone;
-mod ramp;
+mod slow_start;
 mod outlier;
 mod picker;
 mod group;
 
-pub(crate) use first::wanted;
 pub(crate) use group::{Group, Member};
 pub use outlier::{FailurePercentage, Outlier, SuccessRate};
 pub(crate) use outlier::{Host, sweep};
+pub(crate) use pick_first::wanted;
 pub(crate) use picker::Memory;
 pub use picker::{LeastRequest, PeakEwma, Policy, RingHash};
-pub use ramp::SlowStart;
 pub(crate) use ring::hash;
+pub use slow_start::SlowStart;
 pub(crate) use subset::subset;
 pub use zone::ZoneAware;

@@ -9,10 +9,10 @@ use http::HeaderName;
 use tokio::time::Instant;
 
 use super::ring::{Place, Ring, Standing};
-use super::turns::Turns;
+use super::round_robin::Turns;
 use super::weighted::Stride;
-use crate::chance;
 use crate::load::Load;
+use crate::random;
 
 /// The minimum latency. With a smaller one, an endpoint that was not called for a while would win
 /// regardless of its calls in flight.
@@ -141,7 +141,7 @@ impl Memory {
     /// Starts the counters at a random value, so that many clients do not all start with the same
     /// endpoint.
     pub(crate) fn new() -> Self {
-        let turns = [(); 2].map(|()| AtomicU64::new(chance::bits() >> 33));
+        let turns = [(); 2].map(|()| AtomicU64::new(random::bits() >> 33));
         Self { turns, began: Instant::now() }
     }
 
@@ -223,7 +223,7 @@ impl Picker {
                 if loads[other].in_flight() < loads[one].in_flight() { other } else { one }
             }
             Self::LeastRequest { choices } => {
-                let chosen = (0..*choices).map(|_| chance::below(loads.len()));
+                let chosen = (0..*choices).map(|_| random::below(loads.len()));
                 chosen.min_by_key(|it| loads[*it].in_flight()).unwrap_or(0)
             }
             Self::PeakEwma { decay } => {
@@ -236,7 +236,7 @@ impl Picker {
             }
             Self::Weighted(stride) => stride.pick(&memory.turns[side]),
             Self::Ring(ring) if ring.is_empty() => 0,
-            Self::Ring(ring) => return ring.pick(key(), chance::bits),
+            Self::Ring(ring) => return ring.pick(key(), random::bits),
         })
     }
 
@@ -252,12 +252,12 @@ impl Picker {
 
 /// Chooses two different members at random, if there are two, from one random number.
 fn two(count: usize) -> (usize, usize) {
-    let bits = chance::bits();
-    let one = chance::scale(bits, count);
+    let bits = random::bits();
+    let one = random::scale(bits, count);
     if count < 2 {
         return (one, one);
     }
-    let other = chance::scale(bits << 32, count - 1);
+    let other = random::scale(bits << 32, count - 1);
     (one, if other >= one { other + 1 } else { other })
 }
 
@@ -284,7 +284,7 @@ mod tests {
         let memory = Memory::new();
         let mut shares = vec![0; loads.len()];
         for _ in 0..picks {
-            shares[picker.pick(loads, &memory, 0, || Some(chance::bits())).unwrap()] += 1;
+            shares[picker.pick(loads, &memory, 0, || Some(random::bits())).unwrap()] += 1;
         }
         shares
     }
@@ -332,7 +332,10 @@ mod tests {
         assert_eq!(slow[0], 0);
         let _busy: Vec<_> = (0..100).map(|_| [loads[1].begin(), loads[2].begin()]).collect();
         let busy = shares(&picker(PeakEwma::default(), 3), &loads, 3_000);
-        assert!(busy[0] > 1_500, "100 calls in flight elsewhere should cost more than 50 times the latency: {busy:?}");
+        assert!(
+            busy[0] > 1_500,
+            "100 calls in flight elsewhere should cost more than 50 times the latency: {busy:?}"
+        );
     }
 
     #[test]

@@ -222,7 +222,11 @@ mod tests {
         let (all, but_three) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Failed));
         for key in keys().filter(|it| owner(&all, *it) == Some(3)).take(50) {
             let next = all.from(key).find(|it| *it != 3);
-            assert_eq!(next, owner(&but_three, key), "the key should go where it would if its owner had failed");
+            assert_eq!(
+                next,
+                owner(&but_three, key),
+                "the key should go where it would if its owner had failed"
+            );
             let mut everybody: Vec<_> = all.from(key).collect();
             everybody.sort_unstable();
             everybody.dedup();

@@ -78,7 +78,10 @@ impl Seen {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let less = |it: u32| it.checked_sub(1);
         if self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
-            return Err(Status::new(Code::from_i32(self.code.load(Ordering::SeqCst) as i32), "injected failure"));
+            return Err(Status::new(
+                Code::from_i32(self.code.load(Ordering::SeqCst) as i32),
+                "injected failure",
+            ));
         }
         if message.text.starts_with("wait") {
             self.gate.acquire().await.unwrap().forget();

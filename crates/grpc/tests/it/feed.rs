@@ -12,7 +12,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::server::health_reporter;
 
-use crate::town::{Town, until};
+use crate::cluster::{Town, until};
 
 /// Starts a server that has one service name, so that a response identifies the server. It ends
 /// with its task.

@@ -146,7 +146,10 @@ pub(crate) async fn all(mut receiving: impl RecvStream) -> Heard {
             }
             ResponseStreamItem::Trailers(trailers) => {
                 let after = receiving.recv(&mut message).await;
-                assert!(matches!(after, ResponseStreamItem::StreamClosed), "nothing should come after trailers");
+                assert!(
+                    matches!(after, ResponseStreamItem::StreamClosed),
+                    "nothing should come after trailers"
+                );
                 return Heard { headers, messages, trailers };
             }
             ResponseStreamItem::StreamClosed => panic!("there were no trailers"),

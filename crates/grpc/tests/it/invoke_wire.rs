@@ -7,7 +7,7 @@ use grpc::client::{CallOptions, Invoke};
 use grpc::metadata::{MetadataMap, MetadataValue};
 
 use crate::invoke_client::{Raw, ask, request};
-use crate::invoke_server::odd_pod;
+use crate::invoke_test_server::odd_pod;
 use crate::pods::Service;
 
 async fn odd() -> (crate::pods::Pod, KubeInvoke) {

@@ -7,10 +7,10 @@ use dogwatch_apiserver::faults::{Rule, RuleHandle};
 use dogwatch_grpc::Target;
 use tonic::Code;
 
+use crate::cluster::Town;
 use crate::echo::EchoClient;
+use crate::manual_clock::{STEP, StillTime};
 use crate::pods::{Pod, pods_on_a_street, until};
-use crate::still::{STEP, StillTime};
-use crate::town::Town;
 use crate::traffic::Traffic;
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -17,7 +17,7 @@ use tonic::transport::server::Router;
 use tonic::transport::{Server, ServerTlsConfig};
 
 use crate::echo::{EchoServer, Seen};
-use crate::still::eventually;
+use crate::manual_clock::eventually;
 
 /// A server with its own runtime, so that killing it is like killing a process.
 pub(crate) struct Pod {

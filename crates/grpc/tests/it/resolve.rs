@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Service;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use serde_json::json;
 
-use crate::town::{PATIENCE, Town, told, until};
+use crate::cluster::{PATIENCE, Town, told, until};
 
 /// kuberesolver #66: an event of one slice replaced the endpoints of all, and those of a deleted
 /// slice were reported as live.

@@ -9,7 +9,7 @@ use dogwatch_grpc::{EndpointWatch, Resolver};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::town::{Town, told, until};
+use crate::cluster::{Town, told, until};
 
 const SERVICES: usize = 3;
 const SLICES: usize = 3;

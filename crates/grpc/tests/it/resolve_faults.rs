@@ -6,7 +6,7 @@ use dogwatch_apiserver::faults::Rule;
 use dogwatch_grpc::Unavailable;
 use serde_json::json;
 
-use crate::town::{Town, told, until};
+use crate::cluster::{Town, told, until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -8,7 +8,7 @@ use dogwatch_grpc::{ResolverOptions, Topology, Unavailable};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 
-use crate::town::{Town, told, until};
+use crate::cluster::{Town, told, until};
 
 /// Writes a slice of `web` verbatim.
 async fn write(town: &Town, name: &str, ports: Value, endpoints: Value) {

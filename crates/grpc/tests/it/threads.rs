@@ -5,8 +5,8 @@ use dogwatch_grpc::{KubeChannel, LeastRequest, Policy, Retry, WaitForReady};
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
+use crate::manual_clock::in_time;
 use crate::pods::{Pod, Service, connected, endpoint, refused, until};
-use crate::still::in_time;
 use crate::traffic::Traffic;
 
 fn in_flight(channel: &KubeChannel) -> u32 {

@@ -14,8 +14,8 @@ use tonic::Code;
 use tonic::transport::{Identity, ServerTlsConfig};
 
 use crate::echo::EchoClient;
+use crate::manual_clock::{StillTime, in_time};
 use crate::pods::{Pod, Service, calls_begun, connected, endpoint, until};
-use crate::still::{StillTime, in_time};
 use crate::traffic::Traffic;
 
 struct Certified {

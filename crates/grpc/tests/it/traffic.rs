@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tonic::Status;
 
 use crate::echo::{EchoClient, Message};
-use crate::still::in_time;
+use crate::manual_clock::in_time;
 
 /// The interval at which a flow sends the calls that are due.
 const TICK: Duration = Duration::from_millis(4);

@@ -7,8 +7,8 @@ use dogwatch_grpc::{KubeChannel, LeastRequest, Policy, Retry, State};
 use tonic::Code;
 
 use crate::echo::EchoClient;
+use crate::manual_clock::{STEP, StillTime};
 use crate::pods::{Pod, Service, black_hole, connected, endpoint, full_house, until};
-use crate::still::{STEP, StillTime};
 use crate::traffic::{Fate, Traffic};
 
 /// The detection time of the default keep-alive: a ping after 30 s, and 10 s for its response.
@@ -63,7 +63,11 @@ async fn a_silent_pod_is_detected_by_a_ping_and_its_calls_are_retried_if_allowed
     assert!(fates.iter().all(|it| it.failure.is_none()), "{fates:?}");
     let longest = fates.iter().map(|it| it.took).max().unwrap();
     assert!(longest <= NOTICED + 3 * STEP, "{longest:?}");
-    assert!((60..=90).contains(&slow(&fates)), "expected two per second until the detection: {}", slow(&fates));
+    assert!(
+        (60..=90).contains(&slow(&fates)),
+        "expected two per second until the detection: {}",
+        slow(&fates)
+    );
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use super::corked::Cork;
+use super::write_coalescer::Cork;
 
 /// A connection that makes progress only while it is polled. Ready when it has ended.
 pub(crate) struct Wire {
@@ -51,8 +51,8 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::connection::corked::Corked;
-    use crate::connection::parts::Turns;
+    use crate::connection::features::Turns;
+    use crate::connection::write_coalescer::Corked;
 
     /// Counts writes, and fails them once it is broken.
     struct Tally {

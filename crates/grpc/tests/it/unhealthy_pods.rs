@@ -8,8 +8,8 @@ use tonic::Code;
 use tonic_health::ServingStatus;
 
 use crate::echo::EchoClient;
+use crate::manual_clock::{StillTime, breath};
 use crate::pods::{Pod, Service, connected, endpoint, until};
-use crate::still::{StillTime, breath};
 
 #[tokio::test]
 async fn an_unhealthy_pod_gets_no_calls_until_it_is_healthy() {

@@ -12,8 +12,8 @@ use tonic::Code;
 use tonic_health::ServingStatus;
 
 use crate::echo::EchoClient;
+use crate::manual_clock::{STEP, StillTime};
 use crate::pods::{Pod, Service, endpoint, refused, until};
-use crate::still::{STEP, StillTime};
 use crate::traffic::Traffic;
 
 async fn shares(channel: &KubeChannel, pods: &[Pod], calls: usize) -> Vec<usize> {

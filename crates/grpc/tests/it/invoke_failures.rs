@@ -11,11 +11,11 @@ use grpc::client::{CallOptions, Invoke, RecvStream, ResponseStreamItem, SendOpti
 use grpc::metadata::MetadataMap;
 use tonic::Code;
 
-use crate::failing::refuser;
+use crate::failing_pods::refuser;
 use crate::invoke_client::{EchoClient, Raw, all, ask, heard, request, said};
-use crate::invoke_server::mute;
+use crate::invoke_test_server::mute;
+use crate::manual_clock::breath;
 use crate::pods::{Pod, Service, connected, endpoint, until};
-use crate::still::breath;
 
 fn in_flight(channel: &KubeChannel) -> u32 {
     channel.endpoints().iter().map(|it| it.in_flight).sum()

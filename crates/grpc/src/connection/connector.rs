@@ -20,14 +20,14 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::corked::Corked;
-use super::counted::Counted;
-use super::dial::{connect, dial};
+use super::driver::Wire;
 use super::error::ConnectionError;
+use super::features::Parts;
+use super::happy_eyeballs::{connect, dial};
 use super::keep_alive::{Complaints, KeepAlive, Pulse};
-use super::parts::Parts;
 use super::session::{Link, Session};
-use super::wire::Wire;
+use super::stream_tracker::Counted;
+use super::write_coalescer::Corked;
 
 /// The largest flow-control window of HTTP/2 (RFC 9113, section 6.9.1).
 pub(crate) const LARGEST_WINDOW: u32 = (1 << 31) - 1;

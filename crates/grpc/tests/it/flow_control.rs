@@ -7,9 +7,9 @@ use http::Response;
 use tonic::Code;
 
 use crate::echo::EchoClient;
+use crate::manual_clock::{breath, in_time};
+use crate::non_grpc_servers::stranger;
 use crate::pods::{Pod, Service, endpoint};
-use crate::still::{breath, in_time};
-use crate::strangers::stranger;
 
 /// A slow consumer delays only itself, not other callers of the same pod.
 #[tokio::test]
@@ -27,7 +27,9 @@ async fn streams_that_are_not_read_do_not_delay_other_calls() {
     for _ in 0..200 {
         // The pod keeps sending as much as it may.
         breath().await;
-        in_time(client.one("hello"), || "a call concurrent with streams that are not read".to_owned()).await.unwrap();
+        in_time(client.one("hello"), || "a call concurrent with streams that are not read".to_owned())
+            .await
+            .unwrap();
     }
     // The unread data is still available.
     for stream in &mut streams {

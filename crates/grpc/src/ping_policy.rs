@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use tokio::time::{sleep, timeout};
 
 use crate::connection::State;
-use crate::scene::Scene;
+use crate::test_channel::Scene;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

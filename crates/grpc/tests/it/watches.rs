@@ -7,7 +7,7 @@ use dogwatch_apiserver::faults::Rule;
 use dogwatch_grpc::Unavailable;
 use serde_json::json;
 
-use crate::town::{PATIENCE, Town, told, until};
+use crate::cluster::{PATIENCE, Town, told, until};
 
 #[tokio::test(start_paused = true)]
 async fn one_watch_serves_all_but_the_first_services_of_a_namespace_and_ends_with_the_last() {

@@ -6,8 +6,8 @@ use dogwatch_grpc::{KubeChannel, LeastRequest, PeakEwma, Policy};
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
+use crate::manual_clock::breath;
 use crate::pods::{Pod, Service, connected, until};
-use crate::still::breath;
 use crate::traffic::Traffic;
 
 /// A stuck pod keeps the call it has, and gets no other while another pod has none.

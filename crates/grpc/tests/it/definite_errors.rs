@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use tonic::{Code, Request, Status};
 
 use crate::echo::{EchoClient, message};
+use crate::manual_clock::{STEP, StillTime};
 use crate::pods::{Pod, Service, endpoints, until};
-use crate::still::{STEP, StillTime};
 
 /// Makes a call while time passes; returns its status and its duration.
 async fn call(clock: &StillTime, channel: &KubeChannel) -> (Status, Duration) {

@@ -4,10 +4,10 @@ use std::net::{Ipv6Addr, TcpListener};
 
 use dogwatch_grpc::{KubeChannel, ResolverOptions};
 
+use crate::cluster::Town;
 use crate::echo::EchoClient;
+use crate::manual_clock::{STEP, StillTime};
 use crate::pods::{Pod, street, until};
-use crate::still::{STEP, StillTime};
-use crate::town::Town;
 
 /// Binds two IPv4 addresses and the IPv6 loopback address with one port. `None` for the latter if
 /// the machine has no IPv6.

@@ -12,8 +12,8 @@ use tokio::sync::{mpsc, oneshot};
 use tonic::Code;
 
 use crate::echo::EchoClient;
+use crate::manual_clock::{STEP, StillTime, breath};
 use crate::pods::{Pod, Service, calls_begun, connected, endpoint, until};
-use crate::still::{STEP, StillTime, breath};
 use crate::traffic::{Fate, Traffic};
 
 /// Returns the texts of the failed calls, which must all be calls of one pod.
@@ -44,7 +44,11 @@ async fn calls_started_by_a_killed_pod_fail_and_are_executed_once() {
     pods[0].kill().await;
     traffic.reaches(4).await;
     let failed = failed_at(&traffic.failures(), dead);
-    assert_eq!((failed.len(), traffic.ended()), (4, 4), "only the calls that the pod had started should fail");
+    assert_eq!(
+        (failed.len(), traffic.ended()),
+        (4, 4),
+        "only the calls that the pod had started should fail"
+    );
     assert!(failed.iter().all(|it| pods[0].seen.begun(it) == 1 && begun(&pods, it) == 1));
     for pod in &pods[1..] {
         pod.seen.gate.add_permits(4);

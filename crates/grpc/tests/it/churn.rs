@@ -9,8 +9,8 @@ use dogwatch_grpc::{Endpoint, KubeChannel};
 use tokio::runtime::Handle;
 
 use crate::echo::EchoClient;
+use crate::manual_clock::{StillTime, breath};
 use crate::pods::{Pod, Service, endpoint, until};
-use crate::still::{StillTime, breath};
 
 const ENDPOINTS: usize = 1_000;
 /// The number of endpoints that a channel connects to: both ends of a connection are in one

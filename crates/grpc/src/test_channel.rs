@@ -13,7 +13,7 @@ use tower_service::Service;
 
 use crate::channel::{ChannelBuilder, KubeChannel, ResponseBody};
 use crate::connection::Pipes;
-use crate::connection::enforcer::Enforcer;
+use crate::connection::enforcing_server::Enforcer;
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet};
 
 pub(crate) fn endpoint(number: u8) -> Arc<Endpoint> {

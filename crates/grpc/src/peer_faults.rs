@@ -17,9 +17,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::channel::KubeChannel;
 use crate::connection::Pipes;
-use crate::connection::enforcer::Enforcer;
+use crate::connection::enforcing_server::Enforcer;
 use crate::endpoints::{EndpointId, EndpointSet};
-use crate::scene::{Scene, ask, endpoint};
+use crate::test_channel::{Scene, ask, endpoint};
 
 const SECOND: Duration = Duration::from_secs(1);
 

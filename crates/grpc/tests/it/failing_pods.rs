@@ -7,8 +7,8 @@ use dogwatch_grpc::{KubeChannel, Retry, State};
 use tonic::Code;
 
 use crate::echo::EchoClient;
+use crate::manual_clock::{STEP, StillTime};
 use crate::pods::{Pod, Service, black_hole, connected, endpoint, endpoints, refused, until};
-use crate::still::{STEP, StillTime};
 
 /// Three pods answer, one refuses connections, and one accepts them and never answers.
 #[tokio::test]

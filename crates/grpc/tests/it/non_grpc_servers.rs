@@ -12,8 +12,8 @@ use http::Response;
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
+use crate::manual_clock::{STEP, StillTime, breath};
 use crate::pods::{Pod, Service, connected, endpoint, until};
-use crate::still::{STEP, StillTime, breath};
 
 /// The `grpc-timeout` header of each request, if any.
 pub(crate) type Asked = Arc<Mutex<Vec<Option<String>>>>;

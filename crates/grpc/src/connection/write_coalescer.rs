@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::runtime::Handle;
 
-use super::parts::Turns;
+use super::features::Turns;
 
 /// The capacity of the buffer. A write that does not fit sends the buffer first.
 const MOST: usize = 64 << 10;

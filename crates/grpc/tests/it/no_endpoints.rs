@@ -6,8 +6,8 @@ use dogwatch_grpc::{KubeChannel, Unavailable};
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
+use crate::manual_clock::{STEP, StillTime};
 use crate::pods::{Pod, Service, connected, endpoint, endpoints, refused, until};
-use crate::still::{STEP, StillTime};
 
 #[tokio::test]
 async fn an_empty_set_fails_calls_with_the_reason_and_recovers() {

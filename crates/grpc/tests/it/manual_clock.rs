@@ -50,7 +50,10 @@ impl StillTime {
     pub(crate) async fn until(&self, holds: impl Fn() -> bool) -> Duration {
         let begin = tokio::time::Instant::now();
         while !holds() {
-            assert!(begin.elapsed() < Duration::from_secs(3_600), "the condition did not hold within an hour");
+            assert!(
+                begin.elapsed() < Duration::from_secs(3_600),
+                "the condition did not hold within an hour"
+            );
             self.pass(STEP).await;
             for _ in 0..20 {
                 breath().await;

@@ -7,8 +7,8 @@ use dogwatch_grpc::KubeChannel;
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
+use crate::manual_clock::StillTime;
 use crate::pods::{Pod, Service, calls_begun, connected, endpoint, until};
-use crate::still::StillTime;
 use crate::traffic::Traffic;
 
 async fn narrow(streams: u32) -> Pod {

@@ -9,8 +9,8 @@ use http::HeaderName;
 use tonic::Request;
 
 use crate::echo::{EchoClient, message};
+use crate::manual_clock::{STEP, StillTime, breath};
 use crate::pods::{Pod, Service, black_hole, endpoint, endpoints, refused, until};
-use crate::still::{STEP, StillTime, breath};
 
 /// A node dies with all pods of a client's subset, while half of the service is alive.
 #[tokio::test]

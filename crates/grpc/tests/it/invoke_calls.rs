@@ -14,10 +14,10 @@ use grpc::client::{CallOptions, DynInvoke, Invoke, RecvStream, ResponseStreamIte
 use grpc::metadata::MetadataMap;
 use grpc_protobuf::CallBuilder;
 
+use crate::cluster::Town;
 use crate::invoke_client::{EchoClient, Raw, all, heard, request, said};
-use crate::invoke_server::{mute, odd_pod};
+use crate::invoke_test_server::{mute, odd_pod};
 use crate::pods::{Pod, Service, connected, endpoint, until};
-use crate::town::Town;
 
 fn in_flight(channel: &KubeChannel) -> u32 {
     channel.endpoints().iter().map(|it| it.in_flight).sum()

@@ -27,8 +27,13 @@ impl Town {
     }
 
     pub(crate) async fn with(options: ResolverOptions) -> Self {
-        let server =
-            ApiServer::builder().in_process().seed(1).request_log(10_000).start().await.expect("the server starts");
+        let server = ApiServer::builder()
+            .in_process()
+            .seed(1)
+            .request_log(10_000)
+            .start()
+            .await
+            .expect("the server starts");
         let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
         let resolver = Resolver::with_options(client.clone(), options);
         Self { server, client, resolver }

@@ -1,5 +1,5 @@
 //! Stress tests of the types that calls and the balancer share, on real threads. The loom models of
-//! the same steps are in `tests/it/models.rs`.
+//! the same steps are in `tests/it/loom_models.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::chance;
 use crate::load::Load;
 use crate::policy::{Group, LeastRequest, Member, Memory, Policy};
+use crate::random;
 
 const ENDPOINTS: usize = 8;
 const CALLERS: usize = 4;
@@ -54,7 +54,7 @@ fn picks_come_from_one_snapshot_and_every_call_is_uncounted() {
                         assert!(slot.0 & 1 << slot.1 != 0, "{slot:?} is not in its snapshot");
                         held.push(call);
                         if held.len() > 16 {
-                            held.swap_remove(chance::below(16));
+                            held.swap_remove(random::below(16));
                         }
                     }
                     drop(held);
@@ -63,7 +63,7 @@ fn picks_come_from_one_snapshot_and_every_call_is_uncounted() {
             }
             scope.spawn(|| {
                 while callers.load(Ordering::SeqCst) > 0 {
-                    let bits = 1 + chance::below(255);
+                    let bits = 1 + random::below(255);
                     snapshot.store(Arc::new(group(bits, &loads, &policy)));
                 }
             });

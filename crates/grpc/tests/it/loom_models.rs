@@ -5,7 +5,7 @@
 //! are models: the steps of `load.rs` and `connection/task.rs` in the same order, with the same
 //! memory orderings, over replacements of those two that provide exactly their guarantees. loom
 //! treats sequential consistency as acquire and release, so where `load.rs` relies on more, there
-//! is an explicit fence here. The real types are stress-tested in `src/races.rs`.
+//! is an explicit fence here. The real types are stress-tested in `src/stress.rs`.
 
 use std::future::Future;
 use std::pin::Pin;

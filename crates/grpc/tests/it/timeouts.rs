@@ -11,8 +11,8 @@ use tonic_health::ServingStatus;
 use tower_service::Service as _;
 
 use crate::echo::EchoClient;
+use crate::manual_clock::{STEP, StillTime, breath};
 use crate::pods::{Pod, Service, black_hole, connected, endpoint, endpoints, refused, until};
-use crate::still::{STEP, StillTime, breath};
 
 /// A service that alternates between no endpoint and an unreachable one: the limit of a call is one
 /// for all reasons.
@@ -143,7 +143,9 @@ async fn if_all_connected_endpoints_are_unhealthy_calls_report_it() {
     until(&channel, |it| it.ready_endpoints() == 0).await;
     let status = EchoClient::new(&channel).one("hello").await.unwrap_err();
     assert!(
-        status.message().ends_with("its 1 connected endpoints are all unhealthy, ejected, or accept no calls"),
+        status
+            .message()
+            .ends_with("its 1 connected endpoints are all unhealthy, ejected, or accept no calls"),
         "{status:?}"
     );
 }

@@ -10,10 +10,10 @@ use dogwatch_grpc::{KubeChannel, Target};
 use tokio::runtime::Handle;
 use tonic::Code;
 
+use crate::cluster::Town;
 use crate::echo::EchoClient;
+use crate::manual_clock::breath;
 use crate::pods::{Pod, pods_on_a_street, until};
-use crate::still::breath;
-use crate::town::Town;
 use crate::traffic::Traffic;
 
 fn target() -> Target {
@@ -144,7 +144,7 @@ async fn a_call_without_endpoints_has_the_reason_and_works_once_there_is_one() {
     let town = Town::start().await;
     // Before the server has answered, a call would report that instead.
     let mut watch = town.resolver.watch(&target());
-    crate::town::until(&mut watch, "(there is no such service)").await;
+    crate::cluster::until(&mut watch, "(there is no such service)").await;
     let builder = town.resolver.channel(&target()).ready_timeout(Duration::from_millis(200));
     let channel = builder.build().unwrap();
     let client = EchoClient::new(&channel);

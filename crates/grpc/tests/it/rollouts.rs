@@ -7,10 +7,10 @@ use std::time::Duration;
 use dogwatch_grpc::{KubeChannel, State};
 use tonic::Code;
 
+use crate::cluster::Town;
 use crate::echo::EchoClient;
+use crate::manual_clock::{STEP, StillTime};
 use crate::pods::{Pod, Service, connected, endpoint, street, until};
-use crate::still::{STEP, StillTime};
-use crate::town::Town;
 use crate::traffic::Traffic;
 
 /// The number of calls per second during the rollout; on a machine that is too slow, as many as

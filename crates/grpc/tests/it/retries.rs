@@ -14,9 +14,9 @@ use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 
 use crate::echo::{EchoClient, Message, message};
+use crate::manual_clock::{STEP, StillTime, breath, eventually};
+use crate::non_grpc_servers::stranger;
 use crate::pods::{Pod, Service, connected, endpoint};
-use crate::still::{STEP, StillTime, breath, eventually};
-use crate::strangers::stranger;
 
 /// The `grpc-previous-rpc-attempts` header of each attempt.
 type Attempts = Arc<Mutex<Vec<Option<String>>>>;
@@ -195,8 +195,11 @@ async fn the_deadline_of_a_stream_also_ends_its_sending() {
     // deadline.
     let mut answers = grpc.streaming(request, path, codec).await.unwrap().into_inner();
     clock.pass(STEP).await;
-    eventually(|| over.load(Ordering::SeqCst) == 1, || format!("{sent:?} messages were sent, and the stream did not end"))
-        .await;
+    eventually(
+        || over.load(Ordering::SeqCst) == 1,
+        || format!("{sent:?} messages were sent, and the stream did not end"),
+    )
+    .await;
     let status = loop {
         match answers.message().await {
             Ok(answer) => assert!(answer.is_some(), "the stream ended without a status"),
