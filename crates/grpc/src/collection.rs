@@ -25,16 +25,16 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::notifier::Bells;
+use crate::notifier::ChangeNotifier;
 use crate::random;
 use crate::time::{from_now, scaled};
 
 /// A watch that is younger than this needs no renewal.
-const YOUNG: Duration = Duration::from_secs(5);
+const RECENT: Duration = Duration::from_secs(5);
 
 /// A watch that stays open for this long counts as working, even without an event. One that is cut
 /// earlier indicates a server in trouble.
-const PROVEN: Duration = Duration::from_secs(1);
+const PROVEN_AFTER: Duration = Duration::from_secs(1);
 
 /// Readers of the confirmation time are woken at most this often: a busy namespace confirms many
 /// times per second.
@@ -42,7 +42,7 @@ const CONFIRMED_EVERY: Duration = Duration::from_secs(10);
 
 /// The reason why a collection cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Trouble {
+pub(crate) enum ReadError {
     /// The server denies access, or does not know the user.
     Forbidden(String),
     /// The server has no such collection.
@@ -51,12 +51,12 @@ pub(crate) enum Trouble {
     Unreachable(String),
 }
 
-impl Trouble {
+impl ReadError {
     pub(crate) fn of(error: &Error) -> Self {
         match error {
-            _ if error.is_forbidden() || error.is_unauthorized() => Self::Forbidden(told(error)),
-            _ if error.is_not_found() => Self::NotServed(told(error)),
-            _ => Self::Unreachable(told(error)),
+            _ if error.is_forbidden() || error.is_unauthorized() => Self::Forbidden(error_chain(error)),
+            _ if error.is_not_found() => Self::NotServed(error_chain(error)),
+            _ => Self::Unreachable(error_chain(error)),
         }
     }
 
@@ -69,7 +69,7 @@ impl Trouble {
 }
 
 /// Joins an error and its causes into one line, without repetitions.
-fn told(error: &Error) -> String {
+fn error_chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(it) = cause {
@@ -84,9 +84,9 @@ fn told(error: &Error) -> String {
 
 /// The recorded state of a collection.
 #[derive(Debug)]
-struct Notes {
-    bells: Arc<Bells>,
-    trouble: Mutex<Option<Trouble>>,
+struct ReadStatus {
+    notifier: Arc<ChangeNotifier>,
+    read_error: Mutex<Option<ReadError>>,
     /// Increases when a caller asks for a new watch.
     renewals: watch::Sender<u64>,
     /// The refresh interval.
@@ -99,9 +99,9 @@ struct Notes {
     confirmed_at: Mutex<Option<Instant>>,
 }
 
-impl Notes {
+impl ReadStatus {
     /// Records the start of a full list.
-    fn reads_all(&self) {
+    fn list_started(&self) {
         // Up to a fifth later, with fresh jitter each time: programs that were started together do
         // not list at the same time.
         let due = self.refresh_every.map(|it| from_now(scaled(it, 1.0 + random::unit() / 5.0)));
@@ -123,23 +123,23 @@ impl Notes {
     fn failed(&self, error: &Error) {
         // The requested version has expired: the next request asks for another one.
         if !error.is_expired() {
-            self.note(Some(Trouble::of(error)));
+            self.set_error(Some(ReadError::of(error)));
         }
     }
 
-    fn went_well(&self) {
-        self.note(None);
+    fn succeeded(&self) {
+        self.set_error(None);
     }
 
-    fn note(&self, trouble: Option<Trouble>) {
+    fn set_error(&self, read_error: Option<ReadError>) {
         let changed = {
-            let mut known = self.trouble.lock();
-            let changed = *known != trouble;
-            *known = trouble;
+            let mut known = self.read_error.lock();
+            let changed = *known != read_error;
+            *known = read_error;
             changed
         };
         if changed {
-            self.bells.ring_all();
+            self.notifier.notify_all();
         }
     }
 
@@ -155,18 +155,18 @@ impl Notes {
 /// A watched collection and its recorded state.
 pub(crate) struct Collection<T: View> {
     informer: SharedInformer<T>,
-    notes: Arc<Notes>,
+    status: Arc<ReadStatus>,
     /// The time at which the watch was started.
     pub(crate) since: Instant,
 }
 
 /// The relation of a collection's objects to services.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Belongs<T> {
+pub(crate) struct ServiceIndex<T> {
     /// Returns the name of the object's service, if it has one.
-    pub(crate) to: fn(&T) -> Option<&str>,
+    pub(crate) service_of: fn(&T) -> Option<&str>,
     /// The label that contains it, if a service may have several objects.
-    pub(crate) by_label: Option<&'static str>,
+    pub(crate) label: Option<&'static str>,
 }
 
 /// The selectors of a collection.
@@ -182,49 +182,49 @@ impl<T: View + fmt::Debug> Collection<T> {
     /// disappears. Dropping the collection ends the reading.
     pub(crate) fn start(
         api: &Api<T>,
-        belongs: Belongs<T>,
+        index: ServiceIndex<T>,
         selection: Selection,
         refresh_every: Option<Duration>,
-        bells: &Arc<Bells>,
+        notifier: &Arc<ChangeNotifier>,
     ) -> Self {
         let since = Instant::now();
-        let notes = Arc::new(Notes {
-            bells: Arc::clone(bells),
-            trouble: Mutex::default(),
+        let status = Arc::new(ReadStatus {
+            notifier: Arc::clone(notifier),
+            read_error: Mutex::default(),
             renewals: watch::Sender::new(0),
             refresh_every,
             refresh_at: Mutex::default(),
             confirmed: watch::Sender::new(0),
             confirmed_at: Mutex::default(),
         });
-        notes.reads_all();
+        status.list_started();
         let name = format!("grpc/{}/{}", api.namespace().unwrap_or_default(), api.resource().plural);
         let mut builder: InformerBuilder<T> =
-            SharedInformer::builder(Noted { api: api.clone(), notes: Arc::clone(&notes) });
+            SharedInformer::builder(ObservedListWatch { api: api.clone(), status: Arc::clone(&status) });
         builder = builder.name(name).reflector(|it| it.not_found(NotFound::KeepTrying));
         builder = builder.labels(selection.labels).fields(selection.fields);
-        if let Some(label) = belongs.by_label {
+        if let Some(label) = index.label {
             builder = builder.index(Index::label(label));
         }
         let informer = builder.build();
-        let ringing = Arc::clone(bells);
+        let on_change = Arc::clone(notifier);
         let registration = informer.on_change(move |change| {
             if let Change::Updated { old, .. } = change {
-                (belongs.to)(old).into_iter().for_each(|it| ringing.ring(it));
+                (index.service_of)(old).into_iter().for_each(|it| on_change.notify(it));
             }
-            (belongs.to)(change.object()).into_iter().for_each(|it| ringing.ring(it));
+            (index.service_of)(change.object()).into_iter().for_each(|it| on_change.notify(it));
         });
         informer.start();
         if let Ok(registration) = registration {
-            let ringing = Arc::clone(bells);
+            let notifier = Arc::clone(notifier);
             // Ends with the informer at the latest.
             tokio::spawn(async move {
                 if registration.synced().await.is_ok() {
-                    ringing.ring_all();
+                    notifier.notify_all();
                 }
             });
         }
-        Self { informer, notes, since }
+        Self { informer, status, since }
     }
 
     /// Returns the cache, once it has synced.
@@ -233,19 +233,19 @@ impl<T: View + fmt::Debug> Collection<T> {
     }
 
     /// Returns the current error, if any. The cached objects stay available.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
-        self.notes.trouble.lock().clone()
+    pub(crate) fn read_error(&self) -> Option<ReadError> {
+        self.status.read_error.lock().clone()
     }
 
     /// Returns the time at which the server last confirmed the cache, in seconds since 1970 and to
     /// within [`CONFIRMED_EVERY`]; 0 before that.
     pub(crate) fn confirmed(&self) -> watch::Receiver<u64> {
-        self.notes.confirmed.subscribe()
+        self.status.confirmed.subscribe()
     }
 
     /// Asks the server for changes now, by a new watch from the last version.
     pub(crate) fn renew(&self) {
-        self.notes.renewals.send_modify(|it| *it += 1);
+        self.status.renewals.send_modify(|it| *it += 1);
     }
 }
 
@@ -253,18 +253,18 @@ impl<T: View> fmt::Debug for Collection<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Collection")
             .field("informer", &self.informer)
-            .field("trouble", &*self.notes.trouble.lock())
+            .field("read_error", &*self.status.read_error.lock())
             .finish_non_exhaustive()
     }
 }
 
 /// A [`ListWatch`] that records the outcome of its requests.
-struct Noted<T> {
+struct ObservedListWatch<T> {
     api: Api<T>,
-    notes: Arc<Notes>,
+    status: Arc<ReadStatus>,
 }
 
-impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
+impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for ObservedListWatch<T> {
     fn resource(&self) -> &ResourceType {
         Api::resource(&self.api)
     }
@@ -274,33 +274,33 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
     }
 
     fn list(&self, params: ListParams) -> Lists<T> {
-        let notes = Arc::clone(&self.notes);
-        notes.reads_all();
+        let status = Arc::clone(&self.status);
+        status.list_started();
         let listed = ListWatch::list(&self.api, params);
         Box::pin(listed.inspect(move |event| match event {
-            Err(error) => notes.failed(error),
+            Err(error) => status.failed(error),
             Ok(ListEvent::End { .. }) => {
-                notes.confirm();
-                notes.went_well();
+                status.confirm();
+                status.succeeded();
             }
             Ok(_) => {}
         }))
     }
 
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<T>, Error>> {
-        let notes = Arc::clone(&self.notes);
-        let reads_all = params.send_initial_events == Some(true);
-        if reads_all {
-            notes.reads_all();
+        let status = Arc::clone(&self.status);
+        let initial_list = params.send_initial_events == Some(true);
+        if initial_list {
+            status.list_started();
         }
         let opening = ListWatch::watch(&self.api, params);
         Box::pin(async move {
             match opening.await {
-                Ok(events) => Ok(renewable(events, notes)),
+                Ok(events) => Ok(renewable(events, status)),
                 Err(error) => {
                     // A rejected watch list is followed by a list, whose answer decides.
-                    if !reads_all || error.status().is_none() || error.is_unauthorized() {
-                        notes.failed(&error);
+                    if !initial_list || error.status().is_none() || error.is_unauthorized() {
+                        status.failed(&error);
                     }
                     Err(error)
                 }
@@ -312,47 +312,47 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
         &self,
         fields: dogwatch_core::FieldSelector,
     ) -> BoxFuture<'static, Result<Option<dogwatch_core::ResourceVersion>, Error>> {
-        let notes = Arc::clone(&self.notes);
+        let status = Arc::clone(&self.status);
         let asked = ListWatch::newest_version(&self.api, fields);
         Box::pin(async move {
             let newest = asked.await;
             // While this fails, no watch is opened that could report the error.
             if let Err(error) = &newest {
-                notes.failed(error);
+                status.failed(error);
             }
             newest
         })
     }
 }
 
-struct Following<T> {
+struct ObservedWatch<T> {
     events: Watches<T>,
-    notes: Arc<Notes>,
+    status: Arc<ReadStatus>,
     renewals: watch::Receiver<u64>,
     opened: Instant,
     /// True once the watch counts as working.
     proven: bool,
 }
 
-impl<T> Following<T> {
+impl<T> ObservedWatch<T> {
     fn prove(&mut self) {
         self.proven = true;
-        self.notes.went_well();
+        self.status.succeeded();
     }
 
     /// Records an event, or the end, of the watch.
-    fn came(&mut self, event: Option<&Result<WatchEvent<T>, Error>>) {
+    fn observe(&mut self, event: Option<&Result<WatchEvent<T>, Error>>) {
         if matches!(event, Some(Ok(event)) if !matches!(event, WatchEvent::Error(_))) {
-            self.notes.confirm();
+            self.status.confirm();
         }
         match event {
             _ if self.proven => {}
             Some(Ok(WatchEvent::Error(_))) => {}
             Some(Ok(_)) => self.prove(),
-            Some(Err(error)) => self.notes.failed(error),
+            Some(Err(error)) => self.status.failed(error),
             None => {
                 let cut = "the API server, or a proxy in front of it, ends watches as soon as they are open";
-                self.notes.note(Some(Trouble::Unreachable(cut.to_owned())));
+                self.status.set_error(Some(ReadError::Unreachable(cut.to_owned())));
             }
         }
     }
@@ -361,25 +361,25 @@ impl<T> Following<T> {
 /// Wraps the events of a watch so that it can be renewed: on request it ends, and the reflector
 /// opens it again from the last version. When a refresh is due it ends as if its version had
 /// expired, and the reflector lists again.
-fn renewable<T: Send + 'static>(events: Watches<T>, notes: Arc<Notes>) -> Watches<T> {
-    let renewals = notes.renewals.subscribe();
-    let following = Following { events, notes, renewals, opened: Instant::now(), proven: false };
-    Box::pin(stream::unfold(Some(following), |following| async move {
-        let mut it = following?;
+fn renewable<T: Send + 'static>(events: Watches<T>, status: Arc<ReadStatus>) -> Watches<T> {
+    let renewals = status.renewals.subscribe();
+    let observed = ObservedWatch { events, status, renewals, opened: Instant::now(), proven: false };
+    Box::pin(stream::unfold(Some(observed), |observed| async move {
+        let mut it = observed?;
         loop {
             tokio::select! {
                 biased;
                 event = it.events.next() => {
-                    it.came(event.as_ref());
+                    it.observe(event.as_ref());
                     return event.map(|event| (event, Some(it)));
                 }
-                () = tokio::time::sleep_until(it.opened + PROVEN), if !it.proven => it.prove(),
-                () = it.notes.refresh_due() => {
+                () = tokio::time::sleep_until(it.opened + PROVEN_AFTER), if !it.proven => it.prove(),
+                () = it.status.refresh_due() => {
                     let status = Status::failure(Reason::Expired, "the periodic refresh is due");
                     return Some((Ok(WatchEvent::Error(status)), None));
                 }
                 Ok(()) = it.renewals.changed() => {
-                    if it.opened.elapsed() >= YOUNG {
+                    if it.opened.elapsed() >= RECENT {
                         return None;
                     }
                 }
@@ -394,10 +394,10 @@ mod tests {
 
     use super::*;
 
-    fn notes(refresh_every: Duration) -> Notes {
-        Notes {
-            bells: Arc::default(),
-            trouble: Mutex::default(),
+    fn status(refresh_every: Duration) -> ReadStatus {
+        ReadStatus {
+            notifier: Arc::default(),
+            read_error: Mutex::default(),
             renewals: watch::Sender::new(0),
             refresh_every: Some(refresh_every),
             refresh_at: Mutex::default(),
@@ -410,10 +410,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn refreshes_are_due_up_to_a_fifth_later_than_requested() {
         let period = Duration::from_secs(100);
-        let notes = notes(period);
+        let status = status(period);
         let due = || {
-            notes.reads_all();
-            notes.refresh_at.lock().expect("a refresh is scheduled") - Instant::now()
+            status.list_started();
+            status.refresh_at.lock().expect("a refresh is scheduled") - Instant::now()
         };
         let all: Vec<_> = (0..50).map(|_| due()).collect();
         assert!(all.iter().all(|it| (period..=period.mul_f64(1.2)).contains(it)), "{all:?}");
@@ -422,9 +422,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_infinite_refresh_period_does_not_panic() {
-        let notes = notes(Duration::MAX);
-        notes.reads_all();
-        let due = tokio::time::timeout(Duration::from_secs(3_600), notes.refresh_due());
+        let status = status(Duration::MAX);
+        status.list_started();
+        let due = tokio::time::timeout(Duration::from_secs(3_600), status.refresh_due());
         assert!(due.await.is_err(), "the refresh is due within an hour");
     }
 
@@ -433,17 +433,17 @@ mod tests {
         let refused = |reason| Error::from(Status::failure(reason, "no"));
         let gone = std::io::Error::from(ErrorKind::ConnectionRefused);
         let lost = Error::Unreachable { server: "https://a".to_owned(), source: gone.into() };
-        let trouble = |error: &Error| match Trouble::of(error) {
-            Trouble::Forbidden(text) => format!("forbidden {text}"),
-            Trouble::NotServed(text) => format!("not served {text}"),
-            Trouble::Unreachable(text) => format!("unreachable {text}"),
+        let read_error = |error: &Error| match ReadError::of(error) {
+            ReadError::Forbidden(text) => format!("forbidden {text}"),
+            ReadError::NotServed(text) => format!("not served {text}"),
+            ReadError::Unreachable(text) => format!("unreachable {text}"),
         };
-        assert_eq!(trouble(&refused(Reason::Forbidden)), "forbidden no (Forbidden)");
-        assert_eq!(trouble(&refused(Reason::Unauthorized)), "forbidden no (Unauthorized)");
-        assert_eq!(trouble(&refused(Reason::NotFound)), "not served no (NotFound)");
-        assert_eq!(trouble(&refused(Reason::InternalError)), "unreachable no (InternalError)");
+        assert_eq!(read_error(&refused(Reason::Forbidden)), "forbidden no (Forbidden)");
+        assert_eq!(read_error(&refused(Reason::Unauthorized)), "forbidden no (Unauthorized)");
+        assert_eq!(read_error(&refused(Reason::NotFound)), "not served no (NotFound)");
+        assert_eq!(read_error(&refused(Reason::InternalError)), "unreachable no (InternalError)");
         assert_eq!(
-            trouble(&lost),
+            read_error(&lost),
             "unreachable cannot reach the API server at https://a: connection refused"
         );
     }

@@ -13,7 +13,7 @@ use crate::target::{Destination, Target, TargetError};
 use crate::topology::Topology;
 
 /// The time [`channel`] waits for the first endpoints.
-const FIRST: Duration = Duration::from_secs(10);
+const FIRST_SET_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The resolvers behind [`channel`], one per runtime, because a resolver's tasks end with the
 /// runtime they were started on.
@@ -39,7 +39,7 @@ pub enum DialError {
 ///
 /// | target | endpoints |
 /// |---|---|
-/// | `kubernetes:///greeter.shop:grpc` and the other forms of a [`Target`] | of a service, in the cluster this runs in or that of the kubeconfig |
+/// | `kubernetes:///greeter.shop:grpc` and the other forms of a [`Target`] | those of a service, in the cluster that the program runs in or in that of the kubeconfig |
 /// | `dns:///greeter.example.com:50051`, `localhost:50051` | the addresses of a host, resolved every half minute |
 /// | `static:///10.0.0.1:50051,10.0.0.2:50051`, `127.0.0.1:50051` | these addresses |
 ///
@@ -69,7 +69,7 @@ pub async fn channel(target: &str) -> Result<KubeChannel, DialError> {
     let (builder, mut watch) = open(target.parse()?).await?;
     let channel = builder.build()?;
     // If they are still unknown after that, the calls report it.
-    let _ = tokio::time::timeout(FIRST, watch.known()).await;
+    let _ = tokio::time::timeout(FIRST_SET_TIMEOUT, watch.known()).await;
     Ok(channel)
 }
 
@@ -103,16 +103,16 @@ async fn open(destination: Destination) -> Result<(ChannelBuilder, EndpointWatch
         }
         Destination::Host { host, port } => {
             let watch = EndpointWatch::of_host(&host, port);
-            (following(&watch).authority(format!("{host}:{port}")), watch)
+            (channel_following(&watch).authority(format!("{host}:{port}")), watch)
         }
         Destination::Addresses(addresses) => {
             let watch = EndpointWatch::fixed(EndpointSet::at(addresses));
-            (following(&watch), watch)
+            (channel_following(&watch), watch)
         }
     })
 }
 
-fn following(watch: &EndpointWatch) -> ChannelBuilder {
+fn channel_following(watch: &EndpointWatch) -> ChannelBuilder {
     // The closure keeps the watch, and with it its source, alive as long as the channel.
     let source = watch.clone();
     KubeChannel::builder(watch.receiver()).resolving(move || source.resolve_now())
@@ -152,7 +152,7 @@ impl Resolver {
     pub fn channel(&self, target: &Target) -> ChannelBuilder {
         let watch = self.watch(target);
         let authority = target.clone().or_namespace(self.default_namespace()).authority();
-        following(&watch).authority(authority)
+        channel_following(&watch).authority(authority)
     }
 }
 
@@ -174,7 +174,7 @@ impl KubeChannel {
     /// Returns an error if a text is not an address with a port.
     pub fn to(addresses: impl IntoIterator<Item = impl ToString>) -> Result<ChannelBuilder, TargetError> {
         let addresses = Destination::addresses(addresses)?;
-        Ok(following(&EndpointWatch::fixed(EndpointSet::at(addresses))))
+        Ok(channel_following(&EndpointWatch::fixed(EndpointSet::at(addresses))))
     }
 }
 

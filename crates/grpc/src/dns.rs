@@ -21,16 +21,16 @@ use crate::time::scaled;
 
 /// The interval between resolutions: grpc-go's `MinResolutionInterval`
 /// (grpc v1.85.0 `internal/resolver/dns/dns_resolver.go`).
-const EVERY: Duration = Duration::from_secs(30);
+const INTERVAL: Duration = Duration::from_secs(30);
 
-/// The first retry delay after a failure. Doubles with each failure, up to [`EVERY`].
-const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// The first retry delay after a failure. Doubles with each failure, up to [`INTERVAL`].
+const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// The minimum interval between two resolutions, also when [`DnsWatch::renew`] asks for one.
-const LEAST: Duration = Duration::from_secs(5);
+const MIN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The timeout of one resolution.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A resolution in progress.
 type Lookup = BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
@@ -102,16 +102,16 @@ async fn resolve(
     loop {
         let began = Instant::now();
         let known = Arc::clone(&sender.borrow());
-        let (set, wait) = match timeout(PATIENCE, lookup()).await {
+        let (set, wait) = match timeout(TIMEOUT, lookup()).await {
             Ok(Ok(addresses)) => {
                 failures = 0;
                 *problem.lock() = None;
-                (Some(EndpointSet::at(addresses)), EVERY)
+                (Some(EndpointSet::at(addresses)), INTERVAL)
             }
             failed => {
                 let why = match failed {
                     Ok(Err(error)) => format!("{name}: {error}"),
-                    _ => format!("{name}: no answer within {PATIENCE:?}"),
+                    _ => format!("{name}: no answer within {TIMEOUT:?}"),
                 };
                 tracing::debug!(why, "cannot resolve a host name");
                 *problem.lock() = Some(why.clone());
@@ -121,7 +121,7 @@ async fn resolve(
                 // host.
                 let unknown = known.endpoints.is_empty();
                 let set = unknown.then(|| EndpointSet { unavailable, ..EndpointSet::default() });
-                (set, EVERY.min(AFTER_FAILURE * 2u32.saturating_pow(failures.min(6) - 1)))
+                (set, INTERVAL.min(FIRST_RETRY * 2u32.saturating_pow(failures.min(6) - 1)))
             }
         };
         if let Some(next) = set.and_then(|it| it.after(&known)) {
@@ -129,7 +129,7 @@ async fn resolve(
         }
         let soon = async {
             asked.notified().await;
-            sleep_until(began + LEAST).await;
+            sleep_until(began + MIN_INTERVAL).await;
         };
         tokio::select! {
             () = soon => {}

@@ -41,17 +41,17 @@ type Item = Change<EndpointId, Arc<Endpoint>>;
 pub struct Feed(BoxStream<'static, Result<Item, Infallible>>);
 
 /// The changes that were sent, and those that are pending.
-struct Telling {
+struct FeedState {
     watch: EndpointWatch,
-    told: BTreeMap<EndpointId, Arc<Endpoint>>,
+    sent: BTreeMap<EndpointId, Arc<Endpoint>>,
     pending: VecDeque<Item>,
 }
 
 impl Feed {
     /// Creates a feed of the endpoints of this watch.
     pub fn new(watch: EndpointWatch) -> Self {
-        let telling = Telling { watch, told: BTreeMap::new(), pending: VecDeque::new() };
-        Self(stream::unfold(telling, Telling::next).boxed())
+        let feeding = FeedState { watch, sent: BTreeMap::new(), pending: VecDeque::new() };
+        Self(stream::unfold(feeding, FeedState::next).boxed())
     }
 
     /// Sends every change to a tonic channel (`Channel::balance_channel`), until the channel or the
@@ -94,25 +94,26 @@ impl Feed {
     }
 }
 
-impl Telling {
+impl FeedState {
     async fn next(mut self) -> Option<(Result<Item, Infallible>, Self)> {
         loop {
             if let Some(change) = self.pending.pop_front() {
                 return Some((Ok(change), self));
             }
             let set = self.watch.changed().await?;
-            self.pending = changes(&mut self.told, &set);
+            self.pending = changes(&mut self.sent, &set);
         }
     }
 }
 
-/// Returns the changes from `told` to `set`, and updates `told`.
-fn changes(told: &mut BTreeMap<EndpointId, Arc<Endpoint>>, set: &EndpointSet) -> VecDeque<Item> {
+/// Returns the changes from `sent` to `set`, and updates `sent`.
+fn changes(sent: &mut BTreeMap<EndpointId, Arc<Endpoint>>, set: &EndpointSet) -> VecDeque<Item> {
     let usable: BTreeMap<_, _> = set.usable().map(|it| (it.id.clone(), Arc::clone(it))).collect();
-    let news = usable.values().filter(|it| told.get(&it.id).is_none_or(|old| old.addresses != it.addresses));
-    let mut changes: VecDeque<_> = news.map(|it| Change::Insert(it.id.clone(), Arc::clone(it))).collect();
-    changes.extend(told.keys().filter(|it| !usable.contains_key(*it)).cloned().map(Change::Remove));
-    *told = usable;
+    let inserted =
+        usable.values().filter(|it| sent.get(&it.id).is_none_or(|old| old.addresses != it.addresses));
+    let mut changes: VecDeque<_> = inserted.map(|it| Change::Insert(it.id.clone(), Arc::clone(it))).collect();
+    changes.extend(sent.keys().filter(|it| !usable.contains_key(*it)).cloned().map(Change::Remove));
+    *sent = usable;
     changes
 }
 
@@ -160,14 +161,14 @@ mod tests {
     }
 
     fn drain(feed: &mut Feed) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         while let Some(Some(Ok(change))) = feed.next().now_or_never() {
-            told.push(match change {
+            sent.push(match change {
                 Change::Insert(id, endpoint) => format!("+{id} {}", endpoint.addresses[0].ip()),
                 Change::Remove(id) => format!("-{id}"),
             });
         }
-        told
+        sent
     }
 
     #[test]
@@ -189,7 +190,7 @@ mod tests {
     async fn a_tonic_channel_gets_changes_until_it_is_dropped() {
         let (sender, receiver) = watch::channel(set(&[("a", 1)]));
         let (channel, mut changes) = mpsc::channel(1);
-        let telling = tokio::spawn(Feed::new(EndpointWatch::of(receiver)).send_to(channel, Feed::plain));
+        let feeding = tokio::spawn(Feed::new(EndpointWatch::of(receiver)).send_to(channel, Feed::plain));
         let Some(TonicChange::Insert(id, endpoint)) = changes.recv().await else {
             panic!("expected an insertion")
         };
@@ -197,6 +198,6 @@ mod tests {
         sender.send_replace(set(&[]));
         assert!(matches!(changes.recv().await, Some(TonicChange::Remove(_))));
         drop(changes);
-        telling.await.expect("the task ends without a panic");
+        feeding.await.expect("the task ends without a panic");
     }
 }

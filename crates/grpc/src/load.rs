@@ -20,14 +20,14 @@ pub(crate) struct Load {
     succeeded: AtomicU32,
     failed: AtomicU32,
     /// Set while a task waits for `in_flight` to reach 0.
-    awaited: AtomicBool,
+    has_waiter: AtomicBool,
     /// A [`Latency`], packed.
     latency: AtomicU64,
     /// All calls that were sent.
     calls: AtomicU64,
     /// All calls that failed.
     failures: AtomicU64,
-    quiet: Notify,
+    idle: Notify,
 }
 
 /// The outcomes of calls since the last sweep.
@@ -58,7 +58,7 @@ impl Latency {
 
     /// Returns the average at `now`: it decays while nothing is measured, so that an endpoint that
     /// was slow once is tried again.
-    pub(crate) fn faded(self, now: u32, decay: Duration) -> f32 {
+    pub(crate) fn decayed(self, now: u32, decay: Duration) -> f32 {
         let elapsed = now.wrapping_sub(self.at) as f32;
         self.average * (-elapsed / decay.as_millis().max(1) as f32).exp()
     }
@@ -67,7 +67,7 @@ impl Latency {
     /// ones only gradually.
     pub(crate) fn after(self, sample: Duration, now: u32, decay: Duration) -> Self {
         let sample = sample.as_nanos() as f32;
-        let kept = self.faded(now, decay);
+        let kept = self.decayed(now, decay);
         let weight = kept / self.average.max(f32::MIN_POSITIVE);
         let average = if sample > kept { sample } else { kept + sample * (1.0 - weight) };
         Self { average, at: now }
@@ -81,11 +81,11 @@ impl Load {
             in_flight: AtomicU32::new(0),
             succeeded: AtomicU32::new(0),
             failed: AtomicU32::new(0),
-            awaited: AtomicBool::new(false),
+            has_waiter: AtomicBool::new(false),
             latency: AtomicU64::new(Latency { average: seed.as_nanos() as f32, at: now }.pack()),
             calls: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-            quiet: Notify::new(),
+            idle: Notify::new(),
         }
     }
 
@@ -142,14 +142,14 @@ impl Load {
     }
 
     /// Waits until no call is in flight; returns at once if none is. Supports one waiter at a time.
-    pub(crate) async fn quiet(&self) {
+    pub(crate) async fn wait_until_idle(&self) {
         // Sequential consistency on both sides: either we see that the last call is gone, or it
         // sees us waiting.
-        self.awaited.store(true, Ordering::SeqCst);
+        self.has_waiter.store(true, Ordering::SeqCst);
         while self.in_flight.load(Ordering::SeqCst) > 0 {
-            self.quiet.notified().await;
+            self.idle.notified().await;
         }
-        self.awaited.store(false, Ordering::SeqCst);
+        self.has_waiter.store(false, Ordering::SeqCst);
     }
 }
 
@@ -165,8 +165,8 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if self.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.awaited.load(Ordering::SeqCst) {
-            self.0.quiet.notify_one();
+        if self.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.has_waiter.load(Ordering::SeqCst) {
+            self.0.idle.notify_one();
         }
     }
 }
@@ -200,11 +200,11 @@ mod tests {
     #[tokio::test]
     async fn waiting_ends_with_the_last_call() {
         let load = load();
-        load.quiet().await;
+        load.wait_until_idle().await;
         let (one, two) = (load.begin(), load.begin());
         let waiting = tokio::spawn({
             let load = Arc::clone(&load);
-            async move { load.quiet().await }
+            async move { load.wait_until_idle().await }
         });
         tokio::task::yield_now().await;
         drop(one);
@@ -238,9 +238,9 @@ mod tests {
     #[test]
     fn an_average_decays_while_nothing_is_measured() {
         let latency = Latency { average: 100e6, at: 0 };
-        assert_eq!(latency.faded(0, DECAY), 100e6);
-        assert!((36e6..37e6).contains(&latency.faded(10_000, DECAY)));
-        assert!(latency.faded(100_000, DECAY) < 1e5);
+        assert_eq!(latency.decayed(0, DECAY), 100e6);
+        assert!((36e6..37e6).contains(&latency.decayed(10_000, DECAY)));
+        assert!(latency.decayed(100_000, DECAY) < 1e5);
     }
 
     proptest! {

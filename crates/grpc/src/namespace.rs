@@ -23,11 +23,11 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use crate::collection::{Belongs, Collection, Selection, Trouble};
+use crate::collection::{Collection, ReadError, Selection, ServiceIndex};
 use crate::endpoints::{EndpointSet, Unavailable};
-use crate::fold::{Question, fold, has_one_port};
-use crate::notifier::Bells;
-use crate::service_lookup::{Found, PATIENCE, REFUSED_FOR, ServiceLookups};
+use crate::fold::{FoldInput, fold, has_one_port};
+use crate::notifier::ChangeNotifier;
+use crate::service_lookup::{FORBIDDEN_RETRY, LOOKUP_TIMEOUT, LookupResult, ServiceLookups};
 use crate::slices::{Legacy, SERVICE_NAME, Service, Slice};
 use crate::target::{Port, Target};
 use crate::topology::Topology;
@@ -41,11 +41,11 @@ pub(crate) struct Namespace {
     /// The service that the watches are restricted to.
     only: Option<Arc<str>>,
     refresh_every: Option<Duration>,
-    bells: Arc<Bells>,
+    notifier: Arc<ChangeNotifier>,
     slices: Collection<Slice>,
     /// Set while EndpointSlices have never been read and cannot be.
     legacy: Mutex<Option<Arc<Collection<Legacy>>>>,
-    services: Mutex<Services>,
+    services: Mutex<ServicesWatch>,
     lookups: Arc<ServiceLookups>,
     /// Services that existed when they were looked up, until both they and their slices are gone.
     seen: Mutex<HashMap<CompactString, Arc<Service>>>,
@@ -53,19 +53,19 @@ pub(crate) struct Namespace {
 
 /// The state of the watch on Services.
 #[derive(Debug, Default)]
-enum Services {
+enum ServicesWatch {
     /// No target has needed Services yet.
     #[default]
-    Unasked,
-    Read(Arc<Collection<Service>>),
+    NotNeeded,
+    Watching(Arc<Collection<Service>>),
     /// Services may not be read. They are not requested again before this time.
-    Refused(Instant),
+    Forbidden(Instant),
 }
 
 /// A reader's options.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wishes<'w> {
-    pub(crate) topology: &'w Topology,
+pub(crate) struct ResolveOptions<'o> {
+    pub(crate) topology: &'o Topology,
     pub(crate) prefer_ipv6: bool,
     /// Set if the reader has no set yet, and may wait a little for a better answer.
     pub(crate) first: bool,
@@ -73,7 +73,7 @@ pub(crate) struct Wishes<'w> {
 
 /// The result of resolving a target.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub(crate) enum Resolution {
     /// Everything that is known. Resolve again when notified, and at the given time.
     Set(EndpointSet, Option<Instant>),
     /// Nothing is known yet. Resolve again when notified, and at the given time.
@@ -89,19 +89,19 @@ impl Namespace {
         only: Option<&str>,
         refresh_every: Option<Duration>,
     ) -> Self {
-        let bells = Arc::new(Bells::default());
-        let belongs = Belongs { to: Slice::service, by_label: Some(SERVICE_NAME) };
+        let notifier = Arc::new(ChangeNotifier::default());
+        let index = ServiceIndex { service_of: Slice::service, label: Some(SERVICE_NAME) };
         let api = Api::namespaced(client.clone(), name);
         let by_label = |it: &str| LabelSelector::default().equals(SERVICE_NAME, it);
         // A name that cannot be a label value is not the name of a service; then everything is
         // watched, and nothing is found.
         let labels = only.and_then(|it| by_label(it).ok()).unwrap_or_default();
         let selection = Selection { labels, ..Selection::default() };
-        let slices = Collection::start(&api, belongs, selection, refresh_every, &bells);
+        let slices = Collection::start(&api, index, selection, refresh_every, &notifier);
         let (legacy, services, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
-        let lookups = ServiceLookups::new(client.clone(), name, &bells);
+        let lookups = ServiceLookups::new(client.clone(), name, &notifier);
         let (name, only) = (name.into(), only.map(Into::into));
-        Self { client, name, only, refresh_every, bells, slices, legacy, services, lookups, seen }
+        Self { client, name, only, refresh_every, notifier, slices, legacy, services, lookups, seen }
     }
 
     /// Returns the selection of the object with the service's name, or of all objects.
@@ -111,15 +111,15 @@ impl Namespace {
     }
 
     /// Subscribes to changes that may affect this service.
-    pub(crate) fn bell(&self, service: &str) -> Arc<Notify> {
-        self.bells.hang(service)
+    pub(crate) fn subscribe(&self, service: &str) -> Arc<Notify> {
+        self.notifier.subscribe(service)
     }
 
     /// Returns the error that keeps the endpoints from being synced with the server.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
+    pub(crate) fn read_error(&self) -> Option<ReadError> {
         match &*self.legacy.lock() {
-            Some(legacy) if legacy.store().is_some() => legacy.trouble(),
-            _ => self.slices.trouble(),
+            Some(legacy) if legacy.store().is_some() => legacy.read_error(),
+            _ => self.slices.read_error(),
         }
     }
 
@@ -139,64 +139,64 @@ impl Namespace {
         if let Some(legacy) = &*self.legacy.lock() {
             legacy.renew();
         }
-        if let Services::Read(services) = &*self.services.lock() {
+        if let ServicesWatch::Watching(services) = &*self.services.lock() {
             services.renew();
         }
     }
 
     /// Resolves a target from the current state of the collections.
-    pub(crate) fn look(&self, target: &Target, wishes: Wishes<'_>) -> Look {
+    pub(crate) fn resolve(&self, target: &Target, options: ResolveOptions<'_>) -> Resolution {
         let name = target.service();
         // If the Service is needed regardless of the slices, both are requested at the same time.
-        let needed = matches!(target.port(), Port::Number(_)) || wishes.topology.node_name().is_some();
-        let mut service = if needed { self.service(name) } else { Found::Unreadable };
+        let needed = matches!(target.port(), Port::Number(_)) || options.topology.node_name().is_some();
+        let mut service = if needed { self.service(name) } else { LookupResult::Unreadable };
         let slices = match self.slices_of(name) {
             Ok(slices) => slices,
             Err(Some(reason)) => {
                 let set = EndpointSet { unavailable: Some(reason), ..EndpointSet::default() };
-                return Look::Set(set, None);
+                return Resolution::Set(set, None);
             }
-            Err(None) => return Look::Wait(None),
+            Err(None) => return Resolution::Wait(None),
         };
         let counts =
             needed || (*target.port() == Port::First && !has_one_port(slices.iter().map(|it| &**it)));
         if counts && !needed {
             service = self.service(name);
         }
-        if let (true, Found::NotYet(until)) = (counts, &service) {
-            return Look::Wait(Some(*until));
+        if let (true, LookupResult::Pending(until)) = (counts, &service) {
+            return Resolution::Wait(Some(*until));
         }
-        service = self.recall(name, service, slices.is_empty());
-        let folded = |service: &Found| {
-            let question = Question {
+        service = self.or_last_known(name, service, slices.is_empty());
+        let folded = |service: &LookupResult| {
+            let input = FoldInput {
                 port: target.port(),
-                service: service.known(),
-                topology: wishes.topology,
-                prefer_ipv6: wishes.prefer_ipv6,
+                service: service.info(),
+                topology: options.topology,
+                prefer_ipv6: options.prefer_ipv6,
             };
-            fold(slices.iter().map(|it| &**it), &question)
+            fold(slices.iter().map(|it| &**it), &input)
         };
         let set = folded(&service);
         if !set.endpoints.is_empty() || counts {
-            return Look::Set(set, None);
+            return Resolution::Set(set, None);
         }
         // The Service may explain why there are no endpoints.
         match self.lookups.find(name) {
-            (Found::NotYet(until), _) if wishes.first => Look::Wait(Some(until)),
-            (service, again) => Look::Set(folded(&service), again),
+            (LookupResult::Pending(until), _) if options.first => Resolution::Wait(Some(until)),
+            (service, again) => Resolution::Set(folded(&service), again),
         }
     }
 
     /// Remembers Services that exist. A Service that is gone while its slices remain is being
     /// replaced, or its slices are about to be deleted too: until then its last known ports are
     /// used.
-    fn recall(&self, name: &str, found: Found, empty: bool) -> Found {
+    fn or_last_known(&self, name: &str, found: LookupResult, empty: bool) -> LookupResult {
         let mut seen = self.seen.lock();
         match &found {
-            Found::There(service) => drop(seen.insert(name.into(), Arc::clone(service))),
-            Found::Missing if empty => drop(seen.remove(name)),
-            Found::Missing => return seen.get(name).cloned().map_or(found, Found::There),
-            Found::Unreadable | Found::NotYet(_) => {}
+            LookupResult::Found(service) => drop(seen.insert(name.into(), Arc::clone(service))),
+            LookupResult::Missing if empty => drop(seen.remove(name)),
+            LookupResult::Missing => return seen.get(name).cloned().map_or(found, LookupResult::Found),
+            LookupResult::Unreadable | LookupResult::Pending(_) => {}
         }
         found
     }
@@ -209,60 +209,66 @@ impl Namespace {
             return Ok(store.by_index(SERVICE_NAME, service).unwrap_or_default());
         }
         let known = self.legacy.lock().clone();
-        let legacy = match (known, self.slices.trouble()) {
+        let legacy = match (known, self.slices.read_error()) {
             (None, None) => return Err(None),
-            (None, Some(Trouble::Unreachable(why))) => return Err(Some(Unavailable::ApiUnreachable(why))),
+            (None, Some(ReadError::Unreachable(why))) => return Err(Some(Unavailable::ApiUnreachable(why))),
             (Some(legacy), _) => legacy,
             (None, Some(_)) => self.start_legacy(),
         };
-        match (legacy.store(), legacy.trouble(), self.slices.trouble()) {
+        match (legacy.store(), legacy.read_error(), self.slices.read_error()) {
             (Some(store), ..) => {
                 let found = store.get_named(Some(&self.name), service);
                 Ok(found.iter().flat_map(|it| it.slices()).map(Arc::new).collect())
             }
             (None, None, _) => Err(None),
             // Report the missing permission on EndpointSlices: it is the one to grant.
-            (None, Some(_), Some(Trouble::Forbidden(why))) => Err(Some(Unavailable::Forbidden(why))),
-            (None, Some(Trouble::Forbidden(why)), _) => Err(Some(Unavailable::Forbidden(why))),
-            (None, Some(trouble), _) => Err(Some(Unavailable::ApiUnreachable(trouble.text().to_owned()))),
+            (None, Some(_), Some(ReadError::Forbidden(why))) => Err(Some(Unavailable::Forbidden(why))),
+            (None, Some(ReadError::Forbidden(why)), _) => Err(Some(Unavailable::Forbidden(why))),
+            (None, Some(read_error), _) => {
+                Err(Some(Unavailable::ApiUnreachable(read_error.text().to_owned())))
+            }
         }
     }
 
     fn start_legacy(&self) -> Arc<Collection<Legacy>> {
         tracing::info!(namespace = %self.name, "cannot read EndpointSlices; reading Endpoints instead");
-        let belongs = Belongs { to: name_of::<Legacy>, by_label: None };
+        let index = ServiceIndex { service_of: name_of::<Legacy>, label: None };
         let api = Api::namespaced(self.client.clone(), &self.name);
         let legacy =
-            Arc::new(Collection::start(&api, belongs, self.by_name(), self.refresh_every, &self.bells));
+            Arc::new(Collection::start(&api, index, self.by_name(), self.refresh_every, &self.notifier));
         *self.legacy.lock() = Some(Arc::clone(&legacy));
         legacy
     }
 
     /// Returns the state of a Service. The first call starts the watch on Services.
-    fn service(&self, name: &str) -> Found {
+    fn service(&self, name: &str) -> LookupResult {
         let mut services = self.services.lock();
         let now = Instant::now();
         let collection = match &*services {
-            Services::Read(collection) => Arc::clone(collection),
-            Services::Refused(until) if *until > now => return Found::Unreadable,
+            ServicesWatch::Watching(collection) => Arc::clone(collection),
+            ServicesWatch::Forbidden(until) if *until > now => return LookupResult::Unreadable,
             _ => {
-                let belongs = Belongs { to: name_of::<Service>, by_label: None };
+                let index = ServiceIndex { service_of: name_of::<Service>, label: None };
                 let api = Api::namespaced(self.client.clone(), &self.name);
-                Arc::new(Collection::start(&api, belongs, self.by_name(), self.refresh_every, &self.bells))
+                Arc::new(Collection::start(&api, index, self.by_name(), self.refresh_every, &self.notifier))
             }
         };
-        *services = Services::Read(Arc::clone(&collection));
+        *services = ServicesWatch::Watching(Arc::clone(&collection));
         if let Some(store) = collection.store() {
-            return store.get_named(Some(&self.name), name).map_or(Found::Missing, Found::There);
+            return store
+                .get_named(Some(&self.name), name)
+                .map_or(LookupResult::Missing, LookupResult::Found);
         }
-        match collection.trouble() {
-            Some(Trouble::Forbidden(why) | Trouble::NotServed(why)) => {
+        match collection.read_error() {
+            Some(ReadError::Forbidden(why) | ReadError::NotServed(why)) => {
                 tracing::info!(namespace = %self.name, why, "cannot read Services; port numbers are taken as pod ports, and the first port is guessed");
-                *services = Services::Refused(now + REFUSED_FOR);
-                Found::Unreadable
+                *services = ServicesWatch::Forbidden(now + FORBIDDEN_RETRY);
+                LookupResult::Unreadable
             }
-            _ if collection.since + PATIENCE > now => Found::NotYet(collection.since + PATIENCE),
-            _ => Found::Unreadable,
+            _ if collection.since + LOOKUP_TIMEOUT > now => {
+                LookupResult::Pending(collection.since + LOOKUP_TIMEOUT)
+            }
+            _ => LookupResult::Unreadable,
         }
     }
 }

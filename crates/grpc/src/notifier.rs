@@ -11,42 +11,42 @@ use tokio::sync::Notify;
 /// The readers of one namespace, by service. A notification that arrives while its reader is not
 /// waiting is kept: the next wait returns at once. Several are merged into one.
 #[derive(Default)]
-pub(crate) struct Bells(Mutex<HashMap<CompactString, Vec<Weak<Notify>>>>);
+pub(crate) struct ChangeNotifier(Mutex<HashMap<CompactString, Vec<Weak<Notify>>>>);
 
-impl Bells {
+impl ChangeNotifier {
     /// Subscribes to changes of this service. The subscription lasts as long as the returned
     /// handle.
-    pub(crate) fn hang(&self, service: &str) -> Arc<Notify> {
-        let bell = Arc::new(Notify::new());
-        let mut bells = self.0.lock();
-        bells.retain(|_, bells| {
-            bells.retain(|it| it.strong_count() > 0);
-            !bells.is_empty()
+    pub(crate) fn subscribe(&self, service: &str) -> Arc<Notify> {
+        let subscription = Arc::new(Notify::new());
+        let mut notifier = self.0.lock();
+        notifier.retain(|_, notifier| {
+            notifier.retain(|it| it.strong_count() > 0);
+            !notifier.is_empty()
         });
-        bells.entry(service.into()).or_default().push(Arc::downgrade(&bell));
-        bell
+        notifier.entry(service.into()).or_default().push(Arc::downgrade(&subscription));
+        subscription
     }
 
     /// Wakes the readers of this service.
-    pub(crate) fn ring(&self, service: &str) {
-        self.0.lock().get(service).into_iter().flatten().for_each(ring);
+    pub(crate) fn notify(&self, service: &str) {
+        self.0.lock().get(service).into_iter().flatten().for_each(notify);
     }
 
     /// Wakes the readers of all services.
-    pub(crate) fn ring_all(&self) {
-        self.0.lock().values().flatten().for_each(ring);
+    pub(crate) fn notify_all(&self) {
+        self.0.lock().values().flatten().for_each(notify);
     }
 }
 
-fn ring(bell: &Weak<Notify>) {
-    if let Some(bell) = bell.upgrade() {
-        bell.notify_one();
+fn notify(subscription: &Weak<Notify>) {
+    if let Some(subscription) = subscription.upgrade() {
+        subscription.notify_one();
     }
 }
 
-impl fmt::Debug for Bells {
+impl fmt::Debug for ChangeNotifier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bells").field("services", &self.0.lock().len()).finish_non_exhaustive()
+        f.debug_struct("ChangeNotifier").field("services", &self.0.lock().len()).finish_non_exhaustive()
     }
 }
 
@@ -58,22 +58,22 @@ mod tests {
 
     #[test]
     fn a_notification_reaches_the_readers_of_its_service() {
-        let bells = Bells::default();
-        let (web, db) = (bells.hang("web"), bells.hang("db"));
-        let rang = |bell: &Notify| bell.notified().now_or_never().is_some();
-        bells.ring("web");
-        bells.ring("web");
-        bells.ring("nobody");
-        assert!(rang(&web) && !rang(&web) && !rang(&db), "two notifications are merged");
-        bells.ring_all();
-        assert!(rang(&web) && rang(&db));
+        let notifier = ChangeNotifier::default();
+        let (web, db) = (notifier.subscribe("web"), notifier.subscribe("db"));
+        let notified = |subscription: &Notify| subscription.notified().now_or_never().is_some();
+        notifier.notify("web");
+        notifier.notify("web");
+        notifier.notify("cache");
+        assert!(notified(&web) && !notified(&web) && !notified(&db), "two notifications are merged");
+        notifier.notify_all();
+        assert!(notified(&web) && notified(&db));
     }
 
     #[test]
     fn a_dropped_subscription_is_removed() {
-        let bells = Bells::default();
-        drop(bells.hang("web"));
-        let _db = bells.hang("db");
-        assert_eq!(bells.0.lock().len(), 1);
+        let notifier = ChangeNotifier::default();
+        drop(notifier.subscribe("web"));
+        let _db = notifier.subscribe("db");
+        assert_eq!(notifier.0.lock().len(), 1);
     }
 }

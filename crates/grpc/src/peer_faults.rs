@@ -16,10 +16,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::channel::KubeChannel;
-use crate::connection::Pipes;
-use crate::connection::enforcing_server::Enforcer;
+use crate::connection::TestPipes;
+use crate::connection::enforcing_server::EnforcingServer;
 use crate::endpoints::{EndpointId, EndpointSet};
-use crate::test_channel::{Scene, ask, endpoint};
+use crate::test_channel::{TestChannel, ask, endpoint};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,14 +37,14 @@ async fn eventually(holds: impl Fn() -> bool, what: &str) {
 /// connection continue.
 #[tokio::test(start_paused = true)]
 async fn late_responses_to_cancelled_calls_do_not_end_the_connection() {
-    let scene = Scene::new(|it| it.no_keep_alive());
-    let server = &scene.servers[0];
-    let mut innocent = pin!(scene.call("quiet").await.into_body());
+    let test = TestChannel::new(|it| it.no_keep_alive());
+    let server = &test.servers[0];
+    let mut innocent = pin!(test.call("quiet").await.into_body());
     // More than `h2` remembers, and more than it would tolerate by default of those that it does
     // not.
     const CALLS: usize = 6_000;
     let late = |_| {
-        let channel = scene.channel.clone();
+        let channel = test.channel.clone();
         tokio::spawn(async move { ask(&channel, "late", Some("500m")).await })
     };
     let calls: Vec<_> = (0..CALLS).map(late).collect();
@@ -54,7 +54,7 @@ async fn late_responses_to_cancelled_calls_do_not_end_the_connection() {
     eventually(|| server.record.resets.load(Ordering::SeqCst) == CALLS, "all resets").await;
     server.release();
     for _ in 0..20 {
-        assert!(scene.works().await);
+        assert!(test.works().await);
         sleep(SECOND).await;
     }
     assert_eq!(server.connections(), 1);
@@ -65,31 +65,31 @@ async fn late_responses_to_cancelled_calls_do_not_end_the_connection() {
 /// An overloaded server lowers its limit of streams, and raises it again later.
 #[tokio::test(start_paused = true)]
 async fn a_changed_stream_limit_of_a_pod_applies_at_once() {
-    let scene = Scene::new(|it| it);
-    scene.list(&[1, 2]);
-    scene.channel.connected(2).await;
-    let changing = || scene.channel.endpoints().into_iter().find(|it| it.endpoint.id == EndpointId::new("1"));
+    let test = TestChannel::new(|it| it);
+    test.list(&[1, 2]);
+    test.channel.connected(2).await;
+    let changing = || test.channel.endpoints().into_iter().find(|it| it.endpoint.id == EndpointId::new("1"));
     let taken = || changing().unwrap().calls;
     let share = async || {
         let before = taken();
         for _ in 0..20 {
-            assert!(scene.works().await);
+            assert!(test.works().await);
         }
         taken() - before
     };
     let ready = |count| {
-        let channel = scene.channel.clone();
+        let channel = test.channel.clone();
         async move { eventually(|| channel.ready_endpoints() == count, "the number of ready endpoints").await }
     };
     assert_eq!(share().await, 10);
-    scene.servers[0].takes(0);
+    test.servers[0].limit_streams(0);
     ready(1).await;
     assert_eq!(share().await, 0);
-    scene.servers[0].takes(1);
+    test.servers[0].limit_streams(1);
     ready(2).await;
     assert_eq!(share().await, 10);
     // Its only stream is in use, so that others are called.
-    let channel = scene.channel.clone();
+    let channel = test.channel.clone();
     let busy: [JoinHandle<_>; 2] = [(); 2].map(|()| {
         let channel = channel.clone();
         tokio::spawn(async move { ask(&channel, "mute", None).await })
@@ -135,16 +135,17 @@ async fn stalling<F: Future<Output = DuplexStream>>(
 /// Of two calls, the first was sent in part and the second is queued behind it when the connection
 /// ends. The second must not be executed twice: by another server, and by this one when it
 /// continues to read.
-async fn broken_off<F: Future<Output = DuplexStream> + Send + 'static>(
+async fn interrupted_calls<F: Future<Output = DuplexStream> + Send + 'static>(
     end: impl FnOnce(DuplexStream) -> F + Send + 'static,
 ) -> (usize, Vec<String>) {
     const HEADERS: u8 = 1;
     let (go_on, going) = oneshot::channel();
-    let (other, stalled) = (Arc::new(Enforcer::new()), Arc::new(std::sync::Mutex::new(Some((going, end)))));
+    let (other, stalled) =
+        (Arc::new(EnforcingServer::new()), Arc::new(std::sync::Mutex::new(Some((going, end)))));
     let (reads, read) = oneshot::channel();
     let reads = Arc::new(std::sync::Mutex::new(Some(reads)));
     let serving = Arc::clone(&other);
-    let pipes = Pipes(Arc::new(move |address: SocketAddr| {
+    let pipes = TestPipes(Arc::new(move |address: SocketAddr| {
         let first = address == SocketAddr::from(([10, 0, 0, 1], 80));
         let (ours, theirs) = tokio::io::duplex(if first { 64 } else { 1 << 16 });
         match stalled.lock().unwrap().take().filter(|_| first) {
@@ -187,7 +188,7 @@ async fn broken_off<F: Future<Output = DuplexStream> + Send + 'static>(
 #[tokio::test(start_paused = true)]
 async fn a_call_queued_behind_an_interrupted_one_is_not_executed_twice() {
     // A frame that the protocol forbids: data of stream 0.
-    let forbidden = broken_off(|mut io: DuplexStream| async move {
+    let forbidden = interrupted_calls(|mut io: DuplexStream| async move {
         io.write_all(&[0, 0, 1, 0, 0, 0, 0, 0, 0, 7]).await.unwrap();
         io
     });
@@ -197,7 +198,7 @@ async fn a_call_queued_behind_an_interrupted_one_is_not_executed_twice() {
         "{begun} calls arrived, and the second one elsewhere too: {statuses:?}"
     );
     // A peer that sends nothing more, and still reads.
-    let half_closed = broken_off(|mut io: DuplexStream| async move {
+    let half_closed = interrupted_calls(|mut io: DuplexStream| async move {
         io.shutdown().await.unwrap();
         io
     });
@@ -210,7 +211,7 @@ async fn a_call_queued_behind_an_interrupted_one_is_not_executed_twice() {
 }
 
 /// Plays a peer that reads and answers pings, and runs `act` as soon as a call begins.
-async fn rude<F: Future<Output = DuplexStream>>(
+async fn misbehaving<F: Future<Output = DuplexStream>>(
     mut io: DuplexStream,
     settings: bool,
     act: impl FnOnce(DuplexStream) -> F,
@@ -239,9 +240,9 @@ async fn status_of<F: Future<Output = DuplexStream> + Send + 'static>(
     settings: bool,
     act: impl FnOnce(DuplexStream) -> F + Clone + Send + Sync + 'static,
 ) -> String {
-    let pipes = Pipes(Arc::new(move |_| {
+    let pipes = TestPipes(Arc::new(move |_| {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        tokio::spawn(rude(theirs, settings, act.clone()));
+        tokio::spawn(misbehaving(theirs, settings, act.clone()));
         ours
     }));
     let set = EndpointSet { generation: 1, endpoints: vec![endpoint(1)], unavailable: None };

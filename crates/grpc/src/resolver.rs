@@ -2,7 +2,7 @@
 //! namespace have a watch each, filtered by the server; all others in that namespace share one.
 //!
 //! ```text
-//! Resolver ─► a Namespace per watch (informers) ─► one task per target: look, compare, publish ─► EndpointWatch, any number
+//! Resolver ─► a Namespace per watch (informers) ─► one task per target: resolve, compare, publish ─► EndpointWatch, any number
 //! ```
 //!
 //! Knows nothing of connections. The last set stays until newer information arrives: an unreachable
@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::dns::DnsWatch;
 use crate::endpoints::EndpointSet;
 use crate::gauges::Gauges;
-use crate::namespace::{Look, Namespace, Wishes};
+use crate::namespace::{Namespace, Resolution, ResolveOptions};
 use crate::target::Target;
 use crate::topology::Topology;
 
@@ -58,44 +58,44 @@ use crate::topology::Topology;
 /// ```
 #[derive(Clone)]
 pub struct Resolver {
-    shared: Arc<Shared>,
+    state: Arc<ResolverState>,
 }
 
 /// The number of services of a namespace that have a watch of their own before the others share
 /// one.
-const SELECTED: usize = 4;
+const MAX_FILTERED_WATCHES: usize = 4;
 
-struct Shared {
+struct ResolverState {
     client: Client,
     options: ResolverOptions,
     /// Keyed by runtime as well: the tasks of a watch end with the runtime they were started on,
     /// and readers on other runtimes would never notice.
-    namespaces: Mutex<HashMap<(runtime::Id, Arc<str>), Readers>>,
-    targets: Mutex<HashMap<(runtime::Id, Target), Weak<Running>>>,
+    namespaces: Mutex<HashMap<(runtime::Id, Arc<str>), NamespaceWatches>>,
+    targets: Mutex<HashMap<(runtime::Id, Target), Weak<TargetWatch>>>,
 }
 
 /// The watches of one namespace.
 #[derive(Default)]
-struct Readers {
+struct NamespaceWatches {
     /// By service.
-    selected: HashMap<Arc<str>, Weak<Namespace>>,
+    filtered: HashMap<Arc<str>, Weak<Namespace>>,
     all: Weak<Namespace>,
 }
 
-impl Readers {
+impl NamespaceWatches {
     /// Returns the watch that covers this service. If there is none, creates one with `make`, for
     /// this service alone or for all.
     fn of(&mut self, service: &str, make: impl FnOnce(Option<&str>) -> Namespace) -> Arc<Namespace> {
-        self.selected.retain(|_, it| it.strong_count() > 0);
-        if let Some(known) = self.selected.get(service).and_then(Weak::upgrade) {
+        self.filtered.retain(|_, it| it.strong_count() > 0);
+        if let Some(known) = self.filtered.get(service).and_then(Weak::upgrade) {
             return known;
         }
         if let Some(all) = self.all.upgrade() {
             return all;
         }
-        if self.selected.len() < SELECTED {
+        if self.filtered.len() < MAX_FILTERED_WATCHES {
             let made = Arc::new(make(Some(service)));
-            self.selected.insert(service.into(), Arc::downgrade(&made));
+            self.filtered.insert(service.into(), Arc::downgrade(&made));
             return made;
         }
         let made = Arc::new(make(None));
@@ -104,7 +104,7 @@ impl Readers {
     }
 
     fn is_empty(&self) -> bool {
-        self.all.strong_count() == 0 && self.selected.values().all(|it| it.strong_count() == 0)
+        self.all.strong_count() == 0 && self.filtered.values().all(|it| it.strong_count() == 0)
     }
 }
 
@@ -156,7 +156,7 @@ impl Resolver {
     /// Creates a resolver with these options.
     pub fn with_options(client: Client, options: ResolverOptions) -> Self {
         let (namespaces, targets) = (Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { client, options, namespaces, targets }) }
+        Self { state: Arc::new(ResolverState { client, options, namespaces, targets }) }
     }
 
     /// Watches the endpoints of a target. A target without a namespace is looked up in the client's
@@ -166,51 +166,54 @@ impl Resolver {
     /// # Panics
     /// Panics if called outside of a tokio runtime.
     pub fn watch(&self, target: &Target) -> EndpointWatch {
-        let target = target.clone().or_namespace(self.shared.client.default_namespace());
+        let target = target.clone().or_namespace(self.state.client.default_namespace());
         let key = (Handle::current().id(), target);
-        let mut targets = self.shared.targets.lock();
-        if let Some(running) = targets.get(&key).and_then(Weak::upgrade) {
-            return EndpointWatch { receiver: running.receiver.clone(), source: Source::Cluster(running) };
+        let mut targets = self.state.targets.lock();
+        if let Some(target_watch) = targets.get(&key).and_then(Weak::upgrade) {
+            return EndpointWatch {
+                receiver: target_watch.receiver.clone(),
+                source: Source::Cluster(target_watch),
+            };
         }
         let target = &key.1;
         let namespace = self.namespace(key.0, target.namespace().unwrap_or("default"), target.service());
-        let running = Arc::new(Running::start(target, namespace, &self.shared.options));
+        let target_watch = Arc::new(TargetWatch::start(target, namespace, &self.state.options));
         targets.retain(|_, it| it.strong_count() > 0);
-        targets.insert(key, Arc::downgrade(&running));
-        EndpointWatch { receiver: running.receiver.clone(), source: Source::Cluster(running) }
+        targets.insert(key, Arc::downgrade(&target_watch));
+        EndpointWatch { receiver: target_watch.receiver.clone(), source: Source::Cluster(target_watch) }
     }
 
     /// Returns the client's default namespace, which is used for targets without one.
     pub fn default_namespace(&self) -> &str {
-        self.shared.client.default_namespace()
+        self.state.client.default_namespace()
     }
 
     fn namespace(&self, runtime: runtime::Id, name: &str, service: &str) -> Arc<Namespace> {
-        let mut namespaces = self.shared.namespaces.lock();
+        let mut namespaces = self.state.namespaces.lock();
         namespaces.retain(|known, it| (known.0 == runtime && &*known.1 == name) || !it.is_empty());
-        let refresh = self.shared.options.refresh_every;
-        let make = |only: Option<&str>| Namespace::new(self.shared.client.clone(), name, only, refresh);
+        let refresh = self.state.options.refresh_every;
+        let make = |only: Option<&str>| Namespace::new(self.state.client.clone(), name, only, refresh);
         namespaces.entry((runtime, name.into())).or_default().of(service, make)
     }
 
     /// Returns true if the other resolver is a clone of this one.
     #[cfg(test)]
     pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
+        Arc::ptr_eq(&self.state, &other.state)
     }
 
     pub(crate) fn downgrade(&self) -> WeakResolver {
-        WeakResolver(Arc::downgrade(&self.shared))
+        WeakResolver(Arc::downgrade(&self.state))
     }
 }
 
 /// A resolver that does not keep its watches alive.
 #[derive(Clone)]
-pub(crate) struct WeakResolver(Weak<Shared>);
+pub(crate) struct WeakResolver(Weak<ResolverState>);
 
 impl WeakResolver {
     pub(crate) fn upgrade(&self) -> Option<Resolver> {
-        self.0.upgrade().map(|shared| Resolver { shared })
+        self.0.upgrade().map(|state| Resolver { state })
     }
 }
 
@@ -226,7 +229,7 @@ pub struct EndpointWatch {
 /// The source of the endpoints.
 #[derive(Clone)]
 enum Source {
-    Cluster(Arc<Running>),
+    Cluster(Arc<TargetWatch>),
     Dns(Arc<DnsWatch>),
     /// The caller owns the sender, or it is gone.
     Other,
@@ -289,7 +292,7 @@ impl EndpointWatch {
     /// backoff keeps waiting.
     pub fn resolve_now(&self) {
         match &self.source {
-            Source::Cluster(running) => running.namespace.renew(),
+            Source::Cluster(target_watch) => target_watch.namespace.renew(),
             Source::Dns(dns) => dns.renew(),
             Source::Other => {}
         }
@@ -299,7 +302,9 @@ impl EndpointWatch {
     /// last known endpoints are kept meanwhile.
     pub fn problem(&self) -> Option<String> {
         match &self.source {
-            Source::Cluster(running) => running.namespace.trouble().map(|it| it.text().to_owned()),
+            Source::Cluster(target_watch) => {
+                target_watch.namespace.read_error().map(|it| it.text().to_owned())
+            }
             Source::Dns(dns) => dns.problem(),
             Source::Other => None,
         }
@@ -307,18 +312,18 @@ impl EndpointWatch {
 }
 
 /// A watched target. Dropping it ends the task.
-struct Running {
+struct TargetWatch {
     target: Target,
     namespace: Arc<Namespace>,
     receiver: watch::Receiver<Arc<EndpointSet>>,
     task: AbortHandle,
 }
 
-impl Running {
+impl TargetWatch {
     fn start(target: &Target, namespace: Arc<Namespace>, options: &ResolverOptions) -> Self {
         let (sender, receiver) = watch::channel(Arc::default());
-        let follower = Follower {
-            bell: namespace.bell(target.service()),
+        let task_state = TargetTask {
+            changes: namespace.subscribe(target.service()),
             gauges: Gauges::new(target),
             target: target.clone(),
             namespace: Arc::clone(&namespace),
@@ -326,40 +331,43 @@ impl Running {
             prefer_ipv6: options.prefer_ipv6,
             sender,
         };
-        let task = tokio::spawn(follower.run()).abort_handle();
+        let task = tokio::spawn(task_state.run()).abort_handle();
         Self { target: target.clone(), namespace, receiver, task }
     }
 }
 
-impl Drop for Running {
+impl Drop for TargetWatch {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// The task of one target.
-struct Follower {
+struct TargetTask {
     target: Target,
     namespace: Arc<Namespace>,
-    bell: Arc<Notify>,
+    changes: Arc<Notify>,
     topology: Topology,
     prefer_ipv6: bool,
     gauges: Gauges,
     sender: watch::Sender<Arc<EndpointSet>>,
 }
 
-impl Follower {
+impl TargetTask {
     /// Resolves the target, and again after each notification, until the task is aborted.
     async fn run(self) {
         let mut confirmed = self.namespace.confirmed();
         self.gauges.confirmed(*confirmed.borrow_and_update());
         loop {
             let known = Arc::clone(&self.sender.borrow());
-            let wishes =
-                Wishes { topology: &self.topology, prefer_ipv6: self.prefer_ipv6, first: !known.is_known() };
-            let until = match self.namespace.look(&self.target, wishes) {
-                Look::Wait(until) => until,
-                Look::Set(set, until) => {
+            let options = ResolveOptions {
+                topology: &self.topology,
+                prefer_ipv6: self.prefer_ipv6,
+                first: !known.is_known(),
+            };
+            let until = match self.namespace.resolve(&self.target, options) {
+                Resolution::Wait(until) => until,
+                Resolution::Set(set, until) => {
                     self.gauges.found(&set);
                     if let Some(next) = set.after(&known) {
                         tracing::debug!(
@@ -384,11 +392,11 @@ impl Follower {
             *confirmed = now;
             self.gauges.confirmed(*confirmed.borrow_and_update());
         }
-        let until = at(until);
+        let until = sleep_until_some(until);
         tokio::pin!(until);
         loop {
             tokio::select! {
-                () = self.bell.notified() => return,
+                () = self.changes.notified() => return,
                 () = &mut until => return,
                 Ok(()) = confirmed.changed() => self.gauges.confirmed(*confirmed.borrow_and_update()),
             }
@@ -397,7 +405,7 @@ impl Follower {
 }
 
 /// Waits until then; forever if there is no such time.
-async fn at(time: Option<Instant>) {
+async fn sleep_until_some(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
         None => std::future::pending().await,
@@ -406,9 +414,9 @@ async fn at(time: Option<Instant>) {
 
 impl fmt::Debug for Resolver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let namespaces: Vec<_> = self.shared.namespaces.lock().keys().map(|it| Arc::clone(&it.1)).collect();
+        let namespaces: Vec<_> = self.state.namespaces.lock().keys().map(|it| Arc::clone(&it.1)).collect();
         f.debug_struct("Resolver")
-            .field("options", &self.shared.options)
+            .field("options", &self.state.options)
             .field("namespaces", &namespaces)
             .finish_non_exhaustive()
     }
@@ -417,7 +425,7 @@ impl fmt::Debug for Resolver {
 impl fmt::Debug for EndpointWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let target = match &self.source {
-            Source::Cluster(running) => Some(running.target.to_string()),
+            Source::Cluster(target_watch) => Some(target_watch.target.to_string()),
             Source::Dns(dns) => Some(format!("dns:///{}", dns.name())),
             Source::Other => None,
         };

@@ -9,7 +9,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::load::Load;
-use crate::policy::{Group, LeastRequest, Member, Memory, Policy};
+use crate::policy::{Group, LeastRequest, Member, Policy, PolicyState};
 use crate::random;
 
 const ENDPOINTS: usize = 8;
@@ -33,7 +33,7 @@ fn group(bits: usize, loads: &[Arc<Load>], policy: &Policy) -> Group<(usize, usi
         admission: u32::MAX,
     };
     let members = (0..ENDPOINTS).filter(|it| bits & 1 << it != 0).map(member).collect();
-    Group::new(members, policy, None, Arc::new(Memory::new()))
+    Group::new(members, policy, None, Arc::new(PolicyState::new()))
 }
 
 /// Snapshots are replaced as fast as possible while calls pick from them and hold on to their
@@ -94,11 +94,11 @@ fn waiting_for_no_calls_in_flight_never_misses_a_wakeup() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             for _ in 0..2_000 {
-                load.quiet().await;
+                load.wait_until_idle().await;
             }
         });
         stop.store(true, Ordering::SeqCst);
-        runtime.block_on(load.quiet());
+        runtime.block_on(load.wait_until_idle());
     });
     assert_eq!(load.in_flight(), 0);
 }

@@ -12,8 +12,8 @@ use tokio::sync::watch;
 use tower_service::Service;
 
 use crate::channel::{ChannelBuilder, KubeChannel, ResponseBody};
-use crate::connection::Pipes;
-use crate::connection::enforcing_server::Enforcer;
+use crate::connection::TestPipes;
+use crate::connection::enforcing_server::EnforcingServer;
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet};
 
 pub(crate) fn endpoint(number: u8) -> Arc<Endpoint> {
@@ -33,17 +33,17 @@ pub(crate) fn endpoint(number: u8) -> Arc<Endpoint> {
 }
 
 /// The servers 10.0.0.1 and 10.0.0.2, and a channel to the first of them.
-pub(crate) struct Scene {
-    pub(crate) servers: Arc<[Enforcer; 2]>,
+pub(crate) struct TestChannel {
+    pub(crate) servers: Arc<[EnforcingServer; 2]>,
     sets: watch::Sender<Arc<EndpointSet>>,
     pub(crate) channel: KubeChannel,
 }
 
-impl Scene {
+impl TestChannel {
     pub(crate) fn new(set_up: impl FnOnce(ChannelBuilder) -> ChannelBuilder) -> Self {
-        let servers = Arc::new([Enforcer::new(), Enforcer::new()]);
+        let servers = Arc::new([EnforcingServer::new(), EnforcingServer::new()]);
         let serving = Arc::clone(&servers);
-        let pipes = Pipes(Arc::new(move |address| {
+        let pipes = TestPipes(Arc::new(move |address| {
             let (ours, theirs) = tokio::io::duplex(1 << 16);
             let number = if address.ip() == SocketAddr::from(([10, 0, 0, 1], 80)).ip() { 0 } else { 1 };
             serving[number].serve(theirs);
@@ -51,9 +51,9 @@ impl Scene {
         }));
         let (sets, set) = watch::channel(Arc::default());
         let channel = set_up(KubeChannel::builder(set).pipes(pipes)).build().unwrap();
-        let scene = Self { servers, sets, channel };
-        scene.list(&[1]);
-        scene
+        let test = Self { servers, sets, channel };
+        test.list(&[1]);
+        test
     }
 
     pub(crate) fn list(&self, numbers: &[u8]) {

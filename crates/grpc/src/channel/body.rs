@@ -13,7 +13,7 @@ use http_body::{Body, Frame};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
 
-use super::methods::Retrying;
+use super::methods::RetryState;
 use super::snapshot::Slot;
 use super::status::Code;
 use crate::load::InFlight;
@@ -95,7 +95,7 @@ pub(crate) struct Stream {
     /// The task that still sends the body of the request.
     pub(crate) sending: Option<AbortHandle>,
     /// The retry budget to update at the end, if the head did not have the status.
-    pub(crate) retrying: Option<Arc<Retrying>>,
+    pub(crate) retrying: Option<Arc<RetryState>>,
     pub(crate) data_ended: bool,
 }
 

@@ -12,12 +12,12 @@ use rustls::pki_types::ServerName;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::balancer::balance;
-use super::channel_state::{Core, Resolve, Settings};
+use super::channel_state::{ChannelState, Resolve, Settings};
 use super::kube_channel::KubeChannel;
 use super::methods::Methods;
 use super::retry::Retry;
 use crate::connection::{
-    Backoff, Complaints, Dialler, KeepAlive, LARGEST_WINDOW, Limits, Parts, Timing, Tls,
+    Backoff, Connector, KeepAlive, LARGEST_WINDOW, Limits, Parts, PingComplaints, Timing, Tls,
 };
 use crate::endpoints::EndpointSet;
 use crate::policy::{Outlier, Policy, SlowStart, ZoneAware};
@@ -71,7 +71,7 @@ pub struct ChannelBuilder {
     limits: Limits,
     parts: Parts,
     #[cfg(test)]
-    pipes: Option<crate::connection::Pipes>,
+    pipes: Option<crate::connection::TestPipes>,
     resolve: Option<Resolve>,
     replay_limit: usize,
     authority: Option<String>,
@@ -306,7 +306,7 @@ impl ChannelBuilder {
     pub fn keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
         let without_calls = self.keep_alive.is_some_and(|it| it.without_calls);
         let (interval, timeout) = (interval.clamp(OFTENEST_PING, CENTURY), timeout.min(CENTURY));
-        self.keep_alive = Some(KeepAlive { interval, timeout, without_calls, counted: true });
+        self.keep_alive = Some(KeepAlive { interval, timeout, without_calls, ignore_ping_policy: true });
         self
     }
 
@@ -412,7 +412,7 @@ impl ChannelBuilder {
 
     /// Connects to pipes in place of sockets.
     #[cfg(test)]
-    pub(crate) fn pipes(mut self, pipes: crate::connection::Pipes) -> Self {
+    pub(crate) fn pipes(mut self, pipes: crate::connection::TestPipes) -> Self {
         self.pipes = Some(pipes);
         self
     }
@@ -422,7 +422,7 @@ impl ChannelBuilder {
     /// # Errors
     /// Returns an error if the authority, the server name or the name of a method is invalid.
     pub fn build(self) -> Result<KubeChannel, ConfigError> {
-        if let Some(name) = self.methods.misnamed() {
+        if let Some(name) = self.methods.invalid_name() {
             return Err(ConfigError::Method(name.to_owned()));
         }
         let authority = match &self.authority {
@@ -444,11 +444,11 @@ impl ChannelBuilder {
             }
         };
         let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
-        let dialler = Arc::new(Dialler {
+        let connector = Arc::new(Connector {
             tls,
             connect_timeout: self.connect_timeout,
             keep_alive: self.keep_alive,
-            complaints: Complaints::default(),
+            complaints: PingComplaints::default(),
             limits: self.limits,
             permits: Semaphore::new(self.connecting),
             health: self.health,
@@ -473,12 +473,12 @@ impl ChannelBuilder {
             authority,
             timing: Arc::new(Timing { backoff: self.backoff, drain: self.drain.unwrap_or(DRAIN) }),
             drain_all: self.drain.is_some(),
-            dialler,
+            connector,
         };
-        let core = Arc::new(Core::new(settings, self.authority.as_deref().unwrap_or_default()));
+        let channel = Arc::new(ChannelState::new(settings, self.authority.as_deref().unwrap_or_default()));
         let (stop, stopped) = oneshot::channel();
-        tokio::spawn(balance(Arc::clone(&core), self.sets, self.resolve.clone(), stopped));
-        Ok(KubeChannel::new(core, stop, self.resolve, self.held))
+        tokio::spawn(balance(Arc::clone(&channel), self.sets, self.resolve.clone(), stopped));
+        Ok(KubeChannel::new(channel, stop, self.resolve, self.held))
     }
 }
 

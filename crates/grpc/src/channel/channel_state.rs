@@ -10,10 +10,10 @@ use tokio::sync::{Notify, watch};
 
 use super::meter::ChannelMeter;
 use super::methods::Methods;
-use super::snapshot::{Snapshot, Why};
-use crate::connection::{Backend, Dialler, State, Timing};
+use super::snapshot::{Snapshot, UnreadyReason};
+use crate::connection::{Backend, Connector, State, Timing};
 use crate::endpoints::Endpoint;
-use crate::policy::{Memory, Outlier, Policy, SlowStart, ZoneAware};
+use crate::policy::{Outlier, Policy, PolicyState, SlowStart, ZoneAware};
 
 /// Asks the source of a channel's endpoints for changes.
 pub(crate) type Resolve = Arc<dyn Fn() + Send + Sync>;
@@ -42,33 +42,34 @@ pub(crate) struct Settings {
     /// True if the drain deadline also applies to endpoints that were removed without having been
     /// terminating.
     pub(crate) drain_all: bool,
-    pub(crate) dialler: Arc<Dialler>,
+    pub(crate) connector: Arc<Connector>,
 }
 
 /// The state that calls and the balancer share.
 #[derive(Debug)]
-pub(crate) struct Core {
+pub(crate) struct ChannelState {
     pub(crate) settings: Settings,
     pub(crate) snapshot: ArcSwap<Snapshot>,
     /// Increases with every snapshot; calls that find no ready endpoint wait for it.
     pub(crate) revision: watch::Sender<u64>,
     /// All endpoints of the set, for inspection.
-    pub(crate) members: ArcSwap<Vec<Shown>>,
-    pub(crate) memory: Arc<Memory>,
+    pub(crate) members: ArcSwap<Vec<MemberView>>,
+    pub(crate) policy_state: Arc<PolicyState>,
     /// Notified when a call needs an endpoint; only a lazy channel waits for it.
     pub(crate) demand: Notify,
     pub(crate) meter: ChannelMeter,
 }
 
-impl Core {
+impl ChannelState {
     pub(crate) fn new(settings: Settings, name: &str) -> Self {
-        let memory = Arc::new(Memory::new());
-        let nobody = Snapshot::of_nobody(Why::Unresolved, &settings.policy, &memory);
+        let policy_state = Arc::new(PolicyState::new());
+        let snapshot =
+            Snapshot::without_endpoints(UnreadyReason::Unresolved, &settings.policy, &policy_state);
         Self {
-            snapshot: ArcSwap::from_pointee(nobody),
+            snapshot: ArcSwap::from_pointee(snapshot),
             revision: watch::Sender::new(0),
             members: ArcSwap::from_pointee(Vec::new()),
-            memory,
+            policy_state,
             demand: Notify::new(),
             meter: ChannelMeter::new(name),
             settings,
@@ -77,8 +78,9 @@ impl Core {
 
     /// Fails all calls that need an endpoint, now and later: there will be none.
     pub(crate) fn stop(&self) {
-        let nobody = Snapshot::of_nobody(Why::Stopped, &self.settings.policy, &self.memory);
-        self.snapshot.store(Arc::new(nobody));
+        let snapshot =
+            Snapshot::without_endpoints(UnreadyReason::Stopped, &self.settings.policy, &self.policy_state);
+        self.snapshot.store(Arc::new(snapshot));
         self.meter.ready.set(0);
         self.revision.send_modify(|it| *it += 1);
     }
@@ -86,7 +88,7 @@ impl Core {
 
 /// An endpoint of the set, as the balancer knows it.
 #[derive(Debug, Clone)]
-pub(crate) struct Shown {
+pub(crate) struct MemberView {
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) backend: Arc<Backend>,
     pub(crate) ejected: bool,
@@ -119,20 +121,20 @@ pub struct EndpointStatus {
 }
 
 impl EndpointStatus {
-    pub(crate) fn of(shown: &Shown) -> Self {
-        let standing = shown.backend.standing();
-        let load = &shown.backend.load;
+    pub(crate) fn of(view: &MemberView) -> Self {
+        let status = view.backend.status();
+        let load = &view.backend.load;
         Self {
-            endpoint: Arc::clone(&shown.endpoint),
-            state: standing.state,
-            peer: standing.link.map(|it| it.peer()),
-            healthy: standing.healthy,
-            ejected: shown.ejected,
+            endpoint: Arc::clone(&view.endpoint),
+            state: status.state,
+            peer: status.link.map(|it| it.peer()),
+            healthy: status.healthy,
+            ejected: view.ejected,
             in_flight: load.in_flight(),
             calls: load.calls(),
             failures: load.failures(),
             latency: Duration::from_nanos(load.latency().average as u64),
-            error: standing.error,
+            error: status.error,
         }
     }
 }

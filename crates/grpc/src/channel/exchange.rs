@@ -22,15 +22,15 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 
 use super::body::{Call, ResponseBody, Stream};
-use super::channel_state::Core;
+use super::channel_state::ChannelState;
 use super::head::Head;
-use super::methods::Retrying;
-use super::request_body::{BodyError, Outgoing};
+use super::methods::RetryState;
+use super::request_body::{BodyError, RequestBody};
 use super::snapshot::{Slot, Unready};
 use super::status::{Code, Failure, pushback_of, timeout_of};
-use crate::connection::may_have_left;
+use crate::connection::may_have_been_sent;
 use crate::load::InFlight;
-use crate::policy::{Memory, PeakEwma, Policy, hash};
+use crate::policy::{PeakEwma, Policy, PolicyState, hash};
 use crate::random;
 use crate::time::{CENTURY, after, from_now};
 
@@ -40,15 +40,15 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 /// One call: `C` holds the channel.
 pub(crate) struct Exchange<C, B> {
-    core: C,
+    channel: C,
     head: Head,
-    outgoing: Outgoing<B>,
+    body: RequestBody<B>,
     deadline: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
     /// Connections that failed, identified by their addresses in memory.
     tried: SmallVec<[usize; 2]>,
     /// The retry policy of the method, if it has one.
-    retrying: Option<Arc<Retrying>>,
+    retrying: Option<Arc<RetryState>>,
     /// Attempts that no server has processed.
     unprocessed: u32,
     /// True if a server has refused an attempt.
@@ -65,7 +65,7 @@ pub(crate) struct Exchange<C, B> {
 }
 
 /// The outcome of one attempt.
-enum Fate {
+enum AttemptOutcome {
     Answered {
         response: Response<RecvStream>,
         sending: Option<SendStream<Bytes>>,
@@ -85,23 +85,23 @@ enum Fate {
 
 impl<C, B> Exchange<C, B>
 where
-    C: Deref<Target = Core>,
+    C: Deref<Target = ChannelState>,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BodyError>,
 {
-    pub(crate) fn new(core: C, request: Request<B>) -> Self {
+    pub(crate) fn new(channel: C, request: Request<B>) -> Self {
         let (head, body) = request.into_parts();
-        let (asked, own) = (timeout_of(&head.headers), core.settings.methods.timeout_of(head.uri.path()));
+        let (asked, own) = (timeout_of(&head.headers), channel.settings.methods.timeout_of(head.uri.path()));
         let timeout = match (asked, own) {
             (Some(asked), Some(own)) => Some(asked.min(own)),
             (asked, own) => asked.or(own),
         };
         let deadline = timeout.map(from_now);
-        let retrying = core.settings.methods.retrying(head.uri.path()).map(Arc::clone);
+        let retrying = channel.settings.methods.retrying(head.uri.path()).map(Arc::clone);
         Self {
             alarm: deadline.map(|it| Box::pin(sleep_until(it))),
-            outgoing: Outgoing::new(body, core.settings.replay_limit),
-            core,
+            body: RequestBody::new(body, channel.settings.replay_limit),
+            channel,
             head: Head::new(head),
             deadline,
             tried: SmallVec::new(),
@@ -121,7 +121,7 @@ where
     }
 
     async fn run(&mut self) -> Result<Response<ResponseBody>, Failure> {
-        if let Err(error) = poll_fn(|cx| Poll::Ready(self.outgoing.gather(cx))).await {
+        if let Err(error) = poll_fn(|cx| Poll::Ready(self.body.collect_available(cx))).await {
             return Err(self.bad_body(&error));
         }
         loop {
@@ -129,59 +129,59 @@ where
             self.last = Some(slot.link.peer());
             let mut call = Call::new(slot, in_flight);
             let failure = match self.attempt(&call).await {
-                Fate::Answered { response, sending } => {
-                    let foreign = Failure::foreign(&response, self.last);
-                    let code = foreign.as_ref().map(|it| it.code).or_else(|| Code::of(response.headers()));
+                AttemptOutcome::Answered { response, sending } => {
+                    let non_grpc = Failure::non_grpc(&response, self.last);
+                    let code = non_grpc.as_ref().map(|it| it.code).or_else(|| Code::of(response.headers()));
                     code.into_iter().for_each(|it| call.ended(it));
-                    if let Some(wait) = self.worth_a_retry(code, Some(response.headers())) {
+                    if let Some(wait) = self.retry_delay(code, Some(response.headers())) {
                         self.tried.push(key(call.slot()));
                         drop((call, response, sending));
                         self.pause(wait).await;
                         continue;
                     }
-                    match foreign {
+                    match non_grpc {
                         Some(failure) => failure,
                         None => return Ok(self.deliver(call, response, sending)),
                     }
                 }
-                Fate::NotSent(error) => {
+                AttemptOutcome::NotSent(error) => {
                     call.was_not_processed();
-                    if self.may_go_elsewhere(&call) {
+                    if self.rewind_for_another(&call) {
                         continue;
                     }
                     self.failure(Code::Unavailable, &format!("the endpoint did not accept the call: {error}"))
                 }
-                Fate::Refused(error) => {
+                AttemptOutcome::Refused(error) => {
                     call.was_not_processed();
                     let first = !std::mem::replace(&mut self.refused, true);
-                    if first && self.may_go_elsewhere(&call) {
+                    if first && self.rewind_for_another(&call) {
                         continue;
                     }
                     self.tried.push(key(call.slot()));
                     drop(call);
-                    if let Some(wait) = self.worth_a_retry(Some(Code::Unavailable), None) {
+                    if let Some(wait) = self.retry_delay(Some(Code::Unavailable), None) {
                         self.pause(wait).await;
                         continue;
                     }
                     self.failure(Code::Unavailable, &format!("the endpoint refused the call: {error}"))
                 }
-                Fate::Lost(error) => {
+                AttemptOutcome::Lost(error) => {
                     let code = Code::of_error(&error);
                     call.ended(code);
                     self.tried.push(key(call.slot()));
                     drop(call);
-                    if let Some(wait) = self.worth_a_retry(Some(code), None) {
+                    if let Some(wait) = self.retry_delay(Some(code), None) {
                         self.pause(wait).await;
                         continue;
                     }
                     self.failure(code, &format!("the call was lost in transit: {error}"))
                 }
-                Fate::TooLate => {
+                AttemptOutcome::TooLate => {
                     call.ended(Code::DeadlineExceeded);
                     self.failure(Code::DeadlineExceeded, "the deadline has passed")
                 }
-                Fate::BadBody(error) => self.bad_body(&error),
-                Fate::Invalid(error) => {
+                AttemptOutcome::BadBody(error) => self.bad_body(&error),
+                AttemptOutcome::Invalid(error) => {
                     self.failure(Code::Internal, &format!("the request cannot be sent: {error}"))
                 }
             };
@@ -206,27 +206,27 @@ where
         match self.pick() {
             Some(picked) => Ok(picked),
             // Boxed, because hardly any call waits.
-            None => Box::pin(self.wait_for_somebody()).await,
+            None => Box::pin(self.wait_for_endpoint()).await,
         }
     }
 
-    async fn wait_for_somebody(&mut self) -> Result<(Arc<Slot>, InFlight), Failure> {
-        self.core.demand.notify_one();
+    async fn wait_for_endpoint(&mut self) -> Result<(Arc<Slot>, InFlight), Failure> {
+        self.channel.demand.notify_one();
         self.late = true;
         let asked = Instant::now();
         let again = after(asked, PAUSE.saturating_mul(self.unprocessed.clamp(1, 100)));
-        let patience = if self.head.waits_for_ready() { CENTURY } else { self.core.settings.ready_timeout };
-        let mut revision = self.core.revision.subscribe();
+        let limit = if self.head.waits_for_ready() { CENTURY } else { self.channel.settings.ready_timeout };
+        let mut revision = self.channel.revision.subscribe();
         loop {
             if let Some(picked) = self.pick() {
-                self.core.meter.waits.record(asked.elapsed());
+                self.channel.meter.waits.record(asked.elapsed());
                 return Ok(picked);
             }
-            let unready = self.core.snapshot.load().unready.clone();
+            let unready = self.channel.snapshot.load().unready.clone();
             let until = match &unready {
-                Some(unready) => unready.until(asked, patience),
+                Some(unready) => unready.until(asked, limit),
                 // The owner of the key is connecting; a later snapshot decides.
-                None if self.tried.is_empty() => after(asked, patience),
+                None if self.tried.is_empty() => after(asked, limit),
                 None => again,
             };
             let bound = self.deadline.map_or(until, |it| it.min(until));
@@ -234,22 +234,22 @@ where
                 match unready {
                     // Every endpoint was tried: start over with all of them.
                     None if bound == until && !self.tried.is_empty() => self.tried.clear(),
-                    _ => return Err(self.nobody(unready.as_ref(), bound == until)),
+                    _ => return Err(self.unavailable(unready.as_ref(), bound == until)),
                 }
             }
         }
     }
 
-    fn nobody(&self, unready: Option<&Unready>, in_time: bool) -> Failure {
+    fn unavailable(&self, unready: Option<&Unready>, in_time: bool) -> Failure {
         let why = unready.map_or_else(|| "no endpoint accepted the call".to_owned(), |it| it.why.to_string());
-        let name = self.core.settings.authority.as_ref().map_or("the service", |it| it.as_str());
+        let name = self.channel.settings.authority.as_ref().map_or("the service", |it| it.as_str());
         let code = if in_time { Code::Unavailable } else { Code::DeadlineExceeded };
         Failure::new(code, format!("{name} cannot be called: {why}"), self.last)
     }
 
     fn pick(&self) -> Option<(Arc<Slot>, InFlight)> {
-        let snapshot = self.core.snapshot.load();
-        let by = || match &self.core.settings.policy {
+        let snapshot = self.channel.snapshot.load();
+        let by = || match &self.channel.settings.policy {
             Policy::RingHash(it) => ring_key(self.head.values(&it.header)),
             _ => None,
         };
@@ -259,57 +259,58 @@ where
             false => snapshot.group.pick_but(tried, by)?,
         };
         // This call is already counted. With a ring, only the key decides.
-        let in_line = in_flight.load().in_flight() as usize > slot.link.room();
-        if in_line && !matches!(self.core.settings.policy, Policy::RingHash(_)) {
-            let roomy = snapshot.group.pick_but(|it| it.is_full() || tried(it), by);
-            (slot, in_flight) = roomy.unwrap_or((slot, in_flight));
+        let would_queue = in_flight.load().in_flight() as usize > slot.link.max_calls();
+        if would_queue && !matches!(self.channel.settings.policy, Policy::RingHash(_)) {
+            let with_room = snapshot.group.pick_but(|it| it.is_full() || tried(it), by);
+            (slot, in_flight) = with_room.unwrap_or((slot, in_flight));
         }
         Some((Arc::clone(slot), in_flight))
     }
 
-    async fn attempt(&mut self, call: &Call) -> Fate {
+    async fn attempt(&mut self, call: &Call) -> AttemptOutcome {
         let link = &call.slot().link;
         let head = match self.head_for(link.peer()) {
             Ok(head) => head,
-            Err(reason) => return Fate::Invalid(reason.into()),
+            Err(reason) => return AttemptOutcome::Invalid(reason.into()),
         };
         let mut sender = link.sender();
-        let written = link.writes();
-        let (response, stream) = match sender.send_request(head, self.outgoing.is_empty()) {
+        let written = link.write_mark();
+        let (response, stream) = match sender.send_request(head, self.body.is_empty()) {
             Ok(sent) => sent,
             // If the request itself is invalid, the connection stays as it was.
             Err(error) => {
                 let closed =
                     poll_fn(|cx| Poll::Ready(matches!(sender.poll_ready(cx), Poll::Ready(Err(_))))).await;
-                return if closed { Fate::NotSent(error) } else { Fate::Invalid(error) };
+                return if closed { AttemptOutcome::NotSent(error) } else { AttemptOutcome::Invalid(error) };
             }
         };
-        let mut sending = (!self.outgoing.is_empty()).then_some(stream);
+        let mut sending = (!self.body.is_empty()).then_some(stream);
         let mut response = response;
-        let mut wait = Wait::begin(&self.core, call);
+        let mut wait = LatencyTimer::begin(&self.channel, call);
         let answer = poll_fn(|cx| self.poll_answer(cx, &mut response, &mut sending)).await;
         match answer {
-            Ok(response) => Fate::Answered { response, sending },
-            Err(Fate::Lost(error)) => {
+            Ok(response) => AttemptOutcome::Answered { response, sending },
+            Err(AttemptOutcome::Lost(error)) => {
                 // The call may also have been queued on the connection, because the peer limits
                 // concurrent streams. If our own side closes the connection, it still sends its
                 // buffer after calls have got the error.
                 let closing = error.is_go_away() && error.is_library();
-                let left = closing || may_have_left(response.stream_id().as_u32(), written, link.writes());
+                let left =
+                    closing || may_have_been_sent(response.stream_id().as_u32(), written, link.write_mark());
                 let refused = was_not_processed(&error);
                 if left && !refused {
-                    return Fate::Lost(error);
+                    return AttemptOutcome::Lost(error);
                 }
                 // The time until a refusal says nothing about the latency.
                 wait.iter_mut().for_each(|it| it.counts = false);
-                if left { Fate::Refused(error) } else { Fate::NotSent(error) }
+                if left { AttemptOutcome::Refused(error) } else { AttemptOutcome::NotSent(error) }
             }
-            Err(fate) => fate,
+            Err(outcome) => outcome,
         }
     }
 
     fn head_for(&mut self, peer: SocketAddr) -> Result<Request<()>, Reason> {
-        let settings = &self.core.settings;
+        let settings = &self.channel.settings;
         let authority = match &settings.authority {
             Some(authority) => authority.clone(),
             None => peer.to_string().parse().map_err(|_| Reason::INTERNAL_ERROR)?,
@@ -325,21 +326,21 @@ where
         cx: &mut Context<'_>,
         response: &mut ResponseFuture,
         sending: &mut Option<SendStream<Bytes>>,
-    ) -> Poll<Result<Response<RecvStream>, Fate>> {
+    ) -> Poll<Result<Response<RecvStream>, AttemptOutcome>> {
         if let Some(stream) = sending {
-            match self.outgoing.poll_send(cx, stream) {
+            match self.body.poll_send(cx, stream) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(())) => *sending = None,
                 Poll::Ready(Err(error)) => {
                     stream.send_reset(Reason::CANCEL);
-                    return Poll::Ready(Err(Fate::BadBody(error)));
+                    return Poll::Ready(Err(AttemptOutcome::BadBody(error)));
                 }
             }
         }
         // Checked before the response: a server that also enforces the deadline cancels the call at
         // the same moment, with a less specific status.
         if let Some(Poll::Ready(())) = self.alarm.as_mut().map(|it| it.as_mut().poll(cx)) {
-            return Poll::Ready(Err(Fate::TooLate));
+            return Poll::Ready(Err(AttemptOutcome::TooLate));
         }
         let answer = ready!(Pin::new(response).poll(cx));
         if self.deadline.is_some() {
@@ -348,16 +349,16 @@ where
                 Err(error) => Some(Code::of_error(error)),
             };
             if code.is_some_and(|it| it.at(self.deadline) != it) {
-                return Poll::Ready(Err(Fate::TooLate));
+                return Poll::Ready(Err(AttemptOutcome::TooLate));
             }
         }
-        Poll::Ready(answer.map_err(Fate::Lost))
+        Poll::Ready(answer.map_err(AttemptOutcome::Lost))
     }
 
     /// Returns the delay after which to retry a call that a server failed, if it may be retried;
     /// then the body is rewound.
-    fn worth_a_retry(&mut self, code: Option<Code>, headers: Option<&HeaderMap>) -> Option<Duration> {
-        let Retrying { policy: retry, budget } = &**self.retrying.as_ref()?;
+    fn retry_delay(&mut self, code: Option<Code>, headers: Option<&HeaderMap>) -> Option<Duration> {
+        let RetryState { policy: retry, budget } = &**self.retrying.as_ref()?;
         // If the head has no status, the end of the response has it.
         let code = code?;
         if !retry.codes.contains(&code) {
@@ -379,25 +380,25 @@ where
         // A delay that exceeds the clock's range is longer than any deadline.
         let then = Instant::now().checked_add(wait);
         let in_time = self.deadline.is_none_or(|it| then.is_some_and(|then| then < it));
-        (allowed && in_time && self.outgoing.rewind()).then_some(wait)
+        (allowed && in_time && self.body.rewind()).then_some(wait)
     }
 
     async fn pause(&mut self, wait: Duration) {
         self.retries += 1;
         self.late = true;
-        self.core.meter.retries.increment(1);
+        self.channel.meter.retries.increment(1);
         Box::pin(sleep(wait)).await;
     }
 
     /// Returns true if a call that no server has processed can be sent to another endpoint; then
     /// the body is rewound.
-    fn may_go_elsewhere(&mut self, call: &Call) -> bool {
+    fn rewind_for_another(&mut self, call: &Call) -> bool {
         self.tried.push(key(call.slot()));
         self.late = true;
         self.unprocessed = self.unprocessed.saturating_add(1);
-        let may = self.outgoing.rewind();
+        let may = self.body.rewind();
         if may {
-            self.core.meter.transparent_retries.increment(1);
+            self.channel.meter.transparent_retries.increment(1);
         }
         may
     }
@@ -412,9 +413,9 @@ where
         sending: Option<SendStream<Bytes>>,
     ) -> Response<ResponseBody> {
         let sending = sending.map(|mut stream| {
-            let (mut outgoing, deadline) = (self.outgoing.hand_over(), self.deadline);
+            let (mut body, deadline) = (self.body.take_rest(), self.deadline);
             let rest = async move {
-                let sending = poll_fn(|cx| outgoing.poll_send(cx, &mut stream));
+                let sending = poll_fn(|cx| body.poll_send(cx, &mut stream));
                 let sent = match deadline {
                     Some(deadline) => timeout_at(deadline, sending).await,
                     None => Ok(sending.await),
@@ -435,27 +436,33 @@ where
 
 /// Measures the time until the head of a response, if the policy needs it. Recorded when the wait
 /// ends, and also when it is abandoned: an endpoint that makes callers give up is slow.
-struct Wait<'e> {
+struct LatencyTimer<'e> {
     call: &'e Call,
-    memory: Arc<Memory>,
+    policy_state: Arc<PolicyState>,
     decay: Duration,
     began: Instant,
     counts: bool,
 }
 
-impl<'e> Wait<'e> {
-    fn begin(core: &Core, call: &'e Call) -> Option<Self> {
-        let Policy::PeakEwma(PeakEwma { decay }) = core.settings.policy else {
+impl<'e> LatencyTimer<'e> {
+    fn begin(channel: &ChannelState, call: &'e Call) -> Option<Self> {
+        let Policy::PeakEwma(PeakEwma { decay }) = channel.settings.policy else {
             return None;
         };
-        Some(Self { call, memory: Arc::clone(&core.memory), decay, began: Instant::now(), counts: true })
+        Some(Self {
+            call,
+            policy_state: Arc::clone(&channel.policy_state),
+            decay,
+            began: Instant::now(),
+            counts: true,
+        })
     }
 }
 
-impl Drop for Wait<'_> {
+impl Drop for LatencyTimer<'_> {
     fn drop(&mut self) {
         if self.counts {
-            self.call.in_flight().load().observe(self.began.elapsed(), self.memory.now(), self.decay);
+            self.call.in_flight().load().observe(self.began.elapsed(), self.policy_state.now(), self.decay);
         }
     }
 }

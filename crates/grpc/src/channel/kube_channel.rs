@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tower_service::Service;
 
 use super::body::ResponseBody;
-use super::channel_state::{Core, EndpointStatus, Resolve};
+use super::channel_state::{ChannelState, EndpointStatus, Resolve};
 use super::exchange::Exchange;
 
 /// A channel to all endpoints of a target, for any client that tonic generates.
@@ -45,7 +45,7 @@ pub struct KubeChannel {
 }
 
 struct Handle {
-    core: Arc<Core>,
+    channel: Arc<ChannelState>,
     /// Dropping it ends the balancer.
     _stop: oneshot::Sender<Infallible>,
     resolve: Option<Resolve>,
@@ -56,16 +56,16 @@ struct Handle {
 struct Held(Arc<Handle>);
 
 impl Deref for Held {
-    type Target = Core;
+    type Target = ChannelState;
 
-    fn deref(&self) -> &Core {
-        &self.0.core
+    fn deref(&self) -> &ChannelState {
+        &self.0.channel
     }
 }
 
 impl fmt::Debug for KubeChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let settings = &self.handle.core.settings;
+        let settings = &self.handle.channel.settings;
         f.debug_struct("KubeChannel")
             .field("authority", &settings.authority)
             .field("policy", &settings.policy)
@@ -77,12 +77,12 @@ impl fmt::Debug for KubeChannel {
 impl KubeChannel {
     /// Creates the handle of a channel whose balancer ends when `stop` is dropped.
     pub(super) fn new(
-        core: Arc<Core>,
+        channel: Arc<ChannelState>,
         stop: oneshot::Sender<Infallible>,
         resolve: Option<Resolve>,
         held: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
-        Self { handle: Arc::new(Handle { core, _stop: stop, resolve, _held: held }) }
+        Self { handle: Arc::new(Handle { channel, _stop: stop, resolve, _held: held }) }
     }
 
     /// Asks the source of the endpoints for changes, as
@@ -96,18 +96,18 @@ impl KubeChannel {
     /// Returns every endpoint of the set ordered by id, then removed endpoints that still have
     /// calls. The states are read one after the other, not atomically.
     pub fn endpoints(&self) -> Vec<EndpointStatus> {
-        self.handle.core.members.load().iter().map(EndpointStatus::of).collect()
+        self.handle.channel.members.load().iter().map(EndpointStatus::of).collect()
     }
 
     /// Returns the number of endpoints that can be picked now.
     pub fn ready_endpoints(&self) -> usize {
-        self.handle.core.snapshot.load().group.len()
+        self.handle.channel.snapshot.load().group.len()
     }
 
     /// Returns a number that increases whenever endpoints or their states change; call
     /// [`endpoints`](Self::endpoints) then. A slow reader sees only the newest number.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.handle.core.revision.subscribe()
+        self.handle.channel.revision.subscribe()
     }
 
     /// Waits until at least this many endpoints can be picked. Does not wake a lazy channel.

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 
 pub use crate::connection::{Parts, Turns};
 use crate::load::Load;
-use crate::policy::{Group, Member, Memory, Policy};
+use crate::policy::{Group, Member, Policy, PolicyState};
 use crate::random;
 
 /// A snapshot of endpoints to pick from, both behind the pointer that calls load and held directly.
@@ -31,7 +31,7 @@ impl Picks {
             admission: u32::MAX,
         };
         let members = keys.iter().map(String::as_str).enumerate().map(member).collect();
-        let group = Group::new(members, &policy.into(), None, Arc::new(Memory::new()));
+        let group = Group::new(members, &policy.into(), None, Arc::new(PolicyState::new()));
         let at_hand = Arc::new(group);
         Self { snapshot: ArcSwap::new(Arc::clone(&at_hand)), at_hand }
     }

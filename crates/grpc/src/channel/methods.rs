@@ -6,7 +6,7 @@ use std::time::Duration;
 use compact_str::CompactString;
 use hashbrown::HashMap;
 
-use super::retry::{Budget, Retry};
+use super::retry::{Retry, RetryBudget};
 
 /// A setting for every method.
 #[derive(Debug, Clone)]
@@ -41,14 +41,14 @@ impl<T> ByMethod<T> {
 
 /// A retry policy with the budget that its calls share.
 #[derive(Debug)]
-pub(crate) struct Retrying {
+pub(crate) struct RetryState {
     pub(crate) policy: Retry,
-    pub(crate) budget: Budget,
+    pub(crate) budget: RetryBudget,
 }
 
-impl Retrying {
+impl RetryState {
     fn new(policy: Retry) -> Arc<Self> {
-        let budget = Budget::new(&policy);
+        let budget = RetryBudget::new(&policy);
         Arc::new(Self { policy, budget })
     }
 }
@@ -56,17 +56,17 @@ impl Retrying {
 /// The retries and timeouts of all methods of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct Methods {
-    retries: ByMethod<Arc<Retrying>>,
+    retries: ByMethod<Arc<RetryState>>,
     timeouts: ByMethod<Duration>,
 }
 
 impl Methods {
     pub(crate) fn retry(&mut self, retry: Retry) {
-        self.retries.default = Some(Retrying::new(retry));
+        self.retries.default = Some(RetryState::new(retry));
     }
 
     pub(crate) fn retry_for(&mut self, name: &str, retry: Option<Retry>) {
-        self.retries.named.insert(plain(name), retry.map(Retrying::new));
+        self.retries.named.insert(trim_slashes(name), retry.map(RetryState::new));
     }
 
     pub(crate) fn timeout(&mut self, timeout: Duration) {
@@ -74,11 +74,11 @@ impl Methods {
     }
 
     pub(crate) fn timeout_for(&mut self, name: &str, timeout: Option<Duration>) {
-        self.timeouts.named.insert(plain(name), timeout);
+        self.timeouts.named.insert(trim_slashes(name), timeout);
     }
 
     /// Returns the retry policy of the method with this path, if it has one.
-    pub(crate) fn retrying(&self, path: &str) -> Option<&Arc<Retrying>> {
+    pub(crate) fn retrying(&self, path: &str) -> Option<&Arc<RetryState>> {
         self.retries.of(path)
     }
 
@@ -88,7 +88,7 @@ impl Methods {
     }
 
     /// Returns the first name that is neither `service` nor `service/method`, if there is one.
-    pub(crate) fn misnamed(&self) -> Option<&str> {
+    pub(crate) fn invalid_name(&self) -> Option<&str> {
         let mut names = self.retries.named.keys().chain(self.timeouts.named.keys());
         let wrong = |it: &&CompactString| it.is_empty() || it.split('/').count() > 2 || it.starts_with('/');
         names.find(wrong).map(CompactString::as_str)
@@ -96,7 +96,7 @@ impl Methods {
 }
 
 /// Strips the slashes around a name.
-fn plain(name: &str) -> CompactString {
+fn trim_slashes(name: &str) -> CompactString {
     name.strip_prefix('/').unwrap_or(name).trim_end_matches('/').into()
 }
 
@@ -139,7 +139,7 @@ mod tests {
         ] {
             let mut methods = Methods::default();
             methods.retry_for(name, None);
-            assert_eq!(methods.misnamed().is_some(), wrong, "{name:?}");
+            assert_eq!(methods.invalid_name().is_some(), wrong, "{name:?}");
         }
     }
 }

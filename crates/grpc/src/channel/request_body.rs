@@ -17,10 +17,10 @@ use smallvec::SmallVec;
 pub(crate) type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The number of frames that are collected before the first is sent; more would only delay it.
-const AT_ONCE: usize = 4;
+const MAX_COLLECTED: usize = 4;
 
 #[derive(Debug)]
-pub(crate) struct Outgoing<B> {
+pub(crate) struct RequestBody<B> {
     /// `None` once it has ended.
     body: Option<B>,
     /// The data from the beginning, while it may be needed again or is not yet sent.
@@ -35,7 +35,7 @@ pub(crate) struct Outgoing<B> {
     limit: usize,
 }
 
-impl<B> Outgoing<B>
+impl<B> RequestBody<B>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<BodyError>,
@@ -46,13 +46,13 @@ where
     }
 
     /// Takes the data that the body has available.
-    pub(crate) fn gather(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
+    pub(crate) fn collect_available(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
         while let Some(body) = &mut self.body
-            && self.kept.len() < AT_ONCE
+            && self.kept.len() < MAX_COLLECTED
             && self.size <= self.limit
         {
             let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) else { break };
-            if let Some(data) = self.take(frame)? {
+            if let Some(data) = self.accept(frame)? {
                 self.kept.push(data);
             }
         }
@@ -74,7 +74,7 @@ where
 
     /// Returns the rest to be sent, for the task that sends it. It keeps nothing more: there will
     /// be no other attempt.
-    pub(crate) fn hand_over(&mut self) -> Self {
+    pub(crate) fn take_rest(&mut self) -> Self {
         self.kept.drain(..self.sent);
         let (kept, trailers) = (std::mem::take(&mut self.kept), self.trailers.take());
         Self { body: self.body.take(), kept, trailers, whole: false, sent: 0, size: self.size, limit: 0 }
@@ -103,11 +103,11 @@ where
                 };
                 return Poll::Ready(Ok(()));
             };
-            if !ready!(poll_room(cx, stream)) {
+            if !ready!(poll_capacity_available(cx, stream)) {
                 return Poll::Ready(Ok(()));
             }
             let frame = ready!(Pin::new(body).poll_frame(cx));
-            if let Some(data) = self.take(frame)? {
+            if let Some(data) = self.accept(frame)? {
                 if self.size > self.limit {
                     // Too much to rewind: the sent data need not be kept.
                     self.kept.clear();
@@ -119,7 +119,7 @@ where
         }
     }
 
-    fn take(
+    fn accept(
         &mut self,
         frame: Option<Result<http_body::Frame<Bytes>, B::Error>>,
     ) -> Result<Option<Bytes>, BodyError> {
@@ -144,7 +144,7 @@ where
 
 /// Waits until the peer accepts at least one byte; false when it accepts no more. `h2` splits data
 /// that exceeds the window.
-fn poll_room(cx: &mut Context<'_>, stream: &mut SendStream<Bytes>) -> Poll<bool> {
+fn poll_capacity_available(cx: &mut Context<'_>, stream: &mut SendStream<Bytes>) -> Poll<bool> {
     stream.reserve_capacity(1);
     while stream.capacity() == 0 {
         match ready!(stream.poll_capacity(cx)) {
@@ -162,35 +162,35 @@ mod tests {
 
     use super::*;
 
-    fn gathered<B>(body: B, limit: usize) -> Outgoing<B>
+    fn collected<B>(body: B, limit: usize) -> RequestBody<B>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: Into<BodyError>,
     {
-        let mut outgoing = Outgoing::new(body, limit);
-        outgoing.gather(&mut Context::from_waker(noop_waker_ref())).unwrap();
-        outgoing
+        let mut body = RequestBody::new(body, limit);
+        body.collect_available(&mut Context::from_waker(noop_waker_ref())).unwrap();
+        body
     }
 
     #[test]
     fn a_whole_body_is_available_and_can_be_rewound() {
-        let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 100);
-        assert!(outgoing.body.is_none() && !outgoing.is_empty() && outgoing.rewind());
-        assert_eq!(outgoing.kept.as_slice(), [Bytes::from_static(b"hello")]);
-        assert!(gathered(Full::new(Bytes::new()), 100).is_empty());
+        let mut body = collected(Full::new(Bytes::from_static(b"hello")), 100);
+        assert!(body.body.is_none() && !body.is_empty() && body.rewind());
+        assert_eq!(body.kept.as_slice(), [Bytes::from_static(b"hello")]);
+        assert!(collected(Full::new(Bytes::new()), 100).is_empty());
     }
 
     #[test]
     fn available_data_can_be_rewound_whatever_its_size() {
-        let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 4);
-        assert!(outgoing.rewind());
+        let mut body = collected(Full::new(Bytes::from_static(b"hello")), 4);
+        assert!(body.rewind());
     }
 
     #[test]
     fn sent_data_is_released_once_there_is_a_response() {
-        let mut outgoing = gathered(Full::new(Bytes::from_static(b"hello")), 100);
-        outgoing.sent = 1;
-        let mut rest = outgoing.hand_over();
+        let mut body = collected(Full::new(Bytes::from_static(b"hello")), 100);
+        body.sent = 1;
+        let mut rest = body.take_rest();
         assert!(rest.kept.is_empty() && !rest.rewind());
     }
 
@@ -199,7 +199,7 @@ mod tests {
         let endless = futures_util::stream::repeat_with(|| {
             Ok::<_, std::io::Error>(http_body::Frame::data(Bytes::from_static(b"x")))
         });
-        let outgoing = gathered(StreamBody::new(endless), 100);
-        assert_eq!((outgoing.kept.len(), outgoing.body.is_some()), (AT_ONCE, true));
+        let body = collected(StreamBody::new(endless), 100);
+        assert_eq!((body.kept.len(), body.body.is_some()), (MAX_COLLECTED, true));
     }
 }

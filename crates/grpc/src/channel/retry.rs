@@ -46,12 +46,12 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Returns the delay before the retry with this number, from 1; `luck` is a random number from
+    /// Returns the delay before the retry with this number, from 1; `random` is a random number from
     /// 0 to 1.
-    pub(crate) fn wait(&self, retry: u32, luck: f64) -> Duration {
+    pub(crate) fn wait(&self, retry: u32, random: f64) -> Duration {
         let exponent = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
         let longest = self.initial_backoff.as_secs_f64() * self.factor.powi(exponent);
-        let wait = longest.min(self.longest_backoff.as_secs_f64()) * luck;
+        let wait = longest.min(self.longest_backoff.as_secs_f64()) * random;
         // An invalid duration, as with a negative factor, becomes the longest one.
         Duration::try_from_secs_f64(wait).unwrap_or(self.longest_backoff)
     }
@@ -60,7 +60,7 @@ impl Retry {
 /// The tokens of all calls that share a policy: a failure takes one, a success adds a fraction of
 /// one.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct RetryBudget {
     /// In thousandths.
     tokens: AtomicI32,
     full: i32,
@@ -69,7 +69,7 @@ pub(crate) struct Budget {
     codes: Vec<Code>,
 }
 
-impl Budget {
+impl RetryBudget {
     pub(crate) fn new(retry: &Retry) -> Self {
         let full = i32::try_from(retry.budget.clamp(1, 1_000_000) * 2_000).unwrap_or(i32::MAX);
         let refill = (retry.refill.clamp(0.0, 1_000.0) * 1_000.0) as i32;
@@ -111,14 +111,14 @@ mod tests {
     #[test]
     fn delays_grow_and_are_capped() {
         let retry = Retry::default();
-        let milliseconds = |number, luck| retry.wait(number, luck).as_millis();
+        let milliseconds = |number, random| retry.wait(number, random).as_millis();
         assert_eq!((milliseconds(1, 1.0), milliseconds(2, 1.0), milliseconds(3, 0.5)), (50, 100, 100));
         assert_eq!((milliseconds(50, 1.0), milliseconds(1, 0.0)), (1_000, 0));
     }
 
     #[test]
     fn if_too_much_fails_nothing_is_retried_until_enough_succeeds() {
-        let budget = Budget::new(&Retry { budget: 5, refill: 0.5, ..Retry::default() });
+        let budget = RetryBudget::new(&Retry { budget: 5, refill: 0.5, ..Retry::default() });
         let allowed: Vec<_> = (0..7).map(|_| budget.failed()).collect();
         assert_eq!(allowed, [true, true, true, true, false, false, false]);
         for _ in 0..100 {
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn only_successes_refill_the_budget_and_only_server_failures_drain_it() {
-        let budget = Budget::new(&Retry { budget: 1, refill: 1.0, ..Retry::default() });
+        let budget = RetryBudget::new(&Retry { budget: 1, refill: 1.0, ..Retry::default() });
         budget.ended(Code::Unavailable);
         for _ in 0..10 {
             budget.ended(Code::InvalidArgument);

@@ -11,7 +11,7 @@ use super::meter::Meter;
 use crate::connection::Link;
 use crate::endpoints::Unavailable;
 use crate::load::Load;
-use crate::policy::{Group, Memory, Policy};
+use crate::policy::{Group, Policy, PolicyState};
 use crate::time::{CENTURY, after};
 
 /// A ready endpoint, with everything that a call needs.
@@ -25,7 +25,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// Returns true if one more call would be queued.
     pub(crate) fn is_full(&self) -> bool {
-        self.load.in_flight() as usize >= self.link.room()
+        self.load.in_flight() as usize >= self.link.max_calls()
     }
 }
 
@@ -39,8 +39,12 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     /// Creates a snapshot without endpoints to call, for this reason.
-    pub(crate) fn of_nobody(why: Why, policy: &Policy, memory: &Arc<Memory>) -> Self {
-        let group = Group::new(Vec::new(), policy, None, Arc::clone(memory));
+    pub(crate) fn without_endpoints(
+        why: UnreadyReason,
+        policy: &Policy,
+        policy_state: &Arc<PolicyState>,
+    ) -> Self {
+        let group = Group::new(Vec::new(), policy, None, Arc::clone(policy_state));
         Self { group, unready: Some(Unready { since: None, why, definite: false }) }
     }
 }
@@ -50,7 +54,7 @@ impl Snapshot {
 pub(crate) struct Unready {
     /// The time since which this kind of reason holds; `None` while no connection was asked for.
     pub(crate) since: Option<Instant>,
-    pub(crate) why: Why,
+    pub(crate) why: UnreadyReason,
     /// True if there has never been an endpoint, and waiting does not help.
     pub(crate) definite: bool,
 }
@@ -63,18 +67,18 @@ impl Unready {
     /// Returns the time until which a call waits that started to wait at `asked`. A new kind of
     /// reason restarts `since`; the limit of a call stays.
     pub(crate) fn until(&self, asked: Instant, ready_timeout: Duration) -> Instant {
-        if self.why == Why::Stopped {
+        if self.why == UnreadyReason::Stopped {
             return asked;
         }
-        let hopeless = self.definite && ready_timeout < CENTURY;
-        let patience = if hopeless { ready_timeout.min(GRACE) } else { ready_timeout };
-        after(self.since.map_or(asked, |it| it.min(asked)), patience)
+        let definite = self.definite && ready_timeout < CENTURY;
+        let limit = if definite { ready_timeout.min(GRACE) } else { ready_timeout };
+        after(self.since.map_or(asked, |it| it.min(asked)), limit)
     }
 }
 
 /// The reason why no endpoint can be called.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Why {
+pub(crate) enum UnreadyReason {
     /// The task of the channel has ended, and with it all of its connections.
     Stopped,
     /// The endpoints are not known yet.
@@ -87,7 +91,7 @@ pub(crate) enum Why {
     Unconnected { endpoints: usize, error: Option<Arc<str>> },
 }
 
-impl Why {
+impl UnreadyReason {
     /// Returns true if both are the same kind of reason, so that the time waited for one counts for
     /// the other.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
@@ -95,7 +99,7 @@ impl Why {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for UnreadyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped => f.write_str(

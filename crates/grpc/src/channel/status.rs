@@ -136,7 +136,7 @@ impl Failure {
 
     /// Returns the failure for a response that is not gRPC, mostly from a proxy. A gRPC status
     /// always takes precedence.
-    pub(crate) fn foreign<B>(answer: &Response<B>, endpoint: Option<SocketAddr>) -> Option<Self> {
+    pub(crate) fn non_grpc<B>(answer: &Response<B>, endpoint: Option<SocketAddr>) -> Option<Self> {
         let headers = answer.headers();
         let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
         let rest = kind.strip_prefix(b"application/grpc");
@@ -296,10 +296,10 @@ mod tests {
         ];
         for (status, kind, code) in table {
             let answer = Response::builder().status(status).header(CONTENT_TYPE, kind).body(()).unwrap();
-            assert_eq!(Failure::foreign(&answer, None).map(|it| it.code), code, "{status} {kind}");
+            assert_eq!(Failure::non_grpc(&answer, None).map(|it| it.code), code, "{status} {kind}");
         }
         let answer = Response::builder().status(503).header(STATUS, "8").body(()).unwrap();
-        assert!(Failure::foreign(&answer, None).is_none(), "a gRPC status takes precedence");
+        assert!(Failure::non_grpc(&answer, None).is_none(), "a gRPC status takes precedence");
     }
 
     #[tokio::test(start_paused = true)]

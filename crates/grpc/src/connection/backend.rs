@@ -51,12 +51,12 @@ pub(crate) struct Backend {
     /// The addresses to dial next; updated by the balancer.
     addresses: Mutex<Arc<[SocketAddr]>>,
     /// Written by the endpoint's task, read by the balancer; never locked by a call.
-    standing: Mutex<Standing>,
+    status: Mutex<BackendStatus>,
 }
 
 /// The status of an endpoint at one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct BackendStatus {
     pub(crate) state: State,
     /// The connection, if it is open for calls.
     pub(crate) link: Option<Arc<Link>>,
@@ -66,7 +66,7 @@ pub(crate) struct Standing {
     pub(crate) healthy: bool,
     /// Set while the health check of this connection has no answer yet: until then the endpoint
     /// gets no calls.
-    pub(crate) asked: bool,
+    pub(crate) health_pending: bool,
     /// The error of the last attempt or of the last connection.
     pub(crate) error: Option<Arc<str>>,
 }
@@ -74,32 +74,32 @@ pub(crate) struct Standing {
 impl Backend {
     /// Creates an endpoint without a connection.
     pub(crate) fn new(id: EndpointId, addresses: &[SocketAddr], seed: Duration, now: u32) -> Self {
-        let standing = Standing {
+        let status = BackendStatus {
             state: State::Idle,
             link: None,
             ready_since: None,
             healthy: true,
-            asked: false,
+            health_pending: false,
             error: None,
         };
         Self {
             id,
             load: Arc::new(Load::new(seed, now)),
             addresses: Mutex::new(addresses.into()),
-            standing: Mutex::new(standing),
+            status: Mutex::new(status),
         }
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        self.standing.lock().clone()
+    pub(crate) fn status(&self) -> BackendStatus {
+        self.status.lock().clone()
     }
 
     pub(crate) fn state(&self) -> State {
-        self.standing.lock().state
+        self.status.lock().state
     }
 
-    pub(crate) fn stand(&self, change: impl FnOnce(&mut Standing)) {
-        change(&mut self.standing.lock());
+    pub(crate) fn update(&self, change: impl FnOnce(&mut BackendStatus)) {
+        change(&mut self.status.lock());
     }
 
     pub(crate) fn addresses(&self) -> Arc<[SocketAddr]> {
@@ -109,10 +109,10 @@ impl Backend {
     /// Replaces the addresses. Returns false if the endpoint must be started anew, like a different
     /// endpoint with the same id: it is connected to, or dialling, an address that was removed, or
     /// waits for the backoff of other addresses.
-    pub(crate) fn moves_to(&self, addresses: &[SocketAddr]) -> bool {
+    pub(crate) fn update_addresses(&self, addresses: &[SocketAddr]) -> bool {
         let before = std::mem::replace(&mut *self.addresses.lock(), addresses.into());
-        let standing = self.standing.lock();
-        match (&standing.link, standing.state) {
+        let status = self.status.lock();
+        match (&status.link, status.state) {
             (Some(link), _) => addresses.contains(&link.peer()),
             (None, State::Connecting) => before.iter().all(|it| addresses.contains(it)),
             (None, State::Backoff) => *before == *addresses,

@@ -27,13 +27,13 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns the delay after this number of consecutive failures; `luck` is a random number from
+    /// Returns the delay after this number of consecutive failures; `random` is a random number from
     /// 0 to 1.
-    pub(crate) fn wait(&self, failures: u32, luck: f64) -> Duration {
+    pub(crate) fn wait(&self, failures: u32, random: f64) -> Duration {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let grown = self.initial.as_secs_f64() * self.factor.powi(exponent);
         let capped = grown.min(self.longest.as_secs_f64());
-        let jitter = self.jitter.clamp(0.0, 1.0) * (2.0 * luck - 1.0);
+        let jitter = self.jitter.clamp(0.0, 1.0) * (2.0 * random - 1.0);
         // An invalid duration, as with a negative factor, becomes the longest one.
         Duration::try_from_secs_f64(capped * (1.0 + jitter)).unwrap_or(self.longest)
     }
@@ -58,17 +58,17 @@ mod tests {
     fn an_invalid_schedule_still_waits() {
         for (factor, jitter) in [(-2.0, 0.2), (f64::NAN, 0.2), (f64::INFINITY, 9.0), (1.6, f64::NAN)] {
             let backoff = Backoff { factor, jitter, ..Backoff::default() };
-            for (failures, luck) in [(1, 0.0), (2, 1.0), (9, 0.5), (u32::MAX, 0.0)] {
-                assert!(backoff.wait(failures, luck) <= Duration::from_secs(240), "{backoff:?}");
+            for (failures, random) in [(1, 0.0), (2, 1.0), (9, 0.5), (u32::MAX, 0.0)] {
+                assert!(backoff.wait(failures, random) <= Duration::from_secs(240), "{backoff:?}");
             }
         }
     }
 
     proptest! {
         #[test]
-        fn jitter_changes_a_delay_by_a_fifth_at_most(failures in 1u32..1_000, luck in 0.0f64..1.0) {
+        fn jitter_changes_a_delay_by_a_fifth_at_most(failures in 1u32..1_000, random in 0.0f64..1.0) {
             let backoff = Backoff::default();
-            let (wait, middle) = (backoff.wait(failures, luck), backoff.wait(failures, 0.5));
+            let (wait, middle) = (backoff.wait(failures, random), backoff.wait(failures, 0.5));
             prop_assert!(wait >= middle.mul_f64(0.799) && wait <= middle.mul_f64(1.201));
         }
     }

@@ -20,14 +20,14 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
 
-use super::driver::Wire;
+use super::driver::ConnectionDriver;
 use super::error::ConnectionError;
 use super::features::Parts;
 use super::happy_eyeballs::{connect, dial};
-use super::keep_alive::{Complaints, KeepAlive, Pulse};
+use super::keep_alive::{KeepAlive, KeepAliveState, PingComplaints};
 use super::session::{Link, Session};
-use super::stream_tracker::Counted;
-use super::write_coalescer::Corked;
+use super::stream_tracker::StreamTracker;
+use super::write_coalescer::WriteCoalescer;
 
 /// The largest flow-control window of HTTP/2 (RFC 9113, section 6.9.1).
 pub(crate) const LARGEST_WINDOW: u32 = (1 << 31) - 1;
@@ -35,7 +35,7 @@ pub(crate) const LARGEST_WINDOW: u32 = (1 << 31) - 1;
 /// ignored rather than answered.
 const REMEMBERED_RESETS: usize = 4_096;
 /// The time for which a connection attempt holds its permit; slower attempts continue without one.
-const POLITE: Duration = Duration::from_secs(1);
+const PERMIT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The TLS settings: certificates are verified for the service's name, whatever the dialled
 /// address.
@@ -79,13 +79,13 @@ impl Default for Limits {
 
 /// The settings for opening and keeping connections; shared by all endpoints of a channel.
 #[derive(Debug)]
-pub(crate) struct Dialler {
+pub(crate) struct Connector {
     pub(crate) tls: Option<Tls>,
     /// The timeout from dialling to the response to the first PING.
     pub(crate) connect_timeout: Duration,
     /// `None` disables both pings and TCP keep-alive.
     pub(crate) keep_alive: Option<KeepAlive>,
-    pub(crate) complaints: Complaints,
+    pub(crate) complaints: PingComplaints,
     pub(crate) limits: Limits,
     /// Limits the number of concurrent connection attempts.
     pub(crate) permits: Semaphore,
@@ -97,36 +97,36 @@ pub(crate) struct Dialler {
     /// Pipes in place of sockets, for tests with paused time: the paused clock would run ahead of
     /// the kernel.
     #[cfg(test)]
-    pub(crate) pipes: Option<Pipes>,
+    pub(crate) pipes: Option<TestPipes>,
 }
 
 /// Creates the other end of a pipe for each connection.
 #[cfg(test)]
 #[derive(Clone)]
-pub(crate) struct Pipes(pub(crate) Arc<dyn Fn(SocketAddr) -> tokio::io::DuplexStream + Send + Sync>);
+pub(crate) struct TestPipes(pub(crate) Arc<dyn Fn(SocketAddr) -> tokio::io::DuplexStream + Send + Sync>);
 
 #[cfg(test)]
-impl fmt::Debug for Pipes {
+impl fmt::Debug for TestPipes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pipes").finish_non_exhaustive()
+        f.debug_struct("TestPipes").finish_non_exhaustive()
     }
 }
 
 /// A new connection: the handle for calls, the driver, and the round trip time of the first PING.
 #[derive(Debug)]
-pub(crate) struct Opened {
+pub(crate) struct NewConnection {
     pub(crate) link: Arc<Link>,
     pub(crate) session: Session,
     pub(crate) round_trip: Duration,
 }
 
-impl Dialler {
+impl Connector {
     /// Connects to one of the addresses, and waits for the first PING to be answered.
     ///
     /// # Errors
     /// Returns an error if no address answers, a handshake fails, or all of it takes longer than
     /// the timeout. Waiting for a permit does not count.
-    pub(crate) async fn open(&self, addresses: &[SocketAddr]) -> Result<Opened, ConnectionError> {
+    pub(crate) async fn open(&self, addresses: &[SocketAddr]) -> Result<NewConnection, ConnectionError> {
         // The semaphore is never closed; even without a permit, there would only be more concurrent
         // attempts.
         let permit = self.permits.acquire().await.ok();
@@ -134,7 +134,7 @@ impl Dialler {
         let late = |_| ConnectionError::TooLate(self.connect_timeout);
         let mut opening = pin!(timeout(self.connect_timeout, opening));
         // Addresses that do not answer must not keep others from being tried.
-        let answer = match timeout(POLITE, &mut opening).await {
+        let answer = match timeout(PERMIT_TIMEOUT, &mut opening).await {
             Ok(answer) => answer,
             Err(_) => {
                 drop(permit);
@@ -144,7 +144,7 @@ impl Dialler {
         answer.map_err(late)?
     }
 
-    async fn connect(&self, address: SocketAddr) -> Result<Opened, ConnectionError> {
+    async fn connect(&self, address: SocketAddr) -> Result<NewConnection, ConnectionError> {
         #[cfg(test)]
         if let Some(pipes) = &self.pipes {
             return self.handshake((pipes.0)(address), address).await;
@@ -162,15 +162,15 @@ impl Dialler {
         self.handshake(stream, address).await
     }
 
-    async fn handshake<T>(&self, io: T, peer: SocketAddr) -> Result<Opened, ConnectionError>
+    async fn handshake<T>(&self, io: T, peer: SocketAddr) -> Result<NewConnection, ConnectionError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let failed = |source| ConnectionError::Http2 { address: peer, source };
         // Above TLS, where frames can be parsed.
-        let io = Counted::new(io, self.parts.tracker);
+        let io = StreamTracker::new(io, self.parts.tracker);
         let (writes, reads, open) = (io.writes(), io.reads(), io.open_streams());
-        let (io, cork) = Corked::new(io, self.parts.turns);
+        let (io, control) = WriteCoalescer::new(io, self.parts.turns);
         let (sender, mut connection) = h2::client::Builder::new()
             .initial_connection_window_size(self.limits.connection_window)
             .initial_window_size(self.limits.stream_window)
@@ -185,11 +185,11 @@ impl Dialler {
             .await
             .map_err(failed)?;
         let mut pings = connection.ping_pong().ok_or(ConnectionError::Closed { address: peer })?;
-        let mut wire = Wire::new(connection, cork, self.parts.cork);
-        let asked = Instant::now();
+        let mut driver = ConnectionDriver::new(connection, control, self.parts.cork);
+        let pinged = Instant::now();
         tokio::select! {
             biased;
-            end = poll_fn(|cx| wire.poll(cx, false)) => {
+            end = poll_fn(|cx| driver.poll(cx, false)) => {
                 end.map_err(failed)?;
                 return Err(ConnectionError::Closed { address: peer });
             }
@@ -201,9 +201,9 @@ impl Dialler {
         let link = Arc::new(Link::new(sender, writes, peer, reserved));
         // So far only the handshake has arrived.
         reads.take();
-        let pulse = self.keep_alive.map(|it| Pulse::new(it, self.complaints.count(), now));
-        let session = Session::new(wire, Arc::clone(&link), (reads, open), pings, pulse);
-        Ok(Opened { link, session, round_trip: now - asked })
+        let keep_alive = self.keep_alive.map(|it| KeepAliveState::new(it, self.complaints.count(), now));
+        let session = Session::new(driver, Arc::clone(&link), (reads, open), pings, keep_alive);
+        Ok(NewConnection { link, session, round_trip: now - pinged })
     }
 }
 
@@ -216,12 +216,12 @@ mod tests {
     use super::*;
     use crate::connection::session::Ended;
 
-    fn dialler() -> Dialler {
-        Dialler {
+    fn connector() -> Connector {
+        Connector {
             tls: None,
             connect_timeout: Duration::from_secs(20),
             keep_alive: None,
-            complaints: Complaints::default(),
+            complaints: PingComplaints::default(),
             limits: Limits::default(),
             permits: Semaphore::new(1),
             health: None,
@@ -241,17 +241,17 @@ mod tests {
         }
     }
 
-    async fn open(dialler: &Dialler, io: DuplexStream) -> Opened {
-        dialler.handshake(io, "127.0.0.1:1".parse().unwrap()).await.unwrap()
+    async fn open(connector: &Connector, io: DuplexStream) -> NewConnection {
+        connector.handshake(io, "127.0.0.1:1".parse().unwrap()).await.unwrap()
     }
 
     /// Returns the end of a connection, if it comes within this time.
-    async fn end(opened: &mut Opened, limit: Duration) -> Option<Ended> {
+    async fn end(opened: &mut NewConnection, limit: Duration) -> Option<Ended> {
         timeout(limit, poll_fn(|cx| opened.session.poll(cx, false))).await.ok()
     }
 
     /// Starts a call that stays open as long as the result is held and the connection is polled.
-    fn call(opened: &Opened) -> h2::client::ResponseFuture {
+    fn call(opened: &NewConnection) -> h2::client::ResponseFuture {
         let request = http::Request::post("http://a/b").body(()).unwrap();
         opened.link.sender().send_request(request, true).unwrap().0
     }
@@ -262,11 +262,11 @@ mod tests {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(served(theirs, stopped));
-        let counted = KeepAlive { counted: true, ..KeepAlive::default() };
-        let mut opened = open(&Dialler { keep_alive: Some(counted), ..dialler() }, ours).await;
+        let frequent = KeepAlive { ignore_ping_policy: true, ..KeepAlive::default() };
+        let mut opened = open(&Connector { keep_alive: Some(frequent), ..connector() }, ours).await;
         let (begin, _call) = (Instant::now(), call(&opened));
-        let calm = end(&mut opened, Duration::from_secs(95)).await;
-        assert!(calm.is_none(), "the connection ended although pings were answered: {calm:?}");
+        let ended_early = end(&mut opened, Duration::from_secs(95)).await;
+        assert!(ended_early.is_none(), "the connection ended although pings were answered: {ended_early:?}");
         stop.send(()).unwrap();
         let ended = end(&mut opened, Duration::from_secs(3_600)).await.unwrap();
         assert!(matches!(ended.error, ConnectionError::Silent { .. }), "{ended:?}");
@@ -281,10 +281,11 @@ mod tests {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (stop, stopped) = oneshot::channel();
         let server = tokio::spawn(served(theirs, stopped));
-        let mut opened = open(&Dialler { keep_alive: Some(KeepAlive::default()), ..dialler() }, ours).await;
+        let mut opened =
+            open(&Connector { keep_alive: Some(KeepAlive::default()), ..connector() }, ours).await;
         stop.send(()).unwrap();
-        let calm = end(&mut opened, Duration::from_secs(3 * 3_600)).await;
-        assert!(calm.is_none(), "the connection ended without calls: {calm:?}");
+        let ended_early = end(&mut opened, Duration::from_secs(3 * 3_600)).await;
+        assert!(ended_early.is_none(), "the connection ended without calls: {ended_early:?}");
         let _call = call(&opened);
         let ended = end(&mut opened, Duration::from_secs(11)).await.unwrap();
         assert!(matches!(ended.error, ConnectionError::Silent { .. }), "{ended:?}");
@@ -294,7 +295,7 @@ mod tests {
     /// Returns the end of a connection whose peer sends GOAWAY with this reason and debug data.
     async fn end_after_go_away(reason: u32, words: &[u8]) -> Ended {
         let (ours, mut theirs) = tokio::io::duplex(1 << 16);
-        let (words, opening) = (words.to_vec(), dialler());
+        let (words, opening) = (words.to_vec(), connector());
         let server = tokio::spawn(async move {
             // Settings, and the response to the first ping.
             theirs.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
@@ -342,17 +343,17 @@ mod tests {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (_stop, stopped) = oneshot::channel();
         let server = tokio::spawn(served(theirs, stopped));
-        let mut opened = open(&dialler(), ours).await;
+        let mut opened = open(&connector(), ours).await;
         // The rest of the handshake is sent.
         assert!(end(&mut opened, Duration::from_millis(1)).await.is_none());
         server.abort();
         let _ = server.await;
-        let before = opened.link.writes();
+        let before = opened.link.write_mark();
         let answer = call(&opened);
         let ended = poll_fn(|cx| opened.session.poll(cx, false)).await;
         assert!(!ended.retired, "{ended:?}");
         assert!(answer.await.is_err());
-        assert_eq!(opened.link.writes(), before);
+        assert_eq!(opened.link.write_mark(), before);
     }
 
     /// The kernel accepts connections for a process that hangs; only a response shows that it is
@@ -360,7 +361,7 @@ mod tests {
     #[tokio::test]
     async fn a_listener_that_never_answers_is_not_a_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let hasty = Dialler { connect_timeout: Duration::from_millis(50), ..dialler() };
+        let hasty = Connector { connect_timeout: Duration::from_millis(50), ..connector() };
         let error = hasty.open(&[listener.local_addr().unwrap()]).await.unwrap_err();
         assert!(matches!(error, ConnectionError::TooLate(_)), "{error:?}");
     }
@@ -382,12 +383,12 @@ mod tests {
     #[tokio::test]
     async fn an_address_that_accepts_but_does_not_speak_http2_leads_to_the_next() {
         let listen = || TcpListener::bind("127.0.0.1:0");
-        let (rude, mute) = (listen().await.unwrap(), listen().await.unwrap());
-        let addresses = [rude.local_addr().unwrap(), mute.local_addr().unwrap()];
-        let hanging_up = tokio::spawn(async move { while rude.accept().await.is_ok() {} });
+        let (closing, silent) = (listen().await.unwrap(), listen().await.unwrap());
+        let addresses = [closing.local_addr().unwrap(), silent.local_addr().unwrap()];
+        let hanging_up = tokio::spawn(async move { while closing.accept().await.is_ok() {} });
         for first in addresses {
             let (alive, server) = http2_server().await;
-            let opened = dialler().open(&[first, alive]).await.unwrap();
+            let opened = connector().open(&[first, alive]).await.unwrap();
             assert_eq!(opened.link.peer(), alive);
             server.abort();
         }
@@ -401,10 +402,10 @@ mod tests {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let hole = silent.local_addr().unwrap();
         let (alive, server) = http2_server().await;
-        let patient = Arc::new(Dialler { connect_timeout: Duration::from_secs(3_600), ..dialler() });
+        let patient = Arc::new(Connector { connect_timeout: Duration::from_secs(3_600), ..connector() });
         let waiting = tokio::spawn({
-            let dialler = Arc::clone(&patient);
-            async move { dialler.open(&[hole]).await.map(drop) }
+            let connector = Arc::clone(&patient);
+            async move { connector.open(&[hole]).await.map(drop) }
         });
         while patient.permits.available_permits() > 0 {
             tokio::task::yield_now().await;

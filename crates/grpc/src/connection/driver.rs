@@ -4,33 +4,33 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use super::write_coalescer::Cork;
+use super::write_coalescer::CoalescerControl;
 
 /// A connection that makes progress only while it is polled. Ready when it has ended.
-pub(crate) struct Wire {
+pub(crate) struct ConnectionDriver {
     connection: Pin<Box<dyn Future<Output = Result<(), h2::Error>> + Send>>,
-    cork: Box<dyn Cork>,
+    control: Box<dyn CoalescerControl>,
     /// False only in benchmarks, to measure the effect of coalescing.
-    gathers: bool,
+    coalesces: bool,
 }
 
-impl Wire {
+impl ConnectionDriver {
     pub(crate) fn new(
         connection: impl Future<Output = Result<(), h2::Error>> + Send + 'static,
-        cork: Box<dyn Cork>,
-        gathers: bool,
+        control: Box<dyn CoalescerControl>,
+        coalesces: bool,
     ) -> Self {
-        Self { connection: Box::pin(connection), cork, gathers }
+        Self { connection: Box::pin(connection), control, coalesces }
     }
 
-    /// Reads what has arrived and sends what is queued. With `gather`, in as few writes as
+    /// Reads what has arrived and sends what is queued. With `coalesce`, in as few writes as
     /// possible.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, gather: bool) -> Poll<Result<(), h2::Error>> {
-        self.cork.push(gather && self.gathers);
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, coalesce: bool) -> Poll<Result<(), h2::Error>> {
+        self.control.start_turn(coalesce && self.coalesces);
         if let Poll::Ready(end) = self.connection.as_mut().poll(cx) {
             return Poll::Ready(end);
         }
-        match ready!(self.cork.poll_pull(cx)) {
+        match ready!(self.control.poll_flush_buffer(cx)) {
             Ok(()) => Poll::Pending,
             // The connection gets the error from its next flush, and ends.
             Err(_) => self.connection.as_mut().poll(cx),
@@ -52,16 +52,16 @@ mod tests {
 
     use super::*;
     use crate::connection::features::Turns;
-    use crate::connection::write_coalescer::Corked;
+    use crate::connection::write_coalescer::WriteCoalescer;
 
     /// Counts writes, and fails them once it is broken.
-    struct Tally {
+    struct CountingSocket {
         inner: DuplexStream,
         writes: Arc<AtomicUsize>,
         broken: Arc<AtomicBool>,
     }
 
-    impl AsyncRead for Tally {
+    impl AsyncRead for CountingSocket {
         fn poll_read(
             mut self: Pin<&mut Self>,
             cx: &mut Context<'_>,
@@ -71,7 +71,7 @@ mod tests {
         }
     }
 
-    impl AsyncWrite for Tally {
+    impl AsyncWrite for CountingSocket {
         fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
             self.writes.fetch_add(1, Ordering::Relaxed);
             if self.broken.load(Ordering::Relaxed) {
@@ -98,12 +98,12 @@ mod tests {
             poll_fn(|cx| connection.poll_closed(cx).map(|_| ())).await;
         });
         let writes = Arc::new(AtomicUsize::new(0));
-        let tally = Tally { inner: ours, writes: Arc::clone(&writes), broken: Arc::default() };
-        let (socket, cork) = Corked::new(tally, Turns::OneWorker);
+        let counting = CountingSocket { inner: ours, writes: Arc::clone(&writes), broken: Arc::default() };
+        let (socket, control) = WriteCoalescer::new(counting, Turns::OneWorker);
         let (sender, connection) = h2::client::handshake(socket).await.unwrap();
-        let mut wire = Wire::new(connection, cork, true);
+        let mut driver = ConnectionDriver::new(connection, control, true);
         // The handshake completes.
-        assert!(timeout(Duration::from_secs(1), poll_fn(|cx| wire.poll(cx, false))).await.is_err());
+        assert!(timeout(Duration::from_secs(1), poll_fn(|cx| driver.poll(cx, false))).await.is_err());
         let before = writes.load(Ordering::Relaxed);
         let mut answers = Vec::new();
         for _ in 0..10 {
@@ -112,7 +112,7 @@ mod tests {
             body.send_data(Bytes::from(vec![7; 1_024]), true).unwrap();
             answers.push(answer);
         }
-        assert!(poll_fn(|cx| Poll::Ready(wire.poll(cx, true))).await.is_pending());
+        assert!(poll_fn(|cx| Poll::Ready(driver.poll(cx, true))).await.is_pending());
         assert_eq!(writes.load(Ordering::Relaxed), before + 1);
         server.abort();
     }
@@ -120,11 +120,11 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_is_gone_ends_the_connection() {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        let (socket, cork) = Corked::new(ours, Turns::OneWorker);
+        let (socket, control) = WriteCoalescer::new(ours, Turns::OneWorker);
         let (_sender, connection) = h2::client::handshake(socket).await.unwrap();
-        let mut wire = Wire::new(connection, cork, true);
+        let mut driver = ConnectionDriver::new(connection, control, true);
         drop(theirs);
-        let end = timeout(Duration::from_secs(60), poll_fn(|cx| wire.poll(cx, true)));
+        let end = timeout(Duration::from_secs(60), poll_fn(|cx| driver.poll(cx, true)));
         assert!(end.await.expect("it ends").is_ok());
     }
 
@@ -133,12 +133,12 @@ mod tests {
     async fn a_socket_whose_writes_fail_ends_the_connection() {
         let (ours, _theirs) = tokio::io::duplex(1 << 16);
         let broken = Arc::new(AtomicBool::new(false));
-        let tally = Tally { inner: ours, writes: Arc::default(), broken: Arc::clone(&broken) };
-        let (socket, cork) = Corked::new(tally, Turns::OneWorker);
+        let counting = CountingSocket { inner: ours, writes: Arc::default(), broken: Arc::clone(&broken) };
+        let (socket, control) = WriteCoalescer::new(counting, Turns::OneWorker);
         let (_sender, connection) = h2::client::handshake(socket).await.unwrap();
-        let mut wire = Wire::new(connection, cork, true);
+        let mut driver = ConnectionDriver::new(connection, control, true);
         broken.store(true, Ordering::Relaxed);
-        let end = timeout(Duration::from_secs(60), poll_fn(|cx| wire.poll(cx, true)));
+        let end = timeout(Duration::from_secs(60), poll_fn(|cx| driver.poll(cx, true)));
         assert!(end.await.expect("it ends").is_err_and(|it| it.is_io()));
     }
 }

@@ -1,7 +1,7 @@
 //! A test server written frame by frame: it enforces the ping policy of the official gRPC servers,
 //! and does things that no library lets a server do.
 //!
-//! The rule is that of gRPC's A8 as implemented by grpc-go (`handlePing` in
+//! The rule is that of gRPC's A8 as implemented by grpc-go (v1.85.0, `handlePing` in
 //! `internal/transport/http2_server.go`), with all defaults: a ping within five minutes of the last
 //! one is a strike, within two hours if no call is open, and the third strike ends the connection.
 //! Headers and data that the server sends excuse the next ping and clear all strikes.
@@ -58,23 +58,23 @@ pub(crate) struct Record {
 /// | `mute` | nothing at all |
 /// | `late` | everything once the server is released, whether or not the client has reset the stream |
 /// | `unknown` | the status `UNIMPLEMENTED` |
-pub(crate) struct Enforcer {
+pub(crate) struct EnforcingServer {
     pub(crate) record: Arc<Record>,
     /// The advertised number of concurrent streams.
     streams: watch::Sender<Option<u32>>,
     release: watch::Sender<bool>,
     /// The number of times that GOAWAY was sent to all clients.
-    goodbyes: watch::Sender<u32>,
+    go_aways: watch::Sender<u32>,
 }
 
-impl Enforcer {
+impl EnforcingServer {
     /// Creates a server; [`serve`](Self::serve) hands it connections.
     pub(crate) fn new() -> Self {
         Self {
             record: Arc::default(),
             streams: watch::Sender::new(None),
             release: watch::Sender::new(false),
-            goodbyes: watch::Sender::new(0),
+            go_aways: watch::Sender::new(0),
         }
     }
 
@@ -97,18 +97,18 @@ impl Enforcer {
             late: HashMap::new(),
             last_ping: None,
             strikes: 0,
-            forgiven: false,
+            excused: false,
         };
-        let orders = Orders {
+        let commands = Commands {
             streams: self.streams.subscribe(),
             release: self.release.subscribe(),
-            goodbyes: self.goodbyes.subscribe(),
+            go_aways: self.go_aways.subscribe(),
         };
-        tokio::spawn(async move { connection.serve(orders).await });
+        tokio::spawn(async move { connection.serve(commands).await });
     }
 
     /// Advertises to all clients, now and later, how many concurrent streams are allowed.
-    pub(crate) fn takes(&self, streams: u32) {
+    pub(crate) fn limit_streams(&self, streams: u32) {
         self.streams.send_replace(Some(streams));
     }
 
@@ -119,8 +119,8 @@ impl Enforcer {
 
     /// Sends GOAWAY on every connection, like a server whose connections have reached their maximum
     /// age. Open calls continue.
-    pub(crate) fn say_goodbye(&self) {
-        self.goodbyes.send_modify(|it| *it += 1);
+    pub(crate) fn send_go_away(&self) {
+        self.go_aways.send_modify(|it| *it += 1);
     }
 
     pub(crate) fn ended(&self) -> usize {
@@ -137,10 +137,10 @@ impl Enforcer {
 }
 
 /// The commands of the server to a connection.
-struct Orders {
+struct Commands {
     streams: watch::Receiver<Option<u32>>,
     release: watch::Receiver<bool>,
-    goodbyes: watch::Receiver<u32>,
+    go_aways: watch::Receiver<u32>,
 }
 
 struct Connection<T> {
@@ -153,12 +153,12 @@ struct Connection<T> {
     late: HashMap<u32, Vec<u8>>,
     last_ping: Option<Instant>,
     strikes: u32,
-    forgiven: bool,
+    excused: bool,
 }
 
 impl<T: AsyncRead> Connection<T> {
-    async fn serve(&mut self, orders: Orders) -> io::Result<()> {
-        let Orders { streams: mut said, release: mut released, mut goodbyes } = orders;
+    async fn serve(&mut self, commands: Commands) -> io::Result<()> {
+        let Commands { streams: mut said, release: mut released, mut go_aways } = commands;
         self.send(SETTINGS, 0, 0, &[])?;
         // A window large enough for everything that clients send.
         self.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes())?;
@@ -181,8 +181,8 @@ impl<T: AsyncRead> Connection<T> {
                         self.answer(stream, &message)?;
                     }
                 }
-                Ok(()) = goodbyes.changed() => {
-                    goodbyes.mark_unchanged();
+                Ok(()) = go_aways.changed() => {
+                    go_aways.mark_unchanged();
                     self.send(GOAWAY, 0, 0, &[LARGEST_STREAM.to_be_bytes(), NO_ERROR.to_be_bytes()].concat())?;
                 }
                 count = self.io.read_buf(&mut read) => if count? == 0 {
@@ -207,7 +207,7 @@ impl<T: AsyncRead> Connection<T> {
             SETTINGS if flags & ACK == 0 => self.send(SETTINGS, ACK, 0, &[])?,
             PING if flags & ACK == 0 => {
                 self.send(PING, ACK, 0, payload)?;
-                return self.judge();
+                return self.check_ping();
             }
             HEADERS => drop(self.open.insert(stream, Vec::new())),
             RST_STREAM => {
@@ -225,7 +225,7 @@ impl<T: AsyncRead> Connection<T> {
             } else if says("late") {
                 self.late.insert(stream, message);
             } else if says("unknown") {
-                self.forgiven = true;
+                self.excused = true;
                 let head =
                     [b"\x88\x00\x0ccontent-type\x10", &b"application/grpc\x00\x0bgrpc-status\x0212"[..]];
                 self.send(HEADERS, END_HEADERS | END_STREAM, stream, &head.concat())?;
@@ -237,11 +237,11 @@ impl<T: AsyncRead> Connection<T> {
         Ok(true)
     }
 
-    fn judge(&mut self) -> io::Result<bool> {
+    fn check_ping(&mut self) -> io::Result<bool> {
         let now = Instant::now();
         self.record.pings.lock().unwrap().push(now);
         let last = self.last_ping.replace(now);
-        if std::mem::take(&mut self.forgiven) {
+        if std::mem::take(&mut self.excused) {
             self.strikes = 0;
             return Ok(true);
         }
@@ -251,14 +251,14 @@ impl<T: AsyncRead> Connection<T> {
             return Ok(true);
         }
         let last = self.open.last_key_value().map_or(0, |it| *it.0).to_be_bytes();
-        let goodbye = [&last[..], &ENHANCE_YOUR_CALM.to_be_bytes(), b"too_many_pings"].concat();
+        let go_away = [&last[..], &ENHANCE_YOUR_CALM.to_be_bytes(), b"too_many_pings"].concat();
         self.record.ended.fetch_add(1, Ordering::SeqCst);
-        self.send(GOAWAY, 0, 0, &goodbye)?;
+        self.send(GOAWAY, 0, 0, &go_away)?;
         Ok(false)
     }
 
     fn head(&mut self, stream: u32) -> io::Result<()> {
-        self.forgiven = true;
+        self.excused = true;
         // `:status: 200` of the static table, and one literal.
         let head = [b"\x88\x00\x0ccontent-type\x10", &b"application/grpc"[..]].concat();
         self.send(HEADERS, END_HEADERS, stream, &head)

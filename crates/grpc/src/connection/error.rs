@@ -29,7 +29,7 @@ pub(crate) enum ConnectionError {
 
 impl ConnectionError {
     /// Joins the whole chain of causes into one line.
-    pub(crate) fn line(&self) -> String {
+    pub(crate) fn chain(&self) -> String {
         let mut line = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(it) = cause {
@@ -49,6 +49,6 @@ mod tests {
         let address = "127.0.0.1:80".parse().unwrap();
         let source = io::Error::new(io::ErrorKind::ConnectionRefused, "no one there");
         let error = ConnectionError::Refused { address, source };
-        assert_eq!(error.line(), "cannot connect to 127.0.0.1:80: no one there");
+        assert_eq!(error.chain(), "cannot connect to 127.0.0.1:80: no one there");
     }
 }

@@ -87,7 +87,7 @@ fn probe(socket: &TcpStream, keep_alive: KeepAlive) -> io::Result<()> {
     let idle = keep_alive.interval.clamp(Duration::from_secs(1), LONGEST_IDLE);
     let probes = TcpKeepalive::new().with_time(idle).with_interval(PROBE_INTERVAL).with_retries(PROBES);
     socket.set_tcp_keepalive(&probes)?;
-    let timeout = if keep_alive.counted { keep_alive.timeout } else { USER_TIMEOUT };
+    let timeout = if keep_alive.ignore_ping_policy { keep_alive.timeout } else { USER_TIMEOUT };
     user_timeout(&socket, timeout.clamp(Duration::from_millis(1), LONGEST_USER_TIMEOUT))
 }
 
@@ -166,7 +166,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let ever = Duration::from_secs(100 * 365 * 24 * 3_600);
-        let chosen = |interval, timeout| KeepAlive { interval, timeout, counted: true, ..Default::default() };
+        let chosen = |interval, timeout| KeepAlive {
+            interval,
+            timeout,
+            ignore_ping_policy: true,
+            ..Default::default()
+        };
         let table = [
             (None, None),
             (Some(KeepAlive::default()), Some((Duration::from_secs(30), USER_TIMEOUT))),

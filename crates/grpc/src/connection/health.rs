@@ -22,7 +22,7 @@ const UNIMPLEMENTED: &str = "12";
 const LARGEST: usize = 4 << 10;
 
 /// The end of a health stream.
-enum Over {
+enum WatchEnd {
     /// The server has no health service: it counts as healthy for good.
     Unknown,
     /// The stream broke; watch again.
@@ -32,17 +32,17 @@ enum Over {
 /// Watches the health of `service` on a connection, and calls `report` with each status. Never
 /// returns.
 ///
-/// `place` is the `:authority`, and true for a TLS connection.
-pub(crate) async fn watch(link: Arc<Link>, place: (String, bool), service: String, report: impl Fn(bool)) {
+/// `server` is the `:authority`, and true for a TLS connection.
+pub(crate) async fn watch(link: Arc<Link>, server: (String, bool), service: String, report: impl Fn(bool)) {
     let backoff = Backoff { longest: Duration::from_secs(30), ..Backoff::default() };
     let mut failures = 0;
     loop {
-        match once(&link, &place, &service, &mut failures, &report).await {
-            Over::Unknown => {
+        match watch_once(&link, &server, &service, &mut failures, &report).await {
+            WatchEnd::Unknown => {
                 report(true);
                 std::future::pending::<()>().await;
             }
-            Over::Broken => {
+            WatchEnd::Broken => {
                 report(false);
                 failures += 1;
                 sleep(backoff.wait(failures, random::unit())).await;
@@ -51,28 +51,28 @@ pub(crate) async fn watch(link: Arc<Link>, place: (String, bool), service: Strin
     }
 }
 
-async fn once(
+async fn watch_once(
     link: &Link,
-    place: &(String, bool),
+    server: &(String, bool),
     service: &str,
     failures: &mut u32,
     report: &impl Fn(bool),
-) -> Over {
-    let Some(request) = request(place) else {
-        return Over::Broken;
+) -> WatchEnd {
+    let Some(request) = request(server) else {
+        return WatchEnd::Broken;
     };
     let Ok((response, mut body)) = link.sender().send_request(request, false) else {
-        return Over::Broken;
+        return WatchEnd::Broken;
     };
     if body.send_data(encode(service), true).is_err() {
-        return Over::Broken;
+        return WatchEnd::Broken;
     }
     let Ok(response) = response.await else {
-        return Over::Broken;
+        return WatchEnd::Broken;
     };
     // A server that does not speak gRPC answers with an HTTP status.
     if is_unimplemented(response.headers()) || response.status() == StatusCode::NOT_FOUND {
-        return Over::Unknown;
+        return WatchEnd::Unknown;
     }
     let mut stream = response.into_body();
     let mut buffered = BytesMut::new();
@@ -84,12 +84,12 @@ async fn once(
             report(decode(&message) == SERVING);
         }
         if buffered.len() > LARGEST {
-            return Over::Broken;
+            return WatchEnd::Broken;
         }
     }
     match poll_fn(|cx| stream.poll_trailers(cx)).await {
-        Ok(Some(trailers)) if is_unimplemented(&trailers) => Over::Unknown,
-        _ => Over::Broken,
+        Ok(Some(trailers)) if is_unimplemented(&trailers) => WatchEnd::Unknown,
+        _ => WatchEnd::Broken,
     }
 }
 

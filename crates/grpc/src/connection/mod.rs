@@ -23,14 +23,14 @@ mod task;
 pub(crate) mod enforcing_server;
 
 pub use backend::State;
-pub(crate) use backend::{Backend, Standing};
+pub(crate) use backend::{Backend, BackendStatus};
 pub use backoff::Backoff;
 #[cfg(test)]
-pub(crate) use connector::Pipes;
-pub(crate) use connector::{Dialler, LARGEST_WINDOW, Limits, Tls};
+pub(crate) use connector::TestPipes;
+pub(crate) use connector::{Connector, LARGEST_WINDOW, Limits, Tls};
 pub use features::{Parts, Turns};
-pub(crate) use keep_alive::{Complaints, KeepAlive};
+pub(crate) use keep_alive::{KeepAlive, PingComplaints};
 pub(crate) use session::Link;
-pub(crate) use state::{Timing, Wish};
-pub(crate) use stream_tracker::may_have_left;
+pub(crate) use state::{DesiredState, Timing};
+pub(crate) use stream_tracker::may_have_been_sent;
 pub(crate) use task::run;

@@ -17,9 +17,9 @@ use h2::client::SendRequest;
 use h2::{Ping, PingPong, Reason};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::driver::Wire;
+use super::driver::ConnectionDriver;
 use super::error::ConnectionError;
-use super::keep_alive::{Next, Pulse};
+use super::keep_alive::{KeepAliveAction, KeepAliveState};
 use super::stream_tracker::{OpenStreams, Reads, Writes};
 
 /// The handle of a connection that calls use.
@@ -28,7 +28,7 @@ pub(crate) struct Link {
     writes: Writes,
     peer: SocketAddr,
     /// The number of concurrent streams that the peer allows, by its last settings.
-    streams: AtomicUsize,
+    max_streams: AtomicUsize,
     /// The number of these streams that are not available to calls.
     reserved: usize,
 }
@@ -43,8 +43,8 @@ impl Link {
     /// Creates the handle of a connection to `peer`, with `reserved` streams that are not available
     /// to calls.
     pub(crate) fn new(sender: SendRequest<Bytes>, writes: Writes, peer: SocketAddr, reserved: usize) -> Self {
-        let streams = AtomicUsize::new(sender.current_max_send_streams());
-        Self { sender, writes, peer, streams, reserved }
+        let max_streams = AtomicUsize::new(sender.current_max_send_streams());
+        Self { sender, writes, peer, max_streams, reserved }
     }
 
     /// Returns a handle to open one stream with.
@@ -53,8 +53,8 @@ impl Link {
     }
 
     /// Returns the current write mark; an equal mark later means that nothing was sent in between.
-    pub(crate) fn writes(&self) -> u64 {
-        self.writes.count()
+    pub(crate) fn write_mark(&self) -> u64 {
+        self.writes.mark()
     }
 
     pub(crate) fn peer(&self) -> SocketAddr {
@@ -63,23 +63,23 @@ impl Link {
 
     /// Returns the number of concurrent calls that the peer allows. Further calls are queued on the
     /// connection.
-    pub(crate) fn room(&self) -> usize {
-        self.streams.load(Ordering::Relaxed).saturating_sub(self.reserved)
+    pub(crate) fn max_calls(&self) -> usize {
+        self.max_streams.load(Ordering::Relaxed).saturating_sub(self.reserved)
     }
 
     /// Reads the settings of the peer. Returns true if it accepts calls again, or no longer accepts
     /// any.
-    fn update_room(&self) -> bool {
-        let before = self.room();
-        self.streams.store(self.sender.current_max_send_streams(), Ordering::Relaxed);
-        (before == 0) != (self.room() == 0)
+    fn update_max_calls(&self) -> bool {
+        let before = self.max_calls();
+        self.max_streams.store(self.sender.current_max_send_streams(), Ordering::Relaxed);
+        (before == 0) != (self.max_calls() == 0)
     }
 }
 
 /// The driver of a connection, owned by the endpoint's task: the connection makes progress only
 /// while it is polled. Dropping it closes the connection and fails its calls.
 pub(crate) struct Session {
-    wire: Wire,
+    driver: ConnectionDriver,
     link: Arc<Link>,
     /// Reports when the peer accepts no more streams.
     sender: SendRequest<Bytes>,
@@ -88,14 +88,14 @@ pub(crate) struct Session {
     open: OpenStreams,
     pings: PingPong,
     /// `None` if keep-alive is off.
-    pulse: Option<Pulse>,
+    keep_alive: Option<KeepAliveState>,
     timer: Pin<Box<Sleep>>,
     /// Set when an event may move the next ping.
     check: bool,
     /// Set while no ping is due before a call is open, so that the timer is ignored.
-    resting: bool,
+    timer_idle: bool,
     /// The peer accepts calls again, or no longer accepts any.
-    room_changed: bool,
+    capacity_changed: bool,
     /// The peer accepts no more streams; only open calls continue.
     retired: bool,
 }
@@ -123,25 +123,25 @@ pub(crate) struct Ended {
 impl Session {
     /// Creates the driver of a connection that has just answered its first PING.
     pub(crate) fn new(
-        wire: Wire,
+        driver: ConnectionDriver,
         link: Arc<Link>,
         (reads, open): (Reads, OpenStreams),
         pings: PingPong,
-        pulse: Option<Pulse>,
+        keep_alive: Option<KeepAliveState>,
     ) -> Self {
         let (sender, timer) = (link.sender(), Box::pin(sleep_until(Instant::now())));
         Self {
-            wire,
+            driver,
             link,
             sender,
             reads,
             open,
             pings,
-            pulse,
+            keep_alive,
             timer,
             check: true,
-            resting: true,
-            room_changed: false,
+            timer_idle: true,
+            capacity_changed: false,
             retired: false,
         }
     }
@@ -151,13 +151,13 @@ impl Session {
     /// may be polled further.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, concurrent: bool) -> Poll<Ended> {
         let address = self.link.peer;
-        let end = self.wire.poll(cx, concurrent);
-        self.note_reads();
+        let end = self.driver.poll(cx, concurrent);
+        self.record_reads();
         if let Poll::Ready(end) = end {
             // A reset of the socket may follow the peer's GOAWAY so closely that the connection
             // ends with the reset.
-            let last_word = self.sender.poll_ready(cx);
-            let mut too_many_pings = matches!(&last_word, Poll::Ready(Err(it)) if is_too_many_pings(it));
+            let go_away = self.sender.poll_ready(cx);
+            let mut too_many_pings = matches!(&go_away, Poll::Ready(Err(it)) if is_too_many_pings(it));
             let error = match end {
                 Ok(()) => ConnectionError::Closed { address },
                 Err(source) => {
@@ -182,61 +182,61 @@ impl Session {
 
     /// Returns true if the peer accepts calls again, or no longer accepts any, since the last call
     /// of this function.
-    pub(crate) fn take_room_change(&mut self) -> bool {
-        std::mem::take(&mut self.room_changed)
+    pub(crate) fn take_capacity_change(&mut self) -> bool {
+        std::mem::take(&mut self.capacity_changed)
     }
 
     fn ended(&self, error: ConnectionError, retired: bool, too_many_pings: bool) -> Ended {
-        let slowed = self.pulse.as_ref().map_or(0, Pulse::slowed);
+        let slowed = self.keep_alive.as_ref().map_or(0, KeepAliveState::slowed);
         Ended { error, retired, too_many_pings: too_many_pings.then_some(slowed) }
     }
 
-    fn note_reads(&mut self) {
+    fn record_reads(&mut self) {
         let arrived = self.reads.take();
-        if !arrived.anything() {
+        if !arrived.any() {
             return;
         }
-        if let Some(pulse) = &mut self.pulse {
+        if let Some(keep_alive) = &mut self.keep_alive {
             // A response may allow a ping that is due before the timer.
-            self.check |= pulse.read(arrived.answers(), Instant::now());
+            self.check |= keep_alive.read(arrived.has_response(), Instant::now());
         }
-        if arrived.settings() {
-            self.room_changed |= self.link.update_room();
+        if arrived.has_settings() {
+            self.capacity_changed |= self.link.update_max_calls();
         }
     }
 
     fn poll_keep_alive(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionError> {
         let busy = self.open.any();
-        let Some(pulse) = &mut self.pulse else {
+        let Some(keep_alive) = &mut self.keep_alive else {
             return Poll::Pending;
         };
-        if pulse.awaits_pong() && matches!(self.pings.poll_pong(cx), Poll::Ready(Ok(_))) {
-            pulse.ponged();
+        if keep_alive.awaits_pong() && matches!(self.pings.poll_pong(cx), Poll::Ready(Ok(_))) {
+            keep_alive.ponged();
             self.check = true;
         }
-        self.check |= self.resting && busy;
+        self.check |= self.timer_idle && busy;
         loop {
             if !self.check {
-                if self.resting {
+                if self.timer_idle {
                     return Poll::Pending;
                 }
                 ready!(self.timer.as_mut().poll(cx));
             }
             let now = Instant::now();
-            (self.check, self.resting) = (false, false);
-            match pulse.next(busy, now) {
-                Next::Wait(until) => self.timer.as_mut().reset(until),
-                Next::Rest => self.resting = true,
-                Next::Ping => {
-                    pulse.pinged(now);
+            (self.check, self.timer_idle) = (false, false);
+            match keep_alive.next(busy, now) {
+                KeepAliveAction::Wait(until) => self.timer.as_mut().reset(until),
+                KeepAliveAction::Idle => self.timer_idle = true,
+                KeepAliveAction::Ping => {
+                    keep_alive.pinged(now);
                     // Fails only when the connection ends, which the next poll reports.
                     let _ = self.pings.send_ping(Ping::opaque());
                     // Registers the waker for the pong.
                     let _ = self.pings.poll_pong(cx);
                     self.check = true;
                 }
-                Next::GiveUp => {
-                    let (address, timeout) = (self.link.peer, pulse.timeout());
+                KeepAliveAction::GiveUp => {
+                    let (address, timeout) = (self.link.peer, keep_alive.timeout());
                     return Poll::Ready(ConnectionError::Silent { address, timeout });
                 }
             }

@@ -31,15 +31,15 @@ const ANYTHING: u32 = 1 << 31;
 pub(crate) struct Writes(Arc<AtomicU64>);
 
 impl Writes {
-    /// Returns the current mark, for [`may_have_left`].
-    pub(crate) fn count(&self) -> u64 {
+    /// Returns the current mark, for [`may_have_been_sent`].
+    pub(crate) fn mark(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 }
 
 /// Returns true if anything of a stream may have been sent that was queued after the mark `before`
 /// was taken; `now` is the current mark.
-pub(crate) fn may_have_left(stream: u32, before: u64, now: u64) -> bool {
+pub(crate) fn may_have_been_sent(stream: u32, before: u64, now: u64) -> bool {
     match now & STREAMS {
         0 => now != before,
         _ => now & !STREAMS >= u64::from(stream),
@@ -52,32 +52,32 @@ pub(crate) struct Reads(Arc<AtomicU32>);
 
 /// A set of frame types that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Arrived(u32);
+pub(crate) struct FrameKinds(u32);
 
 impl Reads {
     /// Returns the types that arrived since the last call.
-    pub(crate) fn take(&self) -> Arrived {
+    pub(crate) fn take(&self) -> FrameKinds {
         // Most calls find nothing, and a plain load is cheaper than a swap.
         match self.0.load(Ordering::Relaxed) {
-            0 => Arrived(0),
-            _ => Arrived(self.0.swap(0, Ordering::Relaxed)),
+            0 => FrameKinds(0),
+            _ => FrameKinds(self.0.swap(0, Ordering::Relaxed)),
         }
     }
 }
 
-impl Arrived {
+impl FrameKinds {
     /// Returns true if anything arrived.
-    pub(crate) fn anything(self) -> bool {
+    pub(crate) fn any(self) -> bool {
         self.0 != 0
     }
 
     /// Returns true if the peer responded to a call: with headers or data.
-    pub(crate) fn answers(self) -> bool {
+    pub(crate) fn has_response(self) -> bool {
         self.0 & (1 << DATA | 1 << HEADERS) != 0
     }
 
     /// Returns true if the peer changed its settings, or acknowledged ours.
-    pub(crate) fn settings(self) -> bool {
+    pub(crate) fn has_settings(self) -> bool {
         self.0 & 1 << SETTINGS != 0
     }
 }
@@ -96,7 +96,7 @@ impl OpenStreams {
 /// A socket whose frames are tracked. If the outgoing bytes cannot be parsed, each attempt to write
 /// counts, even one that fails half-way.
 #[derive(Debug)]
-pub(crate) struct Counted<T> {
+pub(crate) struct StreamTracker<T> {
     inner: T,
     writes: Writes,
     reads: Reads,
@@ -111,7 +111,7 @@ pub(crate) struct Counted<T> {
     enabled: bool,
 }
 
-impl<T> Counted<T> {
+impl<T> StreamTracker<T> {
     pub(crate) fn new(inner: T, enabled: bool) -> Self {
         let (writes, reads, open_count) = Default::default();
         Self {
@@ -141,14 +141,14 @@ impl<T> Counted<T> {
 
     /// Records that bytes of unknown content are about to be written. The first bytes of a
     /// connection are always recorded: they may be anything.
-    fn attempt(&self) {
+    fn record_attempt(&self) {
         if matches!(self.outgoing, Frames::Unreadable | Frames::Preface(_)) {
             self.writes.0.fetch_add(1, Ordering::Release);
         }
     }
 
     /// Records the bytes that were written.
-    fn took(&mut self, bytes: &[u8]) {
+    fn record_written(&mut self, bytes: &[u8]) {
         if !self.enabled {
             return;
         }
@@ -173,7 +173,7 @@ impl<T> Counted<T> {
     }
 
     /// Records the bytes that were read.
-    fn read(&mut self, bytes: &[u8]) {
+    fn record_read(&mut self, bytes: &[u8]) {
         if !self.enabled || bytes.is_empty() {
             return;
         }
@@ -195,22 +195,22 @@ impl<T> Counted<T> {
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Counted<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for StreamTracker<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
-        this.read(&buf.filled()[before..]);
+        this.record_read(&buf.filled()[before..]);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for StreamTracker<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.attempt();
+        this.record_attempt();
         let count = ready!(Pin::new(&mut this.inner).poll_write(cx, buf))?;
-        this.took(&buf[..count]);
+        this.record_written(&buf[..count]);
         Poll::Ready(Ok(count))
     }
 
@@ -220,12 +220,12 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Counted<T> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.attempt();
+        this.record_attempt();
         let count = ready!(Pin::new(&mut this.inner).poll_write_vectored(cx, bufs))?;
         let mut left = count;
         for buf in bufs {
             let taken = left.min(buf.len());
-            this.took(&buf[..taken]);
+            this.record_written(&buf[..taken]);
             left -= taken;
         }
         Poll::Ready(Ok(count))
@@ -254,34 +254,34 @@ mod tests {
     #[tokio::test]
     async fn only_writes_count() {
         let (one, mut other) = tokio::io::duplex(64);
-        let mut counted = Counted::new(one, true);
-        let writes = counted.writes();
+        let mut tracker = StreamTracker::new(one, true);
+        let writes = tracker.writes();
         other.write_all(b"hello").await.unwrap();
         let mut heard = [0; 5];
-        counted.read_exact(&mut heard).await.unwrap();
-        assert_eq!(writes.count(), 0);
-        counted.write_all(b"and back").await.unwrap();
-        assert_eq!(writes.count(), 1);
-        assert!(may_have_left(1, 0, writes.count()) && !may_have_left(1, 1, writes.count()));
+        tracker.read_exact(&mut heard).await.unwrap();
+        assert_eq!(writes.mark(), 0);
+        tracker.write_all(b"and back").await.unwrap();
+        assert_eq!(writes.mark(), 1);
+        assert!(may_have_been_sent(1, 0, writes.mark()) && !may_have_been_sent(1, 1, writes.mark()));
     }
 
     #[tokio::test]
     async fn unencrypted_frames_show_which_streams_were_opened() {
         let (one, _other) = tokio::io::duplex(1 << 10);
-        let mut counted = Counted::new(one, true);
-        let writes = counted.writes();
-        counted.write_all(&spoken(&[(4, 0, 6)])).await.unwrap();
-        let before = writes.count();
-        counted.write_all(&answered(&[(8, 0, 4), (HEADERS, 3, 20), (0, 3, 100), (6, 0, 8)])).await.unwrap();
-        let left = |stream| may_have_left(stream, before, writes.count());
-        assert!(left(1) && left(3) && !left(5), "{:x}", writes.count());
+        let mut tracker = StreamTracker::new(one, true);
+        let writes = tracker.writes();
+        tracker.write_all(&spoken(&[(4, 0, 6)])).await.unwrap();
+        let before = writes.mark();
+        tracker.write_all(&answered(&[(8, 0, 4), (HEADERS, 3, 20), (0, 3, 100), (6, 0, 8)])).await.unwrap();
+        let left = |stream| may_have_been_sent(stream, before, writes.mark());
+        assert!(left(1) && left(3) && !left(5), "{:x}", writes.mark());
         // An incomplete frame head opens no stream.
         let next = answered(&[(HEADERS, 5, 20)]);
         let (most, rest) = next.split_at(8);
-        counted.write_all(most).await.unwrap();
-        assert!(!may_have_left(5, before, writes.count()));
-        counted.write_all(rest).await.unwrap();
-        assert!(may_have_left(5, before, writes.count()));
+        tracker.write_all(most).await.unwrap();
+        assert!(!may_have_been_sent(5, before, writes.mark()));
+        tracker.write_all(rest).await.unwrap();
+        assert!(may_have_been_sent(5, before, writes.mark()));
     }
 
     /// Returns a frame without a payload.
@@ -293,9 +293,9 @@ mod tests {
     async fn a_stream_is_open_until_one_side_ends_it() {
         use crate::connection::frames::END_STREAM;
         let (one, mut other) = tokio::io::duplex(1 << 10);
-        let mut counted = Counted::new(one, true);
-        let open = counted.open_streams();
-        counted.write_all(&spoken(&[])).await.unwrap();
+        let mut tracker = StreamTracker::new(one, true);
+        let open = tracker.open_streams();
+        tracker.write_all(&spoken(&[])).await.unwrap();
         let table = [
             ("a request", true, frame(HEADERS, 0, 1), 1),
             ("its end", true, frame(DATA, END_STREAM, 1), 1),
@@ -311,12 +311,12 @@ mod tests {
         ];
         for (story, ours, bytes, expected) in table {
             if ours {
-                counted.write_all(&bytes).await.unwrap();
+                tracker.write_all(&bytes).await.unwrap();
             } else {
                 other.write_all(&bytes).await.unwrap();
-                counted.read_exact(&mut [0; 9]).await.unwrap();
+                tracker.read_exact(&mut [0; 9]).await.unwrap();
             }
-            assert_eq!((counted.open.len(), open.any()), (expected, expected > 0), "{story}");
+            assert_eq!((tracker.open.len(), open.any()), (expected, expected > 0), "{story}");
         }
     }
 
@@ -324,8 +324,8 @@ mod tests {
     async fn liveness_responses_and_settings_are_distinguished() {
         const PING: u8 = 6;
         let (one, mut other) = tokio::io::duplex(1 << 10);
-        let mut counted = Counted::new(one, true);
-        let reads = counted.reads();
+        let mut tracker = StreamTracker::new(one, true);
+        let reads = tracker.reads();
         type Frames = &'static [(u8, u32, usize)];
         let table: [(Frames, [bool; 3]); 5] = [
             (&[(PING, 0, 8)], [true, false, false]),
@@ -335,12 +335,12 @@ mod tests {
             (&[(0xff, 1, 3)], [true, false, false]),
         ];
         for (frames, expected) in table {
-            assert_eq!(reads.take(), Arrived(0));
+            assert_eq!(reads.take(), FrameKinds(0));
             let sent = answered(frames);
             other.write_all(&sent).await.unwrap();
-            counted.read_exact(&mut vec![0; sent.len()]).await.unwrap();
+            tracker.read_exact(&mut vec![0; sent.len()]).await.unwrap();
             let arrived = reads.take();
-            let found = [arrived.anything(), arrived.answers(), arrived.settings()];
+            let found = [arrived.any(), arrived.has_response(), arrived.has_settings()];
             assert_eq!(found, expected, "{frames:?}");
         }
     }

@@ -19,168 +19,169 @@ use tokio::runtime::Handle;
 use super::features::Turns;
 
 /// The capacity of the buffer. A write that does not fit sends the buffer first.
-const MOST: usize = 64 << 10;
+const MAX_BUFFERED: usize = 64 << 10;
 /// Writes of this size or larger bypass the buffer: copying them does not pay.
-const LARGE: usize = 8 << 10;
+const LARGE_WRITE: usize = 8 << 10;
 /// The number of bytes read per turn on a runtime with one worker. The calls that the data belongs
 /// to run before the next turn, so that the peer gets new work meanwhile; reading everything first
 /// would make the two ends take turns instead of working concurrently. With several workers, other
 /// workers run these calls anyway, and another turn would only move the connection between workers.
-const TURN: usize = 8 << 10;
+const READ_BUDGET: usize = 8 << 10;
 /// The buffer capacity that an idle connection may keep.
-const KEPT: usize = 4 << 10;
+const MAX_RETAINED: usize = 4 << 10;
 
 /// The socket, for the HTTP/2 connection that writes to it.
 #[derive(Debug)]
-pub(crate) struct Corked<T>(Arc<Mutex<Neck<T>>>);
+pub(crate) struct WriteCoalescer<T>(Arc<Mutex<CoalescerState<T>>>);
 
 /// The control of the buffer, for the driver of the connection.
-pub(crate) trait Cork: Send {
-    /// Starts a turn. With `gather`, writes are buffered from here on; without, they go straight to
+pub(crate) trait CoalescerControl: Send {
+    /// Starts a turn. With `coalesce`, writes are buffered from here on; without, they go straight to
     /// the socket.
-    fn push(&mut self, gather: bool);
+    fn start_turn(&mut self, coalesce: bool);
 
     /// Sends the buffer. An error is also returned from the next write or flush of the socket.
-    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+    fn poll_flush_buffer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 }
 
 #[derive(Debug)]
-struct Neck<T> {
+struct CoalescerState<T> {
     socket: T,
-    gathers: bool,
-    gathered: Vec<u8>,
-    /// The number of bytes of `gathered` that were sent.
-    left: usize,
+    buffering: bool,
+    buffer: Vec<u8>,
+    /// The number of bytes of `buffer` that were sent.
+    sent: usize,
     /// A writer is waiting for room in the buffer.
-    refused: bool,
+    writer_blocked: bool,
     failed: Option<io::ErrorKind>,
     /// The peer has closed its side. Nothing is sent any more: calls that were not sent by then are
     /// retried elsewhere, and a peer that still reads would execute them too.
-    sealed: bool,
+    peer_closed: bool,
     /// The number of bytes that may be read per turn, and the rest of it in this turn.
-    turn: usize,
-    readable: usize,
+    read_budget: usize,
+    read_left: usize,
 }
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Corked<T> {
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> WriteCoalescer<T> {
     /// Wraps a socket. Must be called on a tokio runtime.
-    pub(crate) fn new(socket: T, turns: Turns) -> (Self, Box<dyn Cork>) {
-        let turn = match turns {
-            Turns::Always => TURN,
-            Turns::OneWorker if Handle::current().metrics().num_workers() == 1 => TURN,
+    pub(crate) fn new(socket: T, turns: Turns) -> (Self, Box<dyn CoalescerControl>) {
+        let read_budget = match turns {
+            Turns::Always => READ_BUDGET,
+            Turns::OneWorker if Handle::current().metrics().num_workers() == 1 => READ_BUDGET,
             Turns::OneWorker | Turns::Never => usize::MAX,
         };
-        let neck = Neck {
+        let state = CoalescerState {
             socket,
-            gathers: false,
-            gathered: Vec::new(),
-            left: 0,
-            refused: false,
+            buffering: false,
+            buffer: Vec::new(),
+            sent: 0,
+            writer_blocked: false,
             failed: None,
-            sealed: false,
-            turn,
-            readable: turn,
+            peer_closed: false,
+            read_budget,
+            read_left: read_budget,
         };
-        let neck = Arc::new(Mutex::new(neck));
-        (Self(Arc::clone(&neck)), Box::new(neck))
+        let state = Arc::new(Mutex::new(state));
+        (Self(Arc::clone(&state)), Box::new(state))
     }
 }
 
-impl<T: AsyncWrite + Unpin> Neck<T> {
+impl<T: AsyncWrite + Unpin> CoalescerState<T> {
     fn waiting(&self) -> usize {
-        self.gathered.len() - self.left
+        self.buffer.len() - self.sent
     }
 
     fn check(&self) -> io::Result<()> {
         self.failed.map_or(Ok(()), |kind| Err(kind.into()))
     }
 
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_send_buffer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.check()?;
-        if self.sealed {
-            (self.gathered, self.left) = (Vec::new(), 0);
+        if self.peer_closed {
+            (self.buffer, self.sent) = (Vec::new(), 0);
             return Poll::Ready(Ok(()));
         }
-        let sent = self.poll_all(cx);
+        let sent = self.poll_write_all(cx);
         if let Poll::Ready(Err(error)) = &sent {
             self.failed = Some(error.kind());
         }
         sent
     }
 
-    fn poll_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_write_all(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.waiting() > 0 {
-            match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.gathered[self.left..]))? {
+            match ready!(Pin::new(&mut self.socket).poll_write(cx, &self.buffer[self.sent..]))? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                count => self.left += count,
+                count => self.sent += count,
             }
         }
-        self.gathered.clear();
-        self.left = 0;
+        self.buffer.clear();
+        self.sent = 0;
         Pin::new(&mut self.socket).poll_flush(cx)
     }
 
-    fn poll_say(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_parts(&mut self, cx: &mut Context<'_>, parts: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let size: usize = parts.iter().map(|it| it.len()).sum();
-        let gathers = self.gathers && size < LARGE;
-        if !gathers || self.waiting() + size > MOST {
-            let sent = self.poll_send(cx);
-            self.refused |= sent.is_pending();
+        let buffering = self.buffering && size < LARGE_WRITE;
+        if !buffering || self.waiting() + size > MAX_BUFFERED {
+            let sent = self.poll_send_buffer(cx);
+            self.writer_blocked |= sent.is_pending();
             ready!(sent)?;
         }
         self.check()?;
-        if self.sealed {
+        if self.peer_closed {
             return Poll::Ready(Ok(size));
         }
-        if !gathers {
+        if !buffering {
             return Pin::new(&mut self.socket).poll_write_vectored(cx, parts);
         }
-        parts.iter().for_each(|it| self.gathered.extend_from_slice(it));
+        parts.iter().for_each(|it| self.buffer.extend_from_slice(it));
         Poll::Ready(Ok(size))
     }
 }
 
-impl<T: AsyncWrite + Send + Unpin> Cork for Arc<Mutex<Neck<T>>> {
-    fn push(&mut self, gather: bool) {
-        let mut neck = self.lock();
-        neck.gathers = gather;
-        neck.readable = neck.turn;
+impl<T: AsyncWrite + Send + Unpin> CoalescerControl for Arc<Mutex<CoalescerState<T>>> {
+    fn start_turn(&mut self, coalesce: bool) {
+        let mut state = self.lock();
+        state.buffering = coalesce;
+        state.read_left = state.read_budget;
     }
 
-    fn poll_pull(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut neck = self.lock();
-        ready!(neck.poll_send(cx))?;
-        if !neck.gathers && neck.gathered.capacity() > KEPT {
-            neck.gathered = Vec::new();
+    fn poll_flush_buffer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut state = self.lock();
+        ready!(state.poll_send_buffer(cx))?;
+        if !state.buffering && state.buffer.capacity() > MAX_RETAINED {
+            state.buffer = Vec::new();
         }
-        // The connection has no waker of its own registered for room in the buffer: poll it again.
-        if std::mem::take(&mut neck.refused) {
+        // A writer was refused because the buffer was full. Now that it is empty, no event of the
+        // socket would wake that writer.
+        if std::mem::take(&mut state.writer_blocked) {
             cx.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<T: AsyncRead + Unpin> AsyncRead for Corked<T> {
+impl<T: AsyncRead + Unpin> AsyncRead for WriteCoalescer<T> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let mut neck = self.0.lock();
+        let mut state = self.0.lock();
         // The budget of this turn is used up: yield, and be polled again.
-        if neck.readable == 0 {
+        if state.read_left == 0 {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let before = buf.filled().len();
-        ready!(Pin::new(&mut neck.socket).poll_read(cx, buf))?;
+        ready!(Pin::new(&mut state.socket).poll_read(cx, buf))?;
         let count = buf.filled().len() - before;
-        neck.sealed |= count == 0 && buf.remaining() > 0;
-        neck.readable = neck.readable.saturating_sub(count);
+        state.peer_closed |= count == 0 && buf.remaining() > 0;
+        state.read_left = state.read_left.saturating_sub(count);
         Poll::Ready(Ok(()))
     }
 }
 
-impl<T: AsyncWrite + Unpin> AsyncWrite for Corked<T> {
+impl<T: AsyncWrite + Unpin> AsyncWrite for WriteCoalescer<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.lock().poll_say(cx, &[IoSlice::new(buf)])
+        self.0.lock().poll_write_parts(cx, &[IoSlice::new(buf)])
     }
 
     fn poll_write_vectored(
@@ -188,7 +189,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Corked<T> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.0.lock().poll_say(cx, bufs)
+        self.0.lock().poll_write_parts(cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -201,9 +202,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Corked<T> {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut neck = self.0.lock();
-        ready!(neck.poll_send(cx))?;
-        Pin::new(&mut neck.socket).poll_shutdown(cx)
+        let mut state = self.0.lock();
+        ready!(state.poll_send_buffer(cx))?;
+        Pin::new(&mut state.socket).poll_shutdown(cx)
     }
 }
 
@@ -214,13 +215,13 @@ mod tests {
 
     use super::*;
 
-    fn pull(cork: &mut dyn Cork) -> Poll<io::Result<()>> {
-        cork.poll_pull(&mut Context::from_waker(noop_waker_ref()))
+    fn flush_buffer(control: &mut dyn CoalescerControl) -> Poll<io::Result<()>> {
+        control.poll_flush_buffer(&mut Context::from_waker(noop_waker_ref()))
     }
 
     /// Returns the number of bytes that the other end can read now.
-    fn heard(other: &mut DuplexStream) -> usize {
-        let mut bytes = vec![0; 2 * MOST];
+    fn readable_bytes(other: &mut DuplexStream) -> usize {
+        let mut bytes = vec![0; 2 * MAX_BUFFERED];
         let mut buffer = ReadBuf::new(&mut bytes);
         let mut cx = Context::from_waker(noop_waker_ref());
         while Pin::new(&mut *other).poll_read(&mut cx, &mut buffer).is_ready() {}
@@ -229,25 +230,25 @@ mod tests {
 
     #[tokio::test]
     async fn buffered_writes_leave_on_the_next_flush_of_the_buffer() {
-        let (one, mut other) = duplex(2 * MOST);
-        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
-        cork.push(true);
+        let (one, mut other) = duplex(2 * MAX_BUFFERED);
+        let (mut socket, mut control) = WriteCoalescer::new(one, Turns::OneWorker);
+        control.start_turn(true);
         for _ in 0..3 {
             socket.write_all(b"hello").await.unwrap();
             socket.flush().await.unwrap();
         }
-        assert_eq!(heard(&mut other), 0);
-        assert!(pull(&mut *cork).is_ready());
-        assert_eq!(heard(&mut other), 15);
+        assert_eq!(readable_bytes(&mut other), 0);
+        assert!(flush_buffer(&mut *control).is_ready());
+        assert_eq!(readable_bytes(&mut other), 15);
     }
 
     #[tokio::test]
     async fn without_coalescing_writes_leave_at_once_and_after_the_buffer() {
-        let (one, mut other) = duplex(2 * MOST);
-        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
-        cork.push(true);
+        let (one, mut other) = duplex(2 * MAX_BUFFERED);
+        let (mut socket, mut control) = WriteCoalescer::new(one, Turns::OneWorker);
+        control.start_turn(true);
         socket.write_all(b"one ").await.unwrap();
-        cork.push(false);
+        control.start_turn(false);
         socket.write_all(b"two").await.unwrap();
         let mut both = [0; 7];
         other.read_exact(&mut both).await.unwrap();
@@ -258,17 +259,17 @@ mod tests {
     /// accept it.
     #[tokio::test]
     async fn nothing_is_sent_after_the_peer_closed_its_side() {
-        let (one, mut other) = duplex(2 * MOST);
-        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
-        cork.push(true);
+        let (one, mut other) = duplex(2 * MAX_BUFFERED);
+        let (mut socket, mut control) = WriteCoalescer::new(one, Turns::OneWorker);
+        control.start_turn(true);
         socket.write_all(b"one").await.unwrap();
         other.shutdown().await.unwrap();
         assert_eq!(socket.read(&mut [0; 10]).await.unwrap(), 0);
-        for gather in [true, false] {
-            assert!(matches!(pull(&mut *cork), Poll::Ready(Ok(()))));
-            cork.push(gather);
+        for coalesce in [true, false] {
+            assert!(matches!(flush_buffer(&mut *control), Poll::Ready(Ok(()))));
+            control.start_turn(coalesce);
             socket.write_all(b"two").await.unwrap();
-            socket.write_all(&[2; LARGE]).await.unwrap();
+            socket.write_all(&[2; LARGE_WRITE]).await.unwrap();
             socket.flush().await.unwrap();
         }
         socket.shutdown().await.unwrap();
@@ -277,53 +278,53 @@ mod tests {
 
     #[tokio::test]
     async fn a_large_write_leaves_at_once_and_in_order() {
-        let (one, mut other) = duplex(2 * MOST);
-        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
-        cork.push(true);
+        let (one, mut other) = duplex(2 * MAX_BUFFERED);
+        let (mut socket, mut control) = WriteCoalescer::new(one, Turns::OneWorker);
+        control.start_turn(true);
         socket.write_all(&[1; 10]).await.unwrap();
-        socket.write_all(&[2; LARGE]).await.unwrap();
-        let mut all = vec![0; LARGE + 10];
+        socket.write_all(&[2; LARGE_WRITE]).await.unwrap();
+        let mut all = vec![0; LARGE_WRITE + 10];
         other.read_exact(&mut all).await.unwrap();
-        assert_eq!((&all[..10], &all[10..]), (&[1; 10][..], &[2; LARGE][..]));
+        assert_eq!((&all[..10], &all[10..]), (&[1; 10][..], &[2; LARGE_WRITE][..]));
     }
 
     #[tokio::test]
     async fn the_buffer_is_bounded() {
-        let (one, mut other) = duplex(4 * MOST);
-        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
-        cork.push(true);
+        let (one, mut other) = duplex(4 * MAX_BUFFERED);
+        let (mut socket, mut control) = WriteCoalescer::new(one, Turns::OneWorker);
+        control.start_turn(true);
         for _ in 0..100 {
             socket.write_all(&[7; 1_000]).await.unwrap();
         }
-        let first = heard(&mut other);
-        assert!((MOST - 1_000..=MOST).contains(&first), "{first}");
-        assert!(pull(&mut *cork).is_ready());
-        assert_eq!(first + heard(&mut other), 100_000);
+        let first = readable_bytes(&mut other);
+        assert!((MAX_BUFFERED - 1_000..=MAX_BUFFERED).contains(&first), "{first}");
+        assert!(flush_buffer(&mut *control).is_ready());
+        assert_eq!(first + readable_bytes(&mut other), 100_000);
     }
 
     #[tokio::test]
     async fn a_writer_waits_while_the_peer_does_not_read_and_then_goes_on() {
-        let (one, mut other) = duplex(MOST / 4);
-        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
-        cork.push(true);
-        let mut speaking = by_hand(async move {
-            for _ in 0..=MOST / 1_000 {
+        let (one, mut other) = duplex(MAX_BUFFERED / 4);
+        let (mut socket, mut control) = WriteCoalescer::new(one, Turns::OneWorker);
+        control.start_turn(true);
+        let mut writing = poll_once(async move {
+            for _ in 0..=MAX_BUFFERED / 1_000 {
                 socket.write_all(&[7; 1_000]).await.unwrap();
             }
         });
-        assert!(speaking().is_pending(), "the buffer should be full");
+        assert!(writing().is_pending(), "the buffer should be full");
         let mut read = 0;
         for _ in 0..4 {
-            read += heard(&mut other);
-            let _ = pull(&mut *cork);
+            read += readable_bytes(&mut other);
+            let _ = flush_buffer(&mut *control);
         }
-        assert!(speaking().is_ready(), "the buffer should have room");
-        assert!(pull(&mut *cork).is_ready());
-        assert_eq!(read + heard(&mut other), (MOST / 1_000 + 1) * 1_000);
+        assert!(writing().is_ready(), "the buffer should have room");
+        assert!(flush_buffer(&mut *control).is_ready());
+        assert_eq!(read + readable_bytes(&mut other), (MAX_BUFFERED / 1_000 + 1) * 1_000);
     }
 
     /// Returns a function that polls the future once.
-    fn by_hand(task: impl Future<Output = ()>) -> impl FnMut() -> Poll<()> {
+    fn poll_once(task: impl Future<Output = ()>) -> impl FnMut() -> Poll<()> {
         let mut task = Box::pin(task);
         move || task.as_mut().poll(&mut Context::from_waker(noop_waker_ref()))
     }
@@ -331,11 +332,11 @@ mod tests {
     #[tokio::test]
     async fn an_error_is_returned_from_the_buffer_flush_and_from_writes() {
         let (one, other) = duplex(64);
-        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
-        cork.push(true);
+        let (mut socket, mut control) = WriteCoalescer::new(one, Turns::OneWorker);
+        control.start_turn(true);
         socket.write_all(b"hello").await.unwrap();
         drop(other);
-        assert!(matches!(pull(&mut *cork), Poll::Ready(Err(_))));
+        assert!(matches!(flush_buffer(&mut *control), Poll::Ready(Err(_))));
         assert_eq!(socket.flush().await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         assert_eq!(socket.write_all(b"more").await.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
@@ -343,8 +344,8 @@ mod tests {
     #[tokio::test]
     async fn shutdown_sends_the_buffer() {
         let (one, mut other) = duplex(64);
-        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
-        cork.push(true);
+        let (mut socket, mut control) = WriteCoalescer::new(one, Turns::OneWorker);
+        control.start_turn(true);
         socket.write_all(b"goodbye").await.unwrap();
         socket.shutdown().await.unwrap();
         let mut all = Vec::new();
@@ -355,12 +356,12 @@ mod tests {
     /// Test runtimes have one worker.
     #[tokio::test]
     async fn on_one_worker_a_turn_reads_a_limited_number_of_bytes() {
-        let (one, mut other) = duplex(4 * TURN);
-        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
-        other.write_all(&vec![7; 2 * TURN + 1]).await.unwrap();
-        let mut bytes = vec![0; TURN];
+        let (one, mut other) = duplex(4 * READ_BUDGET);
+        let (mut socket, mut control) = WriteCoalescer::new(one, Turns::OneWorker);
+        other.write_all(&vec![7; 2 * READ_BUDGET + 1]).await.unwrap();
+        let mut bytes = vec![0; READ_BUDGET];
         let mut turn = || {
-            cork.push(true);
+            control.start_turn(true);
             let mut read = 0;
             let mut cx = Context::from_waker(noop_waker_ref());
             loop {
@@ -372,21 +373,21 @@ mod tests {
                 read += buffer.filled().len();
             }
         };
-        assert_eq!([turn(), turn(), turn(), turn()], [TURN, TURN, 1, 0]);
+        assert_eq!([turn(), turn(), turn(), turn()], [READ_BUDGET, READ_BUDGET, 1, 0]);
     }
 
     #[tokio::test]
     async fn an_idle_connection_keeps_little_memory() {
-        let (one, mut other) = duplex(4 * MOST);
-        let (mut socket, mut cork) = Corked::new(one, Turns::OneWorker);
-        let neck = Arc::clone(&socket.0);
-        cork.push(true);
+        let (one, mut other) = duplex(4 * MAX_BUFFERED);
+        let (mut socket, mut control) = WriteCoalescer::new(one, Turns::OneWorker);
+        let state = Arc::clone(&socket.0);
+        control.start_turn(true);
         for _ in 0..20 {
             socket.write_all(&[7; 1_000]).await.unwrap();
         }
-        assert!(pull(&mut *cork).is_ready() && neck.lock().gathered.capacity() > KEPT);
-        cork.push(false);
-        assert!(pull(&mut *cork).is_ready() && neck.lock().gathered.capacity() == 0);
-        assert_eq!(heard(&mut other), 20_000);
+        assert!(flush_buffer(&mut *control).is_ready() && state.lock().buffer.capacity() > MAX_RETAINED);
+        control.start_turn(false);
+        assert!(flush_buffer(&mut *control).is_ready() && state.lock().buffer.capacity() == 0);
+        assert_eq!(readable_bytes(&mut other), 20_000);
     }
 }

@@ -35,9 +35,9 @@ fn called(zone: &str, node: &str, endpoints: &[&str]) -> Vec<usize> {
     let endpoints = endpoints.iter().enumerate().map(|(index, it)| endpoint(index, it)).collect();
     let slice = Slice { endpoints, address_type: "IPv4".into(), ..Slice::default() };
     let topology = Topology::hints().zone(zone).node(node);
-    let (port, service) = (Port::PodNumber(80), Known::Nothing);
-    let question = Question { port: &port, service, topology: &topology, prefer_ipv6: false };
-    let set = fold([&slice], &question);
+    let (port, service) = (Port::PodNumber(80), ServiceInfo::Unreadable);
+    let input = FoldInput { port: &port, service, topology: &topology, prefer_ipv6: false };
+    let set = fold([&slice], &input);
     let number = |it: &Arc<Endpoint>| match it.addresses[0].ip() {
         IpAddr::V4(ip) => usize::from(ip.octets()[3]),
         IpAddr::V6(_) => usize::MAX,

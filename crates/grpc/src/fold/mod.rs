@@ -1,7 +1,7 @@
 //! The fold from slices to endpoints: a pure function of the target and the cluster's objects.
 //!
 //! ```text
-//! slices ─► one candidate per endpoint, at the port asked for ─► one per address ─► one endpoint per pod ─► usable?
+//! slices ─► one candidate per endpoint, at the requested port ─► one per address ─► one endpoint per pod ─► usable?
 //!                                                  the living win ┘    families join ┘   ready, hints, node ┘
 //! ```
 //!
@@ -26,9 +26,9 @@ use crate::topology::{Choice, Topology};
 
 /// The inputs of a fold besides the slices.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'q> {
+pub(crate) struct FoldInput<'q> {
     pub(crate) port: &'q Port,
-    pub(crate) service: Known<'q>,
+    pub(crate) service: ServiceInfo<'q>,
     pub(crate) topology: &'q Topology,
     /// Puts the IPv6 address of a dual-stack pod first.
     pub(crate) prefer_ipv6: bool,
@@ -36,20 +36,20 @@ pub(crate) struct Question<'q> {
 
 /// The knowledge about the Service itself.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Known<'q> {
+pub(crate) enum ServiceInfo<'q> {
     /// The Service cannot be read.
-    Nothing,
+    Unreadable,
     /// The Service does not exist.
     Missing,
     Found(&'q Service),
 }
 
-impl<'q> Question<'q> {
+impl<'q> FoldInput<'q> {
     /// Returns the only node whose endpoints may be called, if the Service is restricted to local
     /// traffic and the caller's node is known.
     fn only_node(&self) -> Option<&'q str> {
         match self.service {
-            Known::Found(service) if service.is_local() => self.topology.node_name(),
+            ServiceInfo::Found(service) if service.is_local() => self.topology.node_name(),
             _ => None,
         }
     }
@@ -57,17 +57,17 @@ impl<'q> Question<'q> {
 
 /// Folds all slices of a service into its endpoints at the requested port. The generation is left
 /// at 0.
-pub(crate) fn fold<'s>(slices: impl IntoIterator<Item = &'s Slice>, question: &Question<'_>) -> EndpointSet {
+pub(crate) fn fold<'s>(slices: impl IntoIterator<Item = &'s Slice>, input: &FoldInput<'_>) -> EndpointSet {
     let slices: Vec<&Slice> = slices.into_iter().collect();
-    let wanted = Wanted::of(question, &slices);
-    let mut gathered = Gathered::default();
+    let rule = PortRule::of(input, &slices);
+    let mut candidates = Candidates::default();
     for slice in slices {
-        gathered.take(slice, &wanted);
+        candidates.take(slice, &rule);
     }
-    let endpoints = endpoints(pods(std::mem::take(&mut gathered.candidates)), question);
+    let endpoints = endpoints(pods(std::mem::take(&mut candidates.candidates)), input);
     let unavailable = match endpoints.iter().any(|it| it.usable) {
         true => None,
-        false => Some(gathered.reason(&endpoints, &wanted, question)),
+        false => Some(candidates.reason(&endpoints, &rule, input)),
     };
     EndpointSet { generation: 0, endpoints: endpoints.into_iter().map(Arc::new).collect(), unavailable }
 }
@@ -80,7 +80,7 @@ pub(crate) fn has_one_port<'s>(slices: impl IntoIterator<Item = &'s Slice>) -> b
 
 /// The rule that selects the port of a slice.
 #[derive(Debug, Clone)]
-enum Wanted<'q> {
+enum PortRule<'q> {
     Named(&'q str),
     /// The port with this name, which is the target of this port number of the Service.
     Behind(&'q str, u16),
@@ -95,14 +95,14 @@ enum Wanted<'q> {
     Nothing,
 }
 
-impl<'q> Wanted<'q> {
-    fn of(question: &Question<'q>, slices: &[&'q Slice]) -> Self {
-        let service = match question.service {
-            Known::Found(service) => Some(service),
-            Known::Nothing | Known::Missing => None,
+impl<'q> PortRule<'q> {
+    fn of(input: &FoldInput<'q>, slices: &[&'q Slice]) -> Self {
+        let service = match input.service {
+            ServiceInfo::Found(service) => Some(service),
+            ServiceInfo::Unreadable | ServiceInfo::Missing => None,
         };
         let mut ports = service.into_iter().flat_map(|it| &it.spec.ports).filter(|it| it.is_tcp()).peekable();
-        match (question.port, service) {
+        match (input.port, service) {
             (Port::First, _) => match ports.next() {
                 // kube-apiserver rejects Services with other numbers, so the fallback to 0 is never
                 // used.
@@ -127,7 +127,7 @@ impl<'q> Wanted<'q> {
     /// Selects the port if the Service cannot say which one is its first: the one with
     /// `appProtocol: grpc`, the one named `grpc`, or the only one. The first port of each slice
     /// would be arbitrary and differ between slices: the controller orders ports by a hash
-    /// (`portsInOrder` in `k8s.io/endpointslice/util`).
+    /// (`portsInOrder` in k8s.io/endpointslice v0.36.4 `util/controller_utils.go`).
     fn first_of(slices: &[&'q Slice]) -> Self {
         let ports = slices.iter().flat_map(|it| &it.ports).filter(|it| it.is_callable() && it.port.is_some());
         let declared: BTreeSet<&str> =
@@ -145,7 +145,7 @@ impl<'q> Wanted<'q> {
         }
     }
 
-    fn within(&self, slice: &Slice) -> Option<u16> {
+    fn port_in(&self, slice: &Slice) -> Option<u16> {
         let mut ports = slice.ports.iter().filter(|it| it.is_callable());
         match self {
             Self::Named(name) => ports.find(|it| it.name == *name)?.number(),
@@ -161,7 +161,7 @@ impl<'q> Wanted<'q> {
     }
 
     /// Returns true if the Service has no such port, so that no endpoint can have it.
-    fn is_unknown_to(&self, service: &Service) -> bool {
+    fn is_missing_in(&self, service: &Service) -> bool {
         let mut ports = service.spec.ports.iter().filter(|it| it.is_tcp()).peekable();
         let some = ports.peek().is_some();
         match self {
@@ -172,7 +172,7 @@ impl<'q> Wanted<'q> {
     }
 
     /// Returns the reason why existing endpoints cannot be called at this port.
-    fn missing(&self, port: &Port) -> Unavailable {
+    fn unavailable(&self, port: &Port) -> Unavailable {
         match (self, port) {
             (Self::Ambiguous(names), _) => {
                 Unavailable::AmbiguousPort(names.iter().map(|it| (*it).to_owned()).collect())
@@ -190,37 +190,37 @@ struct Candidate<'s> {
     /// uid identifies none.
     pod: Option<&'s str>,
     address: SocketAddr,
-    said: &'s SliceEndpoint,
+    entry: &'s SliceEndpoint,
     weight: u32,
 }
 
 impl<'s> Candidate<'s> {
     /// Returns `None` if the endpoint has no valid IP address.
-    fn new(said: &'s SliceEndpoint, port: u16, weight: u32) -> Option<Self> {
-        let ip: IpAddr = said.addresses.first()?.parse().ok()?;
-        let pod = said.target_ref.as_ref().filter(|it| it.is_pod() && !it.uid.is_empty());
+    fn new(entry: &'s SliceEndpoint, port: u16, weight: u32) -> Option<Self> {
+        let ip: IpAddr = entry.addresses.first()?.parse().ok()?;
+        let pod = entry.target_ref.as_ref().filter(|it| it.is_pod() && !it.uid.is_empty());
         let pod = pod.map(|it| it.uid.as_str());
-        Some(Self { pod, address: SocketAddr::new(ip, port), said, weight })
+        Some(Self { pod, address: SocketAddr::new(ip, port), entry, weight })
     }
 
     /// Returns the precedence among contradicting entries, the greater one wins: not terminating
     /// first, then ready, then serving.
     fn rank(&self) -> (bool, bool, bool) {
-        let conditions = self.said.conditions;
+        let conditions = self.entry.conditions;
         (!conditions.is_terminating(), conditions.is_ready(), conditions.is_serving())
     }
 
     /// Returns the precedence among entries that claim the same address, the greater one wins: by
     /// rank, then by an arbitrary but total order, so that the order of slices is irrelevant.
     fn claim(&self) -> impl Ord {
-        let place = (self.said.zone.clone(), self.said.node_name.clone());
+        let place = (self.entry.zone.clone(), self.entry.node_name.clone());
         (self.rank(), Reverse(self.pod), Reverse(self.weight), place)
     }
 }
 
 /// The candidates of all slices, and counts of the endpoints that were left out.
 #[derive(Debug, Default)]
-struct Gathered<'s> {
+struct Candidates<'s> {
     candidates: Vec<Candidate<'s>>,
     slices: usize,
     /// Endpoints of slices that lack the port.
@@ -229,14 +229,14 @@ struct Gathered<'s> {
     names: usize,
 }
 
-impl<'s> Gathered<'s> {
-    fn take(&mut self, slice: &'s Slice, wanted: &Wanted<'_>) {
+impl<'s> Candidates<'s> {
+    fn take(&mut self, slice: &'s Slice, rule: &PortRule<'_>) {
         self.slices += 1;
         if slice.address_type == "FQDN" {
             self.names += slice.endpoints.len();
             return;
         }
-        match wanted.within(slice) {
+        match rule.port_in(slice) {
             None => self.without_port += slice.endpoints.len(),
             Some(port) => {
                 let weight = slice.weight();
@@ -251,17 +251,17 @@ impl<'s> Gathered<'s> {
     }
 
     /// Returns the reason why there is no endpoint to call.
-    fn reason(&self, endpoints: &[Endpoint], wanted: &Wanted<'_>, question: &Question<'_>) -> Unavailable {
+    fn reason(&self, endpoints: &[Endpoint], rule: &PortRule<'_>, input: &FoldInput<'_>) -> Unavailable {
         let elsewhere = || endpoints.iter().any(|it| it.ready || (it.serving && it.terminating));
-        match (question.service, question.only_node()) {
+        match (input.service, input.only_node()) {
             (_, Some(node)) if elsewhere() => Unavailable::NotOnNode(node.to_owned()),
             _ if !endpoints.is_empty() => Unavailable::NothingReady(endpoints.len()),
-            _ if self.without_port > 0 => wanted.missing(question.port),
+            _ if self.without_port > 0 => rule.unavailable(input.port),
             _ if self.names > 0 => Unavailable::NotAddresses(self.names),
-            (Known::Missing, _) if self.slices == 0 => Unavailable::ServiceNotFound,
-            (Known::Found(service), _) => match service.external_name() {
+            (ServiceInfo::Missing, _) if self.slices == 0 => Unavailable::ServiceNotFound,
+            (ServiceInfo::Found(service), _) => match service.external_name() {
                 Some(host) => Unavailable::ExternalName(host.to_owned()),
-                None if wanted.is_unknown_to(service) => wanted.missing(question.port),
+                None if rule.is_missing_in(service) => rule.unavailable(input.port),
                 None => Unavailable::NoEndpoints,
             },
             _ => Unavailable::NoEndpoints,
@@ -304,19 +304,19 @@ fn pods(candidates: Vec<Candidate<'_>>) -> BTreeMap<EndpointId, Vec<Candidate<'_
 /// Builds the endpoints and decides which ones are usable: those that are ready and meant for this
 /// caller; if none is ready anywhere, those that still serve while terminating. For a Service
 /// restricted to local traffic, the same among the endpoints of the caller's node, without hints
-/// (`CategorizeEndpoints` in kube-proxy's `topology.go`).
-fn endpoints(pods: BTreeMap<EndpointId, Vec<Candidate<'_>>>, question: &Question<'_>) -> Vec<Endpoint> {
+/// (`CategorizeEndpoints` in kubernetes v1.36.4 `pkg/proxy/topology.go`).
+fn endpoints(pods: BTreeMap<EndpointId, Vec<Candidate<'_>>>, input: &FoldInput<'_>) -> Vec<Endpoint> {
     let mut endpoints: Vec<(Endpoint, Option<&Hints>)> = Vec::with_capacity(pods.len());
     for (id, mut addresses) in pods {
-        addresses.sort_by_key(|it| it.address.is_ipv4() == question.prefer_ipv6);
-        endpoints.push((endpoint(id, &addresses), addresses[0].said.hints.as_ref()));
+        addresses.sort_by_key(|it| it.address.is_ipv4() == input.prefer_ipv6);
+        endpoints.push((endpoint(id, &addresses), addresses[0].entry.hints.as_ref()));
     }
-    let node = question.only_node();
+    let node = input.only_node();
     let reachable = |it: &Endpoint| node.is_none_or(|node| it.node.as_deref() == Some(node));
     let ready = endpoints.iter().filter(|(it, _)| it.ready && reachable(it)).map(|(_, hints)| *hints);
     let choice = match node {
         Some(_) => Choice::All,
-        None => question.topology.choice(ready.clone()),
+        None => input.topology.choice(ready.clone()),
     };
     let any_ready = ready.clone().next().is_some();
     let usable = |(mut endpoint, hints): (Endpoint, Option<&Hints>)| {
@@ -334,9 +334,9 @@ fn endpoints(pods: BTreeMap<EndpointId, Vec<Candidate<'_>>>, question: &Question
 /// written one after the other: the pod is ready only if both say so, and terminating as soon as
 /// one says so.
 fn endpoint(id: EndpointId, addresses: &[Candidate<'_>]) -> Endpoint {
-    let conditions = || addresses.iter().map(|it| it.said.conditions);
-    let said = |field: fn(&SliceEndpoint) -> Option<&str>| {
-        addresses.iter().find_map(|it| field(it.said)).filter(|it| !it.is_empty()).map(Arc::from)
+    let conditions = || addresses.iter().map(|it| it.entry.conditions);
+    let entry = |field: fn(&SliceEndpoint) -> Option<&str>| {
+        addresses.iter().find_map(|it| field(it.entry)).filter(|it| !it.is_empty()).map(Arc::from)
     };
     Endpoint {
         id,
@@ -345,9 +345,9 @@ fn endpoint(id: EndpointId, addresses: &[Candidate<'_>]) -> Endpoint {
         ready: conditions().all(|it| it.is_ready()),
         serving: conditions().all(|it| it.is_serving()),
         terminating: conditions().any(|it| it.is_terminating()),
-        zone: said(|it| it.zone.as_deref()),
-        node: said(|it| it.node_name.as_deref()),
-        pod: said(|it| it.target_ref.as_ref().filter(|it| it.is_pod()).map(|it| it.name.as_str())),
+        zone: entry(|it| it.zone.as_deref()),
+        node: entry(|it| it.node_name.as_deref()),
+        pod: entry(|it| it.target_ref.as_ref().filter(|it| it.is_pod()).map(|it| it.name.as_str())),
         weight: addresses.iter().map(|it| it.weight).max().unwrap_or(1),
     }
 }

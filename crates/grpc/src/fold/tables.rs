@@ -60,14 +60,14 @@ fn service(has: &[(&str, u16)]) -> Service {
     service
 }
 
-fn asked(slices: &[Slice], port: &Port, known: Known<'_>) -> EndpointSet {
+fn fold_with(slices: &[Slice], port: &Port, known: ServiceInfo<'_>) -> EndpointSet {
     let topology = Topology::default();
-    fold(slices, &Question { port, service: known, topology: &topology, prefer_ipv6: false })
+    fold(slices, &FoldInput { port, service: known, topology: &topology, prefer_ipv6: false })
 }
 
 /// Formats the usable endpoints as `id=address`, with `/` between several addresses, and the others
 /// with a leading `-`.
-fn told(set: &EndpointSet) -> Vec<String> {
+fn describe(set: &EndpointSet) -> Vec<String> {
     let one = |it: &Arc<Endpoint>| {
         let addresses: Vec<_> = it.addresses.iter().map(ToString::to_string).collect();
         let (sign, addresses) = (if it.usable { "" } else { "-" }, addresses.join("/"));
@@ -81,7 +81,7 @@ fn told(set: &EndpointSet) -> Vec<String> {
 }
 
 fn first(slices: &[Slice]) -> Vec<String> {
-    told(&asked(slices, &Port::First, Known::Nothing))
+    describe(&fold_with(slices, &Port::First, ServiceInfo::Unreadable))
 }
 
 /// kuberesolver #66: each event replaced the whole set by the slice that it was about.
@@ -159,8 +159,9 @@ fn a_dual_stack_pod_is_one_endpoint() {
     let slices = [slice("=80", &["10.0.0.1 a", "10.0.0.2 b"]), slice("=80", &["fd00::1 a", "fd00::3 -"])];
     assert_eq!(first(&slices), ["[fd00::3]:80", "a=10.0.0.1:80/[fd00::1]:80", "b=10.0.0.2:80"]);
     let (port, topology) = (Port::First, Topology::default());
-    let question = Question { port: &port, service: Known::Nothing, topology: &topology, prefer_ipv6: true };
-    assert_eq!(told(&fold(&slices, &question))[1], "a=[fd00::1]:80/10.0.0.1:80");
+    let input =
+        FoldInput { port: &port, service: ServiceInfo::Unreadable, topology: &topology, prefer_ipv6: true };
+    assert_eq!(describe(&fold(&slices, &input))[1], "a=[fd00::1]:80/10.0.0.1:80");
     // The slices of two families are written one after the other.
     for (state, usable) in [("!", "-"), ("~", "-"), ("+", "")] {
         let slices =
@@ -222,14 +223,16 @@ fn rollout() -> [Slice; 3] {
 #[test]
 fn without_a_port_every_pod_is_called_at_the_first_port_of_the_service() {
     let slices = rollout();
-    let with = |ports: &[(&str, u16)]| told(&asked(&slices, &Port::First, Known::Found(&service(ports))));
+    let with = |ports: &[(&str, u16)]| {
+        describe(&fold_with(&slices, &Port::First, ServiceInfo::Found(&service(ports))))
+    };
     let grpc = ["p1=10.0.0.1:8080", "p2=10.0.0.2:8080", "p3=10.0.0.3:50051", "-p4=10.0.0.4:50051"];
     assert_eq!(with(&[("grpc", 80), ("metrics", 9100)]), grpc);
     let all = ["p1=", "p2=", "p3=", "-p4=", "p5="];
     let all: Vec<_> = (1..).zip(all).map(|(number, it)| format!("{it}10.0.0.{number}:9100")).collect();
     assert_eq!(with(&[("metrics", 9100), ("grpc", 80)]), all);
-    for known in [Known::Nothing, Known::Missing] {
-        assert_eq!(told(&asked(&slices, &Port::First, known)), grpc, "the port named grpc");
+    for known in [ServiceInfo::Unreadable, ServiceInfo::Missing] {
+        assert_eq!(describe(&fold_with(&slices, &Port::First, known)), grpc, "the port named grpc");
     }
 }
 
@@ -265,9 +268,9 @@ fn an_ambiguous_first_port_is_not_guessed() {
             Err(&["api", "metrics"]),
         ),
     ] {
-        let set = asked(&slices, &Port::First, Known::Nothing);
+        let set = fold_with(&slices, &Port::First, ServiceInfo::Unreadable);
         match expected {
-            Ok(expected) => assert_eq!(told(&set), [expected], "{story}"),
+            Ok(expected) => assert_eq!(describe(&set), [expected], "{story}"),
             Err(names) => {
                 let names = names.iter().map(|it| (*it).to_owned()).collect();
                 assert_eq!(set.unavailable, Some(Unavailable::AmbiguousPort(names)), "{story}");
@@ -279,7 +282,11 @@ fn an_ambiguous_first_port_is_not_guessed() {
 #[test]
 fn an_invalid_port_is_not_a_port_of_the_service() {
     assert_eq!(first(&[slice("=80,bad=70000,worse=-1,zero=0", &["10.0.0.1 a"])]), ["a=10.0.0.1:80"]);
-    let bad = asked(&[slice("grpc=70000", &["10.0.0.1 a"])], &Port::Name("grpc".into()), Known::Nothing);
+    let bad = fold_with(
+        &[slice("grpc=70000", &["10.0.0.1 a"])],
+        &Port::Name("grpc".into()),
+        ServiceInfo::Unreadable,
+    );
     assert_eq!(bad.unavailable, Some(Unavailable::NoSuchPort("grpc".to_owned())));
 }
 
@@ -291,9 +298,13 @@ fn a_service_with_local_traffic_policy_has_only_the_endpoints_of_the_node() {
     local.spec.internal_traffic_policy = Some("Local".into());
     let called = |slices: &[Slice], node: &str| {
         let (port, topology) = (Port::First, Topology::hints().node(node));
-        let question =
-            Question { port: &port, service: Known::Found(&local), topology: &topology, prefer_ipv6: false };
-        let set = fold(slices, &question);
+        let input = FoldInput {
+            port: &port,
+            service: ServiceInfo::Found(&local),
+            topology: &topology,
+            prefer_ipv6: false,
+        };
+        let set = fold(slices, &input);
         let usable: Vec<_> = set.usable().map(|it| it.addresses[0].to_string()).collect();
         (usable.join(" "), set.unavailable)
     };
@@ -320,36 +331,36 @@ fn ports_are_found_by_name_by_number_and_as_the_first() {
         it
     };
     let name = |it: &str| Port::Name(it.into());
-    use Known::{Found, Missing, Nothing};
     use Port::{First, Number, PodNumber};
+    use ServiceInfo::{Found, Missing, Unreadable};
     for (story, port, known, has, expected) in [
         ("the first", First, Found(&usual), ["metrics=9100,grpc=8080", ""], &["a=10.0.0.1:8080"][..]),
-        ("the first that has a number", First, Nothing, ["all=,grpc=8080", ""], &["a=10.0.0.1:8080"]),
+        ("the first that has a number", First, Unreadable, ["all=,grpc=8080", ""], &["a=10.0.0.1:8080"]),
         (
             "a name",
             name("metrics"),
-            Nothing,
+            Unreadable,
             ["grpc=8080,metrics=9100", "metrics=9101"],
             &["a=10.0.0.1:9100", "b=10.0.0.2:9101"],
         ),
         (
             "a name that is missing in one slice",
             name("grpc"),
-            Nothing,
+            Unreadable,
             ["grpc=8080", "metrics=9100"],
             &["a=10.0.0.1:8080"],
         ),
         (
             "another port per slice",
             First,
-            Nothing,
+            Unreadable,
             ["grpc=8080", "grpc=9090"],
             &["a=10.0.0.1:8080", "b=10.0.0.2:9090"],
         ),
         (
             "a number, and no Service to read",
             Number(80),
-            Nothing,
+            Unreadable,
             ["grpc=8080", ""],
             &["a=10.0.0.1:80", "b=10.0.0.2:80"],
         ),
@@ -400,7 +411,7 @@ fn ports_are_found_by_name_by_number_and_as_the_first() {
         ),
     ] {
         let slices = [slice(has[0], a), slice(has[1], b)];
-        assert_eq!(told(&asked(&slices, &port, known)), expected, "{story}");
+        assert_eq!(describe(&fold_with(&slices, &port, known)), expected, "{story}");
     }
     let mut over_udp = slice("dns=53,grpc=8080", a);
     over_udp.ports[0].protocol = Some("UDP".into());
@@ -420,46 +431,46 @@ fn every_empty_set_has_a_reason() {
     // The slice that the controller leaves when a service is scaled to zero; kuberesolver panics on
     // it.
     let placeholder = || slice("", &[]);
-    use Known::{Found, Missing, Nothing};
+    use ServiceInfo::{Found, Missing, Unreadable};
     for (slices, port, known, expected) in [
-        (vec![], Port::First, Nothing, Unavailable::NoEndpoints),
+        (vec![], Port::First, Unreadable, Unavailable::NoEndpoints),
         (vec![], Port::First, Missing, Unavailable::ServiceNotFound),
         (vec![], Port::First, Found(&usual), Unavailable::NoEndpoints),
         (vec![], Port::First, Found(&other), Unavailable::ExternalName("db.example.com".to_owned())),
         (vec![], name("http"), Found(&usual), Unavailable::NoSuchPort("http".to_owned())),
         (vec![], name("grpc"), Found(&usual), Unavailable::NoEndpoints),
         (vec![], Port::Number(7), Found(&usual), Unavailable::NoSuchPort("7".to_owned())),
-        (vec![placeholder()], Port::First, Nothing, Unavailable::NoEndpoints),
+        (vec![placeholder()], Port::First, Unreadable, Unavailable::NoEndpoints),
         (vec![placeholder()], Port::First, Missing, Unavailable::NoEndpoints),
-        (vec![placeholder()], name("grpc"), Nothing, Unavailable::NoEndpoints),
+        (vec![placeholder()], name("grpc"), Unreadable, Unavailable::NoEndpoints),
         (
             vec![slice("grpc=80", &["10.0.0.1 a"])],
             name("http"),
-            Nothing,
+            Unreadable,
             Unavailable::NoSuchPort("http".to_owned()),
         ),
-        (vec![slice("", &["10.0.0.1 a"])], Port::First, Nothing, Unavailable::NoSuchPort(String::new())),
+        (vec![slice("", &["10.0.0.1 a"])], Port::First, Unreadable, Unavailable::NoSuchPort(String::new())),
         (
             vec![slice("=80", &["10.0.0.1 a !", "10.0.0.2 b x"])],
             Port::First,
-            Nothing,
+            Unreadable,
             Unavailable::NothingReady(2),
         ),
-        (vec![hosts], Port::First, Nothing, Unavailable::NotAddresses(1)),
+        (vec![hosts], Port::First, Unreadable, Unavailable::NotAddresses(1)),
         // Link-local and zone-scoped addresses cannot be called from elsewhere, and no Service has
         // them.
         (
             vec![slice("=80", &["fe80::1%eth0 a", "web b"])],
             Port::First,
-            Nothing,
+            Unreadable,
             Unavailable::NotAddresses(2),
         ),
     ] {
-        let set = asked(&slices, &port, known);
+        let set = fold_with(&slices, &port, known);
         assert_eq!(set.unavailable, Some(expected), "{slices:?} {port:?}");
         assert!(set.usable().next().is_none());
     }
-    assert_eq!(asked(&[slice("=80", &["10.0.0.1 a"])], &Port::First, Missing).unavailable, None);
+    assert_eq!(fold_with(&[slice("=80", &["10.0.0.1 a"])], &Port::First, Missing).unavailable, None);
 }
 
 #[test]
@@ -480,14 +491,15 @@ fn endpoints_excluded_by_hints_stay_in_the_set_but_are_not_usable() {
         endpoint.zone = Some(zone.into());
     }
     let (port, topology) = (Port::First, Topology::hints().zone("y"));
-    let question = Question { port: &port, service: Known::Nothing, topology: &topology, prefer_ipv6: false };
-    let set = fold(&[slice.clone()], &question);
-    assert_eq!(told(&set), ["-a=10.0.0.1:80", "b=10.0.0.2:80", "-c=10.0.0.3:80"]);
+    let input =
+        FoldInput { port: &port, service: ServiceInfo::Unreadable, topology: &topology, prefer_ipv6: false };
+    let set = fold(&[slice.clone()], &input);
+    assert_eq!(describe(&set), ["-a=10.0.0.1:80", "b=10.0.0.2:80", "-c=10.0.0.3:80"]);
     assert_eq!(set.endpoints[1].zone.as_deref(), Some("y"));
     assert_eq!(set.endpoints[2].zone, None, "an empty zone is no zone");
     // When the endpoint in the zone is no longer ready, all others are used.
     slice.endpoints[1].conditions.ready = Some(false);
-    assert_eq!(told(&fold(&[slice], &question)), ["a=10.0.0.1:80", "-b=10.0.0.2:80", "-c=10.0.0.3:80"]);
+    assert_eq!(describe(&fold(&[slice], &input)), ["a=10.0.0.1:80", "-b=10.0.0.2:80", "-c=10.0.0.3:80"]);
 }
 
 fn any_endpoint() -> impl Strategy<Value = SliceEndpoint> {
@@ -534,7 +546,7 @@ proptest! {
                 }
             }
         }
-        prop_assert_eq!(asked(&slices, &port, Known::Nothing), asked(&other, &port, Known::Nothing));
+        prop_assert_eq!(fold_with(&slices, &port, ServiceInfo::Unreadable), fold_with(&other, &port, ServiceInfo::Unreadable));
     }
 
     #[test]
@@ -549,7 +561,7 @@ proptest! {
             for (endpoint, place) in endpoints.iter().zip(places) {
                 slices[*place].endpoints.push(endpoint.clone());
             }
-            asked(&slices, &port, Known::Nothing)
+            fold_with(&slices, &port, ServiceInfo::Unreadable)
         };
         prop_assert_eq!(spread(&places), spread(&others));
     }
@@ -561,9 +573,9 @@ proptest! {
         let mut other = slices.clone();
         other.iter_mut().for_each(|it| it.ports.reverse());
         let service = service(&[("grpc", 1), ("metrics", 2)]);
-        let known = if known { Known::Found(&service) } else { Known::Nothing };
-        let set = asked(&slices, &Port::First, known);
-        prop_assert_eq!(&set, &asked(&other, &Port::First, known));
+        let known = if known { ServiceInfo::Found(&service) } else { ServiceInfo::Unreadable };
+        let set = fold_with(&slices, &Port::First, known);
+        prop_assert_eq!(&set, &fold_with(&other, &Port::First, known));
         let names = |port: u16| -> BTreeSet<&str> {
             let ports = slices.iter().flat_map(|it| &it.ports).filter(|it| it.number() == Some(port));
             ports.map(|it| it.name.as_str()).collect()
@@ -578,7 +590,7 @@ proptest! {
     fn every_address_is_in_the_set_once(endpoints in proptest::collection::vec(any_endpoint(), 0..8)) {
         let all: BTreeSet<String> = endpoints.iter().map(|it| it.addresses[0].to_string()).collect();
         let slices = [Slice { endpoints, ..slice("grpc=80", &[]) }];
-        let set = asked(&slices, &Port::First, Known::Nothing);
+        let set = fold_with(&slices, &Port::First, ServiceInfo::Unreadable);
         let mut found: Vec<_> =
             set.endpoints.iter().flat_map(|it| &it.addresses).map(|it| it.ip().to_string()).collect();
         found.sort_unstable();
@@ -593,7 +605,7 @@ proptest! {
 
     #[test]
     fn every_set_is_ordered_and_explains_its_emptiness(slices in any_slices(), port in any_port()) {
-        let set = asked(&slices, &port, Known::Nothing);
+        let set = fold_with(&slices, &port, ServiceInfo::Unreadable);
         prop_assert!(set.endpoints.is_sorted_by(|one, other| one.id < other.id), "ids are ordered and unique");
         let mut addresses: Vec<_> = set.endpoints.iter().flat_map(|it| it.addresses.clone()).collect();
         let count = addresses.len();

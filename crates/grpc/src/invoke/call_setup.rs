@@ -25,24 +25,24 @@ use super::head::Head;
 use super::upload::{Piece, Upload};
 use crate::channel::{Code, Failure, KubeChannel, ResponseBody};
 
-type Answered = Result<Response<ResponseBody>, Infallible>;
+type CallResult = Result<Response<ResponseBody>, Infallible>;
 
 /// The future head of a response. Dropping it cancels the call.
-pub(super) type Answer = Pin<Box<dyn Future<Output = Answered> + Send>>;
+pub(super) type ResponseFuture = Pin<Box<dyn Future<Output = CallResult> + Send>>;
 
 /// The state that the two sides of a call share.
-pub(super) struct Opening {
-    stage: Mutex<Stage>,
+pub(super) struct CallSetup {
+    stage: Mutex<SetupStage>,
     /// The reason why our own side ended the call. It takes precedence over the response, which can
     /// only say that the call was cancelled.
     failure: OnceLock<StatusError>,
 }
 
-enum Stage {
+enum SetupStage {
     /// Neither side has started the call.
-    Waiting(Start),
+    Waiting(PendingCall),
     /// Like `Waiting`, and the sending side was dropped: nothing will be sent.
-    Silent(Start),
+    Silent(PendingCall),
     /// The receiving side has started the call; messages go here.
     Flowing(mpsc::Sender<Piece>),
     /// The sending side has started the call and has what it needs, or the receiving side was
@@ -51,32 +51,32 @@ enum Stage {
 }
 
 /// A call that has not started.
-pub(super) struct Start {
+pub(super) struct PendingCall {
     channel: KubeChannel,
     head: Head,
 }
 
 /// The state that the sending side finds.
-pub(super) enum Found {
+pub(super) enum SendTarget {
     /// It is the first side, and starts the call.
-    Start(Start),
+    Start(PendingCall),
     /// The call has started, and accepts messages.
     Flow(mpsc::Sender<Piece>),
     /// There is no call to send to.
     Nothing,
 }
 
-impl Opening {
+impl CallSetup {
     pub(super) fn new(channel: KubeChannel, head: Head) -> Arc<Self> {
-        let stage = Mutex::new(Stage::Waiting(Start { channel, head }));
+        let stage = Mutex::new(SetupStage::Waiting(PendingCall { channel, head }));
         Arc::new(Self { stage, failure: OnceLock::new() })
     }
 
     /// Creates a call that failed before it could start.
     pub(super) fn failed(why: StatusError) -> Arc<Self> {
-        let opening = Self { stage: Mutex::new(Stage::Over), failure: OnceLock::new() };
-        opening.fail(why);
-        Arc::new(opening)
+        let setup = Self { stage: Mutex::new(SetupStage::Over), failure: OnceLock::new() };
+        setup.fail(why);
+        Arc::new(setup)
     }
 
     /// Records why our side ended the call; the first reason is kept.
@@ -89,37 +89,37 @@ impl Opening {
     }
 
     /// Called by the sending side with its first message.
-    pub(super) fn first_to_send(&self) -> Found {
-        match self.replace(Stage::Over) {
-            Stage::Waiting(start) | Stage::Silent(start) => Found::Start(start),
-            Stage::Flowing(sender) => Found::Flow(sender),
-            Stage::Over => Found::Nothing,
+    pub(super) fn first_to_send(&self) -> SendTarget {
+        match self.replace(SetupStage::Over) {
+            SetupStage::Waiting(start) | SetupStage::Silent(start) => SendTarget::Start(start),
+            SetupStage::Flowing(sender) => SendTarget::Flow(sender),
+            SetupStage::Over => SendTarget::Nothing,
         }
     }
 
     /// Called when the sending side is dropped without a message: the request consists of its head
     /// only.
-    pub(super) fn nothing_to_send(&self) {
+    pub(super) fn sender_dropped(&self) {
         let mut stage = self.stage.lock();
-        match std::mem::replace(&mut *stage, Stage::Over) {
-            Stage::Waiting(start) => *stage = Stage::Silent(start),
+        match std::mem::replace(&mut *stage, SetupStage::Over) {
+            SetupStage::Waiting(start) => *stage = SetupStage::Silent(start),
             // The sender is dropped with the side that would have used it, and the body ends.
-            Stage::Flowing(_) | Stage::Over => {}
-            Stage::Silent(start) => *stage = Stage::Silent(start),
+            SetupStage::Flowing(_) | SetupStage::Over => {}
+            SetupStage::Silent(start) => *stage = SetupStage::Silent(start),
         }
     }
 
     /// Called by the receiving side with its first request: returns the future response, unless the
     /// sending side has started the call.
-    pub(super) fn first_to_receive(&self) -> Option<Answer> {
+    pub(super) fn first_to_receive(&self) -> Option<ResponseFuture> {
         let mut stage = self.stage.lock();
-        let (start, next, body) = match std::mem::replace(&mut *stage, Stage::Over) {
-            Stage::Waiting(start) => {
+        let (start, next, body) = match std::mem::replace(&mut *stage, SetupStage::Over) {
+            SetupStage::Waiting(start) => {
                 let (sender, body) = Upload::flowing();
-                (start, Stage::Flowing(sender), body)
+                (start, SetupStage::Flowing(sender), body)
             }
-            Stage::Silent(start) => (start, Stage::Over, Upload::Ended),
-            begun @ (Stage::Flowing(_) | Stage::Over) => {
+            SetupStage::Silent(start) => (start, SetupStage::Over, Upload::Ended),
+            begun @ (SetupStage::Flowing(_) | SetupStage::Over) => {
                 *stage = begun;
                 return None;
             }
@@ -130,40 +130,40 @@ impl Opening {
     }
 
     /// Called when the receiving side is dropped.
-    pub(super) fn nobody_receives(&self) {
-        drop(self.replace(Stage::Over));
+    pub(super) fn receiver_dropped(&self) {
+        drop(self.replace(SetupStage::Over));
     }
 
     /// The caller drops the previous stage, outside of the lock.
-    fn replace(&self, next: Stage) -> Stage {
+    fn replace(&self, next: SetupStage) -> SetupStage {
         std::mem::replace(&mut *self.stage.lock(), next)
     }
 }
 
-impl Start {
+impl PendingCall {
     /// Starts a call whose only message is this frame. When this returns, the call is sent, or a
     /// task drives it.
-    pub(super) async fn whole(self, frame: Bytes) -> Answer {
+    pub(super) async fn whole(self, frame: Bytes) -> ResponseFuture {
         let at_once = self.channel.ready_endpoints() > 0;
         let mut answer = self.call(Upload::whole(frame));
         if !at_once {
             return driven(answer);
         }
         match poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx))).await {
-            Poll::Ready(answered) => Box::pin(future::ready(answered)),
+            Poll::Ready(result) => Box::pin(future::ready(result)),
             Poll::Pending => answer,
         }
     }
 
     /// Starts a call whose first message is this frame; later ones go to the sender.
-    pub(super) fn flowing(self, frame: Bytes) -> (Answer, mpsc::Sender<Piece>) {
+    pub(super) fn flowing(self, frame: Bytes) -> (ResponseFuture, mpsc::Sender<Piece>) {
         let (sender, body) = Upload::flowing();
         let first = sender.try_send(Piece::Message { frame, last: false });
         debug_assert!(first.is_ok(), "a new body has room for one message");
         (driven(self.call(body)), sender)
     }
 
-    fn call(mut self, body: Upload) -> Answer {
+    fn call(mut self, body: Upload) -> ResponseFuture {
         match self.head.with(body) {
             Ok(request) => self.channel.call(request),
             Err(failure) => Box::pin(future::ready(Ok(failure.into_response()))),
@@ -172,18 +172,18 @@ impl Start {
 }
 
 /// Drives a response in a task of its own, which ends when the result is dropped.
-fn driven(answer: Answer) -> Answer {
+fn driven(answer: ResponseFuture) -> ResponseFuture {
     Box::pin(Driven(tokio::spawn(answer)))
 }
 
-struct Driven(JoinHandle<Answered>);
+struct Driven(JoinHandle<CallResult>);
 
 impl Future for Driven {
-    type Output = Answered;
+    type Output = CallResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answered> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<CallResult> {
         match ready!(Pin::new(&mut self.0).poll(cx)) {
-            Ok(answered) => Poll::Ready(answered),
+            Ok(result) => Poll::Ready(result),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
                 // Only this struct aborts the task, and only when dropped: the runtime has stopped

@@ -34,7 +34,7 @@ impl FrameError {
 ///
 /// # Errors
 /// Returns an error if the message is larger than the limit, or than the prefix can express.
-pub(super) fn framed(message: &mut dyn Buf, limit: usize) -> Result<Bytes, FrameError> {
+pub(super) fn encode_frame(message: &mut dyn Buf, limit: usize) -> Result<Bytes, FrameError> {
     let size = message.remaining();
     let limit = limit.min(u32::MAX as usize);
     let length = u32::try_from(size).ok().filter(|_| size <= limit);
@@ -52,7 +52,7 @@ pub(super) fn framed(message: &mut dyn Buf, limit: usize) -> Result<Bytes, Frame
 /// announced. A message that arrived in one piece is returned without copying; one that arrived in
 /// several is copied once.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct MessageDecoder {
     pieces: VecDeque<Bytes>,
     /// The total size of the pieces.
     held: usize,
@@ -61,7 +61,7 @@ pub(super) struct Incoming {
     limit: usize,
 }
 
-impl Incoming {
+impl MessageDecoder {
     pub(super) fn new(limit: usize) -> Self {
         Self { pieces: VecDeque::new(), held: 0, due: None, limit }
     }
@@ -136,44 +136,44 @@ mod tests {
     use super::*;
 
     fn frame(message: &[u8]) -> Bytes {
-        framed(&mut Bytes::copy_from_slice(message), usize::MAX).unwrap()
+        encode_frame(&mut Bytes::copy_from_slice(message), usize::MAX).unwrap()
     }
 
-    fn all(incoming: &mut Incoming) -> Vec<Bytes> {
-        std::iter::from_fn(|| incoming.next().unwrap()).collect()
+    fn all(decoder: &mut MessageDecoder) -> Vec<Bytes> {
+        std::iter::from_fn(|| decoder.next().unwrap()).collect()
     }
 
     #[test]
     fn a_frame_is_a_flag_a_length_and_the_message() {
         assert_eq!(frame(b"hello").as_ref(), b"\0\0\0\0\x05hello");
         assert_eq!(frame(b"").as_ref(), b"\0\0\0\0\0");
-        let refused = framed(&mut Bytes::from_static(b"hello"), 4).unwrap_err();
+        let refused = encode_frame(&mut Bytes::from_static(b"hello"), 4).unwrap_err();
         assert_eq!(refused, FrameError::TooLarge { size: 5, limit: 4 });
     }
 
     #[test]
     fn an_invalid_prefix_is_reported_before_the_message_arrives() {
-        let told = |prefix: &'static [u8]| {
-            let mut incoming = Incoming::new(10);
-            incoming.push(Bytes::from_static(prefix));
-            incoming.next().unwrap_err()
+        let error = |prefix: &'static [u8]| {
+            let mut decoder = MessageDecoder::new(10);
+            decoder.push(Bytes::from_static(prefix));
+            decoder.next().unwrap_err()
         };
-        assert_eq!(told(&[0, 0, 0, 0, 11]), FrameError::TooLarge { size: 11, limit: 10 });
-        assert_eq!(told(&[1, 0, 0, 0, 3]), FrameError::Compressed);
-        assert_eq!(told(&[7, 0, 0, 0, 3]), FrameError::Flag(7));
+        assert_eq!(error(&[0, 0, 0, 0, 11]), FrameError::TooLarge { size: 11, limit: 10 });
+        assert_eq!(error(&[1, 0, 0, 0, 3]), FrameError::Compressed);
+        assert_eq!(error(&[7, 0, 0, 0, 3]), FrameError::Flag(7));
     }
 
     #[test]
     fn an_end_within_a_message_is_detected() {
-        let mut incoming = Incoming::new(10);
-        assert!(!incoming.is_within_message());
-        incoming.push(Bytes::from_static(&[0, 0]));
-        assert!(incoming.next().unwrap().is_none() && incoming.is_within_message());
-        incoming.push(Bytes::from_static(&[0, 0, 1]));
-        assert!(incoming.next().unwrap().is_none() && incoming.is_within_message());
-        incoming.push(Bytes::from_static(b"x"));
-        assert_eq!(incoming.next().unwrap().as_deref(), Some(b"x".as_slice()));
-        assert!(!incoming.is_within_message());
+        let mut decoder = MessageDecoder::new(10);
+        assert!(!decoder.is_within_message());
+        decoder.push(Bytes::from_static(&[0, 0]));
+        assert!(decoder.next().unwrap().is_none() && decoder.is_within_message());
+        decoder.push(Bytes::from_static(&[0, 0, 1]));
+        assert!(decoder.next().unwrap().is_none() && decoder.is_within_message());
+        decoder.push(Bytes::from_static(b"x"));
+        assert_eq!(decoder.next().unwrap().as_deref(), Some(b"x".as_slice()));
+        assert!(!decoder.is_within_message());
     }
 
     proptest! {
@@ -183,13 +183,13 @@ mod tests {
             cuts in prop::collection::vec(1_usize..30, 1..20),
         ) {
             let mut wire: Bytes = messages.iter().flat_map(|it| frame(it)).collect();
-            let (mut incoming, mut heard, mut cuts) = (Incoming::new(40), Vec::new(), cuts.into_iter().cycle());
+            let (mut decoder, mut heard, mut cuts) = (MessageDecoder::new(40), Vec::new(), cuts.into_iter().cycle());
             while !wire.is_empty() {
                 let cut = cuts.next().unwrap_or(1).min(wire.len());
-                incoming.push(wire.split_to(cut));
-                heard.extend(all(&mut incoming));
+                decoder.push(wire.split_to(cut));
+                heard.extend(all(&mut decoder));
             }
-            prop_assert!(!incoming.is_within_message());
+            prop_assert!(!decoder.is_within_message());
             prop_assert_eq!(heard, messages);
         }
     }

@@ -4,7 +4,7 @@ use grpc::client::{CallOptions, Invoke};
 use grpc::core::RequestHeaders;
 use tokio::sync::oneshot;
 
-use super::call_setup::Opening;
+use super::call_setup::CallSetup;
 use super::head::Head;
 use super::recv_stream::KubeRecvStream;
 use super::send_stream::KubeSendStream;
@@ -73,13 +73,13 @@ impl Invoke for KubeInvoke {
         headers: RequestHeaders,
         options: CallOptions,
     ) -> (KubeSendStream, KubeRecvStream) {
-        let opening = match Head::new(headers, &options) {
-            Ok(head) => Opening::new(self.channel.clone(), head),
-            Err(why) => Opening::failed(why),
+        let setup = match Head::new(headers, &options) {
+            Ok(head) => CallSetup::new(self.channel.clone(), head),
+            Err(why) => CallSetup::failed(why),
         };
         let (sender, receiver) = oneshot::channel();
-        let sending = KubeSendStream::new(opening.clone(), sender, self.largest_sent);
-        (sending, KubeRecvStream::new(opening, receiver, self.largest_received))
+        let sending = KubeSendStream::new(setup.clone(), sender, self.largest_sent);
+        (sending, KubeRecvStream::new(setup, receiver, self.largest_received))
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) fn failed(code: StatusCodeError, message: impl Into<String>) -> Trail
 
 /// Builds the end of a call from the server's trailers, or from its headers if there is nothing
 /// else.
-pub(super) fn told(headers: HeaderMap) -> Trailers {
+pub(super) fn from_server(headers: HeaderMap) -> Trailers {
     let status = match Code::of(&headers) {
         Some(Code::Ok) => Ok(()),
         Some(code) => Err(StatusError::new(StatusCodeError::from(code as i32), message(&headers))),
@@ -34,7 +34,7 @@ pub(super) fn told(headers: HeaderMap) -> Trailers {
 }
 
 /// Builds the end of an interrupted response; the metadata names the endpoint.
-pub(super) fn broken(interrupted: &Interrupted) -> Trailers {
+pub(super) fn interrupted_trailers(interrupted: &Interrupted) -> Trailers {
     let mut metadata = MetadataMap::new();
     if let Ok(endpoint) = interrupted.endpoint().to_string().parse() {
         metadata.insert(ENDPOINT, endpoint);
@@ -66,20 +66,24 @@ mod tests {
     #[test]
     fn the_servers_status_has_its_message_and_metadata() {
         let trailers =
-            told(headers(&[("grpc-status", "5"), ("grpc-message", "no %C3%BC%25"), ("why", "so")]));
+            from_server(headers(&[("grpc-status", "5"), ("grpc-message", "no %C3%BC%25"), ("why", "so")]));
         assert_eq!(shown(&trailers), (5, "no ü%"));
         assert_eq!(trailers.metadata().get("why").unwrap(), "so");
         assert_eq!(trailers.metadata().len(), 1);
-        assert_eq!(shown(&told(headers(&[("grpc-status", "0")]))), (0, ""));
-        assert_eq!(shown(&told(headers(&[("grpc-status", "77"), ("grpc-message", "odd")]))), (2, "odd"));
-        assert_eq!(shown(&told(HeaderMap::new())), (2, "the server sent no status"));
+        assert_eq!(shown(&from_server(headers(&[("grpc-status", "0")]))), (0, ""));
+        assert_eq!(
+            shown(&from_server(headers(&[("grpc-status", "77"), ("grpc-message", "odd")]))),
+            (2, "odd")
+        );
+        assert_eq!(shown(&from_server(HeaderMap::new())), (2, "the server sent no status"));
     }
 
     #[test]
     fn invalid_metadata_fails_only_a_success() {
-        let spoilt = told(headers(&[("grpc-status", "0"), ("blob-bin", "!")]));
+        let spoilt = from_server(headers(&[("grpc-status", "0"), ("blob-bin", "!")]));
         assert_eq!(shown(&spoilt).0, StatusCodeError::Internal as i32);
-        let failed = told(headers(&[("grpc-status", "9"), ("grpc-message", "late"), ("blob-bin", "!")]));
+        let failed =
+            from_server(headers(&[("grpc-status", "9"), ("grpc-message", "late"), ("blob-bin", "!")]));
         assert_eq!(shown(&failed), (9, "late"));
     }
 }

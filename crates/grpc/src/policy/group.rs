@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::picker::{Memory, Picker, Policy, Traits};
+use super::picker::{Picker, Policy, PolicyEndpoint, PolicyState};
 use super::slow_start::ALL;
-use super::zone::{ZoneAware, staying};
+use super::zone::{ZoneAware, near_share};
 use crate::load::{InFlight, Load};
 use crate::random;
 
 /// The number of repeated picks when slow start declines an endpoint, or a pick is excluded.
-const AGAIN: usize = 3;
+const MAX_REPEATS: usize = 3;
 
 /// A usable endpoint; `S` is the data that is needed to call it.
 #[derive(Debug)]
@@ -28,17 +28,17 @@ pub(crate) struct Member<'a, S> {
 /// The endpoints of a channel; with zone awareness, those in its own zone are separate.
 #[derive(Debug)]
 pub(crate) struct Group<S> {
-    near: Part<S>,
-    far: Part<S>,
+    near: Tier<S>,
+    far: Tier<S>,
     /// The share of calls that stay near, in 2^32nds.
-    staying: u32,
+    near_share: u32,
     /// A call goes far when the near pick has this many calls in flight.
     capacity: u32,
-    memory: Arc<Memory>,
+    state: Arc<PolicyState>,
 }
 
 #[derive(Debug)]
-struct Part<S> {
+struct Tier<S> {
     slots: Vec<S>,
     loads: Vec<Arc<Load>>,
     /// Empty if every endpoint accepts its whole share.
@@ -54,15 +54,15 @@ impl<S> Group<S> {
         members: Vec<Member<'_, S>>,
         policy: &Policy,
         zone: Option<&ZoneAware>,
-        memory: Arc<Memory>,
+        state: Arc<PolicyState>,
     ) -> Self {
         let is_near = |it: &Member<'_, S>| zone.is_none_or(|zone| it.zone == Some(&*zone.zone));
         let (near, far): (Vec<_>, Vec<_>) = members.into_iter().partition(is_near);
         let usable = near.len();
-        let (near, far) = (Part::new(near, policy, 0), Part::new(far, policy, 1));
+        let (near, far) = (Tier::new(near, policy, 0), Tier::new(far, policy, 1));
         let overprovisioning = zone.map_or(1.0, |it| it.overprovisioning);
-        let staying = staying(near.slots.len(), usable, far.slots.len(), overprovisioning);
-        Self { near, far, staying, capacity: zone.map_or(u32::MAX, |it| it.capacity), memory }
+        let near_share = near_share(near.slots.len(), usable, far.slots.len(), overprovisioning);
+        Self { near, far, near_share, capacity: zone.map_or(u32::MAX, |it| it.capacity), state }
     }
 
     /// Returns true if no endpoint is ready.
@@ -78,8 +78,8 @@ impl<S> Group<S> {
     /// Picks an endpoint for a call and counts the call. Returns `None` if no endpoint is ready, or
     /// if the owner of the key is not ready yet.
     pub(crate) fn pick(&self, key: impl Fn() -> Option<u64>) -> Option<(&S, InFlight)> {
-        let (part, index) = self.choose(&key)?;
-        Some((&part.slots[index], part.loads[index].begin()))
+        let (tier, index) = self.choose(&key)?;
+        Some((&tier.slots[index], tier.loads[index].begin()))
     }
 
     /// Returns the index that [`pick`](Self::pick) would choose, without counting a call.
@@ -94,19 +94,19 @@ impl<S> Group<S> {
         excluded: impl Fn(&S) -> bool,
         key: impl Fn() -> Option<u64>,
     ) -> Option<(&S, InFlight)> {
-        for part in [&self.near, &self.far] {
-            let Some(order) = part.picker.order(key()) else {
+        for tier in [&self.near, &self.far] {
+            let Some(order) = tier.picker.order(key()) else {
                 continue;
             };
-            let mut order = order.filter(|it| !part.slots.get(*it).is_none_or(&excluded));
+            let mut order = order.filter(|it| !tier.slots.get(*it).is_none_or(&excluded));
             if let Some(index) = order.next() {
-                return Some((&part.slots[index], part.loads[index].begin()));
+                return Some((&tier.slots[index], tier.loads[index].begin()));
             }
         }
-        for _ in 0..AGAIN {
-            let (part, index) = self.choose(&key)?;
-            if !excluded(&part.slots[index]) {
-                return Some((&part.slots[index], part.loads[index].begin()));
+        for _ in 0..MAX_REPEATS {
+            let (tier, index) = self.choose(&key)?;
+            if !excluded(&tier.slots[index]) {
+                return Some((&tier.slots[index], tier.loads[index].begin()));
             }
         }
         let start = random::below(self.len());
@@ -116,19 +116,19 @@ impl<S> Group<S> {
         Some((slot, load.begin()))
     }
 
-    fn choose(&self, key: &impl Fn() -> Option<u64>) -> Option<(&Part<S>, usize)> {
+    fn choose(&self, key: &impl Fn() -> Option<u64>) -> Option<(&Tier<S>, usize)> {
         if self.far.slots.is_empty() {
-            return self.near.pick(&self.memory, key).map(|index| (&self.near, index));
+            return self.near.pick(&self.state, key).map(|index| (&self.near, index));
         }
-        let stays = self.staying == ALL || (random::bits() as u32) < self.staying;
+        let stays = self.near_share == ALL || (random::bits() as u32) < self.near_share;
         let (first, second) = if stays { (&self.near, &self.far) } else { (&self.far, &self.near) };
-        let Some(index) = first.pick(&self.memory, key) else {
+        let Some(index) = first.pick(&self.state, key) else {
             // If endpoints are ready here, the call waits for the owner of its key.
             let others = second.slots.len() * usize::from(first.slots.is_empty());
-            return (others > 0).then(|| second.pick(&self.memory, key)).flatten().map(|it| (second, it));
+            return (others > 0).then(|| second.pick(&self.state, key)).flatten().map(|it| (second, it));
         };
         if stays && first.loads[index].in_flight() >= self.capacity {
-            let other = second.pick(&self.memory, key);
+            let other = second.pick(&self.state, key);
             if let Some(other) =
                 other.filter(|it| second.loads[*it].in_flight() < first.loads[index].in_flight())
             {
@@ -139,13 +139,18 @@ impl<S> Group<S> {
     }
 }
 
-impl<S> Part<S> {
+impl<S> Tier<S> {
     fn new(members: Vec<Member<'_, S>>, policy: &Policy, side: usize) -> Self {
         let (mut slots, mut loads, mut admissions, mut all) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for member in members {
             let ready = member.ready.is_some().then_some(slots.len());
-            all.push(Traits { key: member.key, weight: member.weight, ready, connecting: member.connecting });
+            all.push(PolicyEndpoint {
+                key: member.key,
+                weight: member.weight,
+                ready,
+                connecting: member.connecting,
+            });
             if let Some((slot, load)) = member.ready {
                 slots.push(slot);
                 loads.push(load);
@@ -159,17 +164,17 @@ impl<S> Part<S> {
         Self { slots, loads, admissions, picker: Picker::new(policy, &all), side }
     }
 
-    fn pick(&self, memory: &Memory, key: &impl Fn() -> Option<u64>) -> Option<usize> {
+    fn pick(&self, state: &PolicyState, key: &impl Fn() -> Option<u64>) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
         }
-        let mut index = self.picker.pick(&self.loads, memory, self.side, key)?;
+        let mut index = self.picker.pick(&self.loads, state, self.side, key)?;
         if !self.admissions.is_empty() {
-            for _ in 0..AGAIN {
+            for _ in 0..MAX_REPEATS {
                 if self.admissions[index] == ALL || (random::bits() as u32) < self.admissions[index] {
                     break;
                 }
-                index = self.picker.pick(&self.loads, memory, self.side, key)?;
+                index = self.picker.pick(&self.loads, state, self.side, key)?;
             }
         }
         Some(index)
@@ -202,7 +207,7 @@ mod tests {
             admission: admissions[index],
         };
         let members = (0..6).map(member).collect();
-        Group::new(members, &Policy::RoundRobin, zone.as_ref(), Arc::new(Memory::new()))
+        Group::new(members, &Policy::RoundRobin, zone.as_ref(), Arc::new(PolicyState::new()))
     }
 
     fn shares(group: &Group<usize>, picks: usize) -> [usize; 6] {
@@ -278,7 +283,7 @@ mod tests {
                 admission: ALL,
             };
             let policy = Policy::from(RingHash::by_header(HeaderName::from_static("key")));
-            Group::new((0..4).map(member).collect(), &policy, None, Arc::new(Memory::new()))
+            Group::new((0..4).map(member).collect(), &policy, None, Arc::new(PolicyState::new()))
         };
         let picked = |group: &Group<usize>, key: u64| group.pick(|| Some(key)).map(|it| *it.0);
         let (all, failed) = (ring([true; 4], false), ring([true, false, true, true], false));

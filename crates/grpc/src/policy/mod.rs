@@ -3,7 +3,7 @@
 //!
 //! [`Policy`] is the user's choice. From it and the ready endpoints, the balancer builds a
 //! [`Group`]: an immutable value that calls pick from without a lock. State that must outlive a
-//! group (counters, clocks) is in [`Memory`]. Everything here is a pure function of its arguments,
+//! group (counters, clocks) is in [`PolicyState`]. Everything here is a pure function of its arguments,
 //! or an atomic; nothing here knows connections.
 
 mod round_robin;
@@ -21,7 +21,7 @@ pub(crate) use group::{Group, Member};
 pub use outlier::{FailurePercentage, Outlier, SuccessRate};
 pub(crate) use outlier::{Host, sweep};
 pub(crate) use pick_first::wanted;
-pub(crate) use picker::Memory;
+pub(crate) use picker::PolicyState;
 pub use picker::{LeastRequest, PeakEwma, Policy, RingHash};
 pub(crate) use ring::hash;
 pub use slow_start::SlowStart;

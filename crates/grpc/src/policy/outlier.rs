@@ -136,26 +136,26 @@ fn calls(tally: Tally) -> u32 {
 }
 
 /// Returns the hosts with enough calls, and their success rates; empty if there are too few hosts.
-fn judged(hosts: &[(&mut Host, Tally)], volume: u32, minimum: usize) -> Vec<(usize, f64)> {
+fn rated(hosts: &[(&mut Host, Tally)], volume: u32, minimum: usize) -> Vec<(usize, f64)> {
     let enough = |it: &(usize, &(&mut Host, Tally))| calls(it.1.1) >= volume.max(1);
     let rate = |tally: Tally| f64::from(tally.succeeded) / f64::from(calls(tally));
-    let judged: Vec<_> =
+    let rated: Vec<_> =
         hosts.iter().enumerate().filter(enough).map(|(index, it)| (index, rate(it.1))).collect();
-    if judged.len() < minimum { Vec::new() } else { judged }
+    if rated.len() < minimum { Vec::new() } else { rated }
 }
 
 fn by_success_rate(hosts: &[(&mut Host, Tally)], rule: &SuccessRate) -> Vec<usize> {
-    let judged = judged(hosts, rule.request_volume, rule.minimum_hosts);
-    let count = judged.len().max(1) as f64;
-    let mean = judged.iter().map(|it| it.1).sum::<f64>() / count;
-    let variance = judged.iter().map(|it| (it.1 - mean).powi(2)).sum::<f64>() / count;
+    let rated = rated(hosts, rule.request_volume, rule.minimum_hosts);
+    let count = rated.len().max(1) as f64;
+    let mean = rated.iter().map(|it| it.1).sum::<f64>() / count;
+    let variance = rated.iter().map(|it| (it.1 - mean).powi(2)).sum::<f64>() / count;
     let least = mean - rule.deviations * variance.sqrt();
-    judged.into_iter().filter(|it| it.1 < least).map(|it| it.0).collect()
+    rated.into_iter().filter(|it| it.1 < least).map(|it| it.0).collect()
 }
 
 fn by_failures(hosts: &[(&mut Host, Tally)], rule: &FailurePercentage) -> Vec<usize> {
-    let judged = judged(hosts, rule.request_volume, rule.minimum_hosts);
-    judged.into_iter().filter(|it| (1.0 - it.1) * 100.0 > f64::from(rule.threshold)).map(|it| it.0).collect()
+    let rated = rated(hosts, rule.request_volume, rule.minimum_hosts);
+    rated.into_iter().filter(|it| (1.0 - it.1) * 100.0 > f64::from(rule.threshold)).map(|it| it.0).collect()
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::time::Duration;
 use http::HeaderName;
 use tokio::time::Instant;
 
-use super::ring::{Place, Ring, Standing};
-use super::round_robin::Turns;
+use super::ring::{Ring, RingEndpoint, RingState};
+use super::round_robin::RoundRobin;
 use super::weighted::Stride;
 use crate::load::Load;
 use crate::random;
@@ -130,14 +130,14 @@ impl From<RingHash> for Policy {
 
 /// The state of a channel that outlives its groups.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct PolicyState {
     /// The round-robin counters of the near and the far endpoints: a call may pick from both, and
     /// with a shared counter it would skip every other far endpoint.
     pub(crate) turns: [AtomicU64; 2],
     began: Instant,
 }
 
-impl Memory {
+impl PolicyState {
     /// Starts the counters at a random value, so that many clients do not all start with the same
     /// endpoint.
     pub(crate) fn new() -> Self {
@@ -153,7 +153,7 @@ impl Memory {
 
 /// The properties of an endpoint, besides its load, that a policy needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Traits<'a> {
+pub(crate) struct PolicyEndpoint<'a> {
     pub(crate) key: &'a str,
     pub(crate) weight: u32,
     /// The index among the ready endpoints, if it is ready.
@@ -162,12 +162,12 @@ pub(crate) struct Traits<'a> {
     pub(crate) connecting: bool,
 }
 
-impl Traits<'_> {
-    fn standing(&self) -> Standing {
+impl PolicyEndpoint<'_> {
+    fn state(&self) -> RingState {
         match (self.ready, self.connecting) {
-            (Some(index), _) => Standing::Ready(index),
-            (None, true) => Standing::Connecting,
-            (None, false) => Standing::Failed,
+            (Some(index), _) => RingState::Ready(index),
+            (None, true) => RingState::Connecting,
+            (None, false) => RingState::Failed,
         }
     }
 }
@@ -175,7 +175,7 @@ impl Traits<'_> {
 /// A policy prepared for one set of endpoints.
 #[derive(Debug)]
 pub(crate) enum Picker {
-    RoundRobin(Turns),
+    RoundRobin(RoundRobin),
     First,
     LeastRequest { choices: usize },
     PeakEwma { decay: Duration },
@@ -185,10 +185,10 @@ pub(crate) enum Picker {
 
 impl Picker {
     /// Creates a picker. `all` are the usable endpoints, ready or not, ordered by id.
-    pub(crate) fn new<'a>(policy: &Policy, all: &[Traits<'a>]) -> Self {
+    pub(crate) fn new<'a>(policy: &Policy, all: &[PolicyEndpoint<'a>]) -> Self {
         match policy {
             Policy::RoundRobin => {
-                Self::RoundRobin(Turns::among(all.iter().filter(|it| it.ready.is_some()).count()))
+                Self::RoundRobin(RoundRobin::among(all.iter().filter(|it| it.ready.is_some()).count()))
             }
             Policy::PickFirst => Self::First,
             Policy::LeastRequest(it) => Self::LeastRequest { choices: it.choices },
@@ -197,10 +197,13 @@ impl Picker {
                 Self::Weighted(Stride::new(all.iter().filter(|it| it.ready.is_some()).map(|it| it.weight)))
             }
             Policy::RingHash(it) => {
-                let place =
-                    |it: &Traits<'a>| Place { key: it.key, weight: it.weight, standing: it.standing() };
-                let places: Vec<_> = all.iter().map(place).collect();
-                Self::Ring(Ring::new(&places, it.smallest, it.largest))
+                let endpoint = |it: &PolicyEndpoint<'a>| RingEndpoint {
+                    key: it.key,
+                    weight: it.weight,
+                    state: it.state(),
+                };
+                let endpoints: Vec<_> = all.iter().map(endpoint).collect();
+                Self::Ring(Ring::new(&endpoints, it.smallest, it.largest))
             }
         }
     }
@@ -211,12 +214,12 @@ impl Picker {
     pub(crate) fn pick(
         &self,
         loads: &[Arc<Load>],
-        memory: &Memory,
+        state: &PolicyState,
         side: usize,
         key: impl FnOnce() -> Option<u64>,
     ) -> Option<usize> {
         Some(match self {
-            Self::RoundRobin(turns) => turns.index(memory.turns[side].fetch_add(1, Ordering::Relaxed)),
+            Self::RoundRobin(turns) => turns.index(state.turns[side].fetch_add(1, Ordering::Relaxed)),
             Self::First => 0,
             Self::LeastRequest { choices: 2 } => {
                 let (one, other) = two(loads.len());
@@ -228,13 +231,13 @@ impl Picker {
             }
             Self::PeakEwma { decay } => {
                 let (one, other) = two(loads.len());
-                let now = memory.now();
+                let now = state.now();
                 let cost = |it: &Load| {
-                    it.latency().faded(now, *decay).max(LEAST_LATENCY) * (it.in_flight() + 1) as f32
+                    it.latency().decayed(now, *decay).max(LEAST_LATENCY) * (it.in_flight() + 1) as f32
                 };
                 if cost(&loads[other]) < cost(&loads[one]) { other } else { one }
             }
-            Self::Weighted(stride) => stride.pick(&memory.turns[side]),
+            Self::Weighted(stride) => stride.pick(&state.turns[side]),
             Self::Ring(ring) if ring.is_empty() => 0,
             Self::Ring(ring) => return ring.pick(key(), random::bits),
         })
@@ -271,7 +274,7 @@ mod tests {
 
     fn picker(policy: impl Into<Policy>, count: usize) -> Picker {
         let keys: Vec<_> = (0..count).map(|it| format!("pod-{it}")).collect();
-        let traits = |index: usize| Traits {
+        let traits = |index: usize| PolicyEndpoint {
             key: &keys[index],
             weight: index as u32 + 1,
             ready: Some(index),
@@ -281,10 +284,10 @@ mod tests {
     }
 
     fn shares(picker: &Picker, loads: &[Arc<Load>], picks: usize) -> Vec<usize> {
-        let memory = Memory::new();
+        let state = PolicyState::new();
         let mut shares = vec![0; loads.len()];
         for _ in 0..picks {
-            shares[picker.pick(loads, &memory, 0, || Some(random::bits())).unwrap()] += 1;
+            shares[picker.pick(loads, &state, 0, || Some(random::bits())).unwrap()] += 1;
         }
         shares
     }
@@ -349,10 +352,10 @@ mod tests {
 
     #[test]
     fn ring_hash_maps_a_key_to_one_endpoint() {
-        let (picker, loads, memory) =
-            (picker(RingHash::by_header(HeaderName::from_static("key")), 5), loads(5), Memory::new());
-        let first = picker.pick(&loads, &memory, 0, || Some(42));
-        assert!((0..100).all(|_| picker.pick(&loads, &memory, 0, || Some(42)) == first));
+        let (picker, loads, state) =
+            (picker(RingHash::by_header(HeaderName::from_static("key")), 5), loads(5), PolicyState::new());
+        let first = picker.pick(&loads, &state, 0, || Some(42));
+        assert!((0..100).all(|_| picker.pick(&loads, &state, 0, || Some(42)) == first));
         assert!(shares(&picker, &loads, 5_000).iter().all(|it| *it > 100));
     }
 }

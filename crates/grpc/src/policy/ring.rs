@@ -23,16 +23,16 @@ struct Point {
 
 /// An endpoint on the ring.
 #[derive(Debug, Clone)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RingEndpoint<'a> {
     /// The text that its points are computed from; must stay the same as long as the endpoint does.
     pub(crate) key: &'a str,
     pub(crate) weight: u32,
-    pub(crate) standing: Standing,
+    pub(crate) state: RingState,
 }
 
 /// The connection state of an endpoint on the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Standing {
+pub(crate) enum RingState {
     /// The index among the ready endpoints.
     Ready(usize),
     /// The endpoint is connecting, or about to, and has not failed.
@@ -55,21 +55,21 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
 impl Ring {
     /// Creates a ring of at least `smallest` points, up to `largest`, shared by weight; each
     /// endpoint has at least one.
-    pub(crate) fn new(places: &[Place<'_>], smallest: usize, largest: usize) -> Self {
-        let mut order: Vec<(u64, Standing)> = Vec::new();
-        let weight = |it: &Place<'_>| f64::from(it.weight.max(1));
-        let total: f64 = places.iter().map(weight).sum();
-        let lightest = places.iter().map(|it| weight(it) / total).fold(f64::INFINITY, f64::min);
+    pub(crate) fn new(endpoints: &[RingEndpoint<'_>], smallest: usize, largest: usize) -> Self {
+        let mut order: Vec<(u64, RingState)> = Vec::new();
+        let weight = |it: &RingEndpoint<'_>| f64::from(it.weight.max(1));
+        let total: f64 = endpoints.iter().map(weight).sum();
+        let lightest = endpoints.iter().map(|it| weight(it) / total).fold(f64::INFINITY, f64::min);
         let scale = ((lightest * smallest as f64).ceil() / lightest).min(largest as f64);
         // In the order of the keys, with the rounding carried over, as in grpc-go's `newRing`.
-        let mut places: Vec<_> = places.iter().collect();
-        places.sort_unstable_by_key(|it| it.key);
+        let mut endpoints: Vec<_> = endpoints.iter().collect();
+        endpoints.sort_unstable_by_key(|it| it.key);
         let mut target = 0.0;
-        for place in places {
-            target += scale * weight(place) / total;
+        for endpoint in endpoints {
+            target += scale * weight(endpoint) / total;
             let mut number = 0;
             while number == 0 || (order.len() as f64) < target {
-                order.push((hash(format!("{}_{number}", place.key).as_bytes()), place.standing));
+                order.push((hash(format!("{}_{number}", endpoint.key).as_bytes()), endpoint.state));
                 number += 1;
             }
         }
@@ -106,21 +106,21 @@ impl Ring {
 }
 
 /// Computes for every point the owner of its keys, and the next ready endpoint.
-fn settle(order: &[(u64, Standing)]) -> Vec<Point> {
-    let ready = |it: Standing| match it {
-        Standing::Ready(index) => Some(index as u32),
-        Standing::Connecting | Standing::Failed => None,
+fn settle(order: &[(u64, RingState)]) -> Vec<Point> {
+    let ready = |it: RingState| match it {
+        RingState::Ready(index) => Some(index as u32),
+        RingState::Connecting | RingState::Failed => None,
     };
     let Some(mut next_ready) = order.iter().find_map(|it| ready(it.1)) else {
         return Vec::new();
     };
-    let first = order.iter().find(|it| it.1 != Standing::Failed);
+    let first = order.iter().find(|it| it.1 != RingState::Failed);
     let mut next_owner = first.and_then(|it| ready(it.1));
     let mut points: Vec<_> = Vec::with_capacity(order.len());
-    for (hash, standing) in order.iter().rev() {
-        next_ready = ready(*standing).unwrap_or(next_ready);
-        if *standing != Standing::Failed {
-            next_owner = ready(*standing);
+    for (hash, state) in order.iter().rev() {
+        next_ready = ready(*state).unwrap_or(next_ready);
+        if *state != RingState::Failed {
+            next_owner = ready(*state);
         }
         points.push(Point { hash: *hash, owner: next_owner, ready: next_ready });
     }
@@ -138,17 +138,17 @@ mod tests {
         (0..count).map(|it| format!("10.0.0.{it}:80")).collect()
     }
 
-    fn ring(names: &[String], standing: impl Fn(usize) -> Standing) -> Ring {
-        let mut places = Vec::new();
+    fn ring(names: &[String], state: impl Fn(usize) -> RingState) -> Ring {
+        let mut endpoints = Vec::new();
         for (index, key) in names.iter().enumerate() {
-            places.push(Place { key, weight: 1, standing: standing(index) });
+            endpoints.push(RingEndpoint { key, weight: 1, state: state(index) });
         }
-        Ring::new(&places, 1024, 4096)
+        Ring::new(&endpoints, 1024, 4096)
     }
 
     /// Builds a ring on which all endpoints are ready but one, which has this state.
-    fn but(names: &[String], one: usize, standing: Standing) -> Ring {
-        ring(names, |it| if it == one { standing } else { Standing::Ready(it) })
+    fn but(names: &[String], one: usize, state: RingState) -> Ring {
+        ring(names, |it| if it == one { state } else { RingState::Ready(it) })
     }
 
     fn owner(ring: &Ring, hash: u64) -> Option<usize> {
@@ -167,12 +167,12 @@ mod tests {
 
     #[test]
     fn points_are_shared_by_weight_and_every_endpoint_has_one() {
-        let place = |key, weight, ready| Place { key, weight, standing: Standing::Ready(ready) };
-        let ring = Ring::new(&[place("a", 1, 0), place("b", 3, 1)], 1024, 4096);
+        let endpoint = |key, weight, ready| RingEndpoint { key, weight, state: RingState::Ready(ready) };
+        let ring = Ring::new(&[endpoint("a", 1, 0), endpoint("b", 3, 1)], 1024, 4096);
         let of_b = ring.points.iter().filter(|it| it.owner == Some(1)).count();
         assert_eq!((ring.points.len(), of_b), (1024, 768));
         for names in [["a", "b"], ["b", "a"]] {
-            let tiny = Ring::new(&[place(names[0], 1, 0), place(names[1], 100_000, 1)], 16, 16);
+            let tiny = Ring::new(&[endpoint(names[0], 1, 0), endpoint(names[1], 100_000, 1)], 16, 16);
             assert!(tiny.points.iter().any(|it| it.owner == Some(0)));
         }
         assert!(Ring::new(&[], 1024, 4096).is_empty());
@@ -182,8 +182,8 @@ mod tests {
     /// points, whatever the order of the endpoints.
     #[test]
     fn points_are_rounded_as_grpc_go_rounds_them() {
-        let place = |key, weight, ready| Place { key, weight, standing: Standing::Ready(ready) };
-        let ring = Ring::new(&[place("c", 4, 2), place("a", 3, 0), place("b", 3, 1)], 7, 7);
+        let endpoint = |key, weight, ready| RingEndpoint { key, weight, state: RingState::Ready(ready) };
+        let ring = Ring::new(&[endpoint("c", 4, 2), endpoint("a", 3, 0), endpoint("b", 3, 1)], 7, 7);
         let of = |ready| ring.points.iter().filter(|it| it.owner == Some(ready)).count();
         assert_eq!([of(0), of(1), of(2)], [3, 2, 2]);
         assert!(ring.points.iter().any(|it| it.hash == hash(b"c_1")));
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn keys_of_a_failed_endpoint_go_to_its_neighbours_and_no_other_key_moves() {
         let names = names(10);
-        let (all, but_three) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Failed));
+        let (all, but_three) = (ring(&names, RingState::Ready), but(&names, 3, RingState::Failed));
         for key in keys() {
             let (before, after) = (owner(&all, key), owner(&but_three, key));
             assert!(after.is_some() && after != Some(3));
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn keys_of_a_connecting_endpoint_wait_for_it() {
         let names = names(10);
-        let (all, connecting) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Connecting));
+        let (all, connecting) = (ring(&names, RingState::Ready), but(&names, 3, RingState::Connecting));
         for key in keys() {
             match owner(&all, key) {
                 Some(3) => assert_eq!(owner(&connecting, key), None),
@@ -213,13 +213,13 @@ mod tests {
             }
             assert!(connecting.pick(None, || key).is_some_and(|it| it != 3));
         }
-        assert!(ring(&names, |_| Standing::Connecting).is_empty());
+        assert!(ring(&names, |_| RingState::Connecting).is_empty());
     }
 
     #[test]
     fn a_refused_key_moves_along_the_ring() {
         let names = names(10);
-        let (all, but_three) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Failed));
+        let (all, but_three) = (ring(&names, RingState::Ready), but(&names, 3, RingState::Failed));
         for key in keys().filter(|it| owner(&all, *it) == Some(3)).take(50) {
             let next = all.from(key).find(|it| *it != 3);
             assert_eq!(
@@ -227,12 +227,12 @@ mod tests {
                 owner(&but_three, key),
                 "the key should go where it would if its owner had failed"
             );
-            let mut everybody: Vec<_> = all.from(key).collect();
-            everybody.sort_unstable();
-            everybody.dedup();
-            assert_eq!(everybody, (0..10).collect::<Vec<_>>());
+            let mut all_ready: Vec<_> = all.from(key).collect();
+            all_ready.sort_unstable();
+            all_ready.dedup();
+            assert_eq!(all_ready, (0..10).collect::<Vec<_>>());
         }
-        assert_eq!(ring(&names, |_| Standing::Failed).from(7).next(), None);
+        assert_eq!(ring(&names, |_| RingState::Failed).from(7).next(), None);
     }
 
     proptest! {
@@ -241,7 +241,7 @@ mod tests {
         #[test]
         fn a_change_of_the_members_moves_few_keys(count in 5usize..20) {
             let names = names(count + 1);
-            let (less, more) = (ring(&names[..count], Standing::Ready), ring(&names, Standing::Ready));
+            let (less, more) = (ring(&names[..count], RingState::Ready), ring(&names, RingState::Ready));
             let moved = keys().filter(|it| owner(&less, *it) != owner(&more, *it)).count();
             prop_assert!(moved <= 3 * 5_000 / (count + 1), "{} of 5000 moved", moved);
         }

@@ -3,13 +3,13 @@
 
 /// A number of members that take turns.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turns {
+pub(crate) struct RoundRobin {
     count: u32,
     /// 2^64 divided by the count, rounded up; 0 stands for 2^64 itself.
     inverse: u64,
 }
 
-impl Turns {
+impl RoundRobin {
     /// Creates the turns of `count` members. 0 counts as 1.
     pub(crate) fn among(count: usize) -> Self {
         let count = count.clamp(1, u32::MAX as usize) as u32;
@@ -32,16 +32,16 @@ mod tests {
     #[test]
     fn members_take_turns_in_order() {
         for count in [1, 2, 3, 10, 10_000] {
-            let turns = Turns::among(count);
+            let turns = RoundRobin::among(count);
             assert!((0..3 * count).all(|it| turns.index(it as u64) == it % count), "{count}");
         }
-        assert_eq!(Turns::among(0).index(7), 0);
+        assert_eq!(RoundRobin::among(0).index(7), 0);
     }
 
     proptest! {
         #[test]
         fn the_index_is_the_remainder(count in 1u32.., turn: u32) {
-            prop_assert_eq!(Turns::among(count as usize).index(turn.into()), (turn % count) as usize);
+            prop_assert_eq!(RoundRobin::among(count as usize).index(turn.into()), (turn % count) as usize);
         }
     }
 }

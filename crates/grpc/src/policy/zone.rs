@@ -40,7 +40,7 @@ impl ZoneAware {
 }
 
 /// Returns the share of calls that stay in the zone, in 2^32nds; `u32::MAX` means all.
-pub(crate) fn staying(ready: usize, usable: usize, elsewhere: usize, overprovisioning: f64) -> u32 {
+pub(crate) fn near_share(ready: usize, usable: usize, elsewhere: usize, overprovisioning: f64) -> u32 {
     if elsewhere == 0 {
         return if ready == 0 { 0 } else { u32::MAX };
     }
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn calls_leave_the_zone_as_its_endpoints_fail() {
         let share =
-            |ready, usable, elsewhere| f64::from(staying(ready, usable, elsewhere, 1.4)) / 2f64.powi(32);
+            |ready, usable, elsewhere| f64::from(near_share(ready, usable, elsewhere, 1.4)) / 2f64.powi(32);
         let table = [
             ((10, 10, 10), 1.0),
             ((8, 10, 10), 1.0),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `dns:///host:port`, `dns:host:port`, `localhost:port` | the addresses of a host |
 //! | `static:///10.0.0.1:50051,[fd00::1]:50051`, `10.0.0.1:50051` | these addresses |
-//! | anything else | a service, as [`Target`] reads it |
+//! | anything else | a service, as [`Target`] parses it |
 
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -92,7 +92,7 @@ mod tests {
 
     /// Formats a host as `name host:port`, addresses with commas between them, a service as it was
     /// written, or the problem.
-    fn told(text: &str) -> String {
+    fn describe(text: &str) -> String {
         match text.parse::<Destination>() {
             Ok(Destination::Service(target)) => target.to_string(),
             Ok(Destination::Host { host, port }) => format!("name {host}:{port}"),
@@ -119,7 +119,7 @@ mod tests {
             ("greeter:50051", "kubernetes:///greeter:50051"),
             ("kubernetes:///localhost:50051", "kubernetes:///localhost:50051"),
         ] {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(describe(text), expected, "{text}");
         }
     }
 
@@ -138,7 +138,7 @@ mod tests {
             ("static:///10.0.0.1:1,", "\"\" is not an address with a port"),
             ("xds:///greeter", "the scheme \"xds\" is not one of kubernetes"),
         ] {
-            assert!(told(text).starts_with(&format!("! {expected}")), "{text}: {}", told(text));
+            assert!(describe(text).starts_with(&format!("! {expected}")), "{text}: {}", describe(text));
         }
     }
 

@@ -270,10 +270,10 @@ impl Schemes {
     /// # Errors
     /// Returns an error if the text is not a target.
     pub fn parse(&self, text: &str) -> Result<Target, TargetError> {
-        self.read(text).map_err(|problem| TargetError { target: text.to_owned(), problem })
+        self.parse_parts(text).map_err(|problem| TargetError { target: text.to_owned(), problem })
     }
 
-    fn read(&self, text: &str) -> Result<Target, TargetProblem> {
+    fn parse_parts(&self, text: &str) -> Result<Target, TargetProblem> {
         if is_host(text) {
             return Err(TargetProblem::NotAService(text.to_owned()));
         }
@@ -283,12 +283,12 @@ impl Schemes {
         }
         let (text, query) = text.split_once('?').unwrap_or((text, ""));
         let (scheme, rest) = self.split_scheme(text)?;
-        let place = match rest.strip_prefix("//") {
-            Some(rest) => Place::read_url(rest)?,
-            None => Place::read(rest.strip_prefix('/').unwrap_or(rest), None)?,
+        let parts = match rest.strip_prefix("//") {
+            Some(rest) => TargetParts::parse_url(rest)?,
+            None => TargetParts::parse(rest.strip_prefix('/').unwrap_or(rest), None)?,
         };
-        let port = with_options(place.port, query)?;
-        Ok(Target { scheme, service: place.service, namespace: place.namespace, port })
+        let port = with_options(parts.port, query)?;
+        Ok(Target { scheme, service: parts.service, namespace: parts.namespace, port })
     }
 
     /// Splits the text into the scheme and the text after its colon. A colon after anything else
@@ -317,19 +317,19 @@ fn is_host(text: &str) -> bool {
 }
 
 /// The parts of a target without the scheme and the options.
-struct Place {
+struct TargetParts {
     service: Arc<str>,
     namespace: Option<Arc<str>>,
     port: Port,
 }
 
-impl Place {
+impl TargetParts {
     /// Parses the text after `//`: a host, which is a namespace or the service, and a path, which
     /// is the service or empty.
-    fn read_url(rest: &str) -> Result<Self, TargetProblem> {
+    fn parse_url(rest: &str) -> Result<Self, TargetProblem> {
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         match (host, path) {
-            ("", path) => Self::read(path, None),
+            ("", path) => Self::parse(path, None),
             (host, "") => {
                 if let Some((host, port)) = host.rsplit_once(':')
                     && !port.is_empty()
@@ -340,16 +340,16 @@ impl Place {
                         name: port.to_owned(),
                     });
                 }
-                Self::read(host, None)
+                Self::parse(host, None)
             }
             (host, path) if host.contains(':') => Err(TargetProblem::PathAfterPort(path.to_owned())),
-            (host, path) => Self::read(path, Some(name("namespace", host)?)),
+            (host, path) => Self::parse(path, Some(name("namespace", host)?)),
         }
     }
 
     /// Parses `service`, `service.namespace` or `service.namespace.svc.domain`, and a port. The
     /// host part may already have named the namespace.
-    fn read(text: &str, said: Option<Arc<str>>) -> Result<Self, TargetProblem> {
+    fn parse(text: &str, said: Option<Arc<str>>) -> Result<Self, TargetProblem> {
         if text.contains('/') {
             return Err(TargetProblem::LongPath(text.to_owned()));
         }
@@ -375,11 +375,11 @@ impl Place {
             }
             (one, other) => one.or(other),
         };
-        Ok(Self { service, namespace, port: read_port(port)? })
+        Ok(Self { service, namespace, port: parse_port(port)? })
     }
 }
 
-fn read_port(text: &str) -> Result<Port, TargetProblem> {
+fn parse_port(text: &str) -> Result<Port, TargetProblem> {
     if text.is_empty() {
         return Ok(Port::First);
     }

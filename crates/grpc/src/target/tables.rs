@@ -6,7 +6,7 @@ use super::*;
 
 /// Formats a target as `service namespace port`, with `-` for absent parts, and a pod port number
 /// as `pod/80`.
-fn told(target: &Target) -> String {
+fn describe(target: &Target) -> String {
     let port = match target.port() {
         Port::First => "-".to_owned(),
         Port::PodNumber(number) => format!("pod/{number}"),
@@ -16,7 +16,7 @@ fn told(target: &Target) -> String {
 }
 
 fn read(text: &str) -> String {
-    text.parse::<Target>().map_or_else(|error| format!("! {}", error.problem()), |it| told(&it))
+    text.parse::<Target>().map_or_else(|error| format!("! {}", error.problem()), |it| describe(&it))
 }
 
 /// The cases of kuberesolver's TestParseResolverTarget and TestParseTargets, in their order.
@@ -157,7 +157,7 @@ fn mistakes_that_kuberesolver_ignores_are_reported() {
 fn an_alias_is_a_scheme_like_kubernetes() {
     let schemes = Schemes::default().alias("K8s");
     let target = schemes.parse("k8s://shop/greeter:grpc").expect("a target");
-    assert_eq!((target.scheme(), told(&target).as_str()), ("k8s", "greeter shop grpc"));
+    assert_eq!((target.scheme(), describe(&target).as_str()), ("k8s", "greeter shop grpc"));
     assert_eq!(target.to_string(), "k8s://shop/greeter:grpc");
     assert_eq!(schemes.parse(&target.to_string()), Ok(target));
     let error = schemes.parse("xds:///a").expect_err("unknown").to_string();
@@ -168,9 +168,9 @@ fn an_alias_is_a_scheme_like_kubernetes() {
 #[test]
 fn the_callers_namespace_is_used_if_the_target_has_none() {
     let target = |text: &str| text.parse::<Target>().expect("a target");
-    assert_eq!(told(&target("svc:80").or_namespace("shop\n")), "svc shop 80");
-    assert_eq!(told(&target("svc.ns:80").or_namespace("shop")), "svc ns 80");
-    assert_eq!(told(&target("svc:80").or_namespace("\n")), "svc - 80");
+    assert_eq!(describe(&target("svc:80").or_namespace("shop\n")), "svc shop 80");
+    assert_eq!(describe(&target("svc.ns:80").or_namespace("shop")), "svc ns 80");
+    assert_eq!(describe(&target("svc:80").or_namespace("\n")), "svc - 80");
     assert_eq!(target("svc:80").or_namespace("shop").authority(), "svc.shop");
     assert_eq!(target("svc").authority(), "svc");
 }

@@ -9,7 +9,7 @@ use dogwatch_grpc::{Endpoint, KubeChannel};
 use tokio::runtime::Handle;
 
 use crate::echo::EchoClient;
-use crate::manual_clock::{StillTime, breath};
+use crate::manual_clock::{ManualClock, yield_briefly};
 use crate::pods::{Pod, Service, endpoint, until};
 
 const ENDPOINTS: usize = 1_000;
@@ -24,7 +24,7 @@ const BATCH: usize = 10;
 const BYTES: usize = 4 << 20;
 
 /// The test below runs itself again with this variable set.
-const ALONE: &str = "DOGWATCH_TEST_CHURNS_ALONE";
+const CHILD: &str = "DOGWATCH_TEST_CHURN_CHILD";
 
 /// Returns the number of open files and sockets of this process; 0 if unknown.
 fn descriptors() -> usize {
@@ -44,13 +44,13 @@ fn tasks() -> usize {
 
 /// The resources of a process.
 #[derive(Debug, Clone, Copy)]
-struct Held {
+struct Resources {
     tasks: usize,
     descriptors: usize,
     memory: usize,
 }
 
-impl Held {
+impl Resources {
     fn now() -> Self {
         Self { tasks: tasks(), descriptors: descriptors(), memory: memory() }
     }
@@ -59,22 +59,22 @@ impl Held {
 /// Files and memory are counted per process, so this test needs its own.
 #[test]
 fn a_minute_of_churn_among_a_thousand_endpoints_leaks_no_task_socket_or_memory() {
-    if std::env::var_os(ALONE).is_some() {
+    if std::env::var_os(CHILD).is_some() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         return runtime.block_on(churn());
     }
     let name = std::thread::current().name().expect("tests have names").to_owned();
     let mut alone = Command::new(std::env::current_exe().unwrap());
-    let output = alone.args(["--exact", &name]).env(ALONE, "yes").output().unwrap();
+    let output = alone.args(["--exact", &name]).env(CHILD, "yes").output().unwrap();
     let said =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }
 
 async fn churn() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pod = Pod::start().await;
-    let before = Held::now();
+    let before = Resources::now();
     let service = Service::new();
     let builder = KubeChannel::builder(service.receiver()).no_keep_alive().subset(CONNECTED);
     let channel = builder.build().unwrap();
@@ -92,7 +92,7 @@ async fn churn() {
             members.push_back(next());
         }
         service.set(members.iter().cloned().collect());
-        clock.pass(Duration::from_millis(100)).await;
+        clock.advance(Duration::from_millis(100)).await;
         client.one("hello").await.unwrap();
         if batch == BATCHES / 3 {
             early = Some(settled(&channel, &members).await);
@@ -107,17 +107,17 @@ async fn churn() {
     service.set(Vec::new());
     until(&channel, |it| it.endpoints().is_empty()).await;
     while tasks() > before.tasks + 1 || descriptors() > before.descriptors {
-        breath().await;
+        yield_briefly().await;
     }
     drop((channel, client));
     while tasks() > before.tasks {
-        breath().await;
+        yield_briefly().await;
     }
 }
 
 /// Returns the resources once the channel matches the set: all endpoints known, no others, and the
 /// wanted number connected.
-async fn settled(channel: &KubeChannel, members: &VecDeque<Endpoint>) -> Held {
+async fn settled(channel: &KubeChannel, members: &VecDeque<Endpoint>) -> Resources {
     let last = &members[ENDPOINTS - 1].id;
     until(channel, |it| {
         let all = it.endpoints();
@@ -127,10 +127,10 @@ async fn settled(channel: &KubeChannel, members: &VecDeque<Endpoint>) -> Held {
     })
     .await;
     // An endpoint that is no longer chosen closes its connection, and then the server does.
-    let mut held = Held::now();
+    let mut held = Resources::now();
     for _ in 0..200 {
-        breath().await;
-        let now = Held::now();
+        yield_briefly().await;
+        let now = Resources::now();
         held.descriptors = held.descriptors.min(now.descriptors);
         held.tasks = held.tasks.min(now.tasks);
         held.memory = now.memory;

@@ -12,16 +12,16 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 
 /// Longer than anything takes; the clock is paused.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
+pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// An API server, its client, and a resolver over the client.
-pub(crate) struct Town {
+pub(crate) struct TestCluster {
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
     pub(crate) resolver: Resolver,
 }
 
-impl Town {
+impl TestCluster {
     pub(crate) async fn start() -> Self {
         Self::with(ResolverOptions::default()).await
     }
@@ -108,7 +108,7 @@ impl Town {
 
 /// Formats the usable endpoints by their addresses, then the others with a leading `-`; or the
 /// reason.
-pub(crate) fn told(set: &Arc<EndpointSet>) -> String {
+pub(crate) fn describe(set: &Arc<EndpointSet>) -> String {
     let one = |usable: bool| {
         let some = set.endpoints.iter().filter(move |it| it.usable == usable);
         some.map(move |it| format!("{}{}", if usable { "" } else { "-" }, it.addresses[0]))
@@ -123,14 +123,14 @@ pub(crate) async fn until(watch: &mut EndpointWatch, expected: &str) -> Arc<Endp
     let waiting = async {
         loop {
             let current = watch.current();
-            if told(&current) == expected {
+            if describe(&current) == expected {
                 return current;
             }
             assert!(watch.changed().await.is_some(), "the watch has ended");
         }
     };
-    match tokio::time::timeout(PATIENCE, waiting).await {
+    match tokio::time::timeout(TEST_TIMEOUT, waiting).await {
         Ok(set) => set,
-        Err(_) => panic!("wanted {expected:?}, have {:?}", told(&watch.current())),
+        Err(_) => panic!("wanted {expected:?}, have {:?}", describe(&watch.current())),
     }
 }

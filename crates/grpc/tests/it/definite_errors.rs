@@ -7,11 +7,11 @@ use tokio::time::Instant;
 use tonic::{Code, Request, Status};
 
 use crate::echo::{EchoClient, message};
-use crate::manual_clock::{STEP, StillTime};
+use crate::manual_clock::{ManualClock, STEP};
 use crate::pods::{Pod, Service, endpoints, until};
 
 /// Makes a call while time passes; returns its status and its duration.
-async fn call(clock: &StillTime, channel: &KubeChannel) -> (Status, Duration) {
+async fn call(clock: &ManualClock, channel: &KubeChannel) -> (Status, Duration) {
     let (client, began) = (EchoClient::new(channel), Instant::now());
     let call = tokio::spawn(async move { (client.one("hello").await, began.elapsed()) });
     clock.until(|| call.is_finished()).await;
@@ -21,7 +21,7 @@ async fn call(clock: &StillTime, channel: &KubeChannel) -> (Status, Duration) {
 
 #[tokio::test]
 async fn calls_to_a_service_that_does_not_exist_fail_within_seconds_and_others_wait() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     for (why, soon) in [
         (Unavailable::ServiceNotFound, true),
         (Unavailable::Forbidden("no".into()), true),
@@ -48,7 +48,7 @@ async fn calls_to_a_service_that_does_not_exist_fail_within_seconds_and_others_w
 /// The service is created a moment after the first call.
 #[tokio::test]
 async fn a_call_succeeds_if_the_missing_service_is_created_within_the_grace_period() {
-    let _clock = StillTime::begin();
+    let _clock = ManualClock::begin();
     let pods = Pod::start_many(1).await;
     let service = Service::new();
     service.unavailable(Unavailable::ServiceNotFound);
@@ -65,7 +65,7 @@ async fn a_call_succeeds_if_the_missing_service_is_created_within_the_grace_peri
 /// endpoints waits for them.
 #[tokio::test]
 async fn once_there_were_endpoints_calls_wait_whatever_the_reason() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(1).await;
     let service = Service::of(&pods);
     let channel = service.channel();
@@ -79,7 +79,7 @@ async fn once_there_were_endpoints_calls_wait_whatever_the_reason() {
 
 #[tokio::test]
 async fn a_call_with_wait_for_ready_waits_until_its_deadline() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(1).await;
     let service = Service::new();
     service.unavailable(Unavailable::ServiceNotFound);
@@ -94,7 +94,7 @@ async fn a_call_with_wait_for_ready_waits_until_its_deadline() {
     let took = clock.until(|| bounded.is_finished()).await;
     assert!(took >= 20 * STEP, "{took:?}");
     assert_eq!(bounded.await.unwrap().unwrap_err().code(), Code::DeadlineExceeded);
-    clock.pass(600 * STEP).await;
+    clock.advance(600 * STEP).await;
     assert!(!unbounded.is_finished());
     service.set(endpoints(&pods));
     until(&channel, |it| it.ready_endpoints() == 1).await;

@@ -29,7 +29,7 @@ pub(crate) struct Message {
 
 /// The recorded calls of a server, and its behaviour.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct EchoState {
     pub(crate) calls: AtomicUsize,
     pub(crate) connections: AtomicUsize,
     /// The `:authority` of the last call.
@@ -43,7 +43,7 @@ pub(crate) struct Seen {
     pub(crate) code: AtomicU32,
 }
 
-impl Default for Seen {
+impl Default for EchoState {
     fn default() -> Self {
         Self {
             calls: AtomicUsize::new(0),
@@ -57,7 +57,7 @@ impl Default for Seen {
     }
 }
 
-impl Seen {
+impl EchoState {
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
@@ -91,7 +91,7 @@ impl Seen {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct EchoServer(pub(crate) Arc<Seen>);
+pub(crate) struct EchoServer(pub(crate) Arc<EchoState>);
 
 impl NamedService for EchoServer {
     const NAME: &'static str = "test.Echo";
@@ -99,7 +99,7 @@ impl NamedService for EchoServer {
 
 type Answers = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
 
-async fn many(seen: Arc<Seen>, message: Message) -> Result<Response<Answers>, Status> {
+async fn many(seen: Arc<EchoState>, message: Message) -> Result<Response<Answers>, Status> {
     seen.calls.fetch_add(1, Ordering::SeqCst);
     let answers = futures_util::stream::unfold(0, move |count| {
         let (seen, text) = (Arc::clone(&seen), message.text.clone());
@@ -117,13 +117,13 @@ async fn many(seen: Arc<Seen>, message: Message) -> Result<Response<Answers>, St
     Ok(Response::new(Box::pin(answers)))
 }
 
-async fn both(seen: Arc<Seen>, messages: Streaming<Message>) -> Result<Response<Answers>, Status> {
+async fn both(seen: Arc<EchoState>, messages: Streaming<Message>) -> Result<Response<Answers>, Status> {
     seen.calls.fetch_add(1, Ordering::SeqCst);
     Ok(Response::new(messages.boxed()))
 }
 
 /// Returns the number of messages, and of their bytes.
-async fn gather(seen: Arc<Seen>, mut messages: Streaming<Message>) -> Result<Response<Message>, Status> {
+async fn gather(seen: Arc<EchoState>, mut messages: Streaming<Message>) -> Result<Response<Message>, Status> {
     seen.calls.fetch_add(1, Ordering::SeqCst);
     let (mut count, mut bytes) = (0, 0);
     while let Some(next) = messages.message().await? {

@@ -10,10 +10,10 @@ use dogwatch_grpc::{KubeChannel, Target};
 use tokio::runtime::Handle;
 use tonic::Code;
 
-use crate::cluster::Town;
+use crate::cluster::TestCluster;
 use crate::echo::EchoClient;
-use crate::manual_clock::breath;
-use crate::pods::{Pod, pods_on_a_street, until};
+use crate::manual_clock::yield_briefly;
+use crate::pods::{Pod, pods_on_one_port, until};
 use crate::traffic::Traffic;
 
 fn target() -> Target {
@@ -21,19 +21,19 @@ fn target() -> Target {
 }
 
 /// Writes a slice of pods with one port: each with its name and conditions there.
-async fn list(town: &Town, slice: &str, pods: &[(&Pod, &str)]) {
+async fn list(cluster: &TestCluster, slice: &str, pods: &[(&Pod, &str)]) {
     let port = format!("grpc={}", pods[0].0.address.port());
     let said: Vec<String> = pods.iter().map(|(pod, said)| format!("{} {said}", pod.address.ip())).collect();
     let said: Vec<&str> = said.iter().map(String::as_str).collect();
-    town.slice("echo", slice, &[&port], &said).await;
+    cluster.slice("echo", slice, &[&port], &said).await;
 }
 
 /// Starts six pods in two slices of three.
-async fn six() -> (Town, Vec<Pod>) {
-    let (town, pods) = (Town::start().await, pods_on_a_street(6).await);
-    list(&town, "one", &[(&pods[0], "a"), (&pods[1], "b"), (&pods[2], "c")]).await;
-    list(&town, "other", &[(&pods[3], "d"), (&pods[4], "e"), (&pods[5], "f")]).await;
-    (town, pods)
+async fn six_pods() -> (TestCluster, Vec<Pod>) {
+    let (cluster, pods) = (TestCluster::start().await, pods_on_one_port(6).await);
+    list(&cluster, "one", &[(&pods[0], "a"), (&pods[1], "b"), (&pods[2], "c")]).await;
+    list(&cluster, "other", &[(&pods[3], "d"), (&pods[4], "e"), (&pods[5], "f")]).await;
+    (cluster, pods)
 }
 
 fn calls(pods: &[Pod]) -> Vec<usize> {
@@ -42,8 +42,8 @@ fn calls(pods: &[Pod]) -> Vec<usize> {
 
 #[tokio::test]
 async fn all_slices_of_a_service_are_called_evenly_and_with_its_authority() {
-    let (town, pods) = six().await;
-    let channel = town.resolver.channel(&target()).build().unwrap();
+    let (cluster, pods) = six_pods().await;
+    let channel = cluster.resolver.channel(&target()).build().unwrap();
     let client = EchoClient::new(&channel);
     channel.connected(6).await;
     for _ in 0..60 {
@@ -57,14 +57,14 @@ async fn all_slices_of_a_service_are_called_evenly_and_with_its_authority() {
 /// deleted slice.
 #[tokio::test]
 async fn a_changed_or_deleted_slice_affects_only_its_own_pods() {
-    let (town, pods) = six().await;
+    let (cluster, pods) = six_pods().await;
     let [a, b, c, d, e, f] = &pods[..] else { panic!("expected six pods") };
-    let channel = town.resolver.channel(&target()).build().unwrap();
+    let channel = cluster.resolver.channel(&target()).build().unwrap();
     channel.connected(6).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "hello");
     let flow = traffic.flow(500);
     traffic.more(30).await;
-    list(&town, "other", &[(d, "d"), (e, "e"), (f, "f !")]).await;
+    list(&cluster, "other", &[(d, "d"), (e, "e"), (f, "f !")]).await;
     until(&channel, |it| it.ready_endpoints() == 5).await;
     traffic.settled().await;
     let before = calls(&pods);
@@ -73,11 +73,11 @@ async fn a_changed_or_deleted_slice_affects_only_its_own_pods() {
     assert!(gained[..5].iter().all(|it| *it >= 15) && gained[5] == 0, "{gained:?}");
 
     // It is in both for a moment, as with the controller: the same pod, the same connection.
-    list(&town, "other", &[(d, "d"), (e, "e"), (f, "f"), (c, "c")]).await;
-    list(&town, "one", &[(a, "a"), (b, "b")]).await;
+    list(&cluster, "other", &[(d, "d"), (e, "e"), (f, "f"), (c, "c")]).await;
+    list(&cluster, "one", &[(a, "a"), (b, "b")]).await;
     until(&channel, |it| it.ready_endpoints() == 6).await;
     traffic.more(60).await;
-    town.delete_slice("one").await;
+    cluster.delete_slice("one").await;
     until(&channel, |it| it.endpoints().len() == 4).await;
     traffic.settled().await;
     let before = calls(&pods);
@@ -109,64 +109,64 @@ async fn only(channel: &KubeChannel, pods: &[&Pod], expected: &[&Pod]) {
 /// The rules of kube-proxy, tested by the pods that are called.
 #[tokio::test]
 async fn conditions_of_pods_decide_which_are_called() {
-    let (town, street) = (Town::start().await, pods_on_a_street(3).await);
-    let [a, b, c] = &street[..] else { panic!("expected three pods") };
+    let (cluster, three) = (TestCluster::start().await, pods_on_one_port(3).await);
+    let [a, b, c] = &three[..] else { panic!("expected three pods") };
     let elsewhere = Pod::start().await;
     let pods = [a, b, c, &elsewhere];
-    let channel = town.resolver.channel(&target()).build().unwrap();
+    let channel = cluster.resolver.channel(&target()).build().unwrap();
     // An absent condition means ready, a pod that is not ready is not called, and a published one
     // is ready in any case.
-    list(&town, "one", &[(a, "a ?"), (b, "b !"), (c, "c published")]).await;
+    list(&cluster, "one", &[(a, "a ?"), (b, "b !"), (c, "c published")]).await;
     only(&channel, &pods, &[a, c]).await;
     // A pod that serves while terminating is called only if none is ready anywhere.
-    list(&town, "one", &[(a, "a !"), (b, "b ~"), (c, "c x")]).await;
+    list(&cluster, "one", &[(a, "a !"), (b, "b ~"), (c, "c x")]).await;
     only(&channel, &pods, &[b]).await;
-    list(&town, "one", &[(a, "a"), (b, "b ~"), (c, "c x")]).await;
+    list(&cluster, "one", &[(a, "a"), (b, "b ~"), (c, "c x")]).await;
     only(&channel, &pods, &[a]).await;
     // Another port in another slice; the placeholder of a service without pods; a slice without the
     // requested port.
-    list(&town, "two", &[(&elsewhere, "z")]).await;
-    town.slice("echo", "placeholder", &[], &[]).await;
+    list(&cluster, "two", &[(&elsewhere, "z")]).await;
+    cluster.slice("echo", "placeholder", &[], &[]).await;
     let other = format!("other={}", b.address.port());
-    town.slice("echo", "portless", &[&other], &[&format!("{} y", b.address.ip())]).await;
+    cluster.slice("echo", "portless", &[&other], &[&format!("{} y", b.address.ip())]).await;
     only(&channel, &pods, &[a, &elsewhere]).await;
-    town.delete_slice("two").await;
-    town.delete_slice("portless").await;
+    cluster.delete_slice("two").await;
+    cluster.delete_slice("portless").await;
     // An address that moved from one pod to another: it belongs to the living one.
-    list(&town, "one", &[(a, "a x")]).await;
-    list(&town, "three", &[(a, "new")]).await;
+    list(&cluster, "one", &[(a, "a x")]).await;
+    list(&cluster, "three", &[(a, "new")]).await;
     only(&channel, &pods, &[a]).await;
     until(&channel, |it| it.endpoints().iter().all(|it| it.endpoint.id.as_str() == "new")).await;
 }
 
 #[tokio::test]
 async fn a_call_without_endpoints_has_the_reason_and_works_once_there_is_one() {
-    let town = Town::start().await;
+    let cluster = TestCluster::start().await;
     // Before the server has answered, a call would report that instead.
-    let mut watch = town.resolver.watch(&target());
+    let mut watch = cluster.resolver.watch(&target());
     crate::cluster::until(&mut watch, "(there is no such service)").await;
-    let builder = town.resolver.channel(&target()).ready_timeout(Duration::from_millis(200));
+    let builder = cluster.resolver.channel(&target()).ready_timeout(Duration::from_millis(200));
     let channel = builder.build().unwrap();
     let client = EchoClient::new(&channel);
     let refused = client.one("hello").await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable);
     assert!(refused.message().contains("there is no such service"), "{refused}");
     let pod = Pod::start().await;
-    list(&town, "one", &[(&pod, "a")]).await;
+    list(&cluster, "one", &[(&pod, "a")]).await;
     channel.connected(1).await;
     client.one("hello").await.unwrap();
 }
 
 #[tokio::test]
 async fn channels_of_a_service_share_one_watch_which_ends_with_the_last() {
-    let (town, _pods) = six().await;
+    let (cluster, _pods) = six_pods().await;
     let alive = || Handle::current().metrics().num_alive_tasks();
     let before = alive();
-    let first = town.resolver.channel(&target()).build().unwrap();
-    let second = town.resolver.channel(&"kubernetes:///echo:9".parse().unwrap()).build().unwrap();
-    let third = town.resolver.channel(&target()).build().unwrap();
+    let first = cluster.resolver.channel(&target()).build().unwrap();
+    let second = cluster.resolver.channel(&"kubernetes:///echo:9".parse().unwrap()).build().unwrap();
+    let third = cluster.resolver.channel(&target()).build().unwrap();
     first.connected(6).await;
-    assert_eq!(town.requests("watch", "endpointslices"), 1);
+    assert_eq!(cluster.requests("watch", "endpointslices"), 1);
     drop((second, third));
     let clone = first.clone();
     drop(first);
@@ -174,11 +174,11 @@ async fn channels_of_a_service_share_one_watch_which_ends_with_the_last() {
     drop(clone);
     // The informers, the balancer and every connection's task.
     while alive() > before {
-        breath().await;
+        yield_briefly().await;
     }
-    town.server.faults().cut_watches();
+    cluster.server.faults().cut_watches();
     for _ in 0..50 {
-        breath().await;
+        yield_briefly().await;
     }
-    assert_eq!(town.requests("watch", "endpointslices"), 1, "the watch should have ended");
+    assert_eq!(cluster.requests("watch", "endpointslices"), 1, "the watch should have ended");
 }

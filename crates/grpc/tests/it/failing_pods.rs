@@ -7,7 +7,7 @@ use dogwatch_grpc::{KubeChannel, Retry, State};
 use tonic::Code;
 
 use crate::echo::EchoClient;
-use crate::manual_clock::{STEP, StillTime};
+use crate::manual_clock::{ManualClock, STEP};
 use crate::pods::{Pod, Service, black_hole, connected, endpoint, endpoints, refused, until};
 
 /// Three pods answer, one refuses connections, and one accepts them and never answers.
@@ -74,7 +74,7 @@ async fn a_failure_names_the_endpoint() {
 /// No call waits for an address that the pod no longer has.
 #[tokio::test]
 async fn a_pod_with_a_new_address_is_dialled_there_at_once() {
-    let _clock = StillTime::begin();
+    let _clock = ManualClock::begin();
     let pods = Pod::start_many(1).await;
     let ((_listener, silent), (_held, dead)) = (black_hole(), refused());
     for (old, state) in [(silent, State::Connecting), (dead, State::Backoff)] {
@@ -92,7 +92,7 @@ async fn a_pod_with_a_new_address_is_dialled_there_at_once() {
 /// changes now and then.
 #[tokio::test]
 async fn if_no_endpoint_can_be_connected_the_source_is_asked_to_resolve_again() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let (_held, dead) = refused();
     let service = Service::new();
     service.set(vec![endpoint("dead", dead)]);
@@ -106,7 +106,7 @@ async fn if_no_endpoint_can_be_connected_the_source_is_asked_to_resolve_again() 
         .build()
         .unwrap();
     until(&channel, |_| count() == 1).await;
-    clock.pass(25 * STEP).await;
+    clock.advance(25 * STEP).await;
     assert_eq!(count(), 1);
     clock.until(|| count() == 2).await;
     channel.resolve_now();
@@ -115,12 +115,12 @@ async fn if_no_endpoint_can_be_connected_the_source_is_asked_to_resolve_again() 
     let pods = Pod::start_many(1).await;
     service.add(endpoint("alive", pods[0].address));
     connected(&channel, 1).await;
-    clock.pass(600 * STEP).await;
+    clock.advance(600 * STEP).await;
     assert_eq!(count(), 3);
 }
 
 /// Starts a server that refuses every stream, like one that is full or shutting down.
-pub(crate) async fn refuser() -> std::net::SocketAddr {
+pub(crate) async fn refusing_server() -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
@@ -140,15 +140,16 @@ pub(crate) async fn refuser() -> std::net::SocketAddr {
 async fn a_refused_stream_goes_to_another_pod() {
     let pods = Pod::start_many(2).await;
     let service = Service::of(&pods);
-    service.add(endpoint("refuser", refuser().await));
+    service.add(endpoint("refusing_server", refusing_server().await));
     let channel = service.channel();
     let client = EchoClient::new(&channel);
     connected(&channel, 3).await;
     for _ in 0..60 {
         client.one("hello").await.unwrap();
     }
-    let refuser = channel.endpoints().into_iter().find(|it| it.endpoint.id.as_str() == "refuser").unwrap();
-    assert!(refuser.calls >= 15, "the refusing server should have been tried: {refuser:?}");
+    let refusing_server =
+        channel.endpoints().into_iter().find(|it| it.endpoint.id.as_str() == "refusing_server").unwrap();
+    assert!(refusing_server.calls >= 15, "the refusing server should have been tried: {refusing_server:?}");
     assert_eq!(pods.iter().map(|it| it.seen.calls()).sum::<usize>(), 60);
 }
 
@@ -157,7 +158,7 @@ async fn a_refused_stream_goes_to_another_pod() {
 async fn a_large_message_that_is_refused_goes_to_another_pod_too() {
     let pods = Pod::start_many(1).await;
     let service = Service::of(&pods);
-    service.add(endpoint("refuser", refuser().await));
+    service.add(endpoint("refusing_server", refusing_server().await));
     let channel = service.channel();
     let client = EchoClient::new(&channel);
     connected(&channel, 2).await;

@@ -12,7 +12,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_health::server::health_reporter;
 
-use crate::cluster::{Town, until};
+use crate::cluster::{TestCluster, until};
 
 /// Starts a server that has one service name, so that a response identifies the server. It ends
 /// with its task.
@@ -42,18 +42,18 @@ async fn answers(channel: &Channel, of: &[&'static str]) {
 
 #[tokio::test]
 async fn a_tonic_channel_follows_the_endpoints() {
-    let town = Town::start().await;
+    let cluster = TestCluster::start().await;
     let ((one, _one), (other, _other)) = (serve("one").await, serve("other").await);
     let port = |it: SocketAddr| format!("grpc={}", it.port());
     // Two slices with different ports, since both servers are on one address.
-    town.slice("web", "web-1", &[&port(one)], &["127.0.0.1 a"]).await;
-    town.slice("web", "web-2", &[&port(other)], &["127.0.0.1 b"]).await;
-    let mut watch = town.watch("kubernetes:///web:grpc");
+    cluster.slice("web", "web-1", &[&port(one)], &["127.0.0.1 a"]).await;
+    cluster.slice("web", "web-2", &[&port(other)], &["127.0.0.1 b"]).await;
+    let mut watch = cluster.watch("kubernetes:///web:grpc");
     let (channel, changes) = Channel::balance_channel(8);
     let feeding = tokio::spawn(Feed::new(watch.clone()).send_to(changes, Feed::plain));
     answers(&channel, &["one", "other"]).await;
 
-    town.delete_slice("web-1").await;
+    cluster.delete_slice("web-1").await;
     until(&mut watch, &format!("127.0.0.1:{}", other.port())).await;
     answers(&channel, &["other"]).await;
 

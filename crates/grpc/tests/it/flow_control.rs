@@ -7,8 +7,8 @@ use http::Response;
 use tonic::Code;
 
 use crate::echo::EchoClient;
-use crate::manual_clock::{breath, in_time};
-use crate::non_grpc_servers::stranger;
+use crate::manual_clock::{in_time, yield_briefly};
+use crate::non_grpc_servers::non_grpc_server;
 use crate::pods::{Pod, Service, endpoint};
 
 /// A slow consumer delays only itself, not other callers of the same pod.
@@ -26,7 +26,7 @@ async fn streams_that_are_not_read_do_not_delay_other_calls() {
     }
     for _ in 0..200 {
         // The pod keeps sending as much as it may.
-        breath().await;
+        yield_briefly().await;
         in_time(client.one("hello"), || "a call concurrent with streams that are not read".to_owned())
             .await
             .unwrap();
@@ -70,8 +70,8 @@ async fn headers_are_accepted_up_to_a_limit() {
         [(400, None, true), (1_000, None, false), (1_000, Some(1 << 20), true), (400, Some(10_000), false)]
     {
         let address = match bytes {
-            400 => stranger(|it| verbose(it, 400)).await.0,
-            _ => stranger(|it| verbose(it, 1_000)).await.0,
+            400 => non_grpc_server(|it| verbose(it, 400)).await.0,
+            _ => non_grpc_server(|it| verbose(it, 1_000)).await.0,
         };
         let service = Service::new();
         service.set(vec![endpoint("verbose", address)]);

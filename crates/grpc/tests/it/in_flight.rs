@@ -6,7 +6,7 @@ use dogwatch_grpc::{KubeChannel, LeastRequest, PeakEwma, Policy};
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
-use crate::manual_clock::breath;
+use crate::manual_clock::yield_briefly;
 use crate::pods::{Pod, Service, connected, until};
 use crate::traffic::Traffic;
 
@@ -65,7 +65,7 @@ async fn a_pod_that_is_ten_times_slower_gets_a_tenth_of_the_calls() {
     for tick in 0..60 {
         traffic.issue(IN_FLIGHT - traffic.pending());
         while pods.iter().map(|it| it.seen.calls()).sum::<usize>() < traffic.issued() {
-            breath().await;
+            yield_briefly().await;
         }
         came_by.push(pods[0].seen.calls());
         let ended = traffic.ended();

@@ -14,9 +14,9 @@ use grpc::client::{CallOptions, DynInvoke, Invoke, RecvStream, ResponseStreamIte
 use grpc::metadata::MetadataMap;
 use grpc_protobuf::CallBuilder;
 
-use crate::cluster::Town;
+use crate::cluster::TestCluster;
 use crate::invoke_client::{EchoClient, Raw, all, heard, request, said};
-use crate::invoke_test_server::{mute, odd_pod};
+use crate::invoke_test_server::{raw_pod, silent_server};
 use crate::pods::{Pod, Service, connected, endpoint, until};
 
 fn in_flight(channel: &KubeChannel) -> u32 {
@@ -48,10 +48,10 @@ async fn every_pod_gets_the_same_share_of_a_generated_clients_calls() {
 /// From a name to a call, as in a program: the slice is on an API server.
 #[tokio::test]
 async fn a_target_name_suffices_for_a_generated_client() {
-    let (town, pod) = (Town::start().await, Pod::start().await);
+    let (cluster, pod) = (TestCluster::start().await, Pod::start().await);
     let port = format!("grpc={}", pod.address.port());
-    town.slice("echo", "echo-0", &[&port], &["127.0.0.1 pod-0"]).await;
-    let channel = town.resolver.channel(&"kubernetes:///echo:grpc".parse().unwrap()).build().unwrap();
+    cluster.slice("echo", "echo-0", &[&port], &["127.0.0.1 pod-0"]).await;
+    let channel = cluster.resolver.channel(&"kubernetes:///echo:grpc".parse().unwrap()).build().unwrap();
     let client = EchoClient::new(KubeInvoke::new(channel));
     assert_eq!(heard(&client.one(said("hello", 1)).await.unwrap()), ("hello".to_owned(), 1));
     assert_eq!(*pod.seen.authority.lock().unwrap(), "echo.default");
@@ -160,7 +160,7 @@ async fn a_server_stream_begins_before_it_is_read() {
 #[tokio::test]
 async fn a_deadline_of_a_generated_client_ends_a_call_in_every_state() {
     let service = Service::new();
-    service.add(endpoint("mute", mute().await));
+    service.add(endpoint("silent", silent_server().await));
     let invoke = KubeInvoke::new(service.channel());
     connected(invoke.channel(), 1).await;
     let client = EchoClient::new(invoke.clone());
@@ -183,7 +183,7 @@ async fn a_deadline_of_a_generated_client_ends_a_call_in_every_state() {
 
 #[tokio::test]
 async fn a_call_past_its_deadline_is_not_sent_and_others_carry_the_remaining_time() {
-    let pods = [odd_pod().await];
+    let pods = [raw_pod().await];
     let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
     let late = client.one(said("hello", 0)).with_timeout(Duration::ZERO).await.unwrap_err();
@@ -205,7 +205,7 @@ async fn a_call_past_its_deadline_is_not_sent_and_others_carry_the_remaining_tim
 /// Other code for `Invoke` works with it: interceptors, and the dyn-compatible version.
 #[tokio::test]
 async fn interceptors_and_trait_objects_accept_it_as_a_channel() {
-    let pods = [odd_pod().await];
+    let pods = [raw_pod().await];
     let invoke = invoke_over(&pods).await;
     let mut metadata = MetadataMap::new();
     metadata.insert("x-word", "hello".parse().unwrap());

@@ -11,10 +11,10 @@ use grpc::client::{CallOptions, Invoke, RecvStream, ResponseStreamItem, SendOpti
 use grpc::metadata::MetadataMap;
 use tonic::Code;
 
-use crate::failing_pods::refuser;
+use crate::failing_pods::refusing_server;
 use crate::invoke_client::{EchoClient, Raw, all, ask, heard, request, said};
-use crate::invoke_test_server::mute;
-use crate::manual_clock::breath;
+use crate::invoke_test_server::silent_server;
+use crate::manual_clock::yield_briefly;
 use crate::pods::{Pod, Service, connected, endpoint, until};
 
 fn in_flight(channel: &KubeChannel) -> u32 {
@@ -141,7 +141,7 @@ async fn a_cancelled_recv_loses_nothing() {
 async fn a_cancelled_send_does_not_end_the_request() {
     let pods = Pod::start_many(1).await;
     let service = Service::new();
-    service.set(vec![endpoint("mute", mute().await)]);
+    service.set(vec![endpoint("silent", silent_server().await)]);
     let invoke = KubeInvoke::new(service.channel());
     connected(invoke.channel(), 1).await;
     let (mut sending, _receiving) = invoke.invoke(bare("/test.Echo/Gather"), CallOptions::new()).await;
@@ -152,7 +152,7 @@ async fn a_cancelled_send_does_not_end_the_request() {
         tokio::select! {
             biased;
             sent = sending.send(&large, SendOptions::new()) => sent.unwrap(),
-            () = async { for _ in 0..50 { breath().await } } => given_up += 1,
+            () = async { for _ in 0..50 { yield_briefly().await } } => given_up += 1,
         }
     }
     // Messages that are not cancelled arrive complete.
@@ -166,7 +166,7 @@ async fn a_cancelled_send_does_not_end_the_request() {
 async fn a_call_that_no_server_has_processed_goes_to_another_pod() {
     let pods = Pod::start_many(2).await;
     let service = Service::of(&pods);
-    service.add(endpoint("refuser", refuser().await));
+    service.add(endpoint("refusing_server", refusing_server().await));
     let invoke = KubeInvoke::new(service.channel());
     connected(invoke.channel(), 3).await;
     let client = EchoClient::new(invoke.clone());
@@ -179,8 +179,8 @@ async fn a_call_that_no_server_has_processed_goes_to_another_pod() {
         answers.status().await.unwrap();
     }
     let endpoints = invoke.channel().endpoints();
-    let refuser = endpoints.iter().find(|it| it.endpoint.id.as_str() == "refuser").unwrap();
-    assert!(refuser.calls >= 15, "the refusing server should have been tried: {refuser:?}");
+    let refusing_server = endpoints.iter().find(|it| it.endpoint.id.as_str() == "refusing_server").unwrap();
+    assert!(refusing_server.calls >= 15, "the refusing server should have been tried: {refusing_server:?}");
     assert_eq!(pods.iter().map(|it| it.seen.calls()).sum::<usize>(), 60);
     until(invoke.channel(), |it| in_flight(it) == 0).await;
 }

@@ -16,18 +16,18 @@ use tower_service::Service;
 use crate::pods::Pod;
 
 /// Starts a pod that also has this service.
-pub(crate) fn odd_pod() -> impl Future<Output = Pod> {
-    Pod::with(|it| it, |it| it.add_service(OddServer))
+pub(crate) fn raw_pod() -> impl Future<Output = Pod> {
+    Pod::with(|it| it, |it| it.add_service(RawServer))
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct OddServer;
+pub(crate) struct RawServer;
 
-impl NamedService for OddServer {
+impl NamedService for RawServer {
     const NAME: &'static str = "test.Odd";
 }
 
-impl Service<Request<Body>> for OddServer {
+impl Service<Request<Body>> for RawServer {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = Ready<Result<Response<Body>, Infallible>>;
@@ -43,7 +43,7 @@ impl Service<Request<Body>> for OddServer {
 
 /// Starts a server that never ends a call, and that sends headers only for server streams. Unlike
 /// tonic's, it does not enforce the deadlines of its callers, so that the client must.
-pub(crate) async fn mute() -> std::net::SocketAddr {
+pub(crate) async fn silent_server() -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

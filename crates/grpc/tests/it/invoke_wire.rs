@@ -7,11 +7,11 @@ use grpc::client::{CallOptions, Invoke};
 use grpc::metadata::{MetadataMap, MetadataValue};
 
 use crate::invoke_client::{Raw, ask, request};
-use crate::invoke_test_server::odd_pod;
+use crate::invoke_test_server::raw_pod;
 use crate::pods::Service;
 
 async fn odd() -> (crate::pods::Pod, KubeInvoke) {
-    let pods = [odd_pod().await];
+    let pods = [raw_pod().await];
     let invoke = KubeInvoke::new(Service::of(&pods).channel());
     let [pod] = pods;
     (pod, invoke)

@@ -12,7 +12,7 @@ use tonic::Code;
 use tonic_health::ServingStatus;
 
 use crate::echo::EchoClient;
-use crate::manual_clock::{STEP, StillTime};
+use crate::manual_clock::{ManualClock, STEP};
 use crate::pods::{Pod, Service, endpoint, refused, until};
 use crate::traffic::Traffic;
 
@@ -45,21 +45,21 @@ async fn shares_follow_the_weights_and_their_changes() {
 
 #[tokio::test]
 async fn a_new_pod_ramps_up_its_share_unless_it_is_alone() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(3).await;
     let service = Service::of(&pods[..1]);
     let builder = KubeChannel::builder(service.receiver()).no_keep_alive();
     let channel = builder.slow_start(SlowStart::default()).build().unwrap();
     channel.connected(1).await;
     assert_eq!(shares(&channel, &pods, 20).await, [20, 0, 0], "a single pod should get all calls");
-    clock.pass(40 * STEP).await;
+    clock.advance(40 * STEP).await;
     service.add(endpoint(&pods[1].address.to_string(), pods[1].address));
     service.add(endpoint(&pods[2].address.to_string(), pods[2].address));
     channel.connected(3).await;
     let young = shares(&channel, &pods, 300).await;
     // A tenth of a third each, and the declined calls are picked again among all three.
     assert!(young[1] + young[2] < 70 && young[0] > 230, "{young:?}");
-    clock.pass(40 * STEP).await;
+    clock.advance(40 * STEP).await;
     assert_eq!(shares(&channel, &pods, 300).await, [100; 3]);
 }
 
@@ -119,7 +119,7 @@ async fn if_too_many_are_unhealthy_or_ejected_all_are_used() {
     assert_eq!(shares(&channel, &pods, 20).await, [10, 10]);
     assert!(channel.endpoints().iter().all(|it| !it.healthy));
 
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(6).await;
     let failure_percentage = Some(FailurePercentage { request_volume: 5, ..FailurePercentage::default() });
     let outlier = Outlier { failure_percentage, max_ejection_percent: 100, ..Outlier::default() };
@@ -136,7 +136,7 @@ async fn if_too_many_are_unhealthy_or_ejected_all_are_used() {
 }
 
 /// Starts a server that fails every call as unavailable, with a retry pushback.
-async fn pushing(milliseconds: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
+async fn pushback_server(milliseconds: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, asked) = (listener.local_addr().unwrap(), Arc::new(AtomicUsize::new(0)));
     let counted = Arc::clone(&asked);
@@ -160,9 +160,9 @@ async fn pushing(milliseconds: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
 
 #[tokio::test]
 async fn a_server_may_forbid_or_delay_a_retry() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     for (said, attempts, least) in [("-1", 1, 0), ("soon", 1, 0), ("5000", 3, 10)] {
-        let (address, asked) = pushing(said).await;
+        let (address, asked) = pushback_server(said).await;
         let service = Service::new();
         service.set(vec![endpoint("busy", address)]);
         let builder = KubeChannel::builder(service.receiver()).no_keep_alive();

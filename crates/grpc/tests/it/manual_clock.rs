@@ -16,11 +16,11 @@ use std::time::Duration;
 pub(crate) const STEP: Duration = Duration::from_secs(1);
 
 /// The stopped clock of this test's runtime. Dropping it hands the clock back to the runtime.
-pub(crate) struct StillTime {
+pub(crate) struct ManualClock {
     _hold: mpsc::Sender<Infallible>,
 }
 
-impl StillTime {
+impl ManualClock {
     pub(crate) fn begin() -> Self {
         tokio::time::pause();
         let (hold, held) = mpsc::channel::<Infallible>();
@@ -29,7 +29,7 @@ impl StillTime {
     }
 
     /// Advances time. Every task that waited for a moment in it has run.
-    pub(crate) async fn pass(&self, time: Duration) {
+    pub(crate) async fn advance(&self, time: Duration) {
         let mut left = time;
         while !left.is_zero() {
             let step = left.min(STEP);
@@ -54,9 +54,9 @@ impl StillTime {
                 begin.elapsed() < Duration::from_secs(3_600),
                 "the condition did not hold within an hour"
             );
-            self.pass(STEP).await;
+            self.advance(STEP).await;
             for _ in 0..20 {
-                breath().await;
+                yield_briefly().await;
             }
         }
         begin.elapsed()
@@ -75,7 +75,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 type WallClock = std::time::Instant;
 
 /// Lets other tasks of this runtime and other threads run.
-pub(crate) async fn breath() {
+pub(crate) async fn yield_briefly() {
     let _ = tokio::task::spawn_blocking(|| std::thread::park_timeout(TURN)).await;
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn eventually(
     async move {
         while !holds() {
             assert!(begin.elapsed() < LIMIT, "timed out at {place}: {}", state());
-            breath().await;
+            yield_briefly().await;
         }
     }
 }

@@ -6,7 +6,7 @@ use dogwatch_grpc::{KubeChannel, Unavailable};
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
-use crate::manual_clock::{STEP, StillTime};
+use crate::manual_clock::{ManualClock, STEP};
 use crate::pods::{Pod, Service, connected, endpoint, endpoints, refused, until};
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn if_no_endpoint_is_reachable_calls_report_the_last_error() {
 /// The wrong object was deleted: for a while calls continue, and then the change is applied.
 #[tokio::test]
 async fn a_set_that_becomes_empty_is_held_back_for_the_configured_time() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let mut pods = Pod::start_many(2).await;
     let service = Service::of(&pods);
     let builder = KubeChannel::builder(service.receiver()).no_keep_alive().ready_timeout(Duration::ZERO);
@@ -88,20 +88,20 @@ async fn a_set_that_becomes_empty_is_held_back_for_the_configured_time() {
     connected(&channel, 2).await;
     service.unavailable(Unavailable::NoEndpoints);
     for _ in 0..29 {
-        clock.pass(STEP).await;
+        clock.advance(STEP).await;
         client.one("hello").await.unwrap();
     }
     // Another reason does not extend the time.
     service.unavailable(Unavailable::ServiceNotFound);
     clock.until(|| channel.ready_endpoints() == 0).await;
-    let status = tokio::join!(client.one("hello"), clock.pass(STEP)).0.unwrap_err();
+    let status = tokio::join!(client.one("hello"), clock.advance(STEP)).0.unwrap_err();
     assert!(status.message().ends_with("there is no such service"), "{status:?}");
 
     // A set with usable endpoints is applied at once.
     service.set(endpoints(&pods[..1]));
     connected(&channel, 1).await;
     service.unavailable(Unavailable::NoEndpoints);
-    clock.pass(STEP).await;
+    clock.advance(STEP).await;
     service.set(endpoints(&pods[1..]));
     let second = pods[1].address;
     until(&channel, |it| it.endpoints().len() == 1 && it.endpoints()[0].peer == Some(second)).await;
@@ -111,6 +111,6 @@ async fn a_set_that_becomes_empty_is_held_back_for_the_configured_time() {
     service.unavailable(Unavailable::NoEndpoints);
     pods[1].kill().await;
     until(&channel, |it| it.endpoints().is_empty()).await;
-    let status = tokio::join!(client.one("hello"), clock.pass(STEP)).0.unwrap_err();
+    let status = tokio::join!(client.one("hello"), clock.advance(STEP)).0.unwrap_err();
     assert!(status.message().ends_with("it has no endpoints"), "{status:?}");
 }

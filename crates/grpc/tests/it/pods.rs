@@ -16,13 +16,13 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::server::Router;
 use tonic::transport::{Server, ServerTlsConfig};
 
-use crate::echo::{EchoServer, Seen};
+use crate::echo::{EchoServer, EchoState};
 use crate::manual_clock::eventually;
 
 /// A server with its own runtime, so that killing it is like killing a process.
 pub(crate) struct Pod {
     pub(crate) address: SocketAddr,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<EchoState>,
     runtime: Option<Runtime>,
     stop: Option<oneshot::Sender<()>>,
     /// Dropping it thaws the pod.
@@ -57,7 +57,7 @@ impl Pod {
     ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(EchoState::default());
         let (stop, stopped) = oneshot::channel::<()>();
         let router = more(server(Server::builder()).add_service(EchoServer(Arc::clone(&seen))));
         let counted = Arc::clone(&seen);
@@ -243,25 +243,25 @@ pub(crate) fn calls_begun(pods: &[Pod], count: usize) -> impl Future<Output = ()
 
 /// Binds this number of loopback addresses with one port, like the pods of a service. On Linux, all
 /// of 127.0.0.0/8 is local.
-pub(crate) fn street(houses: u8) -> Vec<TcpListener> {
-    let at = |house: u8, port: u16| TcpListener::bind((Ipv4Addr::new(127, 0, 0, house), port));
+pub(crate) fn listeners_on_one_port(count: u8) -> Vec<TcpListener> {
+    let at = |host: u8, port: u16| TcpListener::bind((Ipv4Addr::new(127, 0, 0, host), port));
     for _ in 0..100 {
         let first = at(1, 0).unwrap();
         let port = first.local_addr().unwrap().port();
-        let rest = (2..=houses).map(|house| at(house, port)).collect::<Result<Vec<_>, _>>();
+        let rest = (2..=count).map(|host| at(host, port)).collect::<Result<Vec<_>, _>>();
         // Another process may use the port on one of them.
         if let Ok(rest) = rest {
             return std::iter::once(first).chain(rest).collect();
         }
     }
-    panic!("no port is free on {houses} addresses of the loopback");
+    panic!("no port is free on {count} addresses of the loopback");
 }
 
 /// Starts pods at this number of addresses with one port.
-pub(crate) async fn pods_on_a_street(houses: u8) -> Vec<Pod> {
+pub(crate) async fn pods_on_one_port(count: u8) -> Vec<Pod> {
     let mut pods = Vec::new();
-    for house in street(houses) {
-        pods.push(Pod::at(house).await);
+    for listener in listeners_on_one_port(count) {
+        pods.push(Pod::at(listener).await);
     }
     pods
 }
@@ -283,7 +283,7 @@ pub(crate) fn black_hole() -> (TcpListener, SocketAddr) {
 
 /// Returns an address whose accept queue is full, so that the kernel does not answer there either;
 /// with the sockets that fill it.
-pub(crate) fn full_house() -> (Vec<socket2::Socket>, SocketAddr) {
+pub(crate) fn full_accept_queue() -> (Vec<socket2::Socket>, SocketAddr) {
     let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let listener = socket();
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();

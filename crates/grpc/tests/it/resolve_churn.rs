@@ -9,7 +9,7 @@ use dogwatch_grpc::{EndpointWatch, Resolver};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::cluster::{Town, told, until};
+use crate::cluster::{TestCluster, describe, until};
 
 const SERVICES: usize = 3;
 const SLICES: usize = 3;
@@ -18,12 +18,12 @@ const SLICES: usize = 3;
 type Written = BTreeMap<(usize, usize), Vec<u8>>;
 
 /// Writes, moves or deletes pods or slices.
-async fn change(town: &Town, written: &mut Written, dice: &mut StdRng) {
+async fn change(cluster: &TestCluster, written: &mut Written, dice: &mut StdRng) {
     let at = (dice.random_range(0..SERVICES), dice.random_range(0..SLICES));
     let name = format!("svc-{}-{}", at.0, at.1);
     if written.contains_key(&at) && dice.random_bool(0.15) {
         written.remove(&at);
-        return town.delete_slice(&name).await;
+        return cluster.delete_slice(&name).await;
     }
     let pods: Vec<u8> = (0..dice.random_range(0..6)).map(|_| dice.random_range(1..20)).collect();
     let texts: Vec<String> = pods
@@ -31,18 +31,18 @@ async fn change(town: &Town, written: &mut Written, dice: &mut StdRng) {
         .map(|it| format!("10.0.{}.{it} p{}-{it}{}", at.0, at.0, if it % 5 == 0 { " !" } else { "" }))
         .collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    town.slice(&format!("svc-{}", at.0), &name, &["=80"], &texts).await;
+    cluster.slice(&format!("svc-{}", at.0), &name, &["=80"], &texts).await;
     written.insert(at, pods);
 }
 
 /// Injects faults, for some time or at once.
-fn disturb(town: &Town, dice: &mut StdRng) {
-    let faults = town.server.faults();
+fn disturb(cluster: &TestCluster, dice: &mut StdRng) {
+    let faults = cluster.server.faults();
     match dice.random_range(0..6) {
         0 => faults.drop_watches(),
         1 => faults.cut_watches(),
         2 => {
-            faults.expire(town.server.cluster());
+            faults.expire(cluster.server.cluster());
         }
         3 => {
             faults.rule(Rule::on("watch").times(2).refuse(500));
@@ -79,25 +79,25 @@ fn expected(written: &Written, service: usize) -> String {
 async fn after_any_faults_the_endpoints_are_the_existing_ones() {
     for seed in 0..3 {
         let mut dice = StdRng::seed_from_u64(seed);
-        let town = Town::start().await;
+        let cluster = TestCluster::start().await;
         let mut written = Written::new();
         let mut watches: Vec<EndpointWatch> =
-            (0..SERVICES).map(|it| town.watch(&format!("kubernetes:///svc-{it}"))).collect();
+            (0..SERVICES).map(|it| cluster.watch(&format!("kubernetes:///svc-{it}"))).collect();
         for _ in 0..60 {
-            change(&town, &mut written, &mut dice).await;
+            change(&cluster, &mut written, &mut dice).await;
             if dice.random_bool(0.2) {
-                disturb(&town, &mut dice);
+                disturb(&cluster, &mut dice);
             }
             tokio::time::sleep(Duration::from_millis(dice.random_range(0..3000))).await;
         }
-        town.server.faults().clear();
-        let fresh = Resolver::new(town.client.clone());
+        cluster.server.faults().clear();
+        let fresh = Resolver::new(cluster.client.clone());
         for (service, watch) in watches.iter_mut().enumerate() {
             let expected = expected(&written, service);
             until(watch, &expected).await;
             let target = format!("kubernetes:///svc-{service}").parse().expect("a target");
             let newcomer = fresh.watch(&target).known().await;
-            assert_eq!(told(&newcomer), expected, "seed {seed}: a new watch should see the same");
+            assert_eq!(describe(&newcomer), expected, "seed {seed}: a new watch should see the same");
         }
     }
 }

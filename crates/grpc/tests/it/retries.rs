@@ -14,8 +14,8 @@ use tonic::{Code, Request};
 use tonic_prost::ProstCodec;
 
 use crate::echo::{EchoClient, Message, message};
-use crate::manual_clock::{STEP, StillTime, breath, eventually};
-use crate::non_grpc_servers::stranger;
+use crate::manual_clock::{ManualClock, STEP, eventually, yield_briefly};
+use crate::non_grpc_servers::non_grpc_server;
 use crate::pods::{Pod, Service, connected, endpoint};
 
 /// The `grpc-previous-rpc-attempts` header of each attempt.
@@ -150,7 +150,7 @@ async fn calls_without_a_deadline_get_the_timeout_of_the_channel() {
 
 #[tokio::test]
 async fn the_server_receives_the_timeout_of_the_channel() {
-    let (address, asked) = stranger(unavailable).await;
+    let (address, asked) = non_grpc_server(unavailable).await;
     let builder = KubeChannel::builder(service_of(&[address]).receiver());
     let channel = builder.timeout(Duration::from_secs(50)).build().unwrap();
     EchoClient::new(&channel).one("hello").await.unwrap_err();
@@ -164,9 +164,9 @@ async fn the_server_receives_the_timeout_of_the_channel() {
 }
 
 /// Counts when it is dropped.
-struct Told(Arc<AtomicUsize>);
+struct DropCounter(Arc<AtomicUsize>);
 
-impl Drop for Told {
+impl Drop for DropCounter {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -175,17 +175,19 @@ impl Drop for Told {
 /// A caller that only sends never polls the response, where the deadline would be enforced.
 #[tokio::test]
 async fn the_deadline_of_a_stream_also_ends_its_sending() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(1).await;
     let channel = KubeChannel::builder(Service::of(&pods).receiver()).build().unwrap();
     connected(&channel, 1).await;
     let (over, sent) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-    let messages =
-        futures_util::stream::unfold((Told(Arc::clone(&over)), Arc::clone(&sent)), async |(told, sent)| {
-            breath().await;
+    let messages = futures_util::stream::unfold(
+        (DropCounter(Arc::clone(&over)), Arc::clone(&sent)),
+        async |(counter, sent)| {
+            yield_briefly().await;
             let count = sent.fetch_add(1, Ordering::SeqCst) as u32;
-            Some((message("more", count), (told, sent)))
-        });
+            Some((message("more", count), (counter, sent)))
+        },
+    );
     let mut request = Request::new(Box::pin(messages));
     request.set_timeout(Duration::from_millis(100));
     let mut grpc = tonic::client::Grpc::new(channel.clone());
@@ -194,7 +196,7 @@ async fn the_deadline_of_a_stream_also_ends_its_sending() {
     // While time stands still: on a busy machine the head of the response may take longer than the
     // deadline.
     let mut answers = grpc.streaming(request, path, codec).await.unwrap().into_inner();
-    clock.pass(STEP).await;
+    clock.advance(STEP).await;
     eventually(
         || over.load(Ordering::SeqCst) == 1,
         || format!("{sent:?} messages were sent, and the stream did not end"),

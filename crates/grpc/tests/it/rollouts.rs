@@ -7,10 +7,10 @@ use std::time::Duration;
 use dogwatch_grpc::{KubeChannel, State};
 use tonic::Code;
 
-use crate::cluster::Town;
+use crate::cluster::TestCluster;
 use crate::echo::EchoClient;
-use crate::manual_clock::{STEP, StillTime};
-use crate::pods::{Pod, Service, connected, endpoint, street, until};
+use crate::manual_clock::{ManualClock, STEP};
+use crate::pods::{Pod, Service, connected, endpoint, listeners_on_one_port, until};
 use crate::traffic::Traffic;
 
 /// The number of calls per second during the rollout; on a machine that is too slow, as many as
@@ -19,7 +19,7 @@ const RATE: usize = 1_000;
 
 /// A deployment of ten pods, listed in two slices of one service: their addresses and conditions.
 struct Deployment {
-    town: Town,
+    cluster: TestCluster,
     port: String,
     listed: Vec<(SocketAddr, &'static str)>,
 }
@@ -32,7 +32,7 @@ impl Deployment {
             let said = here.map(|(_, (at, state))| format!("{} pod-{} {state}", at.ip(), at.ip()));
             let said: Vec<String> = said.map(|it| it.trim_end().to_owned()).collect();
             let said: Vec<&str> = said.iter().map(String::as_str).collect();
-            self.town.slice("echo", &format!("echo-{slice}"), &[&self.port], &said).await;
+            self.cluster.slice("echo", &format!("echo-{slice}"), &[&self.port], &said).await;
         }
     }
 
@@ -45,23 +45,23 @@ impl Deployment {
 /// Replaces ten pods one by one while calls are sent at a rate, whatever the outcome of earlier
 /// ones.
 async fn roll(terminating_first: bool) {
-    let mut houses = street(20).into_iter();
+    let mut listeners = listeners_on_one_port(20).into_iter();
     let (mut old, mut new) = (Vec::new(), Vec::new());
-    for house in houses.by_ref().take(10) {
-        old.push(Pod::at(house).await);
+    for listener in listeners.by_ref().take(10) {
+        old.push(Pod::at(listener).await);
     }
     let port = format!("grpc={}", old[0].address.port());
     let listed = old.iter().map(|it| (it.address, "")).collect();
-    let mut deployment = Deployment { town: Town::start().await, port, listed };
+    let mut deployment = Deployment { cluster: TestCluster::start().await, port, listed };
     deployment.list().await;
-    let channel = deployment.town.resolver.channel(&"kubernetes:///echo:grpc".parse().unwrap());
+    let channel = deployment.cluster.resolver.channel(&"kubernetes:///echo:grpc".parse().unwrap());
     let channel = channel.build().unwrap();
     connected(&channel, 10).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "hello");
     let flow = traffic.flow(RATE);
     traffic.more(100).await;
-    for (pod, house) in old.iter_mut().zip(houses) {
-        let next = Pod::at(house).await;
+    for (pod, listener) in old.iter_mut().zip(listeners) {
+        let next = Pod::at(listener).await;
         deployment.listed.push((next.address, ""));
         deployment.list().await;
         if terminating_first {
@@ -110,7 +110,7 @@ async fn a_rollout_in_which_pods_stop_before_the_endpoints_change_fails_no_call(
 /// gets SIGTERM after five seconds, and is removed from the set after ten.
 #[tokio::test]
 async fn a_long_stream_on_a_terminating_pod_completes() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let mut pods = Pod::start_many(2).await;
     let service = Service::of(&pods[..1]);
     let channel = service.channel();
@@ -123,7 +123,7 @@ async fn a_long_stream_on_a_terminating_pod_completes() {
     until(&channel, |it| it.endpoints().iter().any(|it| it.state == State::Draining)).await;
     connected(&channel, 1).await;
     for second in 1..31 {
-        clock.pass(STEP).await;
+        clock.advance(STEP).await;
         match second {
             5 => pods[0].terminate(),
             10 => service.remove(&leaving),
@@ -185,7 +185,7 @@ async fn a_removed_pod_that_does_not_finish_is_cut_off_at_the_deadline() {
 /// is cut off after a while.
 #[tokio::test]
 async fn by_default_only_removed_pods_that_were_terminating_are_cut_off() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(2).await;
     let service = Service::of(&pods);
     let channel = KubeChannel::builder(service.receiver()).no_keep_alive().build().unwrap();
@@ -199,9 +199,9 @@ async fn by_default_only_removed_pods_that_were_terminating_are_cut_off() {
     until(&channel, |it| it.endpoints().iter().any(|it| it.state == State::Draining)).await;
     service.set(Vec::new());
     until(&channel, |it| it.endpoints().iter().all(|it| it.state == State::Draining)).await;
-    clock.pass(29 * STEP).await;
+    clock.advance(29 * STEP).await;
     assert_eq!(channel.endpoints().len(), 2);
-    clock.pass(3_600 * STEP).await;
+    clock.advance(3_600 * STEP).await;
     until(&channel, |it| it.endpoints().len() == 1).await;
     assert_eq!(channel.endpoints()[0].endpoint.id.as_str(), ids[1]);
     pods.iter().for_each(|it| it.seen.gate.add_permits(20));

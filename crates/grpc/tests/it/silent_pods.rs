@@ -7,17 +7,17 @@ use dogwatch_grpc::{KubeChannel, LeastRequest, Policy, Retry, State};
 use tonic::Code;
 
 use crate::echo::EchoClient;
-use crate::manual_clock::{STEP, StillTime};
-use crate::pods::{Pod, Service, black_hole, connected, endpoint, full_house, until};
-use crate::traffic::{Fate, Traffic};
+use crate::manual_clock::{ManualClock, STEP};
+use crate::pods::{Pod, Service, black_hole, connected, endpoint, full_accept_queue, until};
+use crate::traffic::{CallOutcome, Traffic};
 
 /// The detection time of the default keep-alive: a ping after 30 s, and 10 s for its response.
-const NOTICED: Duration = Duration::from_secs(40);
+const DETECTED: Duration = Duration::from_secs(40);
 
 /// Sends ten calls per second for a minute and a half, to five pods of which one falls silent after
 /// the first second.
-async fn minute_with_a_silent_pod(policy: impl Into<Policy>, retry: Option<Retry>) -> Vec<Fate> {
-    let clock = StillTime::begin();
+async fn calls_with_a_silent_pod(policy: impl Into<Policy>, retry: Option<Retry>) -> Vec<CallOutcome> {
+    let clock = ManualClock::begin();
     let mut pods = Pod::start_many(5).await;
     let mut builder = KubeChannel::builder(Service::of(&pods).receiver()).policy(policy);
     if let Some(retry) = retry {
@@ -41,63 +41,63 @@ async fn minute_with_a_silent_pod(policy: impl Into<Policy>, retry: Option<Retry
             };
             until(&channel, |it| sent(it) > before && quiet(it)).await;
         }
-        clock.pass(STEP).await;
+        clock.advance(STEP).await;
     }
     clock.until(|| traffic.pending() == 0).await;
     let statuses = channel.endpoints();
     let of = statuses.iter().find(|it| it.endpoint.addresses == [silent]).unwrap();
     assert!(matches!(of.state, State::Connecting | State::Backoff), "{of:?}");
     assert!(statuses.iter().filter(|it| it.endpoint.addresses != [silent]).all(|it| it.failures == 0));
-    traffic.fates()
+    traffic.outcomes()
 }
 
-fn slow(fates: &[Fate]) -> usize {
-    fates.iter().filter(|it| it.took > Duration::ZERO).count()
+fn slow(outcomes: &[CallOutcome]) -> usize {
+    outcomes.iter().filter(|it| it.took > Duration::ZERO).count()
 }
 
 /// With round robin, a fifth of the calls reach the silent pod until it is detected. Calls that may
 /// be retried are, and no call takes longer than the detection.
 #[tokio::test]
 async fn a_silent_pod_is_detected_by_a_ping_and_its_calls_are_retried_if_allowed() {
-    let fates = minute_with_a_silent_pod(Policy::RoundRobin, Some(Retry::default())).await;
-    assert!(fates.iter().all(|it| it.failure.is_none()), "{fates:?}");
-    let longest = fates.iter().map(|it| it.took).max().unwrap();
-    assert!(longest <= NOTICED + 3 * STEP, "{longest:?}");
+    let outcomes = calls_with_a_silent_pod(Policy::RoundRobin, Some(Retry::default())).await;
+    assert!(outcomes.iter().all(|it| it.failure.is_none()), "{outcomes:?}");
+    let longest = outcomes.iter().map(|it| it.took).max().unwrap();
+    assert!(longest <= DETECTED + 3 * STEP, "{longest:?}");
     assert!(
-        (60..=90).contains(&slow(&fates)),
+        (60..=90).contains(&slow(&outcomes)),
         "expected two per second until the detection: {}",
-        slow(&fates)
+        slow(&outcomes)
     );
 }
 
 #[tokio::test]
 async fn calls_to_a_silent_pod_fail_once_it_is_detected_without_retries() {
-    let fates = minute_with_a_silent_pod(Policy::RoundRobin, None).await;
-    for fate in fates.iter().filter(|it| it.took > Duration::ZERO) {
-        let status = fate.failure.as_ref().expect("the call should fail");
+    let outcomes = calls_with_a_silent_pod(Policy::RoundRobin, None).await;
+    for outcome in outcomes.iter().filter(|it| it.took > Duration::ZERO) {
+        let status = outcome.failure.as_ref().expect("the call should fail");
         assert_eq!(status.code(), Code::Unavailable, "{status:?}");
-        assert!(fate.took <= NOTICED + 3 * STEP, "{fate:?}");
+        assert!(outcome.took <= DETECTED + 3 * STEP, "{outcome:?}");
     }
-    assert!(fates.iter().all(|it| it.failure.is_none() || it.took > Duration::ZERO));
-    assert!((60..=90).contains(&slow(&fates)), "{}", slow(&fates));
+    assert!(outcomes.iter().all(|it| it.failure.is_none() || it.took > Duration::ZERO));
+    assert!((60..=90).contains(&slow(&outcomes)), "{}", slow(&outcomes));
 }
 
 /// A policy that counts calls in flight avoids a pod that does not answer: more than 99 of 100
 /// calls never reach it.
 #[tokio::test]
 async fn least_request_avoids_a_silent_pod() {
-    let fates = minute_with_a_silent_pod(LeastRequest::default(), Some(Retry::default())).await;
-    assert!(fates.iter().all(|it| it.failure.is_none()), "{fates:?}");
-    assert!(slow(&fates) * 100 <= fates.len(), "{} of {}", slow(&fates), fates.len());
+    let outcomes = calls_with_a_silent_pod(LeastRequest::default(), Some(Retry::default())).await;
+    assert!(outcomes.iter().all(|it| it.failure.is_none()), "{outcomes:?}");
+    assert!(slow(&outcomes) * 100 <= outcomes.len(), "{} of {}", slow(&outcomes), outcomes.len());
 }
 
 /// The kernel accepts connections for a listener whose process hangs, until its queue is full; a
 /// pod is not called before it has answered.
 #[tokio::test]
 async fn a_pod_that_never_answers_is_never_called() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(4).await;
-    let ((_listener, hole), (_guests, full)) = (black_hole(), full_house());
+    let ((_listener, hole), (_guests, full)) = (black_hole(), full_accept_queue());
     let service = Service::of(&pods);
     service.add(endpoint("hole", hole));
     service.add(endpoint("full", full));
@@ -107,9 +107,9 @@ async fn a_pod_that_never_answers_is_never_called() {
     for _ in 0..60 {
         traffic.issue(4);
         traffic.settled().await;
-        clock.pass(STEP).await;
+        clock.advance(STEP).await;
     }
-    assert!(traffic.failures().is_empty() && slow(&traffic.fates()) == 0);
+    assert!(traffic.failures().is_empty() && slow(&traffic.outcomes()) == 0);
     assert!(pods.iter().all(|it| it.seen.calls() == 60));
     for silent in
         channel.endpoints().into_iter().filter(|it| [hole, full].contains(&it.endpoint.addresses[0]))

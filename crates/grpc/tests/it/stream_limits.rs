@@ -7,11 +7,11 @@ use dogwatch_grpc::KubeChannel;
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
-use crate::manual_clock::StillTime;
+use crate::manual_clock::ManualClock;
 use crate::pods::{Pod, Service, calls_begun, connected, endpoint, until};
 use crate::traffic::Traffic;
 
-async fn narrow(streams: u32) -> Pod {
+async fn pod_with_stream_limit(streams: u32) -> Pod {
     Pod::with(|it| it.max_concurrent_streams(streams), |it| it).await
 }
 
@@ -21,7 +21,7 @@ fn in_flight(channel: &KubeChannel) -> u32 {
 
 /// Returns a channel to a pod that has started the first of six calls; the others are queued behind
 /// it.
-async fn six_in_line(service: &Service, pod: &Pod) -> (KubeChannel, Traffic<EchoClient>) {
+async fn six_queued_calls(service: &Service, pod: &Pod) -> (KubeChannel, Traffic<EchoClient>) {
     let channel = service.channel();
     connected(&channel, 1).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "wait");
@@ -35,9 +35,9 @@ async fn six_in_line(service: &Service, pod: &Pod) -> (KubeChannel, Traffic<Echo
 /// sent.
 #[tokio::test]
 async fn queued_calls_on_a_connection_that_breaks_go_elsewhere() {
-    let (mut pods, other) = ([narrow(1).await], Pod::start().await);
+    let (mut pods, other) = ([pod_with_stream_limit(1).await], Pod::start().await);
     let service = Service::of(&pods);
-    let (channel, traffic) = six_in_line(&service, &pods[0]).await;
+    let (channel, traffic) = six_queued_calls(&service, &pods[0]).await;
     // One call ends, and the bytes of the next one are sent: the connection has been written to
     // since the others were queued.
     pods[0].seen.gate.add_permits(1);
@@ -58,9 +58,9 @@ async fn queued_calls_on_a_connection_that_breaks_go_elsewhere() {
 /// it.
 #[tokio::test]
 async fn queued_calls_go_elsewhere_when_the_pod_sends_go_away() {
-    let (mut pods, other) = ([narrow(1).await], Pod::start().await);
+    let (mut pods, other) = ([pod_with_stream_limit(1).await], Pod::start().await);
     let service = Service::of(&pods);
-    let (channel, traffic) = six_in_line(&service, &pods[0]).await;
+    let (channel, traffic) = six_queued_calls(&service, &pods[0]).await;
     service.add(endpoint("other", other.address));
     connected(&channel, 2).await;
     other.seen.gate.add_permits(5);
@@ -76,11 +76,11 @@ async fn queued_calls_go_elsewhere_when_the_pod_sends_go_away() {
 /// stream is used by the health watch.
 #[tokio::test]
 async fn a_pod_that_allows_no_calls_is_not_called() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_service_status("shop", tonic_health::ServingStatus::Serving).await;
     let watched = Pod::with(|it| it.max_concurrent_streams(1), |it| it.add_service(health)).await;
-    for (pod, watch) in [(narrow(0).await, false), (watched, true)] {
+    for (pod, watch) in [(pod_with_stream_limit(0).await, false), (watched, true)] {
         let (pods, other) = ([pod], Pod::start().await);
         let service = Service::of(&pods);
         let mut builder = KubeChannel::builder(service.receiver()).no_keep_alive().panic_threshold(0.0);
@@ -103,7 +103,8 @@ async fn a_pod_that_allows_no_calls_is_not_called() {
 /// Round robin skips a pod on which calls would be queued while another one has room.
 #[tokio::test]
 async fn a_pod_at_its_stream_limit_is_skipped_while_another_has_room() {
-    let pods = [narrow(2).await, narrow(2).await, narrow(1_000).await];
+    let pods =
+        [pod_with_stream_limit(2).await, pod_with_stream_limit(2).await, pod_with_stream_limit(1_000).await];
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
     connected(&channel, 3).await;
@@ -129,7 +130,7 @@ async fn a_pod_at_its_stream_limit_is_skipped_while_another_has_room() {
 
 #[tokio::test]
 async fn the_deadline_of_a_queued_call_holds_and_those_behind_it_move_up() {
-    let pods = [narrow(1).await];
+    let pods = [pod_with_stream_limit(1).await];
     let channel = Service::of(&pods).channel();
     let client = EchoClient::new(&channel);
     connected(&channel, 1).await;

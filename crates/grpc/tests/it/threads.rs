@@ -36,12 +36,12 @@ async fn on_many_threads_killed_pods_fail_only_their_own_calls_and_no_call_is_ex
             drop(flow);
             traffic.settled().await;
         }
-        for fate in traffic.fates() {
-            let count = begun(&pods, &fate.text);
-            match fate.failure {
-                None => assert_eq!(count, 1, "{}", fate.text),
+        for outcome in traffic.outcomes() {
+            let count = begun(&pods, &outcome.text);
+            match outcome.failure {
+                None => assert_eq!(count, 1, "{}", outcome.text),
                 Some(status) => {
-                    assert!(count <= 1, "{}: {count}", fate.text);
+                    assert!(count <= 1, "{}: {count}", outcome.text);
                     assert!(dead.iter().any(|it| status.message().contains(it)), "{status:?}");
                 }
             }
@@ -83,8 +83,8 @@ async fn on_many_threads_replaced_pods_fail_no_call() {
 /// half-way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn on_many_threads_no_call_in_flight_leaks_with_full_pods_and_impatient_callers() {
-    let narrow = || Pod::with(|it| it.max_concurrent_streams(4), |it| it);
-    let pods = [narrow().await, narrow().await];
+    let pod_with_stream_limit = || Pod::with(|it| it.max_concurrent_streams(4), |it| it);
+    let pods = [pod_with_stream_limit().await, pod_with_stream_limit().await];
     let channel = Service::of(&pods).channel();
     connected(&channel, 2).await;
     let tasks: Vec<_> = (0..64)

@@ -11,14 +11,14 @@ use tonic_health::ServingStatus;
 use tower_service::Service as _;
 
 use crate::echo::EchoClient;
-use crate::manual_clock::{STEP, StillTime, breath};
+use crate::manual_clock::{ManualClock, STEP, yield_briefly};
 use crate::pods::{Pod, Service, black_hole, connected, endpoint, endpoints, refused, until};
 
 /// A service that alternates between no endpoint and an unreachable one: the limit of a call is one
 /// for all reasons.
 #[tokio::test]
 async fn a_call_waits_no_longer_than_the_timeout_however_often_the_reason_changes() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let (_held, dead) = refused();
     let service = Service::new();
     service.unavailable(Unavailable::NoEndpoints);
@@ -27,13 +27,13 @@ async fn a_call_waits_no_longer_than_the_timeout_however_often_the_reason_change
     until(&channel, |it| *it.subscribe().borrow() > 0).await;
     let waiting = tokio::spawn(async move { client.one("hello").await });
     for turn in 0..3 {
-        clock.pass(4 * STEP).await;
+        clock.advance(4 * STEP).await;
         match turn % 2 {
             0 => service.set(vec![endpoint("dead", dead)]),
             _ => service.unavailable(Unavailable::NoEndpoints),
         }
         for _ in 0..20 {
-            breath().await;
+            yield_briefly().await;
         }
     }
     assert!(waiting.is_finished(), "the call should have failed after its timeout");
@@ -43,7 +43,7 @@ async fn a_call_waits_no_longer_than_the_timeout_however_often_the_reason_change
 /// The largest possible duration means forever.
 #[tokio::test]
 async fn infinite_timeouts_are_accepted() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(1).await;
     let (_held, dead) = refused();
     let ever = Duration::MAX;
@@ -68,18 +68,18 @@ async fn infinite_timeouts_are_accepted() {
         async move { client.one("hello").await }
     });
     until(&channel, |it| it.endpoints().first().is_some_and(|it| it.error.is_some())).await;
-    clock.pass(20 * STEP).await;
+    clock.advance(20 * STEP).await;
     service.set(endpoints(&pods));
     waiting.await.unwrap().unwrap();
     service.unavailable(Unavailable::NoEndpoints);
-    clock.pass(20 * STEP).await;
+    clock.advance(20 * STEP).await;
     client.one("hello").await.unwrap();
 }
 
 /// No call waits for an address that does not answer while there are others.
 #[tokio::test]
 async fn pick_first_tries_the_next_pod_when_one_is_silent() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(1).await;
     let holes: Vec<_> = (0..7).map(|_| black_hole()).collect();
     let service = Service::of(&pods);
@@ -99,7 +99,7 @@ async fn pick_first_tries_the_next_pod_when_one_is_silent() {
 /// A pod whose callers give up is slow.
 #[tokio::test]
 async fn an_abandoned_call_counts_as_slow() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(1).await;
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).policy(PeakEwma::default());
     let channel = builder.no_keep_alive().build().unwrap();
@@ -107,7 +107,7 @@ async fn an_abandoned_call_counts_as_slow() {
     connected(&channel, 1).await;
     let waiting = tokio::spawn(async move { client.one("wait").await });
     until(&channel, |it| it.endpoints()[0].in_flight == 1).await;
-    clock.pass(5 * STEP).await;
+    clock.advance(5 * STEP).await;
     waiting.abort();
     until(&channel, |it| it.endpoints()[0].in_flight == 0).await;
     assert!(channel.endpoints()[0].latency >= 4 * STEP, "{:?}", channel.endpoints());

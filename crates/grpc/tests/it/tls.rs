@@ -14,7 +14,7 @@ use tonic::Code;
 use tonic::transport::{Identity, ServerTlsConfig};
 
 use crate::echo::EchoClient;
-use crate::manual_clock::{StillTime, in_time};
+use crate::manual_clock::{ManualClock, in_time};
 use crate::pods::{Pod, Service, calls_begun, connected, endpoint, until};
 use crate::traffic::Traffic;
 
@@ -145,7 +145,7 @@ impl ServerCertVerifier for Panicking {
 /// endpoint.
 #[tokio::test]
 async fn an_endpoint_whose_task_panics_is_connected_again() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let Certified { server, mut client } = certified("echo.test");
     let provider = rustls::crypto::ring::default_provider();
     let verifier = Arc::new(Panicking(AtomicUsize::new(0), provider));
@@ -166,8 +166,8 @@ async fn an_endpoint_whose_task_panics_is_connected_again() {
 #[tokio::test]
 async fn queued_calls_on_a_tls_connection_that_breaks_go_elsewhere() {
     let Certified { server, client } = certified("echo.test");
-    let (narrow, other) = (server.clone(), Pod::with_tls(server).await);
-    let tls = |it: tonic::transport::Server| it.tls_config(narrow).unwrap().max_concurrent_streams(1);
+    let (limited, other) = (server.clone(), Pod::with_tls(server).await);
+    let tls = |it: tonic::transport::Server| it.tls_config(limited).unwrap().max_concurrent_streams(1);
     let mut pods = [Pod::with(tls, |it| it).await];
     let service = Service::of(&pods);
     let channel =

@@ -33,7 +33,7 @@ impl Caller for EchoClient {
 
 /// The outcome of one call.
 #[derive(Debug, Clone)]
-pub(crate) struct Fate {
+pub(crate) struct CallOutcome {
     pub(crate) text: String,
     pub(crate) failure: Option<Status>,
     pub(crate) took: Duration,
@@ -44,33 +44,33 @@ pub(crate) struct Fate {
 pub(crate) struct Traffic<C> {
     caller: C,
     word: &'static str,
-    book: Arc<Book>,
+    log: Arc<CallLog>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct CallLog {
     issued: AtomicUsize,
     ended: watch::Sender<usize>,
-    fates: Mutex<Vec<Fate>>,
+    outcomes: Mutex<Vec<CallOutcome>>,
 }
 
 impl<C: Caller> Traffic<C> {
     /// Creates a generator of calls whose texts begin with this word.
     pub(crate) fn new(caller: C, word: &'static str) -> Self {
-        Self { caller, word, book: Arc::default() }
+        Self { caller, word, log: Arc::default() }
     }
 
     /// Sends this number of calls, each in its own task.
     pub(crate) fn issue(&self, count: usize) {
         for _ in 0..count {
-            let number = self.book.issued.fetch_add(1, Ordering::SeqCst);
+            let number = self.log.issued.fetch_add(1, Ordering::SeqCst);
             let text = format!("{} {number}", self.word);
-            let (caller, book) = (self.caller.clone(), Arc::clone(&self.book));
+            let (caller, log) = (self.caller.clone(), Arc::clone(&self.log));
             tokio::spawn(async move {
                 let began = Instant::now();
                 let failure = caller.call(text.clone()).await.err();
-                book.fates.lock().unwrap().push(Fate { text, failure, took: began.elapsed() });
-                book.ended.send_modify(|it| *it += 1);
+                log.outcomes.lock().unwrap().push(CallOutcome { text, failure, took: began.elapsed() });
+                log.ended.send_modify(|it| *it += 1);
             });
         }
     }
@@ -91,11 +91,11 @@ impl<C: Caller> Traffic<C> {
     }
 
     pub(crate) fn issued(&self) -> usize {
-        self.book.issued.load(Ordering::SeqCst)
+        self.log.issued.load(Ordering::SeqCst)
     }
 
     pub(crate) fn ended(&self) -> usize {
-        *self.book.ended.borrow()
+        *self.log.ended.borrow()
     }
 
     pub(crate) fn pending(&self) -> usize {
@@ -110,7 +110,7 @@ impl<C: Caller> Traffic<C> {
     #[track_caller]
     pub(crate) fn reaches(&self, count: usize) -> impl Future<Output = ()> {
         let ended =
-            async move { self.book.ended.subscribe().wait_for(|it| *it >= count).await.map(drop).unwrap() };
+            async move { self.log.ended.subscribe().wait_for(|it| *it >= count).await.map(drop).unwrap() };
         in_time(ended, move || {
             format!("{} of {count} calls have ended, {} were sent", self.ended(), self.issued())
         })
@@ -129,13 +129,13 @@ impl<C: Caller> Traffic<C> {
     }
 
     /// Returns the outcomes of the ended calls.
-    pub(crate) fn fates(&self) -> Vec<Fate> {
-        self.book.fates.lock().unwrap().clone()
+    pub(crate) fn outcomes(&self) -> Vec<CallOutcome> {
+        self.log.outcomes.lock().unwrap().clone()
     }
 
     /// Returns the outcomes of the failed calls.
-    pub(crate) fn failures(&self) -> Vec<Fate> {
-        self.fates().into_iter().filter(|it| it.failure.is_some()).collect()
+    pub(crate) fn failures(&self) -> Vec<CallOutcome> {
+        self.outcomes().into_iter().filter(|it| it.failure.is_some()).collect()
     }
 }
 

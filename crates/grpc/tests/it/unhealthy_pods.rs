@@ -8,7 +8,7 @@ use tonic::Code;
 use tonic_health::ServingStatus;
 
 use crate::echo::EchoClient;
-use crate::manual_clock::{StillTime, breath};
+use crate::manual_clock::{ManualClock, yield_briefly};
 use crate::pods::{Pod, Service, connected, endpoint, until};
 
 #[tokio::test]
@@ -57,7 +57,7 @@ fn ejected(channel: &KubeChannel) -> Vec<SocketAddr> {
 /// A sweep every ten seconds; ejected for thirty seconds the first time and a minute the second.
 #[tokio::test]
 async fn a_failing_pod_is_ejected_longer_each_time_and_comes_back() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(10).await;
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).no_keep_alive();
     let channel = builder.outlier(outlier(10)).build().unwrap();
@@ -87,7 +87,7 @@ async fn a_failing_pod_is_ejected_longer_each_time_and_comes_back() {
 
 #[tokio::test]
 async fn no_more_pods_are_ejected_than_the_limit_allows() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(10).await;
     for (percent, expected) in [(0, 1), (10, 1), (20, 2), (50, 4)] {
         let builder = KubeChannel::builder(Service::of(&pods).receiver()).no_keep_alive();
@@ -96,8 +96,8 @@ async fn no_more_pods_are_ejected_than_the_limit_allows() {
         pods[..4].iter().for_each(|it| it.seen.fail(u32::MAX, Code::Internal));
         for _ in 0..2 {
             round(&EchoClient::new(&channel)).await;
-            clock.pass(Duration::from_secs(10)).await;
-            breath().await;
+            clock.advance(Duration::from_secs(10)).await;
+            yield_briefly().await;
         }
         until(&channel, |it| it.ready_endpoints() == 10 - ejected(it).len()).await;
         assert_eq!(ejected(&channel).len(), expected, "{percent} %");
@@ -108,10 +108,10 @@ async fn no_more_pods_are_ejected_than_the_limit_allows() {
 /// No pod is called before its health is known, even if it is the only one.
 #[tokio::test]
 async fn a_pod_with_a_pending_health_check_gets_no_calls() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(1).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let mute = listener.local_addr().unwrap();
+    let silent = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (socket, _) = listener.accept().await.unwrap();
         let mut connection = h2::server::handshake(socket).await.unwrap();
@@ -121,11 +121,11 @@ async fn a_pod_with_a_pending_health_check_gets_no_calls() {
         }
     });
     let service = Service::new();
-    service.set(vec![endpoint("mute", mute)]);
+    service.set(vec![endpoint("silent", silent)]);
     let builder = KubeChannel::builder(service.receiver()).health("shop").no_keep_alive();
     let channel = builder.build().unwrap();
     until(&channel, |it| it.endpoints().first().is_some_and(|it| it.peer.is_some())).await;
-    clock.pass(Duration::from_secs(5)).await;
+    clock.advance(Duration::from_secs(5)).await;
     assert_eq!(channel.ready_endpoints(), 0);
     // A pod without the service answers with UNIMPLEMENTED.
     service.add(endpoint("well", pods[0].address));

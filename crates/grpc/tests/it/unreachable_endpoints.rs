@@ -9,13 +9,13 @@ use http::HeaderName;
 use tonic::Request;
 
 use crate::echo::{EchoClient, message};
-use crate::manual_clock::{STEP, StillTime, breath};
+use crate::manual_clock::{ManualClock, STEP, yield_briefly};
 use crate::pods::{Pod, Service, black_hole, endpoint, endpoints, refused, until};
 
 /// A node dies with all pods of a client's subset, while half of the service is alive.
 #[tokio::test]
 async fn unreachable_pods_of_a_subset_are_replaced() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(4).await;
     let dead: Vec<_> = (0..4).map(|_| refused()).collect();
     let service = Service::new();
@@ -39,7 +39,7 @@ async fn unreachable_pods_of_a_subset_are_replaced() {
 /// A member of the subset is back: its replacement leaves, so that clients stay spread.
 #[tokio::test]
 async fn a_replacement_leaves_when_the_original_member_is_back() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let mut pods = Pod::start_many(2).await;
     let service = Service::of(&pods);
     let channel = KubeChannel::builder(service.receiver()).no_keep_alive().subset(1).build().unwrap();
@@ -76,7 +76,7 @@ fn of_user(user: usize) -> Request<crate::echo::Message> {
 /// ring gets its calls.
 #[tokio::test]
 async fn ring_keys_wait_for_a_connecting_endpoint_and_then_go_to_the_next() {
-    let clock = StillTime::begin();
+    let clock = ManualClock::begin();
     let pods = Pod::start_many(2).await;
     let (_held, silent) = black_hole();
     let service = Service::new();
@@ -99,10 +99,10 @@ async fn ring_keys_wait_for_a_connecting_endpoint_and_then_go_to_the_next() {
         if answered() > 20 && answered() == seen() {
             break;
         }
-        breath().await;
+        yield_briefly().await;
     }
     for _ in 0..200 {
-        breath().await;
+        yield_briefly().await;
     }
     let waiting = 60 - answered();
     assert!((3..40).contains(&waiting), "{waiting} of 60 wait for the silent endpoint");
@@ -120,7 +120,7 @@ async fn ring_keys_wait_for_a_connecting_endpoint_and_then_go_to_the_next() {
 /// ones.
 #[tokio::test]
 async fn ring_keys_of_a_pod_that_is_gone_all_go_to_the_same_other_pod() {
-    let _clock = StillTime::begin();
+    let _clock = ManualClock::begin();
     let pods = Pod::start_many(3).await;
     let service = Service::of(&pods);
     let channel = KubeChannel::builder(service.receiver()).no_keep_alive().policy(by_user()).build().unwrap();

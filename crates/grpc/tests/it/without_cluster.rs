@@ -8,7 +8,7 @@ use dogwatch_grpc::{DialError, KubeChannel, Policy};
 use crate::echo::EchoClient;
 use crate::pods::{Pod, until};
 
-async fn says_hello(channel: &KubeChannel) {
+async fn assert_call_succeeds(channel: &KubeChannel) {
     let client = EchoClient::new(channel);
     let call = tokio::time::timeout(Duration::from_secs(60), client.one("hello"));
     call.await.expect("a response within a minute").expect("a success");
@@ -20,11 +20,11 @@ async fn addresses_are_called_without_a_cluster() {
     let channel = KubeChannel::to(pods.iter().map(|it| it.address)).unwrap().build().unwrap();
     until(&channel, |it| it.ready_endpoints() == 2).await;
     for _ in 0..10 {
-        says_hello(&channel).await;
+        assert_call_succeeds(&channel).await;
     }
     assert!(pods.iter().all(|it| it.seen.calls() == 5), "calls should go to each in turn");
     let text = pods[0].address.to_string();
-    says_hello(&KubeChannel::to([text.as_str()]).unwrap().build().unwrap()).await;
+    assert_call_succeeds(&KubeChannel::to([text.as_str()]).unwrap().build().unwrap()).await;
     let wrong = KubeChannel::to(["greeter:80"]).unwrap_err();
     assert!(wrong.to_string().contains("is not an address with a port"), "{wrong}");
 }
@@ -42,11 +42,11 @@ async fn one_function_takes_addresses_hosts_and_services() {
     ] {
         let channel =
             dogwatch_grpc::channel(&target).await.unwrap_or_else(|error| panic!("{target}: {error}"));
-        says_hello(&channel).await;
+        assert_call_succeeds(&channel).await;
     }
     assert_eq!(*pod.seen.authority.lock().unwrap(), format!("localhost:{port}"));
     let builder = dogwatch_grpc::channel_builder(&address.to_string()).await.unwrap();
-    says_hello(&builder.policy(Policy::PickFirst).build().unwrap()).await;
+    assert_call_succeeds(&builder.policy(Policy::PickFirst).build().unwrap()).await;
     let wrong = dogwatch_grpc::channel("unix:///greeter.sock").await.unwrap_err();
     assert!(matches!(wrong, DialError::Target(_)), "{wrong:?}");
 }
