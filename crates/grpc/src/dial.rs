@@ -39,7 +39,7 @@ pub enum DialError {
 ///
 /// | target | endpoints |
 /// |---|---|
-/// | `kubernetes:///greeter.shop:grpc` and the other forms of a [`Target`] | those of a service, in the cluster that the program runs in or in that of the kubeconfig |
+/// | `kubernetes:///greeter.shop:grpc` and the other forms of a [`Target`] | those of a service, in the cluster of the pod or of the kubeconfig |
 /// | `dns:///greeter.example.com:50051`, `localhost:50051` | the addresses of a host, resolved every half minute |
 /// | `static:///10.0.0.1:50051,10.0.0.2:50051`, `127.0.0.1:50051` | these addresses |
 ///

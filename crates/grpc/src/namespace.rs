@@ -28,7 +28,7 @@ use crate::endpoints::{EndpointSet, Unavailable};
 use crate::fold::{FoldInput, fold, has_one_port};
 use crate::notifier::ChangeNotifier;
 use crate::service_lookup::{FORBIDDEN_RETRY, LOOKUP_TIMEOUT, LookupResult, ServiceLookups};
-use crate::slices::{Legacy, SERVICE_NAME, Service, Slice};
+use crate::slices::{LegacyEndpoints, SERVICE_NAME, Service, Slice};
 use crate::target::{Port, Target};
 use crate::topology::Topology;
 
@@ -44,7 +44,7 @@ pub(crate) struct Namespace {
     notifier: Arc<ChangeNotifier>,
     slices: Collection<Slice>,
     /// Set while EndpointSlices have never been read and cannot be.
-    legacy: Mutex<Option<Arc<Collection<Legacy>>>>,
+    legacy: Mutex<Option<Arc<Collection<LegacyEndpoints>>>>,
     services: Mutex<ServicesWatch>,
     lookups: Arc<ServiceLookups>,
     /// Services that existed when they were looked up, until both they and their slices are gone.
@@ -230,9 +230,9 @@ impl Namespace {
         }
     }
 
-    fn start_legacy(&self) -> Arc<Collection<Legacy>> {
+    fn start_legacy(&self) -> Arc<Collection<LegacyEndpoints>> {
         tracing::info!(namespace = %self.name, "cannot read EndpointSlices; reading Endpoints instead");
-        let index = ServiceIndex { service_of: name_of::<Legacy>, label: None };
+        let index = ServiceIndex { service_of: name_of::<LegacyEndpoints>, label: None };
         let api = Api::namespaced(self.client.clone(), &self.name);
         let legacy =
             Arc::new(Collection::start(&api, index, self.by_name(), self.refresh_every, &self.notifier));
@@ -261,7 +261,7 @@ impl Namespace {
         }
         match collection.read_error() {
             Some(ReadError::Forbidden(why) | ReadError::NotServed(why)) => {
-                tracing::info!(namespace = %self.name, why, "cannot read Services; port numbers are taken as pod ports, and the first port is guessed");
+                tracing::info!(namespace = %self.name, why, "cannot read Services; using port numbers as pod ports and guessing the first port");
                 *services = ServicesWatch::Forbidden(now + FORBIDDEN_RETRY);
                 LookupResult::Unreadable
             }

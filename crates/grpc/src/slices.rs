@@ -197,7 +197,7 @@ impl View for Slice {
 /// An Endpoints object, the predecessor of EndpointSlices: one object per service.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(crate) struct Legacy {
+pub(crate) struct LegacyEndpoints {
     pub(crate) metadata: Meta,
     #[serde(deserialize_with = "null_is_empty")]
     pub(crate) subsets: Vec<Subset>,
@@ -223,7 +223,7 @@ pub(crate) struct LegacyAddress {
     pub(crate) target_ref: Option<TargetRef>,
 }
 
-impl Legacy {
+impl LegacyEndpoints {
     /// Converts the object to slices. It contains no zones, no hints and no terminating pods.
     pub(crate) fn slices(&self) -> Vec<Slice> {
         let slice = |subset: &Subset| {
@@ -247,13 +247,13 @@ impl Legacy {
     }
 }
 
-impl Object for Legacy {
+impl Object for LegacyEndpoints {
     fn header(&self) -> Header<'_> {
         self.metadata.header()
     }
 }
 
-impl View for Legacy {
+impl View for LegacyEndpoints {
     type Of = k8s_openapi::api::core::v1::Endpoints;
 }
 
@@ -410,7 +410,7 @@ mod tests {
 
     #[test]
     fn an_endpoints_object_is_converted_to_slices() {
-        let legacy: Legacy = serde_json::from_value(json!({
+        let legacy: LegacyEndpoints = serde_json::from_value(json!({
             "metadata": { "name": "web", "namespace": "shop" },
             "subsets": [{
                 "addresses": [{ "ip": "10.0.0.1", "nodeName": "n1", "targetRef": { "uid": "p", "name": "web-1" } }],

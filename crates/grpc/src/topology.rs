@@ -46,8 +46,8 @@ impl Topology {
 
     fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let first = |names: [&str; 3]| {
-            let mut said = names.into_iter().filter_map(&variable).map(|it| it.trim().to_owned());
-            said.find(|it| !it.is_empty()).unwrap_or_default()
+            let mut set = names.into_iter().filter_map(&variable).map(|it| it.trim().to_owned());
+            set.find(|it| !it.is_empty()).unwrap_or_default()
         };
         Self::hints().node(&first(NODE_VARIABLES)).zone(&first(ZONE_VARIABLES))
     }
@@ -78,7 +78,7 @@ impl Topology {
             let mut ours = false;
             let all = ready.clone().all(|hints| {
                 ours |= chosen.takes(hints);
-                chosen.is_said(hints)
+                chosen.has_hint(hints)
             });
             all && ours
         };
@@ -110,7 +110,7 @@ impl Choice<'_> {
     }
 
     /// Returns true if the hints name any node, or any zone, respectively.
-    fn is_said(self, hints: Option<&Hints>) -> bool {
+    fn has_hint(self, hints: Option<&Hints>) -> bool {
         match (self, hints) {
             (Self::All, _) => true,
             (_, None) => false,

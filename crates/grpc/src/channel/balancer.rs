@@ -39,7 +39,7 @@ const RESOLVE_PAUSE: Duration = Duration::from_secs(30);
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// The time for which a member of a subset may be unconnected before it is replaced.
-const STAND_IN: Duration = Duration::from_secs(3);
+const REPLACE_AFTER: Duration = Duration::from_secs(3);
 
 /// The time for which calls with a ring key wait for a connecting endpoint before they go to the
 /// next one.
@@ -52,7 +52,7 @@ pub(crate) async fn balance(
     resolve: Option<Resolve>,
     mut stop: oneshot::Receiver<Infallible>,
 ) {
-    let _stopping = Stopping(Arc::clone(&channel));
+    let _stop_on_drop = StopOnDrop(Arc::clone(&channel));
     let mut balancer = Balancer::new(channel);
     let changed = Arc::clone(&balancer.changed);
     let outlier = balancer.channel.settings.outlier.clone();
@@ -97,9 +97,9 @@ pub(crate) async fn balance(
 
 /// Stops the channel when its task ends, also involuntarily: the runtime shuts down, or the task
 /// panics. Otherwise calls from another runtime would wait for its connections forever.
-struct Stopping(Arc<ChannelState>);
+struct StopOnDrop(Arc<ChannelState>);
 
-impl Drop for Stopping {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.stop();
     }
@@ -171,7 +171,7 @@ impl Member {
 
     /// Returns true if another endpoint should replace it in the subset.
     fn is_missing(&self, now: Instant) -> bool {
-        self.missing_since.is_some_and(|it| it + STAND_IN <= now)
+        self.missing_since.is_some_and(|it| it + REPLACE_AFTER <= now)
     }
 
     /// Returns true if calls with its ring key should wait for it: it is not connected yet, and has
@@ -386,11 +386,11 @@ impl Balancer {
     fn next_attempt(&self) -> Option<Instant> {
         let now = Instant::now();
         let settings = &self.channel.settings;
-        let stand_in = settings.subset.map(|_| STAND_IN);
+        let replace_after = settings.subset.map(|_| REPLACE_AFTER);
         let key_wait = matches!(settings.policy, Policy::RingHash(_)).then_some(KEY_WAIT);
         let due = |it: &Member| {
             let missing = |wait: Option<Duration>| Some(after(it.missing_since?, wait?));
-            [it.tried_since.map(|it| it + HEAD_START), missing(stand_in), missing(key_wait)]
+            [it.tried_since.map(|it| it + HEAD_START), missing(replace_after), missing(key_wait)]
         };
         self.members.values().flat_map(due).flatten().filter(|it| *it > now).min()
     }

@@ -26,7 +26,7 @@ use crate::time::CENTURY;
 /// The default drain deadline of endpoints that were terminating.
 const DRAIN: Duration = Duration::from_secs(30);
 /// The shortest keep-alive interval that gRPC permits (A8).
-const OFTENEST_PING: Duration = Duration::from_secs(10);
+const MIN_PING_INTERVAL: Duration = Duration::from_secs(10);
 /// The initial window of HTTP/2; a connection cannot ask for a smaller one (RFC 9113, section
 /// 6.9.2).
 const SMALLEST_WINDOW: u32 = 65_535;
@@ -305,7 +305,7 @@ impl ChannelBuilder {
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
         let without_calls = self.keep_alive.is_some_and(|it| it.without_calls);
-        let (interval, timeout) = (interval.clamp(OFTENEST_PING, CENTURY), timeout.min(CENTURY));
+        let (interval, timeout) = (interval.clamp(MIN_PING_INTERVAL, CENTURY), timeout.min(CENTURY));
         self.keep_alive = Some(KeepAlive { interval, timeout, without_calls, ignore_ping_policy: true });
         self
     }

@@ -256,12 +256,12 @@ where
         let tried = |it: &Arc<Slot>| self.tried.contains(&key(it));
         let (mut slot, mut in_flight) = match self.tried.is_empty() {
             true => snapshot.group.pick(by)?,
-            false => snapshot.group.pick_but(tried, by)?,
+            false => snapshot.group.pick_except(tried, by)?,
         };
         // This call is already counted. With a ring, only the key decides.
         let would_queue = in_flight.load().in_flight() as usize > slot.link.max_calls();
         if would_queue && !matches!(self.channel.settings.policy, Policy::RingHash(_)) {
-            let with_room = snapshot.group.pick_but(|it| it.is_full() || tried(it), by);
+            let with_room = snapshot.group.pick_except(|it| it.is_full() || tried(it), by);
             (slot, in_flight) = with_room.unwrap_or((slot, in_flight));
         }
         Some((Arc::clone(slot), in_flight))

@@ -53,9 +53,9 @@ struct Handle {
 }
 
 /// The handle that a call holds.
-struct Held(Arc<Handle>);
+struct CallGuard(Arc<Handle>);
 
-impl Deref for Held {
+impl Deref for CallGuard {
     type Target = ChannelState;
 
     fn deref(&self) -> &ChannelState {
@@ -138,7 +138,7 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // The caller need not keep the channel until the response arrives: the call holds it.
-        let mut exchange = Exchange::new(Held(Arc::clone(&self.handle)), request);
+        let mut exchange = Exchange::new(CallGuard(Arc::clone(&self.handle)), request);
         Box::pin(async move { Ok(exchange.answer().await) })
     }
 }

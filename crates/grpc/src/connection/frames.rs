@@ -108,7 +108,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// Encodes the client preface, and then frames of these types, streams and sizes.
-    pub(crate) fn spoken(frames: &[(u8, u32, usize)]) -> Vec<u8> {
+    pub(crate) fn client_bytes(frames: &[(u8, u32, usize)]) -> Vec<u8> {
         let mut wire = PREFACE.to_vec();
         for (kind, stream, size) in frames {
             wire.extend(&(*size as u32).to_be_bytes()[1..]);
@@ -120,8 +120,8 @@ pub(crate) mod tests {
     }
 
     /// Encodes the frames without the preface, as a server sends them.
-    pub(crate) fn answered(frames: &[(u8, u32, usize)]) -> Vec<u8> {
-        spoken(frames).split_off(PREFACE.len())
+    pub(crate) fn server_bytes(frames: &[(u8, u32, usize)]) -> Vec<u8> {
+        client_bytes(frames).split_off(PREFACE.len())
     }
 
     proptest! {
@@ -131,7 +131,7 @@ pub(crate) mod tests {
             cuts in prop::collection::vec(1usize..40, 1..20),
             server in any::<bool>(),
         ) {
-            let wire = if server { answered(&frames) } else { spoken(&frames) };
+            let wire = if server { server_bytes(&frames) } else { client_bytes(&frames) };
             let mut state = if server { Frames::of_server() } else { Frames::of_client() };
             let (mut rest, mut found) = (&wire[..], Vec::new());
             let mut cuts = cuts.into_iter().cycle();

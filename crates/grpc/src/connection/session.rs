@@ -20,12 +20,12 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::driver::ConnectionDriver;
 use super::error::ConnectionError;
 use super::keep_alive::{KeepAliveAction, KeepAliveState};
-use super::stream_tracker::{OpenStreams, Reads, Writes};
+use super::stream_tracker::{OpenStreams, ReadFrames, WriteProgress};
 
 /// The handle of a connection that calls use.
 pub(crate) struct Link {
     sender: SendRequest<Bytes>,
-    writes: Writes,
+    writes: WriteProgress,
     peer: SocketAddr,
     /// The number of concurrent streams that the peer allows, by its last settings.
     max_streams: AtomicUsize,
@@ -42,7 +42,12 @@ impl fmt::Debug for Link {
 impl Link {
     /// Creates the handle of a connection to `peer`, with `reserved` streams that are not available
     /// to calls.
-    pub(crate) fn new(sender: SendRequest<Bytes>, writes: Writes, peer: SocketAddr, reserved: usize) -> Self {
+    pub(crate) fn new(
+        sender: SendRequest<Bytes>,
+        writes: WriteProgress,
+        peer: SocketAddr,
+        reserved: usize,
+    ) -> Self {
         let max_streams = AtomicUsize::new(sender.current_max_send_streams());
         Self { sender, writes, peer, max_streams, reserved }
     }
@@ -83,7 +88,7 @@ pub(crate) struct Session {
     link: Arc<Link>,
     /// Reports when the peer accepts no more streams.
     sender: SendRequest<Bytes>,
-    reads: Reads,
+    reads: ReadFrames,
     /// The calls that the peer has to answer on this connection, not on an earlier one.
     open: OpenStreams,
     pings: PingPong,
@@ -125,7 +130,7 @@ impl Session {
     pub(crate) fn new(
         driver: ConnectionDriver,
         link: Arc<Link>,
-        (reads, open): (Reads, OpenStreams),
+        (reads, open): (ReadFrames, OpenStreams),
         pings: PingPong,
         keep_alive: Option<KeepAliveState>,
     ) -> Self {

@@ -28,9 +28,9 @@ const ANYTHING: u32 = 1 << 31;
 /// The progress of writing: the last stream that was opened on the socket, or the number of writes
 /// if the frames cannot be parsed.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Writes(Arc<AtomicU64>);
+pub(crate) struct WriteProgress(Arc<AtomicU64>);
 
-impl Writes {
+impl WriteProgress {
     /// Returns the current mark, for [`may_have_been_sent`].
     pub(crate) fn mark(&self) -> u64 {
         self.0.load(Ordering::Acquire)
@@ -48,13 +48,13 @@ pub(crate) fn may_have_been_sent(stream: u32, before: u64, now: u64) -> bool {
 
 /// The types of the frames that were read from a socket and not yet taken.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reads(Arc<AtomicU32>);
+pub(crate) struct ReadFrames(Arc<AtomicU32>);
 
 /// A set of frame types that arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameKinds(u32);
 
-impl Reads {
+impl ReadFrames {
     /// Returns the types that arrived since the last call.
     pub(crate) fn take(&self) -> FrameKinds {
         // Most calls find nothing, and a plain load is cheaper than a swap.
@@ -98,8 +98,8 @@ impl OpenStreams {
 #[derive(Debug)]
 pub(crate) struct StreamTracker<T> {
     inner: T,
-    writes: Writes,
-    reads: Reads,
+    writes: WriteProgress,
+    reads: ReadFrames,
     /// The streams that were opened, and that neither the server has ended nor either side has
     /// reset.
     open: HashSet<u32>,
@@ -127,11 +127,11 @@ impl<T> StreamTracker<T> {
         }
     }
 
-    pub(crate) fn writes(&self) -> Writes {
+    pub(crate) fn writes(&self) -> WriteProgress {
         self.writes.clone()
     }
 
-    pub(crate) fn reads(&self) -> Reads {
+    pub(crate) fn reads(&self) -> ReadFrames {
         self.reads.clone()
     }
 
@@ -249,7 +249,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::connection::frames::tests::{answered, spoken};
+    use crate::connection::frames::tests::{client_bytes, server_bytes};
 
     #[tokio::test]
     async fn only_writes_count() {
@@ -270,13 +270,16 @@ mod tests {
         let (one, _other) = tokio::io::duplex(1 << 10);
         let mut tracker = StreamTracker::new(one, true);
         let writes = tracker.writes();
-        tracker.write_all(&spoken(&[(4, 0, 6)])).await.unwrap();
+        tracker.write_all(&client_bytes(&[(4, 0, 6)])).await.unwrap();
         let before = writes.mark();
-        tracker.write_all(&answered(&[(8, 0, 4), (HEADERS, 3, 20), (0, 3, 100), (6, 0, 8)])).await.unwrap();
+        tracker
+            .write_all(&server_bytes(&[(8, 0, 4), (HEADERS, 3, 20), (0, 3, 100), (6, 0, 8)]))
+            .await
+            .unwrap();
         let left = |stream| may_have_been_sent(stream, before, writes.mark());
         assert!(left(1) && left(3) && !left(5), "{:x}", writes.mark());
         // An incomplete frame head opens no stream.
-        let next = answered(&[(HEADERS, 5, 20)]);
+        let next = server_bytes(&[(HEADERS, 5, 20)]);
         let (most, rest) = next.split_at(8);
         tracker.write_all(most).await.unwrap();
         assert!(!may_have_been_sent(5, before, writes.mark()));
@@ -295,7 +298,7 @@ mod tests {
         let (one, mut other) = tokio::io::duplex(1 << 10);
         let mut tracker = StreamTracker::new(one, true);
         let open = tracker.open_streams();
-        tracker.write_all(&spoken(&[])).await.unwrap();
+        tracker.write_all(&client_bytes(&[])).await.unwrap();
         let table = [
             ("a request", true, frame(HEADERS, 0, 1), 1),
             ("its end", true, frame(DATA, END_STREAM, 1), 1),
@@ -336,7 +339,7 @@ mod tests {
         ];
         for (frames, expected) in table {
             assert_eq!(reads.take(), FrameKinds(0));
-            let sent = answered(frames);
+            let sent = server_bytes(frames);
             other.write_all(&sent).await.unwrap();
             tracker.read_exact(&mut vec![0; sent.len()]).await.unwrap();
             let arrived = reads.take();

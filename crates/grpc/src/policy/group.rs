@@ -89,7 +89,7 @@ impl<S> Group<S> {
 
     /// Like [`pick`](Self::pick), without the `excluded` endpoints. Returns `None` if no other
     /// endpoint is ready.
-    pub(crate) fn pick_but(
+    pub(crate) fn pick_except(
         &self,
         excluded: impl Fn(&S) -> bool,
         key: impl Fn() -> Option<u64>,
@@ -222,7 +222,9 @@ mod tests {
     fn without_a_ready_endpoint_nothing_is_picked() {
         let group = group([false; 6], [ALL; 6], None);
         assert!(
-            group.is_empty() && group.pick(|| None).is_none() && group.pick_but(|_| false, || None).is_none()
+            group.is_empty()
+                && group.pick(|| None).is_none()
+                && group.pick_except(|_| false, || None).is_none()
         );
     }
 
@@ -291,7 +293,7 @@ mod tests {
         let keys = (0..u64::MAX).step_by(usize::MAX / 100);
         for key in keys.filter(|it| picked(&all, *it) == Some(1)) {
             assert_eq!(picked(&waiting, key), None, "the owner is still connecting");
-            let next = all.pick_but(|it| *it == 1, || Some(key)).map(|it| *it.0);
+            let next = all.pick_except(|it| *it == 1, || Some(key)).map(|it| *it.0);
             assert_eq!(next, picked(&failed, key));
             assert!(next.is_some_and(|it| it != 1));
         }
@@ -299,15 +301,15 @@ mod tests {
             (0..100).all(|_| waiting.pick(|| None).is_some()),
             "without a key, any ready endpoint is picked"
         );
-        assert!(all.pick_but(|_| true, || Some(7)).is_none());
+        assert!(all.pick_except(|_| true, || Some(7)).is_none());
     }
 
     #[test]
     fn tried_endpoints_are_not_picked_again() {
         let group = group([true; 6], [ALL; 6], None);
         for _ in 0..100 {
-            assert_eq!(group.pick_but(|it| *it != 4, || None).map(|it| *it.0), Some(4));
+            assert_eq!(group.pick_except(|it| *it != 4, || None).map(|it| *it.0), Some(4));
         }
-        assert!(group.pick_but(|_| true, || None).is_none());
+        assert!(group.pick_except(|_| true, || None).is_none());
     }
 }

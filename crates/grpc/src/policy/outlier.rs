@@ -168,7 +168,7 @@ mod tests {
         Tally { succeeded, failed }
     }
 
-    fn look(hosts: &mut [Host], tallies: &[Tally], outlier: &Outlier, now: Instant) -> usize {
+    fn run_sweep(hosts: &mut [Host], tallies: &[Tally], outlier: &Outlier, now: Instant) -> usize {
         let mut pairs: Vec<_> = hosts.iter_mut().zip(tallies.iter().copied()).collect();
         sweep(&mut pairs, outlier, now, || 0)
     }
@@ -188,27 +188,27 @@ mod tests {
         let good = tally(100, 0);
         let mut bad = [good; 10];
         bad[7] = tally(20, 80);
-        look(&mut hosts, &bad, &outlier, Instant::now());
+        run_sweep(&mut hosts, &bad, &outlier, Instant::now());
         assert_eq!(ejected(&hosts), [7]);
         // It is back after 30 s, and ejected for 60 s the next time.
         for _ in 0..3 {
             tokio::time::advance(seconds(10)).await;
-            look(&mut hosts, &[good; 10], &outlier, Instant::now());
+            run_sweep(&mut hosts, &[good; 10], &outlier, Instant::now());
             assert_eq!(ejected(&hosts), [7]);
         }
         tokio::time::advance(seconds(10)).await;
-        look(&mut hosts, &[good; 10], &outlier, Instant::now());
+        run_sweep(&mut hosts, &[good; 10], &outlier, Instant::now());
         assert_eq!((ejected(&hosts), hosts[7].times), (vec![], 1));
-        look(&mut hosts, &bad, &outlier, Instant::now());
+        run_sweep(&mut hosts, &bad, &outlier, Instant::now());
         assert_eq!((ejected(&hosts), hosts[7].times), (vec![7], 2));
         tokio::time::advance(seconds(59)).await;
-        look(&mut hosts, &[good; 10], &outlier, Instant::now());
+        run_sweep(&mut hosts, &[good; 10], &outlier, Instant::now());
         assert_eq!(ejected(&hosts), [7]);
         tokio::time::advance(seconds(2)).await;
-        look(&mut hosts, &[good; 10], &outlier, Instant::now());
+        run_sweep(&mut hosts, &[good; 10], &outlier, Instant::now());
         assert!(ejected(&hosts).is_empty());
         for _ in 0..2 {
-            look(&mut hosts, &[good; 10], &outlier, Instant::now());
+            run_sweep(&mut hosts, &[good; 10], &outlier, Instant::now());
         }
         assert_eq!(hosts[7].times, 0, "the multiplier should decrease without failures");
     }
@@ -219,10 +219,10 @@ mod tests {
         let mut hosts = [Host::default(); 6];
         let mut tallies = [tally(100, 0); 6];
         tallies[2] = tally(0, 100);
-        assert_eq!(look(&mut hosts, &tallies, &outlier, Instant::now()), 1);
+        assert_eq!(run_sweep(&mut hosts, &tallies, &outlier, Instant::now()), 1);
         tokio::time::advance(seconds(31)).await;
         (tallies[2], tallies[4]) = (tally(0, 0), tally(0, 100));
-        assert_eq!(look(&mut hosts, &tallies, &outlier, Instant::now()), 1);
+        assert_eq!(run_sweep(&mut hosts, &tallies, &outlier, Instant::now()), 1);
         assert_eq!(ejected(&hosts), [4]);
     }
 
@@ -231,7 +231,7 @@ mod tests {
         let outlier = Outlier::default();
         let mut hosts = [Host { ejected: Some(Instant::now()), times: 1_000 }; 1];
         tokio::time::advance(seconds(301)).await;
-        look(&mut hosts, &[Tally::default()], &outlier, Instant::now());
+        run_sweep(&mut hosts, &[Tally::default()], &outlier, Instant::now());
         assert!(ejected(&hosts).is_empty());
     }
 
@@ -248,7 +248,7 @@ mod tests {
         ];
         for (case, tallies, expected) in cases {
             let mut hosts = vec![Host::default(); tallies.len()];
-            look(&mut hosts, &tallies, &Outlier::default(), now);
+            run_sweep(&mut hosts, &tallies, &Outlier::default(), now);
             assert_eq!(ejected(&hosts), expected, "{case}");
         }
     }
@@ -259,7 +259,7 @@ mod tests {
         let outlier = Outlier { success_rate: Some(never), failure_percentage: None, ..Outlier::default() };
         let mut hosts = [Host::default(); 5];
         let tallies = [tally(0, 100), tally(100, 0), tally(100, 0), tally(100, 0), tally(100, 0)];
-        look(&mut hosts, &tallies, &outlier, Instant::now());
+        run_sweep(&mut hosts, &tallies, &outlier, Instant::now());
         assert!(ejected(&hosts).is_empty());
     }
 
@@ -274,7 +274,7 @@ mod tests {
             let tallies: Vec<_> = tallies.into_iter().map(|(good, bad)| tally(good, bad)).collect();
             let mut hosts = vec![Host::default(); tallies.len()];
             for _ in 0..rounds {
-                look(&mut hosts, &tallies, &outlier, Instant::now());
+                run_sweep(&mut hosts, &tallies, &outlier, Instant::now());
             }
             let allowed = (hosts.len() * percent as usize).div_ceil(100).max(1);
             prop_assert!(ejected(&hosts).len() <= allowed, "{} of {}", ejected(&hosts).len(), hosts.len());
