@@ -24,7 +24,7 @@ static RESOLVERS: Mutex<Vec<(runtime::Id, WeakResolver)>> = Mutex::new(Vec::new(
 #[non_exhaustive]
 pub enum DialError {
     /// The text is not a target.
-    #[error("cannot read the target")]
+    #[error("cannot parse the target")]
     Target(#[from] TargetError),
     /// No API server to ask was found.
     #[error("cannot find the API server")]

@@ -21,7 +21,7 @@ pub(crate) enum ConnectionError {
     TooLate(Duration),
     #[error("{address} closed the connection")]
     Closed { address: SocketAddr },
-    #[error("{address} takes no more calls on this connection")]
+    #[error("{address} accepts no more calls on this connection")]
     GoingAway { address: SocketAddr },
     #[error("{address} did not answer a ping within {timeout:?}")]
     Silent { address: SocketAddr, timeout: Duration },

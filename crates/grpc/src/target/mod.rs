@@ -88,7 +88,7 @@ pub enum TargetProblem {
         known: String,
     },
     /// A name is not valid for an object.
-    #[error("{name:?} cannot be the name of a {what}: those have small letters, digits and '-', at most 63")]
+    #[error("{name:?} cannot be the name of a {what}: use at most 63 lowercase letters, digits and '-'")]
     BadName {
         /// The kind of thing it would name.
         what: &'static str,
@@ -99,7 +99,7 @@ pub enum TargetProblem {
     #[error("it names two namespaces, {0:?} and {1:?}")]
     TwoNamespaces(String, String),
     /// The text after the namespace is not a cluster domain.
-    #[error("after service and namespace comes svc and the cluster's domain, not {0:?}")]
+    #[error("service and namespace must be followed by svc and the cluster domain, not {0:?}")]
     BadDomain(String),
     /// A path follows a host with a port: that host already is the service.
     #[error(
@@ -107,13 +107,13 @@ pub enum TargetProblem {
     )]
     PathAfterPort(String),
     /// The path has more than one segment.
-    #[error("the path {0:?} has more than one part")]
+    #[error("the path {0:?} has more than one segment")]
     LongPath(String),
     /// The port number is out of range.
-    #[error("{0} is not a port: those are 1 to 65535")]
+    #[error("{0} is not a port: use 1 to 65535")]
     PortOutOfRange(String),
     /// A port name is used where a URL allows only a number.
-    #[error("a port by name, {name:?}, goes behind three slashes: kubernetes:///{host}:{name}")]
+    #[error("the port name {name:?} needs three slashes: write kubernetes:///{host}:{name}")]
     PortNameInHost {
         /// The text before the port.
         host: String,
@@ -121,16 +121,16 @@ pub enum TargetProblem {
         name: String,
     },
     /// An unknown option, or an invalid value of one.
-    #[error("the option {0:?} is unknown; there is port=pod and port=service")]
+    #[error("the option {0:?} is unknown; use port=pod or port=service")]
     UnknownOption(String),
     /// `port=pod` applies to a port number, and the target has none.
-    #[error("port=pod says what the number of a port means, and there is no number")]
+    #[error("port=pod needs a port number")]
     OptionWithoutNumber,
     /// A character that no target can contain.
-    #[error("{0:?} cannot be part of it")]
+    #[error("the character {0:?} is not allowed")]
     BadCharacter(char),
     /// An address or this machine was given where a service is required.
-    #[error("{0:?} is a host and not a service; a channel takes it as dns:///host:port or address:port")]
+    #[error("{0:?} is a host, not a service; for a channel, write dns:///host:port or address:port")]
     NotAService(String),
     /// Not an address, or an address without a port.
     #[error("{0:?} is not an address with a port, such as 10.0.0.1:50051 or [fd00::1]:50051")]
