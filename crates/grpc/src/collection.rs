@@ -73,9 +73,9 @@ fn error_chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(it) = cause {
-        let said = it.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let cause_text = it.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
         }
         cause = it.source();
     }

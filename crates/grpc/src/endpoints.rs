@@ -205,13 +205,13 @@ impl fmt::Display for Unavailable {
             Self::AmbiguousPort(names) => {
                 let names = names.iter().map(|it| if it.is_empty() { "(unnamed)" } else { it });
                 let names = names.collect::<Vec<_>>().join(", ");
-                write!(f, "it has several ports, {names}, and the target names none of them")
+                write!(f, "it has several ports ({names}), and the target must name one")
             }
             Self::NotOnNode(node) => {
-                write!(f, "it is for callers of its own node only, and has no endpoint on {node}")
+                write!(f, "its internalTrafficPolicy is Local, and node {node} has no endpoint")
             }
-            Self::NotAddresses(count) => write!(f, "its {count} endpoints are names of hosts, not addresses"),
-            Self::ExternalName(host) => write!(f, "it is only another name for {host:?}"),
+            Self::NotAddresses(count) => write!(f, "its {count} endpoints are host names, not addresses"),
+            Self::ExternalName(host) => write!(f, "it is an ExternalName for {host:?}"),
             Self::ApiUnreachable(why) => write!(f, "its endpoints could not be read yet: {why}"),
             Self::HostNotFound(why) => write!(f, "its name could not be resolved yet: {why}"),
         }
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn an_ambiguous_port_lists_the_port_names() {
         let why = Unavailable::AmbiguousPort(vec![String::new(), "metrics".to_owned()]);
-        let said = "it has several ports, (unnamed), metrics, and the target names none of them";
-        assert_eq!(why.to_string(), said);
+        let text = "it has several ports ((unnamed), metrics), and the target must name one";
+        assert_eq!(why.to_string(), text);
     }
 }

@@ -145,8 +145,8 @@ impl Slice {
 
     /// Returns the weight of the slice's annotation; 1 if it is absent or not a positive number.
     pub(crate) fn weight(&self) -> u32 {
-        let said = self.metadata.annotations.weight.as_ref().and_then(|it| it.parse().ok());
-        said.filter(|it| *it > 0).unwrap_or(1)
+        let listed = self.metadata.annotations.weight.as_ref().and_then(|it| it.parse().ok());
+        listed.filter(|it| *it > 0).unwrap_or(1)
     }
 }
 
@@ -386,8 +386,8 @@ mod tests {
             {"name":"a","port":70000},{"name":"b","port":-1},{"name":"c","port":0},
             {"name":"d","port":80},{"name":"e"},{"name":"f","port":53,"protocol":"UDP"}]}"#;
         let slice: Slice = serde_json::from_str(text).expect("a slice");
-        let said = |it: &SlicePort| (it.name.to_string(), it.is_callable(), it.number());
-        let said: Vec<_> = slice.ports.iter().map(said).collect();
+        let listed = |it: &SlicePort| (it.name.to_string(), it.is_callable(), it.number());
+        let listed: Vec<_> = slice.ports.iter().map(listed).collect();
         let expected = [
             ("a", false, None),
             ("b", false, None),
@@ -396,15 +396,17 @@ mod tests {
             ("e", true, None),
             ("f", false, Some(53)),
         ];
-        assert_eq!(said, expected.map(|(name, callable, number)| (name.to_owned(), callable, number)));
+        assert_eq!(listed, expected.map(|(name, callable, number)| (name.to_owned(), callable, number)));
     }
 
     #[test]
     fn a_weight_that_is_not_a_number_is_one() {
-        for (said, expected) in [("5", 5), ("0", 1), ("-1", 1), ("much", 1)] {
-            let metadata =
-                SliceMeta { annotations: Annotations { weight: Some(said.into()) }, ..SliceMeta::default() };
-            assert_eq!(Slice { metadata, ..Slice::default() }.weight(), expected, "{said}");
+        for (listed, expected) in [("5", 5), ("0", 1), ("-1", 1), ("much", 1)] {
+            let metadata = SliceMeta {
+                annotations: Annotations { weight: Some(listed.into()) },
+                ..SliceMeta::default()
+            };
+            assert_eq!(Slice { metadata, ..Slice::default() }.weight(), expected, "{listed}");
         }
     }
 
@@ -422,8 +424,8 @@ mod tests {
         let slices = legacy.slices();
         assert_eq!(slices.len(), 1);
         let conditions = slices[0].endpoints.iter().map(|it| it.conditions);
-        let said: Vec<_> = conditions.map(|it| (it.is_ready(), it.is_serving())).collect();
-        assert_eq!(said, [(true, true), (false, false)]);
+        let listed: Vec<_> = conditions.map(|it| (it.is_ready(), it.is_serving())).collect();
+        assert_eq!(listed, [(true, true), (false, false)]);
         assert_eq!(slices[0].ports, legacy.subsets[0].ports);
     }
 

@@ -206,15 +206,15 @@ pub(crate) fn timeout_value(left: Duration) -> HeaderValue {
         ('M', 60_000_000_000),
         ('H', 3_600_000_000_000),
     ];
-    let mut said = (LONGEST, 'H');
+    let mut text = (LONGEST, 'H');
     for (unit, length) in units {
         let count = left.as_nanos().div_ceil(length);
         if count <= LONGEST {
-            said = (count, unit);
+            text = (count, unit);
             break;
         }
     }
-    HeaderValue::try_from(format!("{}{}", said.0, said.1)).expect("digits and a letter are a value")
+    HeaderValue::try_from(format!("{}{}", text.0, text.1)).expect("digits and a letter are a value")
 }
 
 /// Parses the server's retry pushback: `None` if absent, `Some(None)` for no retry,
@@ -271,8 +271,8 @@ mod tests {
             (Duration::from_secs(6_000_000_000), "1666667H"),
             (Duration::MAX, "99999999H"),
         ];
-        for (left, said) in table {
-            assert_eq!(timeout_value(left), said, "{left:?}");
+        for (left, text) in table {
+            assert_eq!(timeout_value(left), text, "{left:?}");
         }
     }
 

@@ -158,18 +158,18 @@ struct Connection<T> {
 
 impl<T: AsyncRead> Connection<T> {
     async fn serve(&mut self, commands: Commands) -> io::Result<()> {
-        let Commands { streams: mut said, release: mut released, mut go_aways } = commands;
+        let Commands { streams: mut stream_limit, release: mut released, mut go_aways } = commands;
         self.send(SETTINGS, 0, 0, &[])?;
         // A window large enough for everything that clients send.
         self.send(WINDOW_UPDATE, 0, 0, &(1_u32 << 30).to_be_bytes())?;
         self.io.read_exact(&mut [0; PREFACE]).await?;
-        said.mark_changed();
+        stream_limit.mark_changed();
         let mut read = Vec::new();
         loop {
             tokio::select! {
                 biased;
-                Ok(()) = said.changed() => {
-                    let streams = *said.borrow_and_update();
+                Ok(()) = stream_limit.changed() => {
+                    let streams = *stream_limit.borrow_and_update();
                     if let Some(streams) = streams {
                         let setting =
                             [&MAX_CONCURRENT_STREAMS.to_be_bytes()[..], &streams.to_be_bytes()].concat();

@@ -349,7 +349,7 @@ impl TargetParts {
 
     /// Parses `service`, `service.namespace` or `service.namespace.svc.domain`, and a port. The
     /// host part may already have named the namespace.
-    fn parse(text: &str, said: Option<Arc<str>>) -> Result<Self, TargetProblem> {
+    fn parse(text: &str, namespace_of_host: Option<Arc<str>>) -> Result<Self, TargetProblem> {
         if text.contains('/') {
             return Err(TargetProblem::LongPath(text.to_owned()));
         }
@@ -369,7 +369,7 @@ impl TargetParts {
             Some(domain) if domain.starts_with("svc.") => {}
             Some(domain) => return Err(TargetProblem::BadDomain(domain.to_owned())),
         }
-        let namespace = match (said, namespace) {
+        let namespace = match (namespace_of_host, namespace) {
             (Some(one), Some(other)) if one != other => {
                 return Err(TargetProblem::TwoNamespaces(one.to_string(), other.to_string()));
             }

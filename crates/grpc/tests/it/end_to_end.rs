@@ -23,9 +23,10 @@ fn target() -> Target {
 /// Writes a slice of pods with one port: each with its name and conditions there.
 async fn list(cluster: &TestCluster, slice: &str, pods: &[(&Pod, &str)]) {
     let port = format!("grpc={}", pods[0].0.address.port());
-    let said: Vec<String> = pods.iter().map(|(pod, said)| format!("{} {said}", pod.address.ip())).collect();
-    let said: Vec<&str> = said.iter().map(String::as_str).collect();
-    cluster.slice("echo", slice, &[&port], &said).await;
+    let listed: Vec<String> =
+        pods.iter().map(|(pod, listed)| format!("{} {listed}", pod.address.ip())).collect();
+    let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+    cluster.slice("echo", slice, &[&port], &listed).await;
 }
 
 /// Starts six pods in two slices of three.

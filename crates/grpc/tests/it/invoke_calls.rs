@@ -15,7 +15,7 @@ use grpc::metadata::MetadataMap;
 use grpc_protobuf::CallBuilder;
 
 use crate::cluster::TestCluster;
-use crate::invoke_client::{EchoClient, Raw, all, heard, request, said};
+use crate::invoke_client::{EchoClient, Raw, all, enum_value, request, text_and_number};
 use crate::invoke_test_server::{raw_pod, silent_server};
 use crate::pods::{Pod, Service, connected, endpoint, until};
 
@@ -36,8 +36,11 @@ async fn every_pod_gets_the_same_share_of_a_generated_clients_calls() {
     let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
     for count in 0..30 {
-        let message = said("hello", count);
-        assert_eq!(heard(&client.one(message.as_view()).await.unwrap()), ("hello".to_owned(), count));
+        let message = enum_value("hello", count);
+        assert_eq!(
+            text_and_number(&client.one(message.as_view()).await.unwrap()),
+            ("hello".to_owned(), count)
+        );
     }
     assert!(pods.iter().all(|it| it.seen.calls() == 10));
     assert!(pods.iter().all(|it| it.seen.connections.load(Ordering::SeqCst) == 1));
@@ -53,7 +56,7 @@ async fn a_target_name_suffices_for_a_generated_client() {
     cluster.slice("echo", "echo-0", &[&port], &["127.0.0.1 pod-0"]).await;
     let channel = cluster.resolver.channel(&"kubernetes:///echo:grpc".parse().unwrap()).build().unwrap();
     let client = EchoClient::new(KubeInvoke::new(channel));
-    assert_eq!(heard(&client.one(said("hello", 1)).await.unwrap()), ("hello".to_owned(), 1));
+    assert_eq!(text_and_number(&client.one(enum_value("hello", 1)).await.unwrap()), ("hello".to_owned(), 1));
     assert_eq!(*pod.seen.authority.lock().unwrap(), "echo.default");
 }
 
@@ -61,9 +64,9 @@ async fn a_target_name_suffices_for_a_generated_client() {
 async fn a_response_may_be_decoded_into_an_existing_message() {
     let pods = Pod::start_many(1).await;
     let client = EchoClient::new(invoke_over(&pods).await);
-    let mut reply = said("before", 7);
-    client.one(said("after", 0)).with_response_message(&mut reply).await.unwrap();
-    assert_eq!(heard(&reply), ("after".to_owned(), 0));
+    let mut reply = enum_value("before", 7);
+    client.one(enum_value("after", 0)).with_response_message(&mut reply).await.unwrap();
+    assert_eq!(text_and_number(&reply), ("after".to_owned(), 0));
 }
 
 /// More than the windows of HTTP/2, and more than is kept for a retry: the sender waits for the
@@ -73,13 +76,13 @@ async fn a_client_stream_is_answered_at_its_end() {
     let pods = Pod::start_many(2).await;
     let client = EchoClient::new(invoke_over(&pods).await);
     let mut call = client.gather().await;
-    let large = said(&"x".repeat(100_000), 0);
+    let large = enum_value(&"x".repeat(100_000), 0);
     for _ in 0..60 {
         call.send(&large).await.unwrap();
     }
-    assert_eq!(heard(&call.close_and_recv().await.unwrap()), ("6000000".to_owned(), 60));
+    assert_eq!(text_and_number(&call.close_and_recv().await.unwrap()), ("6000000".to_owned(), 60));
     let nothing = client.gather().await.close_and_recv().await.unwrap();
-    assert_eq!(heard(&nothing), ("0".to_owned(), 0));
+    assert_eq!(text_and_number(&nothing), ("0".to_owned(), 0));
     assert_eq!(pods.iter().map(|it| it.seen.calls()).sum::<usize>(), 2);
 }
 
@@ -88,15 +91,15 @@ async fn a_server_stream_is_read_to_its_status() {
     let pods = Pod::start_many(1).await;
     let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
-    let mut answers = client.many(said("tick", 5)).await;
+    let mut answers = client.many(enum_value("tick", 5)).await;
     for count in 0..5 {
-        assert_eq!(heard(&answers.recv().await.unwrap()), ("tick".to_owned(), count));
+        assert_eq!(text_and_number(&answers.recv().await.unwrap()), ("tick".to_owned(), count));
     }
     assert_eq!(in_flight(invoke.channel()), 1, "a stream should count until its end");
     assert!(answers.recv().await.is_none());
     assert_eq!(in_flight(invoke.channel()), 0);
     answers.status().await.unwrap();
-    client.many(said("tick", 1_000)).await.status().await.unwrap();
+    client.many(enum_value("tick", 1_000)).await.status().await.unwrap();
 }
 
 #[tokio::test]
@@ -105,8 +108,8 @@ async fn bidirectional_streams_work_concurrently() {
     let client = EchoClient::new(invoke_over(&pods).await);
     let (mut requests, mut answers) = client.both().await;
     for count in 0..10 {
-        requests.send(said("ping", count)).await.unwrap();
-        assert_eq!(heard(&answers.recv().await.unwrap()), ("ping".to_owned(), count));
+        requests.send(enum_value("ping", count)).await.unwrap();
+        assert_eq!(text_and_number(&answers.recv().await.unwrap()), ("ping".to_owned(), count));
     }
     requests.close();
     assert!(answers.recv().await.is_none());
@@ -122,11 +125,11 @@ async fn a_response_may_be_awaited_before_anything_is_sent() {
     let (mut requests, mut answers) = client.both().await;
     assert_eq!(in_flight(invoke.channel()), 0);
     let listening = tokio::spawn(async move {
-        let first = answers.recv().await.map(|it| heard(&it));
+        let first = answers.recv().await.map(|it| text_and_number(&it));
         (first, answers.recv().await.is_none(), answers.status().await)
     });
     until(invoke.channel(), |it| in_flight(it) == 1).await;
-    requests.send(said("late", 3)).await.unwrap();
+    requests.send(enum_value("late", 3)).await.unwrap();
     requests.close();
     let (first, ended, status) = listening.await.unwrap();
     assert_eq!((first, ended, status.is_ok()), (Some(("late".to_owned(), 3)), true, true));
@@ -149,7 +152,7 @@ async fn a_server_stream_begins_before_it_is_read() {
     let ready = invoke_over(&pods).await;
     for (number, invoke) in [KubeInvoke::from(lazy), ready].into_iter().enumerate() {
         let client = EchoClient::new(invoke);
-        let mut answers = client.many(said("hello", 1)).await;
+        let mut answers = client.many(enum_value("hello", 1)).await;
         while pods[0].seen.calls() == number {
             tokio::task::yield_now().await;
         }
@@ -166,17 +169,17 @@ async fn a_deadline_of_a_generated_client_ends_a_call_in_every_state() {
     let client = EchoClient::new(invoke.clone());
     let short = Duration::from_millis(20);
     let late = StatusCodeError::DeadlineExceeded;
-    assert_eq!(client.one(said("hello", 0)).with_timeout(short).await.unwrap_err().code(), late);
-    let begun = client.many(said("hello", 0)).with_timeout(short).await;
+    assert_eq!(client.one(enum_value("hello", 0)).with_timeout(short).await.unwrap_err().code(), late);
+    let begun = client.many(enum_value("hello", 0)).with_timeout(short).await;
     assert_eq!(begun.status().await.unwrap_err().code(), late);
     let mut call = client.gather().with_timeout(short).await;
-    let _ = call.send(&said("some", 0)).await;
+    let _ = call.send(&enum_value("some", 0)).await;
     assert_eq!(call.close_and_recv().await.unwrap_err().code(), late);
     // The request has not ended; continuing it reports that the call has.
     let (mut requests, mut answers) = client.both().with_timeout(short).await;
-    let _ = requests.send(said("some", 0)).await;
+    let _ = requests.send(enum_value("some", 0)).await;
     assert!(answers.recv().await.is_none());
-    assert!(requests.send(said("more", 0)).await.is_err());
+    assert!(requests.send(enum_value("more", 0)).await.is_err());
     assert_eq!(answers.status().await.unwrap_err().code(), late);
     until(invoke.channel(), |it| in_flight(it) == 0).await;
 }
@@ -186,14 +189,14 @@ async fn a_call_past_its_deadline_is_not_sent_and_others_carry_the_remaining_tim
     let pods = [raw_pod().await];
     let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
-    let late = client.one(said("hello", 0)).with_timeout(Duration::ZERO).await.unwrap_err();
+    let late = client.one(enum_value("hello", 0)).with_timeout(Duration::ZERO).await.unwrap_err();
     assert_eq!(late.code(), StatusCodeError::DeadlineExceeded);
     assert_eq!(pods[0].seen.calls(), 0);
     let (capture, headers) = CaptureHeadersInterceptor::new();
     let mirror = grpc_protobuf::UnaryCallBuilder::<_, _, protobuf_well_known_types::EnumValue>::new(
         &invoke,
         "/test.Odd/Mirror",
-        said("", 0),
+        enum_value("", 0),
     );
     // The response is not a message of that kind, and only the headers are checked.
     let _ = mirror.with_timeout(Duration::from_secs(3_600)).with_once_interceptor(capture).await;

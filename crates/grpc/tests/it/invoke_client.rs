@@ -60,14 +60,14 @@ where
     }
 }
 
-pub(crate) fn said(text: &str, count: i32) -> EnumValue {
+pub(crate) fn enum_value(text: &str, count: i32) -> EnumValue {
     let mut message = EnumValue::new();
     message.set_name(text);
     message.set_number(count);
     message
 }
 
-pub(crate) fn heard(message: &EnumValue) -> (String, i32) {
+pub(crate) fn text_and_number(message: &EnumValue) -> (String, i32) {
     (message.name().to_string(), message.number())
 }
 
@@ -105,13 +105,13 @@ impl RecvMessage for Raw {
 
 /// Everything that was received.
 #[derive(Debug)]
-pub(crate) struct Heard {
+pub(crate) struct Received {
     pub(crate) headers: Option<ResponseHeaders>,
     pub(crate) messages: Vec<Bytes>,
     pub(crate) trailers: Trailers,
 }
 
-impl Heard {
+impl Received {
     /// Returns the number of the status, and its message.
     pub(crate) fn status(&self) -> (i32, &str) {
         let status = self.trailers.status();
@@ -124,14 +124,14 @@ pub(crate) fn request(method: &str, metadata: MetadataMap) -> RequestHeaders {
 }
 
 /// Makes a call with one message, and returns everything that was received.
-pub(crate) async fn ask(invoke: &KubeInvoke, headers: RequestHeaders, message: Raw) -> Heard {
+pub(crate) async fn ask(invoke: &KubeInvoke, headers: RequestHeaders, message: Raw) -> Received {
     let (mut sending, receiving) = invoke.invoke(headers, CallOptions::new()).await;
     let _ = sending.send(&message, SendOptions::new().with_final_msg(true)).await;
     all(receiving).await
 }
 
 /// Reads to the end, and checks the order that the trait guarantees.
-pub(crate) async fn all(mut receiving: impl RecvStream) -> Heard {
+pub(crate) async fn all(mut receiving: impl RecvStream) -> Received {
     let (mut headers, mut messages, mut message) = (None, Vec::new(), Raw::text(""));
     loop {
         match receiving.recv(&mut message).await {
@@ -150,7 +150,7 @@ pub(crate) async fn all(mut receiving: impl RecvStream) -> Heard {
                     matches!(after, ResponseStreamItem::StreamClosed),
                     "nothing should come after trailers"
                 );
-                return Heard { headers, messages, trailers };
+                return Received { headers, messages, trailers };
             }
             ResponseStreamItem::StreamClosed => panic!("there were no trailers"),
         }

@@ -12,7 +12,7 @@ use grpc::metadata::MetadataMap;
 use tonic::Code;
 
 use crate::failing_pods::refusing_server;
-use crate::invoke_client::{EchoClient, Raw, all, ask, heard, request, said};
+use crate::invoke_client::{EchoClient, Raw, all, ask, enum_value, request, text_and_number};
 use crate::invoke_test_server::silent_server;
 use crate::manual_clock::yield_briefly;
 use crate::pods::{Pod, Service, connected, endpoint, until};
@@ -41,7 +41,7 @@ async fn dropped_calls_are_not_in_flight() {
     let waiting: Vec<_> = (0..20)
         .map(|_| {
             let client = client.clone();
-            tokio::spawn(async move { client.one(said("wait", 0)).await.is_ok() })
+            tokio::spawn(async move { client.one(enum_value("wait", 0)).await.is_ok() })
         })
         .collect();
     until(channel, |it| in_flight(it) == 20).await;
@@ -49,13 +49,13 @@ async fn dropped_calls_are_not_in_flight() {
     until(channel, |it| in_flight(it) == 0).await;
     // Started and never read; read in part; sent in part; both sides used; one that would continue
     // to send.
-    let unread = client.many(said("wait", 2)).await;
-    let mut read = client.many(said("wait", 2)).await;
+    let unread = client.many(enum_value("wait", 2)).await;
+    let mut read = client.many(enum_value("wait", 2)).await;
     assert!(read.recv().await.is_some());
     let mut sent = client.gather().await;
-    sent.send(&said("some", 0)).await.unwrap();
+    sent.send(&enum_value("some", 0)).await.unwrap();
     let (mut requests, mut answers) = client.both().await;
-    requests.send(said("some", 0)).await.unwrap();
+    requests.send(enum_value("some", 0)).await.unwrap();
     assert!(answers.recv().await.is_some());
     let (mut sending, receiving) = invoke.invoke(bare("/test.Echo/Gather"), CallOptions::new()).await;
     sending.send(&Raw::text(""), SendOptions::new()).await.unwrap();
@@ -68,7 +68,7 @@ async fn dropped_calls_are_not_in_flight() {
     drop(client.both().await);
     let (mut requests, answers) = client.both().await;
     drop(answers);
-    assert!(requests.send(said("after the end", 0)).await.is_err());
+    assert!(requests.send(enum_value("after the end", 0)).await.is_err());
     assert_eq!((calls(channel), in_flight(channel)), (before, 0));
 }
 
@@ -78,9 +78,9 @@ async fn sending_fails_once_the_call_is_over() {
     let invoke = invoke_over(&pods).await;
     let client = EchoClient::new(invoke.clone());
     let (mut requests, answers) = client.both().await;
-    requests.send(said("hello", 0)).await.unwrap();
+    requests.send(enum_value("hello", 0)).await.unwrap();
     drop(answers);
-    while requests.send(said("more", 0)).await.is_ok() {}
+    while requests.send(enum_value("more", 0)).await.is_ok() {}
     // The server ends this one: it has no such method.
     let (mut sending, receiving) = invoke.invoke(bare("/test.None/Such"), CallOptions::new()).await;
     sending.send(&Raw::text("hello"), SendOptions::new()).await.unwrap();
@@ -93,9 +93,9 @@ async fn a_request_that_has_ended_still_gets_its_response() {
     let pods = Pod::start_many(1).await;
     let client = EchoClient::new(invoke_over(&pods).await);
     let (mut requests, mut answers) = client.both().await;
-    requests.send(said("hello", 1)).await.unwrap();
+    requests.send(enum_value("hello", 1)).await.unwrap();
     drop(requests);
-    assert_eq!(heard(&answers.recv().await.unwrap()), ("hello".to_owned(), 1));
+    assert_eq!(text_and_number(&answers.recv().await.unwrap()), ("hello".to_owned(), 1));
     assert!(answers.recv().await.is_none());
     answers.status().await.unwrap();
 }
@@ -158,8 +158,8 @@ async fn a_cancelled_send_does_not_end_the_request() {
     // Messages that are not cancelled arrive complete.
     let client = EchoClient::new(invoke_over(&pods).await);
     let mut call = client.gather().await;
-    call.send(&said("some", 0)).await.unwrap();
-    assert_eq!(heard(&call.close_and_recv().await.unwrap()), ("4".to_owned(), 1));
+    call.send(&enum_value("some", 0)).await.unwrap();
+    assert_eq!(text_and_number(&call.close_and_recv().await.unwrap()), ("4".to_owned(), 1));
 }
 
 #[tokio::test]
@@ -171,9 +171,9 @@ async fn a_call_that_no_server_has_processed_goes_to_another_pod() {
     connected(invoke.channel(), 3).await;
     let client = EchoClient::new(invoke.clone());
     for _ in 0..30 {
-        client.one(said("hello", 0)).await.unwrap();
+        client.one(enum_value("hello", 0)).await.unwrap();
         let (mut requests, mut answers) = client.both().await;
-        requests.send(said("hello", 0)).await.unwrap();
+        requests.send(enum_value("hello", 0)).await.unwrap();
         requests.close();
         assert!(answers.recv().await.is_some());
         answers.status().await.unwrap();
@@ -223,11 +223,11 @@ async fn without_an_endpoint_the_status_has_the_reason() {
     let channel =
         KubeChannel::builder(service.receiver()).ready_timeout(Duration::ZERO).authority("echo.test");
     let client = EchoClient::new(KubeInvoke::new(channel.build().unwrap()));
-    let status = client.one(said("hello", 0)).await.unwrap_err();
+    let status = client.one(enum_value("hello", 0)).await.unwrap_err();
     assert_eq!(status.code(), StatusCodeError::Unavailable);
     assert!(status.message().starts_with("echo.test cannot be called"), "{status:?}");
     let mut call = client.gather().await;
-    while call.send(&said("hello", 0)).await.is_ok() {}
+    while call.send(&enum_value("hello", 0)).await.is_ok() {}
     assert_eq!(call.close_and_recv().await.unwrap_err().code(), StatusCodeError::Unavailable);
 }
 
@@ -237,7 +237,7 @@ async fn the_client_gets_the_servers_status() {
     let client = EchoClient::new(invoke_over(&pods).await);
     for number in 1..17 {
         pods[0].seen.fail(1, Code::from_i32(number));
-        let status = client.one(said("hello", 0)).await.unwrap_err();
+        let status = client.one(enum_value("hello", 0)).await.unwrap_err();
         assert_eq!((status.code() as i32, status.message()), (number, "injected failure"));
     }
 }
@@ -247,7 +247,7 @@ async fn a_message_beyond_the_limit_ends_the_call() {
     let pods = Pod::start_many(1).await;
     let invoke = invoke_over(&pods).await;
     let exhausted = StatusCodeError::ResourceExhausted;
-    let (small, large) = (said("hello", 0), said(&"x".repeat(100), 0));
+    let (small, large) = (enum_value("hello", 0), enum_value(&"x".repeat(100), 0));
     let receiving = EchoClient::new(invoke.clone().largest_received(50));
     receiving.one(small.as_view()).await.unwrap();
     assert_eq!(receiving.one(large.as_view()).await.unwrap_err().code(), exhausted);

@@ -38,24 +38,24 @@ fn assert_mirrored(metadata: &MetadataMap) {
 #[tokio::test]
 async fn text_and_binary_metadata_are_sent_in_both_directions() {
     let (_pod, invoke) = odd().await;
-    let heard = ask(&invoke, request("/test.Odd/Mirror", metadata()), Raw::text("")).await;
+    let received = ask(&invoke, request("/test.Odd/Mirror", metadata()), Raw::text("")).await;
     assert_eq!(
-        (heard.status(), heard.messages.as_slice()),
+        (received.status(), received.messages.as_slice()),
         ((0, ""), [Bytes::from_static(b"hello")].as_slice())
     );
-    assert_mirrored(heard.headers.unwrap().metadata());
-    assert_mirrored(heard.trailers.metadata());
-    assert!(heard.trailers.metadata().iter().count() == 5, "protocol headers should not be shown");
+    assert_mirrored(received.headers.unwrap().metadata());
+    assert_mirrored(received.trailers.metadata());
+    assert!(received.trailers.metadata().iter().count() == 5, "protocol headers should not be shown");
 }
 
 /// A server that sends only a status sends it in the headers.
 #[tokio::test]
 async fn a_trailers_only_response_has_no_headers() {
     let (_pod, invoke) = odd().await;
-    let heard = ask(&invoke, request("/test.Odd/Refuse", metadata()), Raw::text("")).await;
-    assert!(heard.headers.is_none() && heard.messages.is_empty());
-    assert_eq!(heard.status(), (StatusCodeError::PermissionDenied as i32, "not yôu, 100 %"));
-    assert_mirrored(heard.trailers.metadata());
+    let received = ask(&invoke, request("/test.Odd/Refuse", metadata()), Raw::text("")).await;
+    assert!(received.headers.is_none() && received.messages.is_empty());
+    assert_eq!(received.status(), (StatusCodeError::PermissionDenied as i32, "not yôu, 100 %"));
+    assert_mirrored(received.trailers.metadata());
 }
 
 #[tokio::test]
@@ -75,8 +75,12 @@ async fn responses_that_violate_the_protocol_end_with_the_status_that_grpc_defin
         ("/test.None/Such", Unimplemented, 0),
     ];
     for (method, code, messages) in table {
-        let heard = ask(&invoke, request(method, MetadataMap::new()), Raw::text("hi")).await;
-        assert_eq!((heard.status().0, heard.messages.len()), (code as i32, messages), "{method} {heard:?}");
+        let received = ask(&invoke, request(method, MetadataMap::new()), Raw::text("hi")).await;
+        assert_eq!(
+            (received.status().0, received.messages.len()),
+            (code as i32, messages),
+            "{method} {received:?}"
+        );
     }
     let cut = ask(&invoke, request("/test.Odd/Cut", MetadataMap::new()), Raw::text("hi")).await;
     assert_eq!((cut.status().0, cut.messages), (0, vec![Bytes::from_static(b"hello"); 2]));

@@ -161,8 +161,8 @@ async fn pushback_server(milliseconds: &'static str) -> (SocketAddr, Arc<AtomicU
 #[tokio::test]
 async fn a_server_may_forbid_or_delay_a_retry() {
     let clock = ManualClock::begin();
-    for (said, attempts, least) in [("-1", 1, 0), ("soon", 1, 0), ("5000", 3, 10)] {
-        let (address, asked) = pushback_server(said).await;
+    for (pushback, attempts, least) in [("-1", 1, 0), ("soon", 1, 0), ("5000", 3, 10)] {
+        let (address, asked) = pushback_server(pushback).await;
         let service = Service::new();
         service.set(vec![endpoint("busy", address)]);
         let builder = KubeChannel::builder(service.receiver()).no_keep_alive();
@@ -172,8 +172,8 @@ async fn a_server_may_forbid_or_delay_a_retry() {
         traffic.issue(1);
         let took = clock.until(|| traffic.pending() == 0).await;
         assert_eq!(traffic.failures().len(), 1);
-        assert_eq!(asked.load(Ordering::SeqCst), attempts, "{said}");
+        assert_eq!(asked.load(Ordering::SeqCst), attempts, "{pushback}");
         let range = Duration::from_secs(least)..=Duration::from_secs(least + 5);
-        assert!(range.contains(&took), "{said}: {took:?}");
+        assert!(range.contains(&took), "{pushback}: {took:?}");
     }
 }

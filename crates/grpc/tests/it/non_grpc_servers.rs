@@ -86,11 +86,11 @@ async fn a_response_that_is_not_grpc_is_a_status_and_a_failure_of_its_pod() {
         (non_grpc_server(|it| without_status(it, false)).await.0, Code::Internal, "without a status"),
         (non_grpc_server(|it| without_status(it, true)).await.0, Code::Internal, "without a status"),
     ];
-    for (address, code, said) in table {
+    for (address, code, expected) in table {
         let (_service, channel) = channel_to(address);
         let status = EchoClient::new(&channel).one("hello").await.unwrap_err();
         assert_eq!(status.code(), code, "{status:?}");
-        assert!(status.message().contains(said), "{status:?}");
+        assert!(status.message().contains(expected), "{status:?}");
         assert_eq!(status.metadata().get("dogwatch-endpoint").unwrap(), address.to_string().as_str());
         // The message is what ends up in logs.
         assert!(status.message().contains(&address.to_string()), "{status:?}");

@@ -21,9 +21,9 @@ fn target() -> Target {
 
 async fn list(cluster: &TestCluster, pods: &[&Pod]) {
     let port = format!("grpc={}", pods[0].address.port());
-    let said: Vec<String> = pods.iter().map(|it| format!("{0} pod-{0}", it.address.ip())).collect();
-    let said: Vec<&str> = said.iter().map(String::as_str).collect();
-    cluster.slice("echo", "echo", &[&port], &said).await;
+    let listed: Vec<String> = pods.iter().map(|it| format!("{0} pod-{0}", it.address.ip())).collect();
+    let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+    cluster.slice("echo", "echo", &[&port], &listed).await;
 }
 
 /// Injects a fault, replaces a pod meanwhile, and calls for a minute: every call goes to the

@@ -138,7 +138,7 @@ async fn an_empty_set_has_a_reason_that_follows_changes() {
     services.delete("web", &DeleteParams::default()).await.expect("the Service is deleted");
     until(&mut watch, "(there is no such service)").await;
     cluster.service("db", json!({ "type": "ExternalName", "externalName": "db.example.com" })).await;
-    until(&mut cluster.watch("kubernetes:///db"), "(it is only another name for \"db.example.com\")").await;
+    until(&mut cluster.watch("kubernetes:///db"), "(it is an ExternalName for \"db.example.com\")").await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -55,8 +55,8 @@ async fn if_services_are_forbidden_a_port_named_grpc_is_used_and_no_other_is_gue
     let mut watch = cluster.watch("kubernetes:///web");
     assert_eq!(describe(&watch.known().await), "10.0.0.1:8080 10.0.0.2:8081");
     rollout(&cluster, "api").await;
-    let said = "(it has several ports, api, metrics, and the target names none of them)";
-    until(&mut watch, said).await;
+    let expected = "(it has several ports (api, metrics), and the target must name one)";
+    until(&mut watch, expected).await;
     until(&mut cluster.watch("kubernetes:///web:api"), "10.0.0.1:8080 10.0.0.2:8081").await;
 }
 
@@ -101,10 +101,8 @@ async fn a_service_with_local_traffic_policy_is_called_on_the_callers_node() {
     let mut watch = cluster.watch("kubernetes:///web:grpc");
     until(&mut watch, "10.0.0.2:8081 -10.0.0.1:8080").await;
     cluster.delete_slice("web-2").await;
-    let set = until(
-        &mut watch,
-        "-10.0.0.1:8080 (it is for callers of its own node only, and has no endpoint on n2)",
-    );
+    let set =
+        until(&mut watch, "-10.0.0.1:8080 (its internalTrafficPolicy is Local, and node n2 has no endpoint)");
     assert_eq!(set.await.unavailable, Some(Unavailable::NotOnNode("n2".to_owned())));
     cluster.service("web", json!({ "ports": ports, "internalTrafficPolicy": "Cluster" })).await;
     until(&mut watch, "10.0.0.1:8080").await;

@@ -29,10 +29,10 @@ impl Deployment {
     async fn list(&self) {
         for slice in 0..2 {
             let here = self.listed.iter().enumerate().filter(|(index, _)| index % 2 == slice);
-            let said = here.map(|(_, (at, state))| format!("{} pod-{} {state}", at.ip(), at.ip()));
-            let said: Vec<String> = said.map(|it| it.trim_end().to_owned()).collect();
-            let said: Vec<&str> = said.iter().map(String::as_str).collect();
-            self.cluster.slice("echo", &format!("echo-{slice}"), &[&self.port], &said).await;
+            let listed = here.map(|(_, (at, state))| format!("{} pod-{} {state}", at.ip(), at.ip()));
+            let listed: Vec<String> = listed.map(|it| it.trim_end().to_owned()).collect();
+            let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+            self.cluster.slice("echo", &format!("echo-{slice}"), &[&self.port], &listed).await;
         }
     }
 
