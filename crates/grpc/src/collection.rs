@@ -1,7 +1,9 @@
-//! One collection of one namespace: an informer, and what keeps it from being read, sorted by what is done about it.
+//! One watched collection of one namespace: an informer, and its read errors classified by how the
+//! crate reacts to them.
 //!
-//! It stands between the reflector and the server only to take notes, and to end a watch when somebody wants to know now or when it is
-//! time to read everything again. What the objects mean is not known here.
+//! Sits between the reflector and the API server only to record the outcome of requests, and to end
+//! a watch when a caller asks for fresh data or a refresh is due. It does not interpret the
+//! objects.
 
 use std::error::Error as _;
 use std::fmt;
@@ -23,40 +25,42 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::bells::Bells;
-use crate::chance;
+use crate::notifier::ChangeNotifier;
+use crate::random;
 use crate::time::{from_now, scaled};
 
-/// A watch that is younger than this is as good as a new one.
-const YOUNG: Duration = Duration::from_secs(5);
+/// A watch that is younger than this needs no renewal.
+const RECENT: Duration = Duration::from_secs(5);
 
-/// A watch that is open for so long is one, even if nothing came of it yet. One that is cut at once is a server in trouble.
-const PROVEN: Duration = Duration::from_secs(1);
+/// A watch that stays open for this long counts as working, even without an event. One that is cut
+/// earlier indicates a server in trouble.
+const PROVEN_AFTER: Duration = Duration::from_secs(1);
 
-/// Readers of the time of the last confirmation are woken at most this often: a busy namespace confirms many times a second.
+/// Readers of the confirmation time are woken at most this often: a busy namespace confirms many
+/// times per second.
 const CONFIRMED_EVERY: Duration = Duration::from_secs(10);
 
-/// Why a collection cannot be read.
+/// The reason why a collection cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// We are not allowed to, or not known.
+pub(crate) enum ReadError {
+    /// The server denies access, or does not know the user.
     Forbidden(String),
     /// The server has no such collection.
     NotServed(String),
-    /// No answer, or none that helps.
+    /// The server cannot be reached, or returns another error.
     Unreachable(String),
 }
 
-impl Trouble {
+impl ReadError {
     pub(crate) fn of(error: &Error) -> Self {
         match error {
-            _ if error.is_forbidden() || error.is_unauthorized() => Self::Forbidden(told(error)),
-            _ if error.is_not_found() => Self::NotServed(told(error)),
-            _ => Self::Unreachable(told(error)),
+            _ if error.is_forbidden() || error.is_unauthorized() => Self::Forbidden(error_chain(error)),
+            _ if error.is_not_found() => Self::NotServed(error_chain(error)),
+            _ => Self::Unreachable(error_chain(error)),
         }
     }
 
-    /// What the server, or the connection, said.
+    /// Returns the text of the server or of the connection error.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::Forbidden(text) | Self::NotServed(text) | Self::Unreachable(text) => text,
@@ -64,46 +68,48 @@ impl Trouble {
     }
 }
 
-/// An error and its causes in one line; what was said already is not said again.
-fn told(error: &Error) -> String {
+/// Joins an error and its causes into one line, without repetitions.
+fn error_chain(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(it) = cause {
-        let said = it.to_string();
-        if !text.contains(&said) {
-            text = format!("{text}: {said}");
+        let cause_text = it.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
         }
         cause = it.source();
     }
     text
 }
 
-/// What is noted of a collection while it is read.
+/// The recorded state of a collection.
 #[derive(Debug)]
-struct Notes {
-    bells: Arc<Bells>,
-    trouble: Mutex<Option<Trouble>>,
-    /// Goes up when somebody wants the watch to begin anew.
+struct ReadStatus {
+    notifier: Arc<ChangeNotifier>,
+    read_error: Mutex<Option<ReadError>>,
+    /// Increases when a caller asks for a new watch.
     renewals: watch::Sender<u64>,
-    /// How often everything is read again.
+    /// The refresh interval.
     refresh_every: Option<Duration>,
-    /// When everything is to be read again.
+    /// The time of the next refresh, which lists everything again.
     refresh_at: Mutex<Option<Instant>>,
-    /// When the server last sent something that confirms the copy, in seconds since 1970; 0 before that.
+    /// The time at which the server last confirmed the cache, in seconds since 1970; 0 before that.
     confirmed: watch::Sender<u64>,
-    /// When that was last noted.
+    /// The time of the last update of `confirmed`.
     confirmed_at: Mutex<Option<Instant>>,
 }
 
-impl Notes {
-    /// Reading everything begins.
-    fn reads_all(&self) {
-        // Up to a fifth later, another time each: a fleet that was started together does not list together.
-        let due = self.refresh_every.map(|it| from_now(scaled(it, 1.0 + chance::unit() / 5.0)));
+impl ReadStatus {
+    /// Records the start of a full list.
+    fn list_started(&self) {
+        // Up to a fifth later, with fresh jitter each time: programs that were started together do
+        // not list at the same time.
+        let due = self.refresh_every.map(|it| from_now(scaled(it, 1.0 + random::unit() / 5.0)));
         *self.refresh_at.lock() = due;
     }
 
-    /// The server sent the end of a list, an event or a bookmark: what is known is what it has.
+    /// Records the end of a list, an event or a bookmark: the cache is as new as the server's
+    /// state.
     fn confirm(&self) {
         let now = Instant::now();
         let mut last = self.confirmed_at.lock();
@@ -115,25 +121,25 @@ impl Notes {
     }
 
     fn failed(&self, error: &Error) {
-        // The version that was asked for is gone: the next request asks for another.
+        // The requested version has expired: the next request asks for another one.
         if !error.is_expired() {
-            self.note(Some(Trouble::of(error)));
+            self.set_error(Some(ReadError::of(error)));
         }
     }
 
-    fn went_well(&self) {
-        self.note(None);
+    fn succeeded(&self) {
+        self.set_error(None);
     }
 
-    fn note(&self, trouble: Option<Trouble>) {
+    fn set_error(&self, read_error: Option<ReadError>) {
         let changed = {
-            let mut known = self.trouble.lock();
-            let changed = *known != trouble;
-            *known = trouble;
+            let mut known = self.read_error.lock();
+            let changed = *known != read_error;
+            *known = read_error;
             changed
         };
         if changed {
-            self.bells.ring_all();
+            self.notifier.notify_all();
         }
     }
 
@@ -146,24 +152,24 @@ impl Notes {
     }
 }
 
-/// A collection and the notes on it.
+/// A watched collection and its recorded state.
 pub(crate) struct Collection<T: View> {
     informer: SharedInformer<T>,
-    notes: Arc<Notes>,
-    /// When it was first asked for.
+    status: Arc<ReadStatus>,
+    /// The time at which the watch was started.
     pub(crate) since: Instant,
 }
 
-/// How the objects of a collection are found: by the service they belong to.
+/// The relation of a collection's objects to services.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Belongs<T> {
-    /// The name of the service, where there is one.
-    pub(crate) to: fn(&T) -> Option<&str>,
-    /// The label that has it, where there may be several objects of one service.
-    pub(crate) by_label: Option<&'static str>,
+pub(crate) struct ServiceIndex<T> {
+    /// Returns the name of the object's service, if it has one.
+    pub(crate) service_of: fn(&T) -> Option<&str>,
+    /// The label that contains it, if a service may have several objects.
+    pub(crate) label: Option<&'static str>,
 }
 
-/// The objects of a collection that are read.
+/// The selectors of a collection.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
     pub(crate) labels: LabelSelector,
@@ -171,73 +177,75 @@ pub(crate) struct Selection {
 }
 
 impl<T: View + fmt::Debug> Collection<T> {
-    /// Begins to read, on the runtime this is called on. Bells ring when objects of their service change, and all of them when
-    /// everything has been read for the first time and when trouble comes or goes. Dropping it ends the reading.
+    /// Starts reading, on the current runtime. Notifies the readers of a service when its objects
+    /// change, and all readers when the first list is complete and when an error appears or
+    /// disappears. Dropping the collection ends the reading.
     pub(crate) fn start(
         api: &Api<T>,
-        belongs: Belongs<T>,
+        index: ServiceIndex<T>,
         selection: Selection,
         refresh_every: Option<Duration>,
-        bells: &Arc<Bells>,
+        notifier: &Arc<ChangeNotifier>,
     ) -> Self {
         let since = Instant::now();
-        let notes = Arc::new(Notes {
-            bells: Arc::clone(bells),
-            trouble: Mutex::default(),
+        let status = Arc::new(ReadStatus {
+            notifier: Arc::clone(notifier),
+            read_error: Mutex::default(),
             renewals: watch::Sender::new(0),
             refresh_every,
             refresh_at: Mutex::default(),
             confirmed: watch::Sender::new(0),
             confirmed_at: Mutex::default(),
         });
-        notes.reads_all();
+        status.list_started();
         let name = format!("grpc/{}/{}", api.namespace().unwrap_or_default(), api.resource().plural);
         let mut builder: InformerBuilder<T> =
-            SharedInformer::builder(Noted { api: api.clone(), notes: Arc::clone(&notes) });
+            SharedInformer::builder(ObservedListWatch { api: api.clone(), status: Arc::clone(&status) });
         builder = builder.name(name).reflector(|it| it.not_found(NotFound::KeepTrying));
         builder = builder.labels(selection.labels).fields(selection.fields);
-        if let Some(label) = belongs.by_label {
+        if let Some(label) = index.label {
             builder = builder.index(Index::label(label));
         }
         let informer = builder.build();
-        let ringing = Arc::clone(bells);
+        let on_change = Arc::clone(notifier);
         let registration = informer.on_change(move |change| {
             if let Change::Updated { old, .. } = change {
-                (belongs.to)(old).into_iter().for_each(|it| ringing.ring(it));
+                (index.service_of)(old).into_iter().for_each(|it| on_change.notify(it));
             }
-            (belongs.to)(change.object()).into_iter().for_each(|it| ringing.ring(it));
+            (index.service_of)(change.object()).into_iter().for_each(|it| on_change.notify(it));
         });
         informer.start();
         if let Ok(registration) = registration {
-            let ringing = Arc::clone(bells);
-            // It ends with the informer at the latest.
+            let notifier = Arc::clone(notifier);
+            // Ends with the informer at the latest.
             tokio::spawn(async move {
                 if registration.synced().await.is_ok() {
-                    ringing.ring_all();
+                    notifier.notify_all();
                 }
             });
         }
-        Self { informer, notes, since }
+        Self { informer, status, since }
     }
 
-    /// What was read, once everything has been.
+    /// Returns the cache, once it has synced.
     pub(crate) fn store(&self) -> Option<Store<T>> {
         self.informer.is_synced().then(|| self.informer.store())
     }
 
-    /// What keeps it from being read, now. What was read before is still there.
-    pub(crate) fn trouble(&self) -> Option<Trouble> {
-        self.notes.trouble.lock().clone()
+    /// Returns the current error, if any. The cached objects stay available.
+    pub(crate) fn read_error(&self) -> Option<ReadError> {
+        self.status.read_error.lock().clone()
     }
 
-    /// When the server last confirmed what was read, in seconds since 1970 and to within [`CONFIRMED_EVERY`]; 0 before that.
+    /// Returns the time at which the server last confirmed the cache, in seconds since 1970 and to
+    /// within [`CONFIRMED_EVERY`]; 0 before that.
     pub(crate) fn confirmed(&self) -> watch::Receiver<u64> {
-        self.notes.confirmed.subscribe()
+        self.status.confirmed.subscribe()
     }
 
-    /// Asks the server now whether there is something new, by a new watch from where the last one was.
+    /// Asks the server for changes now, by a new watch from the last version.
     pub(crate) fn renew(&self) {
-        self.notes.renewals.send_modify(|it| *it += 1);
+        self.status.renewals.send_modify(|it| *it += 1);
     }
 }
 
@@ -245,18 +253,18 @@ impl<T: View> fmt::Debug for Collection<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Collection")
             .field("informer", &self.informer)
-            .field("trouble", &*self.notes.trouble.lock())
+            .field("read_error", &*self.status.read_error.lock())
             .finish_non_exhaustive()
     }
 }
 
-/// A collection on the server, with notes taken of how its requests go.
-struct Noted<T> {
+/// A [`ListWatch`] that records the outcome of its requests.
+struct ObservedListWatch<T> {
     api: Api<T>,
-    notes: Arc<Notes>,
+    status: Arc<ReadStatus>,
 }
 
-impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
+impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for ObservedListWatch<T> {
     fn resource(&self) -> &ResourceType {
         Api::resource(&self.api)
     }
@@ -266,33 +274,33 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
     }
 
     fn list(&self, params: ListParams) -> Lists<T> {
-        let notes = Arc::clone(&self.notes);
-        notes.reads_all();
+        let status = Arc::clone(&self.status);
+        status.list_started();
         let listed = ListWatch::list(&self.api, params);
         Box::pin(listed.inspect(move |event| match event {
-            Err(error) => notes.failed(error),
+            Err(error) => status.failed(error),
             Ok(ListEvent::End { .. }) => {
-                notes.confirm();
-                notes.went_well();
+                status.confirm();
+                status.succeeded();
             }
             Ok(_) => {}
         }))
     }
 
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<T>, Error>> {
-        let notes = Arc::clone(&self.notes);
-        let reads_all = params.send_initial_events == Some(true);
-        if reads_all {
-            notes.reads_all();
+        let status = Arc::clone(&self.status);
+        let initial_list = params.send_initial_events == Some(true);
+        if initial_list {
+            status.list_started();
         }
         let opening = ListWatch::watch(&self.api, params);
         Box::pin(async move {
             match opening.await {
-                Ok(events) => Ok(renewable(events, notes)),
+                Ok(events) => Ok(renewable(events, status)),
                 Err(error) => {
-                    // One that is refused is followed by a list, whose answer is the one that counts.
-                    if !reads_all || error.status().is_none() || error.is_unauthorized() {
-                        notes.failed(&error);
+                    // A rejected watch list is followed by a list, whose answer decides.
+                    if !initial_list || error.status().is_none() || error.is_unauthorized() {
+                        status.failed(&error);
                     }
                     Err(error)
                 }
@@ -304,73 +312,74 @@ impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Noted<T> {
         &self,
         fields: dogwatch_core::FieldSelector,
     ) -> BoxFuture<'static, Result<Option<dogwatch_core::ResourceVersion>, Error>> {
-        let notes = Arc::clone(&self.notes);
+        let status = Arc::clone(&self.status);
         let asked = ListWatch::newest_version(&self.api, fields);
         Box::pin(async move {
             let newest = asked.await;
-            // While this fails, no watch is opened that could say so.
+            // While this fails, no watch is opened that could report the error.
             if let Err(error) = &newest {
-                notes.failed(error);
+                status.failed(error);
             }
             newest
         })
     }
 }
 
-struct Following<T> {
+struct ObservedWatch<T> {
     events: Watches<T>,
-    notes: Arc<Notes>,
+    status: Arc<ReadStatus>,
     renewals: watch::Receiver<u64>,
     opened: Instant,
-    /// Whether it is known to be good.
+    /// True once the watch counts as working.
     proven: bool,
 }
 
-impl<T> Following<T> {
+impl<T> ObservedWatch<T> {
     fn prove(&mut self) {
         self.proven = true;
-        self.notes.went_well();
+        self.status.succeeded();
     }
 
-    /// Takes note of what came of the watch.
-    fn came(&mut self, event: Option<&Result<WatchEvent<T>, Error>>) {
+    /// Records an event, or the end, of the watch.
+    fn observe(&mut self, event: Option<&Result<WatchEvent<T>, Error>>) {
         if matches!(event, Some(Ok(event)) if !matches!(event, WatchEvent::Error(_))) {
-            self.notes.confirm();
+            self.status.confirm();
         }
         match event {
             _ if self.proven => {}
             Some(Ok(WatchEvent::Error(_))) => {}
             Some(Ok(_)) => self.prove(),
-            Some(Err(error)) => self.notes.failed(error),
+            Some(Err(error)) => self.status.failed(error),
             None => {
-                let cut = "the API server, or something before it, ends watches as soon as they are open";
-                self.notes.note(Some(Trouble::Unreachable(cut.to_owned())));
+                let cut = "the API server, or a proxy in front of it, ends watches as soon as they are open";
+                self.status.set_error(Some(ReadError::Unreachable(cut.to_owned())));
             }
         }
     }
 }
 
-/// The events of a watch, until somebody wants a new one: then it just ends, and is opened again from the last version. When it is time
-/// to read everything again it ends as if its version were too old.
-fn renewable<T: Send + 'static>(events: Watches<T>, notes: Arc<Notes>) -> Watches<T> {
-    let renewals = notes.renewals.subscribe();
-    let following = Following { events, notes, renewals, opened: Instant::now(), proven: false };
-    Box::pin(stream::unfold(Some(following), |following| async move {
-        let mut it = following?;
+/// Wraps the events of a watch so that it can be renewed: on request it ends, and the reflector
+/// opens it again from the last version. When a refresh is due it ends as if its version had
+/// expired, and the reflector lists again.
+fn renewable<T: Send + 'static>(events: Watches<T>, status: Arc<ReadStatus>) -> Watches<T> {
+    let renewals = status.renewals.subscribe();
+    let observed = ObservedWatch { events, status, renewals, opened: Instant::now(), proven: false };
+    Box::pin(stream::unfold(Some(observed), |observed| async move {
+        let mut it = observed?;
         loop {
             tokio::select! {
                 biased;
                 event = it.events.next() => {
-                    it.came(event.as_ref());
+                    it.observe(event.as_ref());
                     return event.map(|event| (event, Some(it)));
                 }
-                () = tokio::time::sleep_until(it.opened + PROVEN), if !it.proven => it.prove(),
-                () = it.notes.refresh_due() => {
-                    let status = Status::failure(Reason::Expired, "it is time to read everything again");
+                () = tokio::time::sleep_until(it.opened + PROVEN_AFTER), if !it.proven => it.prove(),
+                () = it.status.refresh_due() => {
+                    let status = Status::failure(Reason::Expired, "the periodic refresh is due");
                     return Some((Ok(WatchEvent::Error(status)), None));
                 }
                 Ok(()) = it.renewals.changed() => {
-                    if it.opened.elapsed() >= YOUNG {
+                    if it.opened.elapsed() >= RECENT {
                         return None;
                     }
                 }
@@ -385,10 +394,10 @@ mod tests {
 
     use super::*;
 
-    fn notes(refresh_every: Duration) -> Notes {
-        Notes {
-            bells: Arc::default(),
-            trouble: Mutex::default(),
+    fn status(refresh_every: Duration) -> ReadStatus {
+        ReadStatus {
+            notifier: Arc::default(),
+            read_error: Mutex::default(),
             renewals: watch::Sender::new(0),
             refresh_every: Some(refresh_every),
             refresh_at: Mutex::default(),
@@ -399,12 +408,12 @@ mod tests {
 
     /// Programs that were started together drift apart.
     #[tokio::test(start_paused = true)]
-    async fn refreshes_are_due_up_to_a_fifth_later_than_asked_for() {
+    async fn refreshes_are_due_up_to_a_fifth_later_than_requested() {
         let period = Duration::from_secs(100);
-        let notes = notes(period);
+        let status = status(period);
         let due = || {
-            notes.reads_all();
-            notes.refresh_at.lock().expect("it is due at some time") - Instant::now()
+            status.list_started();
+            status.refresh_at.lock().expect("a refresh is scheduled") - Instant::now()
         };
         let all: Vec<_> = (0..50).map(|_| due()).collect();
         assert!(all.iter().all(|it| (period..=period.mul_f64(1.2)).contains(it)), "{all:?}");
@@ -412,29 +421,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_period_without_end_is_no_panic() {
-        let notes = notes(Duration::MAX);
-        notes.reads_all();
-        let due = tokio::time::timeout(Duration::from_secs(3_600), notes.refresh_due());
-        assert!(due.await.is_err(), "it is not due within an hour");
+    async fn an_infinite_refresh_period_does_not_panic() {
+        let status = status(Duration::MAX);
+        status.list_started();
+        let due = tokio::time::timeout(Duration::from_secs(3_600), status.refresh_due());
+        assert!(due.await.is_err(), "the refresh is due within an hour");
     }
 
     #[test]
-    fn failures_are_sorted_by_what_is_done_about_them() {
+    fn errors_are_classified_by_the_reaction_to_them() {
         let refused = |reason| Error::from(Status::failure(reason, "no"));
         let gone = std::io::Error::from(ErrorKind::ConnectionRefused);
         let lost = Error::Unreachable { server: "https://a".to_owned(), source: gone.into() };
-        let trouble = |error: &Error| match Trouble::of(error) {
-            Trouble::Forbidden(text) => format!("forbidden {text}"),
-            Trouble::NotServed(text) => format!("not served {text}"),
-            Trouble::Unreachable(text) => format!("unreachable {text}"),
+        let read_error = |error: &Error| match ReadError::of(error) {
+            ReadError::Forbidden(text) => format!("forbidden {text}"),
+            ReadError::NotServed(text) => format!("not served {text}"),
+            ReadError::Unreachable(text) => format!("unreachable {text}"),
         };
-        assert_eq!(trouble(&refused(Reason::Forbidden)), "forbidden no (Forbidden)");
-        assert_eq!(trouble(&refused(Reason::Unauthorized)), "forbidden no (Unauthorized)");
-        assert_eq!(trouble(&refused(Reason::NotFound)), "not served no (NotFound)");
-        assert_eq!(trouble(&refused(Reason::InternalError)), "unreachable no (InternalError)");
+        assert_eq!(read_error(&refused(Reason::Forbidden)), "forbidden no (Forbidden)");
+        assert_eq!(read_error(&refused(Reason::Unauthorized)), "forbidden no (Unauthorized)");
+        assert_eq!(read_error(&refused(Reason::NotFound)), "not served no (NotFound)");
+        assert_eq!(read_error(&refused(Reason::InternalError)), "unreachable no (InternalError)");
         assert_eq!(
-            trouble(&lost),
+            read_error(&lost),
             "unreachable cannot reach the API server at https://a: connection refused"
         );
     }

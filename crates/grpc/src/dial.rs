@@ -1,4 +1,4 @@
-//! From a name to a channel: what is known of a target feeds the channel that calls it.
+//! Channels from target strings: connects the resolver's endpoints of a target to a channel.
 
 use std::time::Duration;
 
@@ -8,44 +8,49 @@ use tokio::runtime::{self, Handle};
 
 use crate::channel::{ChannelBuilder, ConfigError, KubeChannel};
 use crate::endpoints::EndpointSet;
-use crate::source::{EndpointWatch, Resolver, ResolverOptions, WeakResolver};
+use crate::resolver::{EndpointWatch, Resolver, ResolverOptions, WeakResolver};
 use crate::target::{Destination, Target, TargetError};
 use crate::topology::Topology;
 
-/// How long [`channel`] waits for the first endpoints.
-const FIRST: Duration = Duration::from_secs(10);
+/// The time [`channel`] waits for the first endpoints.
+const FIRST_SET_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The resolvers behind [`channel`], one per runtime: its tasks end with the runtime they were started on.
+/// The resolvers behind [`channel`], one per runtime, because a resolver's tasks end with the
+/// runtime they were started on.
 static RESOLVERS: Mutex<Vec<(runtime::Id, WeakResolver)>> = Mutex::new(Vec::new());
 
-/// Why there is no channel for a target.
+/// An error that prevents a channel from being created for a target.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialError {
-    /// The text is no target.
-    #[error("cannot read the target")]
+    /// The text is not a target.
+    #[error("cannot parse the target")]
     Target(#[from] TargetError),
-    /// It could not be found out which API server to ask.
+    /// No API server to ask was found.
     #[error("cannot find the API server")]
     Client(#[from] dogwatch_client::Error),
-    /// The settings do not fit each other.
+    /// The settings contradict each other.
     #[error("cannot set up the channel")]
     Config(#[from] ConfigError),
 }
 
-/// Makes a channel to what a target names, with all defaults: each endpoint in turn.
+/// Creates a channel to a target with all defaults: calls go to the endpoints in turn (round
+/// robin).
 ///
 /// | target | endpoints |
 /// |---|---|
-/// | `kubernetes:///greeter.shop:grpc` and the other forms of a [`Target`] | of a service, in the cluster this runs in or that of the kubeconfig |
+/// | `kubernetes:///greeter.shop:grpc` and the other forms of a [`Target`] | those of a service, in the cluster of the pod or of the kubeconfig |
 /// | `dns:///greeter.example.com:50051`, `localhost:50051` | the addresses of a host, resolved every half minute |
 /// | `static:///10.0.0.1:50051,10.0.0.2:50051`, `127.0.0.1:50051` | these addresses |
 ///
-/// Only a service needs a cluster. `:authority` is `svc.ns` of a service, `host:port` of a host, and the address of an endpoint else.
+/// Only a service needs a cluster. `:authority` is `svc.ns` for a service, `host:port` for a host,
+/// and the endpoint's address otherwise.
 ///
-/// Waits until something is known of the endpoints, at most ten seconds; if nothing is by then the channel is there all the same, and its
-/// calls say why they fail. All channels that are made like this on one runtime share a [`Resolver`], and so their watches and their
-/// connection to the API server. Where the pod's environment says where it runs ([`Topology::from_env`]), hints are followed.
+/// Waits at most ten seconds until the endpoints, or the reason for their absence, are known. If
+/// they are still unknown then, the channel is returned all the same, and its calls report why they
+/// fail. All channels created this way on one runtime share a [`Resolver`], and with it their
+/// watches and their connection to the API server. Topology hints are followed if the pod's
+/// environment names its node or zone ([`Topology::from_env`]).
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -58,17 +63,17 @@ pub enum DialError {
 /// ```
 ///
 /// # Errors
-/// For what is no target, and where no API server can be found for a service. A server that does not answer, or a service that is not
-/// there, is no error here.
+/// Returns an error if the text is not a target, or if no API server can be found for a service. An
+/// API server that does not answer, or a service that does not exist, is not an error here.
 pub async fn channel(target: &str) -> Result<KubeChannel, DialError> {
     let (builder, mut watch) = open(target.parse()?).await?;
     let channel = builder.build()?;
-    // What is still unknown after that is reported by the calls.
-    let _ = tokio::time::timeout(FIRST, watch.known()).await;
+    // If they are still unknown after that, the calls report it.
+    let _ = tokio::time::timeout(FIRST_SET_TIMEOUT, watch.known()).await;
     Ok(channel)
 }
 
-/// Begins a channel to what a target names, as [`channel`] does, with settings to choose.
+/// Starts building a channel to a target as [`channel`] does, with settings to choose.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -82,7 +87,7 @@ pub async fn channel(target: &str) -> Result<KubeChannel, DialError> {
 /// ```
 ///
 /// # Errors
-/// As [`channel`] has them.
+/// The same as those of [`channel`].
 pub async fn channel_builder(target: &str) -> Result<ChannelBuilder, DialError> {
     Ok(open(target.parse()?).await?.0)
 }
@@ -92,28 +97,29 @@ async fn open(destination: Destination) -> Result<(ChannelBuilder, EndpointWatch
         Destination::Service(target) => {
             let resolver = shared_resolver(Client::from_env()).await?;
             let watch = resolver.watch(&target);
-            // Others find the resolver as long as a channel has it.
+            // Other calls find the shared resolver as long as one channel holds it.
             let builder = resolver.channel(&target).holding((resolver, watch.clone()));
             (builder, watch)
         }
         Destination::Host { host, port } => {
             let watch = EndpointWatch::of_host(&host, port);
-            (following(&watch).authority(format!("{host}:{port}")), watch)
+            (channel_following(&watch).authority(format!("{host}:{port}")), watch)
         }
         Destination::Addresses(addresses) => {
             let watch = EndpointWatch::fixed(EndpointSet::at(addresses));
-            (following(&watch), watch)
+            (channel_following(&watch), watch)
         }
     })
 }
 
-fn following(watch: &EndpointWatch) -> ChannelBuilder {
-    // The closure keeps the watch, and so what feeds it, alive as long as the channel.
+fn channel_following(watch: &EndpointWatch) -> ChannelBuilder {
+    // The closure keeps the watch, and with it its source, alive as long as the channel.
     let source = watch.clone();
     KubeChannel::builder(watch.receiver()).resolving(move || source.resolve_now())
 }
 
-/// The resolver that this runtime's channels share, made with this client if there is none.
+/// Returns the resolver that the channels of this runtime share. Creates it with this client if
+/// there is none.
 async fn shared_resolver<E>(client: impl Future<Output = Result<Client, E>>) -> Result<Resolver, E> {
     let runtime = Handle::current().id();
     let known = || {
@@ -126,7 +132,7 @@ async fn shared_resolver<E>(client: impl Future<Output = Result<Client, E>>) -> 
     }
     let options = ResolverOptions::default().topology(Topology::from_env());
     let resolver = Resolver::with_options(client.await?, options);
-    // Another call may have been as quick.
+    // A concurrent call may have created one in the meantime.
     if let Some(resolver) = known() {
         return Ok(resolver);
     }
@@ -135,20 +141,24 @@ async fn shared_resolver<E>(client: impl Future<Output = Result<Client, E>>) -> 
 }
 
 impl Resolver {
-    /// A channel in the making whose endpoints are those of a target, as they change. Channels of a namespace share what is read of it;
-    /// when the last of them is dropped, that ends. Its `:authority`, and the name in certificates, is `svc.ns` unless set.
+    /// Starts building a channel that follows the endpoints of a target.
+    ///
+    /// Channels of one namespace share their watches, which end when the last of these channels is
+    /// dropped. `:authority`, and the name that certificates are checked against, default to
+    /// `svc.ns`.
     ///
     /// # Panics
-    /// When it is called outside of a tokio runtime.
+    /// Panics if called outside of a tokio runtime.
     pub fn channel(&self, target: &Target) -> ChannelBuilder {
         let watch = self.watch(target);
         let authority = target.clone().or_namespace(self.default_namespace()).authority();
-        following(&watch).authority(authority)
+        channel_following(&watch).authority(authority)
     }
 }
 
 impl KubeChannel {
-    /// Begins a channel to these addresses, such as servers of a test or of this machine. No cluster is asked.
+    /// Starts building a channel to these addresses, for example servers of a test or on this
+    /// machine. Needs no cluster.
     ///
     /// ```no_run
     /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -161,10 +171,10 @@ impl KubeChannel {
     /// ```
     ///
     /// # Errors
-    /// For a text that is no address with a port.
+    /// Returns an error if a text is not an address with a port.
     pub fn to(addresses: impl IntoIterator<Item = impl ToString>) -> Result<ChannelBuilder, TargetError> {
         let addresses = Destination::addresses(addresses)?;
-        Ok(following(&EndpointWatch::fixed(EndpointSet::at(addresses))))
+        Ok(channel_following(&EndpointWatch::fixed(EndpointSet::at(addresses))))
     }
 }
 
@@ -177,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// A client whose server never answers.
+    /// Returns a client whose server never answers.
     async fn client() -> Result<Client, Infallible> {
         tokio::task::yield_now().await;
         let silent =
@@ -186,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-    async fn channels_of_a_runtime_share_a_resolver_as_long_as_one_has_it() {
+    async fn channels_of_a_runtime_share_a_resolver_while_one_holds_it() {
         let first = shared_resolver(client()).await.unwrap();
         let others: Vec<_> = (0..50).map(|_| tokio::spawn(shared_resolver(client()))).collect();
         for other in others {
@@ -196,10 +206,10 @@ mod tests {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             runtime.block_on(shared_resolver(client())).unwrap()
         });
-        assert!(!elsewhere.await.unwrap().is(&first), "tasks of another runtime end with it");
+        assert!(!elsewhere.await.unwrap().is(&first), "another runtime has its own resolver");
         let (weak, id) = (first.downgrade(), Handle::current().id());
         drop(first);
-        assert!(weak.upgrade().is_none(), "nothing is kept for channels that are gone");
+        assert!(weak.upgrade().is_none(), "the resolver outlives its channels");
         let _next = shared_resolver(client()).await.unwrap();
         assert_eq!(RESOLVERS.lock().iter().filter(|it| it.0 == id).count(), 1);
     }

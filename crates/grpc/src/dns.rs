@@ -1,7 +1,8 @@
-//! The endpoints of a host by DNS, for programs that run without a cluster, or beside one.
+//! The endpoints of a host by DNS, for programs that run without a cluster, or next to one.
 //!
-//! DNS reports no changes, so it is asked again: every half minute, and soon after a failure. The last addresses stay while it
-//! cannot answer. It says nothing of readiness either: every address is one to call.
+//! DNS does not report changes, so the name is resolved again every half minute, and sooner after a
+//! failure. The last known addresses stay while resolution fails. DNS knows no readiness either:
+//! every address is usable.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,26 +15,27 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use crate::chance;
 use crate::endpoints::{EndpointSet, Unavailable};
+use crate::random;
 use crate::time::scaled;
 
-/// How often the name is resolved; what grpc-go has between two resolutions.
-const EVERY: Duration = Duration::from_secs(30);
+/// The interval between resolutions: grpc-go's `MinResolutionInterval`
+/// (grpc v1.85.0 `internal/resolver/dns/dns_resolver.go`).
+const INTERVAL: Duration = Duration::from_secs(30);
 
-/// How soon after a failure it is resolved again, at first; twice as late each time, up to [`EVERY`].
-const AFTER_FAILURE: Duration = Duration::from_secs(1);
+/// The first retry delay after a failure. Doubles with each failure, up to [`INTERVAL`].
+const FIRST_RETRY: Duration = Duration::from_secs(1);
 
-/// The least time between two resolutions, whoever asks.
-const LEAST: Duration = Duration::from_secs(5);
+/// The minimum interval between two resolutions, also when [`DnsWatch::renew`] asks for one.
+const MIN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long an answer may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The timeout of one resolution.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A resolution under way.
+/// A resolution in progress.
 type Lookup = BoxFuture<'static, io::Result<Vec<SocketAddr>>>;
 
-/// A host whose addresses are followed, as long as somebody has this.
+/// A host whose addresses are followed until this is dropped.
 #[derive(Debug)]
 pub(crate) struct DnsWatch {
     name: String,
@@ -44,7 +46,7 @@ pub(crate) struct DnsWatch {
 }
 
 impl DnsWatch {
-    /// Begins to resolve the host, on the runtime this is called on.
+    /// Starts resolving the host, on the current runtime.
     pub(crate) fn start(host: &str, port: u16) -> Self {
         let host: Arc<str> = host.into();
         let name = format!("{host}:{port}");
@@ -62,7 +64,7 @@ impl DnsWatch {
         Self { name, receiver, problem, asked, task }
     }
 
-    /// The host and its port.
+    /// Returns `host:port`.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -71,12 +73,12 @@ impl DnsWatch {
         self.receiver.clone()
     }
 
-    /// Resolves the name again, as soon as the last time is five seconds ago.
+    /// Resolves the name again, as soon as five seconds have passed since the last resolution.
     pub(crate) fn renew(&self) {
         self.asked.notify_one();
     }
 
-    /// Why the name could not be resolved the last time.
+    /// Returns the error of the last resolution, if it failed.
     pub(crate) fn problem(&self) -> Option<String> {
         self.problem.lock().clone()
     }
@@ -88,7 +90,7 @@ impl Drop for DnsWatch {
     }
 }
 
-/// Resolves again and again; it ends by being aborted.
+/// Resolves the name in a loop, until the task is aborted.
 async fn resolve(
     name: String,
     lookup: impl Fn() -> Lookup + Send + Sync,
@@ -100,25 +102,26 @@ async fn resolve(
     loop {
         let began = Instant::now();
         let known = Arc::clone(&sender.borrow());
-        let (set, wait) = match timeout(PATIENCE, lookup()).await {
+        let (set, wait) = match timeout(TIMEOUT, lookup()).await {
             Ok(Ok(addresses)) => {
                 failures = 0;
                 *problem.lock() = None;
-                (Some(EndpointSet::at(addresses)), EVERY)
+                (Some(EndpointSet::at(addresses)), INTERVAL)
             }
             failed => {
                 let why = match failed {
                     Ok(Err(error)) => format!("{name}: {error}"),
-                    _ => format!("{name}: no answer within {PATIENCE:?}"),
+                    _ => format!("{name}: no answer within {TIMEOUT:?}"),
                 };
-                tracing::debug!(why, "a name could not be resolved");
+                tracing::debug!(why, "cannot resolve a host name");
                 *problem.lock() = Some(why.clone());
                 failures += 1;
                 let unavailable = Some(Unavailable::HostNotFound(why));
-                // Addresses that were once known stay: a server of names that is away says nothing of the host.
+                // Known addresses stay: a DNS server that does not answer says nothing about the
+                // host.
                 let unknown = known.endpoints.is_empty();
                 let set = unknown.then(|| EndpointSet { unavailable, ..EndpointSet::default() });
-                (set, EVERY.min(AFTER_FAILURE * 2u32.saturating_pow(failures.min(6) - 1)))
+                (set, INTERVAL.min(FIRST_RETRY * 2u32.saturating_pow(failures.min(6) - 1)))
             }
         };
         if let Some(next) = set.and_then(|it| it.after(&known)) {
@@ -126,11 +129,11 @@ async fn resolve(
         }
         let soon = async {
             asked.notified().await;
-            sleep_until(began + LEAST).await;
+            sleep_until(began + MIN_INTERVAL).await;
         };
         tokio::select! {
             () = soon => {}
-            () = sleep(scaled(wait, 1.0 + chance::unit() / 5.0)) => {}
+            () = sleep(scaled(wait, 1.0 + random::unit() / 5.0)) => {}
         }
     }
 }
@@ -141,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// A server of names in the test's hand: what it answers, and how often it was asked.
+    /// A DNS server under the test's control: its answer, and the number of queries.
     #[derive(Default)]
     struct Names {
         answer: Mutex<Option<Vec<u16>>>,
@@ -168,11 +171,16 @@ mod tests {
     async fn known(watch: &DnsWatch, holds: impl FnMut(&Arc<EndpointSet>) -> bool) -> Arc<EndpointSet> {
         let mut receiver = watch.receiver();
         let waiting = timeout(Duration::from_secs(600), receiver.wait_for(holds));
-        Arc::clone(&*waiting.await.expect("no such set within ten minutes").expect("the task runs"))
+        Arc::clone(
+            &*waiting
+                .await
+                .expect("the set was not published within ten minutes")
+                .expect("the task is running"),
+        )
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_host_is_followed_and_its_last_addresses_survive_a_failure() {
+    async fn a_host_is_followed_and_keeps_its_last_addresses_during_a_failure() {
         let names = Arc::new(Names::default());
         let watch = names.watch();
         let set = known(&watch, |it| it.is_known()).await;
@@ -184,13 +192,13 @@ mod tests {
         *names.answer.lock() = None;
         sleep(Duration::from_secs(120)).await;
         assert!(watch.problem().is_some_and(|it| it.contains("no such host")));
-        assert_eq!(watch.receiver().borrow().generation, first.generation, "nothing is taken away");
+        assert_eq!(watch.receiver().borrow().generation, first.generation, "the addresses are kept");
         names.say(&[3]);
         known(&watch, |it| it.endpoints.len() == 1).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_name_is_resolved_every_half_minute_and_when_asked_but_no_more_than_every_five_seconds() {
+    async fn a_name_is_resolved_every_half_minute_and_on_demand_at_most_every_five_seconds() {
         let names = Arc::new(Names::default());
         names.say(&[1]);
         let watch = names.watch();
@@ -206,11 +214,11 @@ mod tests {
         drop(watch);
         let asked = names.asked.load(Ordering::SeqCst);
         sleep(Duration::from_secs(600)).await;
-        assert_eq!(names.asked.load(Ordering::SeqCst), asked, "it ends with its watch");
+        assert_eq!(names.asked.load(Ordering::SeqCst), asked, "dropping the watch stops resolving");
     }
 
     #[tokio::test]
-    async fn the_system_resolves_localhost() {
+    async fn localhost_is_resolved_by_the_system() {
         let watch = DnsWatch::start("localhost", 50051);
         let set = known(&watch, |it| it.is_known()).await;
         assert!(set.usable().count() > 0, "{:?}", set.unavailable);

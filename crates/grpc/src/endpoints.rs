@@ -1,26 +1,30 @@
-//! What a target stands for at one moment: the endpoints that may be called, or why there are none.
+//! The endpoints of a target at one moment: those that may be called, or the reason why there are
+//! none.
 //!
-//! A set is a value: the source makes a new one when something changed, and everything below (connections, policies, the
-//! command line) compares it with the one before. It holds no connection and no counter.
+//! A set is a value: the source publishes a new one after each change, and its consumers
+//! (connections, policies, the command line) compare it with the previous one. It holds no
+//! connections and no counters.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Which endpoint, across sets: the same pod keeps its id when it moves from one slice to another.
+/// The identity of an endpoint across sets: a pod keeps its id when it moves from one slice to
+/// another.
 ///
-/// It is the uid of the pod behind the endpoint where the slice names one, and its first address otherwise. A pod that has several
-/// addresses of one family is several endpoints, as for kube-proxy; all but the first have the address behind the uid.
+/// The id is the uid of the pod behind the endpoint if the slice names one, and the first address
+/// otherwise. A pod with several addresses of one family is several endpoints, as in kube-proxy;
+/// all but the first have the address appended to the uid.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(Arc<str>);
 
 impl EndpointId {
-    /// An id from its text.
+    /// Creates an id from its text.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self(id.into())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -32,36 +36,38 @@ impl fmt::Display for EndpointId {
     }
 }
 
-/// One backend of a service: a pod, with an address of each family that it can be reached by.
+/// One backend of a service: a pod, with one address per IP family that it can be reached by.
 ///
-/// [`Endpoint::at`] makes one; its fields are there to be changed afterwards.
+/// Created by [`Endpoint::at`]; the fields can be changed afterwards.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Endpoint {
-    /// Who it is, across sets.
+    /// The identity across sets.
     pub id: EndpointId,
-    /// Where it can be reached, best first; never empty. A dual-stack pod has two, and is still one endpoint with one share.
+    /// The addresses, in order of preference; never empty. A dual-stack pod has two, and is still
+    /// one endpoint with one share of the calls.
     pub addresses: Vec<SocketAddr>,
-    /// It may take new calls. One that may not is in the set so that its calls can end in peace.
+    /// True if the endpoint may get new calls. Others are in the set so that their open calls can
+    /// finish.
     pub usable: bool,
-    /// What the slice says of it.
+    /// The `ready` condition of the slice.
     pub ready: bool,
-    /// It still answers, ready or not.
+    /// True if the endpoint still serves, ready or not.
     pub serving: bool,
-    /// It is about to go.
+    /// True if the endpoint is terminating.
     pub terminating: bool,
-    /// The zone it is in, where that is known.
+    /// The zone, if known.
     pub zone: Option<Arc<str>>,
-    /// The node it is on, where that is known.
+    /// The node, if known.
     pub node: Option<Arc<str>>,
-    /// The pod it is, where that is known.
+    /// The name of the pod, if known.
     pub pod: Option<Arc<str>>,
-    /// Its share beside the others', 1 unless said otherwise; never 0.
+    /// The share of calls relative to the other endpoints; never 0. Defaults to 1.
     pub weight: u32,
 }
 
 impl Endpoint {
-    /// An endpoint at this address that is ready for calls, with the address as its id.
+    /// Creates an endpoint at this address that is ready for calls, with the address as its id.
     ///
     /// ```
     /// use dogwatch_grpc::Endpoint;
@@ -89,16 +95,17 @@ impl Endpoint {
 /// All endpoints of a target at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EndpointSet {
-    /// Goes up by one with every set that differs from the one before.
+    /// Increases by one with each set that differs from the previous one.
     pub generation: u64,
-    /// The endpoints, ordered by id, each id once.
+    /// The endpoints, ordered by id, without duplicates.
     pub endpoints: Vec<Arc<Endpoint>>,
-    /// Why no endpoint is usable; `None` if and only if one is, or if nobody knows yet (generation 0).
+    /// The reason why no endpoint is usable. `None` if one is usable, or if nothing is known yet
+    /// (generation 0).
     pub unavailable: Option<Unavailable>,
 }
 
 impl EndpointSet {
-    /// The set of endpoints that are ready at these addresses, each once.
+    /// Creates a set of ready endpoints at these addresses, without duplicates.
     pub fn at(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
         let mut endpoints: Vec<_> = addresses.into_iter().map(|it| Arc::new(Endpoint::at(it))).collect();
         endpoints.sort_unstable_by(|one, other| one.id.cmp(&other.id));
@@ -107,12 +114,13 @@ impl EndpointSet {
         Self { generation: 1, endpoints, unavailable }
     }
 
-    /// Those that may take new calls.
+    /// Returns the endpoints that may get new calls.
     pub fn usable(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
         self.endpoints.iter().filter(|it| it.usable)
     }
 
-    /// This set as the one after `known`, where it differs from it. An endpoint that is as it was is the same `Arc`.
+    /// Returns this set as the successor of `known`, or `None` if they are equal. Unchanged
+    /// endpoints keep their `Arc`.
     pub(crate) fn after(mut self, known: &Self) -> Option<Self> {
         if known.is_known() && known.endpoints == self.endpoints && known.unavailable == self.unavailable {
             return None;
@@ -127,45 +135,47 @@ impl EndpointSet {
         Some(self)
     }
 
-    /// Whether anything is known yet: there are endpoints, or a reason why there are none.
+    /// Returns true if the endpoints, or the reason for their absence, are known.
     pub fn is_known(&self) -> bool {
         self.generation > 0
     }
 }
 
-/// Why a target has nothing to call.
+/// The reason why a target has no endpoint to call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unavailable {
-    /// There is no such Service, and no slice of it.
+    /// The Service does not exist, and neither does a slice of it.
     ServiceNotFound,
-    /// We may not read the slices; the text is the server's.
+    /// The slices may not be read; the text is the server's.
     Forbidden(String),
-    /// The service has endpoints, and none is ready; how many there are.
+    /// The service has this number of endpoints, and none is ready.
     NothingReady(usize),
-    /// The service has no endpoint at all.
+    /// The service has no endpoints.
     NoEndpoints,
     /// No endpoint has the port that the target names.
     NoSuchPort(String),
-    /// The endpoints have several ports, and nothing says which one is meant: their names.
+    /// The endpoints have several ports with these names, and the target does not say which one to
+    /// use.
     AmbiguousPort(Vec<String>),
-    /// The Service is for callers of its own node only (`internalTrafficPolicy: Local`), and there is no endpoint to call on this node.
+    /// The Service has `internalTrafficPolicy: Local`, and this node has no endpoint to call.
     NotOnNode(String),
-    /// All that the service has are names of hosts, which are not called; how many.
+    /// All endpoints of the service, of this number, are host names, which are not supported.
     NotAddresses(usize),
-    /// The service is only another name for this host, and has no endpoints.
+    /// The service is an `ExternalName` for this host, and has no endpoints.
     ExternalName(String),
-    /// The API server could not be reached, and never has been; why.
+    /// The API server has never been reached; the text is the error.
     ApiUnreachable(String),
-    /// The name of the host was never found in DNS; why.
+    /// The host name has never been resolved; the text is the error.
     HostNotFound(String),
 }
 
 impl Unavailable {
-    /// Whether only a change of the cluster, the target or the permissions helps, so that waiting a little does not.
+    /// Returns true if only a change of the cluster, the target or the permissions helps, so that
+    /// waiting a little does not.
     ///
-    /// While a channel has never had an endpoint, its calls fail with such a reason after a second instead of waiting for the whole
-    /// `ready_timeout`.
+    /// While a channel has never had an endpoint, its calls fail with such a reason after one
+    /// second instead of waiting for the whole `ready_timeout`.
     pub fn is_definite(&self) -> bool {
         match self {
             Self::ServiceNotFound
@@ -195,13 +205,13 @@ impl fmt::Display for Unavailable {
             Self::AmbiguousPort(names) => {
                 let names = names.iter().map(|it| if it.is_empty() { "(unnamed)" } else { it });
                 let names = names.collect::<Vec<_>>().join(", ");
-                write!(f, "it has several ports, {names}, and the target names none of them")
+                write!(f, "it has several ports ({names}), and the target must name one")
             }
             Self::NotOnNode(node) => {
-                write!(f, "it is for callers of its own node only, and has no endpoint on {node}")
+                write!(f, "its internalTrafficPolicy is Local, and node {node} has no endpoint")
             }
-            Self::NotAddresses(count) => write!(f, "its {count} endpoints are names of hosts, not addresses"),
-            Self::ExternalName(host) => write!(f, "it is only another name for {host:?}"),
+            Self::NotAddresses(count) => write!(f, "its {count} endpoints are host names, not addresses"),
+            Self::ExternalName(host) => write!(f, "it is an ExternalName for {host:?}"),
             Self::ApiUnreachable(why) => write!(f, "its endpoints could not be read yet: {why}"),
             Self::HostNotFound(why) => write!(f, "its name could not be resolved yet: {why}"),
         }
@@ -213,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_of_addresses_keeps_the_promises_of_a_set() {
+    fn a_set_of_addresses_is_ordered_and_without_duplicates() {
         let at = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
         let set = EndpointSet::at([at(2), at(10), at(2)]);
         let ids: Vec<_> = set.endpoints.iter().map(|it| it.id.as_str()).collect();
@@ -223,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_set_that_differs_is_published_and_what_stays_is_the_same() {
+    fn only_a_set_that_differs_is_published_and_unchanged_endpoints_are_shared() {
         let set = |ports: &[u16]| {
             let set = EndpointSet::at(ports.iter().map(|it| SocketAddr::from(([127, 0, 0, 1], *it))));
             EndpointSet { generation: 0, ..set }
@@ -233,19 +243,19 @@ mod tests {
         assert_eq!(set(&[1, 2]).after(&first), None);
         let mut changed = set(&[1, 2, 3]);
         Arc::make_mut(&mut changed.endpoints[1]).ready = false;
-        let second = changed.after(&first).expect("the second is not ready any more");
+        let second = changed.after(&first).expect("the second endpoint is no longer ready");
         assert_eq!(second.generation, 2);
         assert!(Arc::ptr_eq(&first.endpoints[0], &second.endpoints[0]));
         assert!(!Arc::ptr_eq(&first.endpoints[1], &second.endpoints[1]));
         assert_eq!(set(&[]).after(&second).map(|it| it.generation), Some(3));
-        let first = set(&[]).after(&EndpointSet::default()).expect("that there is nothing is news");
+        let first = set(&[]).after(&EndpointSet::default()).expect("the first empty set is a change");
         assert!(first.is_known());
     }
 
     #[test]
-    fn names_of_ports_are_listed_where_none_is_chosen() {
+    fn an_ambiguous_port_lists_the_port_names() {
         let why = Unavailable::AmbiguousPort(vec![String::new(), "metrics".to_owned()]);
-        let said = "it has several ports, (unnamed), metrics, and the target names none of them";
-        assert_eq!(why.to_string(), said);
+        let text = "it has several ports ((unnamed), metrics), and the target must name one";
+        assert_eq!(why.to_string(), text);
     }
 }

@@ -1,6 +1,8 @@
-//! The endpoints of a target as changes, for those who keep the balancer they have: tower's, or the one inside tonic's channel.
+//! A stream of endpoint changes, for programs that keep their own balancer: tower's, or the one
+//! inside tonic's channel.
 //!
-//! Only those that may take calls are told of. What such a balancer does with one that refuses connections is its own affair.
+//! Contains only usable endpoints. The balancer decides what to do with one that refuses
+//! connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -17,14 +19,14 @@ use tonic::transport::channel::Change as TonicChange;
 use tower::discover::Change;
 
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet};
-use crate::source::EndpointWatch;
+use crate::resolver::EndpointWatch;
 
 type Item = Change<EndpointId, Arc<Endpoint>>;
 
 /// The usable endpoints of a target as insertions and removals: a tower `Discover`.
 ///
-/// What comes is told before what goes, so that a balancer is not left without endpoints in between. An endpoint whose addresses changed is
-/// inserted again. It ends when its watch does.
+/// Insertions come before removals, so that a balancer is not left without endpoints in between. An
+/// endpoint whose addresses changed is inserted again. The stream ends with its watch.
 ///
 /// With tonic's own channel:
 ///
@@ -38,25 +40,31 @@ type Item = Change<EndpointId, Arc<Endpoint>>;
 /// ```
 pub struct Feed(BoxStream<'static, Result<Item, Infallible>>);
 
-/// What has been told, and what is still to be.
-struct Telling {
+/// The changes that were sent, and those that are pending.
+struct FeedState {
     watch: EndpointWatch,
-    told: BTreeMap<EndpointId, Arc<Endpoint>>,
+    sent: BTreeMap<EndpointId, Arc<Endpoint>>,
     pending: VecDeque<Item>,
 }
 
 impl Feed {
-    /// The endpoints of this watch, from now on.
+    /// Creates a feed of the endpoints of this watch.
     pub fn new(watch: EndpointWatch) -> Self {
-        let telling = Telling { watch, told: BTreeMap::new(), pending: VecDeque::new() };
-        Self(stream::unfold(telling, Telling::next).boxed())
+        let feeding = FeedState { watch, sent: BTreeMap::new(), pending: VecDeque::new() };
+        Self(stream::unfold(feeding, FeedState::next).boxed())
     }
 
-    /// Tells a channel of tonic's (`Channel::balance_channel`) of every change, until the channel or the watch is gone. `make` says
-    /// how an endpoint is called: [`Feed::plain`], or with TLS, limits and timeouts of yours.
+    /// Sends every change to a tonic channel (`Channel::balance_channel`), until the channel or the
+    /// watch ends. `make` builds the tonic endpoint: [`Feed::plain`], or a closure that adds TLS,
+    /// limits and timeouts.
     ///
-    /// Changes are told in their order. While the channel has no room, as one of tonic's that nobody calls, this waits; then it goes on from
-    /// what it has told to the newest set, so that nothing piles up. It may be dropped at any time, and then tells nothing more.
+    /// Changes are sent in order. While the channel is full, as a tonic channel without calls is,
+    /// this waits; then it goes on from what it has sent to the newest set, so that nothing
+    /// accumulates.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be dropped at any time; no more changes are sent then.
     pub async fn send_to(
         mut self,
         channel: mpsc::Sender<TonicChange<EndpointId, tonic::transport::Endpoint>>,
@@ -79,32 +87,33 @@ impl Feed {
         }
     }
 
-    /// An endpoint of tonic's at the first address of one of ours, in the clear.
+    /// Builds a tonic endpoint for the first address of an endpoint, without TLS.
     pub fn plain(endpoint: &Endpoint) -> tonic::transport::Endpoint {
         let uri = format!("http://{}", endpoint.addresses[0]);
         tonic::transport::Endpoint::from_shared(uri).expect("an address and a port are a URI")
     }
 }
 
-impl Telling {
+impl FeedState {
     async fn next(mut self) -> Option<(Result<Item, Infallible>, Self)> {
         loop {
             if let Some(change) = self.pending.pop_front() {
                 return Some((Ok(change), self));
             }
             let set = self.watch.changed().await?;
-            self.pending = changes(&mut self.told, &set);
+            self.pending = changes(&mut self.sent, &set);
         }
     }
 }
 
-/// What is to be told after `told`, which then is what `set` says.
-fn changes(told: &mut BTreeMap<EndpointId, Arc<Endpoint>>, set: &EndpointSet) -> VecDeque<Item> {
+/// Returns the changes from `sent` to `set`, and updates `sent`.
+fn changes(sent: &mut BTreeMap<EndpointId, Arc<Endpoint>>, set: &EndpointSet) -> VecDeque<Item> {
     let usable: BTreeMap<_, _> = set.usable().map(|it| (it.id.clone(), Arc::clone(it))).collect();
-    let news = usable.values().filter(|it| told.get(&it.id).is_none_or(|old| old.addresses != it.addresses));
-    let mut changes: VecDeque<_> = news.map(|it| Change::Insert(it.id.clone(), Arc::clone(it))).collect();
-    changes.extend(told.keys().filter(|it| !usable.contains_key(*it)).cloned().map(Change::Remove));
-    *told = usable;
+    let inserted =
+        usable.values().filter(|it| sent.get(&it.id).is_none_or(|old| old.addresses != it.addresses));
+    let mut changes: VecDeque<_> = inserted.map(|it| Change::Insert(it.id.clone(), Arc::clone(it))).collect();
+    changes.extend(sent.keys().filter(|it| !usable.contains_key(*it)).cloned().map(Change::Remove));
+    *sent = usable;
     changes
 }
 
@@ -129,7 +138,8 @@ mod tests {
 
     use super::*;
 
-    /// Endpoints as `name` and the last part of their address; one with `-` before is not usable.
+    /// Builds endpoints from names and the last part of their addresses; a leading `-` means not
+    /// usable.
     fn set(endpoints: &[(&str, u8)]) -> Arc<EndpointSet> {
         let endpoint = |(name, last): &(&str, u8)| {
             let usable = !name.starts_with('-');
@@ -151,41 +161,43 @@ mod tests {
     }
 
     fn drain(feed: &mut Feed) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut sent = Vec::new();
         while let Some(Some(Ok(change))) = feed.next().now_or_never() {
-            told.push(match change {
+            sent.push(match change {
                 Change::Insert(id, endpoint) => format!("+{id} {}", endpoint.addresses[0].ip()),
                 Change::Remove(id) => format!("-{id}"),
             });
         }
-        told
+        sent
     }
 
     #[test]
-    fn what_comes_is_told_before_what_goes() {
+    fn insertions_come_before_removals() {
         let (sender, receiver) = watch::channel(set(&[("a", 1), ("b", 2), ("-c", 3)]));
         let mut feed = Feed::new(EndpointWatch::of(receiver));
         assert_eq!(drain(&mut feed), ["+a 127.0.0.1", "+b 127.0.0.2"]);
         sender.send_replace(set(&[("a", 1), ("-b", 2), ("c", 3)]));
         assert_eq!(drain(&mut feed), ["+c 127.0.0.3", "-b"]);
         sender.send_replace(set(&[("a", 9), ("c", 3)]));
-        assert_eq!(drain(&mut feed), ["+a 127.0.0.9"], "another address");
+        assert_eq!(drain(&mut feed), ["+a 127.0.0.9"], "a changed address should be inserted again");
         sender.send_replace(set(&[]));
         assert_eq!(drain(&mut feed), ["-a", "-c"]);
         drop(sender);
-        assert!(matches!(feed.next().now_or_never(), Some(None)), "it ends with its watch");
+        assert!(matches!(feed.next().now_or_never(), Some(None)), "the feed should end with its watch");
     }
 
     #[tokio::test]
-    async fn a_channel_of_tonics_is_told_until_it_is_gone() {
+    async fn a_tonic_channel_gets_changes_until_it_is_dropped() {
         let (sender, receiver) = watch::channel(set(&[("a", 1)]));
         let (channel, mut changes) = mpsc::channel(1);
-        let telling = tokio::spawn(Feed::new(EndpointWatch::of(receiver)).send_to(channel, Feed::plain));
-        let Some(TonicChange::Insert(id, endpoint)) = changes.recv().await else { panic!("an insertion") };
+        let feeding = tokio::spawn(Feed::new(EndpointWatch::of(receiver)).send_to(channel, Feed::plain));
+        let Some(TonicChange::Insert(id, endpoint)) = changes.recv().await else {
+            panic!("expected an insertion")
+        };
         assert_eq!((id.as_str(), endpoint.uri().to_string().as_str()), ("a", "http://127.0.0.1:80/"));
         sender.send_replace(set(&[]));
         assert!(matches!(changes.recv().await, Some(TonicChange::Remove(_))));
         drop(changes);
-        telling.await.expect("it ends by itself");
+        feeding.await.expect("the task ends without a panic");
     }
 }

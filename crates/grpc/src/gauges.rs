@@ -1,6 +1,8 @@
-//! kuberesolver's three gauges, by their names, so that dashboards need not change.
+//! The three gauges of kuberesolver, under the same names, so that existing dashboards keep
+//! working.
 //!
-//! They go through the `metrics` facade, to the recorder that is installed when a target is first watched.
+//! They go through the `metrics` facade, to the recorder that is installed when a target is first
+//! watched.
 
 use metrics::{Gauge, Unit, describe_gauge, gauge};
 
@@ -32,15 +34,18 @@ impl Gauges {
         }
     }
 
-    /// What was found now.
+    /// Reports the endpoints that were found.
     pub(crate) fn found(&self, set: &EndpointSet) {
         self.endpoints.set(set.endpoints.len() as f64);
         self.addresses.set(set.usable().map(|it| it.addresses.len()).sum::<usize>() as f64);
     }
 
-    /// The API server sent what confirms the endpoints at this time, in seconds since 1970; 0 where it never has. kuberesolver sets
-    /// this gauge when endpoints arrive and at least every half hour; bookmarks come about once a minute. A look that found the
-    /// server unreachable confirms nothing, or alerts on the age of this gauge would sleep through an outage.
+    /// Reports when the API server last confirmed the endpoints, in seconds since 1970; 0 if it
+    /// never has.
+    ///
+    /// kuberesolver sets this gauge when endpoints arrive and at least every half hour; bookmarks
+    /// arrive about once a minute. An attempt that found the server unreachable confirms nothing:
+    /// otherwise an alert on the age of this gauge would miss an outage.
     pub(crate) fn confirmed(&self, at: u64) {
         if at > 0 {
             self.last_update.set(at as f64);

@@ -1,4 +1,5 @@
-//! gRPC by names of Kubernetes: which endpoints a service has, connections to them, and which one takes the next call.
+//! gRPC channels addressed by Kubernetes names: resolves the endpoints of a service, connects to
+//! them and balances calls over them.
 //!
 //! ```text
 //! Target ─► Resolver: slices of its namespace ─► fold ─► EndpointSet ─► connections ─► policy ─► your call
@@ -7,20 +8,20 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod time;
-mod chance;
+mod random;
 mod endpoints;
 mod target;
 mod slices;
 mod topology;
 mod fold;
 mod subset;
-mod bells;
+mod notifier;
 mod collection;
 mod service_lookup;
 mod namespace;
 mod gauges;
 mod dns;
-mod source;
+mod resolver;
 #[cfg(feature = "tonic")]
 mod feed;
 mod load;
@@ -31,13 +32,13 @@ mod dial;
 #[cfg(feature = "grpc-crate")]
 pub mod invoke;
 #[cfg(test)]
-mod races;
+mod stress;
 #[cfg(test)]
-mod scene;
+mod test_channel;
 #[cfg(test)]
-mod pings;
+mod ping_policy;
 #[cfg(test)]
-mod peers;
+mod peer_faults;
 
 #[doc(hidden)]
 pub use channel::measure;
@@ -54,7 +55,7 @@ pub use policy::ZoneAware;
 pub use policy::{
     FailurePercentage, LeastRequest, Outlier, PeakEwma, Policy, RingHash, SlowStart, SuccessRate,
 };
-pub use source::{EndpointWatch, Resolver, ResolverOptions};
+pub use resolver::{EndpointWatch, Resolver, ResolverOptions};
 pub use subset::subset;
 pub use target::{Port, Schemes, Target, TargetError, TargetProblem};
 pub use topology::Topology;

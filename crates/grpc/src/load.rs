@@ -1,7 +1,8 @@
-//! What we know of one endpoint's load and luck: numbers that every call touches, and that outlive every snapshot.
+//! The load and outcome counters of one endpoint: every call updates them, and they outlive
+//! snapshots.
 //!
-//! Calls write them, policies read them, and the sweep for outliers empties the tally. Everything is atomic and nothing waits. It
-//! knows neither connections nor policies.
+//! Calls write them, policies read them, and the outlier sweep resets the tally. Everything is
+//! atomic and nothing blocks. Knows neither connections nor policies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -9,39 +10,40 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// The numbers of one endpoint, on a cache line of their own.
+/// The counters of one endpoint, on their own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Load {
     /// Calls from the pick to the end of the response stream, or its drop.
     in_flight: AtomicU32,
-    /// Calls since the last sweep, by how they ended.
+    /// Calls since the last sweep, by outcome.
     succeeded: AtomicU32,
     failed: AtomicU32,
-    /// Somebody waits for `in_flight` to reach 0.
-    awaited: AtomicBool,
+    /// Set while a task waits for `in_flight` to reach 0.
+    has_waiter: AtomicBool,
     /// A [`Latency`], packed.
     latency: AtomicU64,
-    /// Calls ever sent.
+    /// All calls that were sent.
     calls: AtomicU64,
-    /// Calls that ever failed.
+    /// All calls that failed.
     failures: AtomicU64,
-    quiet: Notify,
+    idle: Notify,
 }
 
-/// How calls ended since the last sweep.
+/// The outcomes of calls since the last sweep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Tally {
     pub(crate) succeeded: u32,
     pub(crate) failed: u32,
 }
 
-/// A moving average of latency, and when it was last touched.
+/// A moving average of latency, and the time of its last update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Latency {
     /// Nanoseconds.
     pub(crate) average: f32,
-    /// Milliseconds since the channel began; wraps after seven weeks, where one sample is misjudged.
+    /// Milliseconds since the channel was created. Wraps after seven weeks, which distorts one
+    /// sample.
     pub(crate) at: u32,
 }
 
@@ -54,16 +56,18 @@ impl Latency {
         (u64::from(self.average.to_bits()) << 32) | u64::from(self.at)
     }
 
-    /// The average as it stands at `now`: it fades while nobody measures, so that who was slow once is tried again.
-    pub(crate) fn faded(self, now: u32, decay: Duration) -> f32 {
+    /// Returns the average at `now`: it decays while nothing is measured, so that an endpoint that
+    /// was slow once is tried again.
+    pub(crate) fn decayed(self, now: u32, decay: Duration) -> f32 {
         let elapsed = now.wrapping_sub(self.at) as f32;
         self.average * (-elapsed / decay.as_millis().max(1) as f32).exp()
     }
 
-    /// The average after another sample: a slow answer counts at once and in full, quick ones only bit by bit.
+    /// Returns the average after another sample: a slow response counts at once and in full, fast
+    /// ones only gradually.
     pub(crate) fn after(self, sample: Duration, now: u32, decay: Duration) -> Self {
         let sample = sample.as_nanos() as f32;
-        let kept = self.faded(now, decay);
+        let kept = self.decayed(now, decay);
         let weight = kept / self.average.max(f32::MIN_POSITIVE);
         let average = if sample > kept { sample } else { kept + sample * (1.0 - weight) };
         Self { average, at: now }
@@ -71,17 +75,17 @@ impl Latency {
 }
 
 impl Load {
-    /// The numbers of a new endpoint, whose latency is taken to be `seed` until one was measured.
+    /// Creates the counters of a new endpoint; `seed` is the assumed latency until one is measured.
     pub(crate) fn new(seed: Duration, now: u32) -> Self {
         Self {
             in_flight: AtomicU32::new(0),
             succeeded: AtomicU32::new(0),
             failed: AtomicU32::new(0),
-            awaited: AtomicBool::new(false),
+            has_waiter: AtomicBool::new(false),
             latency: AtomicU64::new(Latency { average: seed.as_nanos() as f32, at: now }.pack()),
             calls: AtomicU64::new(0),
             failures: AtomicU64::new(0),
-            quiet: Notify::new(),
+            idle: Notify::new(),
         }
     }
 
@@ -101,18 +105,18 @@ impl Load {
         Latency::unpack(self.latency.load(Ordering::Relaxed))
     }
 
-    /// Counts a call that is sent. A pick that is given back was none.
+    /// Counts a call that is sent. A pick that is abandoned does not count.
     pub(crate) fn count(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a call in until the guard is dropped.
+    /// Counts a call as in flight until the guard is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         InFlight(Arc::clone(self))
     }
 
-    /// Records how a call ended.
+    /// Records the outcome of a call.
     pub(crate) fn record(&self, succeeded: bool) {
         if succeeded {
             self.succeeded.fetch_add(1, Ordering::Relaxed);
@@ -122,7 +126,7 @@ impl Load {
         }
     }
 
-    /// Takes the tally since the last time, and begins another.
+    /// Takes the tally since the last call of this function, and starts a new one.
     pub(crate) fn take_tally(&self) -> Tally {
         Tally {
             succeeded: self.succeeded.swap(0, Ordering::Relaxed),
@@ -133,18 +137,19 @@ impl Load {
     /// Adds a measured latency.
     pub(crate) fn observe(&self, sample: Duration, now: u32, decay: Duration) {
         let next = |bits| Some(Latency::unpack(bits).after(sample, now, decay).pack());
-        // The closure never declines, so that this never fails.
+        // The closure never returns `None`, so this never fails.
         let _ = self.latency.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
-    /// Waits until no call is in flight; at once if none is. One waiter at a time.
-    pub(crate) async fn quiet(&self) {
-        // Sequential consistency on both sides: either we see the last call gone, or it sees us waiting.
-        self.awaited.store(true, Ordering::SeqCst);
+    /// Waits until no call is in flight; returns at once if none is. Supports one waiter at a time.
+    pub(crate) async fn wait_until_idle(&self) {
+        // Sequential consistency on both sides: either we see that the last call is gone, or it
+        // sees us waiting.
+        self.has_waiter.store(true, Ordering::SeqCst);
         while self.in_flight.load(Ordering::SeqCst) > 0 {
-            self.quiet.notified().await;
+            self.idle.notified().await;
         }
-        self.awaited.store(false, Ordering::SeqCst);
+        self.has_waiter.store(false, Ordering::SeqCst);
     }
 }
 
@@ -160,8 +165,8 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if self.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.awaited.load(Ordering::SeqCst) {
-            self.0.quiet.notify_one();
+        if self.0.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.has_waiter.load(Ordering::SeqCst) {
+            self.0.idle.notify_one();
         }
     }
 }
@@ -193,13 +198,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn quiet_comes_with_the_end_of_the_last_call() {
+    async fn waiting_ends_with_the_last_call() {
         let load = load();
-        load.quiet().await;
+        load.wait_until_idle().await;
         let (one, two) = (load.begin(), load.begin());
         let waiting = tokio::spawn({
             let load = Arc::clone(&load);
-            async move { load.quiet().await }
+            async move { load.wait_until_idle().await }
         });
         tokio::task::yield_now().await;
         drop(one);
@@ -210,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tally_is_taken_once_and_failures_add_up() {
+    fn a_tally_is_taken_once_and_failures_accumulate() {
         let load = load();
         for succeeded in [true, false, true] {
             load.record(succeeded);
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_answer_counts_at_once_and_quick_ones_bit_by_bit() {
+    fn a_slow_response_counts_at_once_and_fast_ones_gradually() {
         let load = load();
         load.observe(Duration::from_millis(100), 0, DECAY);
         assert_eq!(load.latency().average, 100e6);
@@ -231,11 +236,11 @@ mod tests {
     }
 
     #[test]
-    fn an_average_fades_while_nobody_measures() {
+    fn an_average_decays_while_nothing_is_measured() {
         let latency = Latency { average: 100e6, at: 0 };
-        assert_eq!(latency.faded(0, DECAY), 100e6);
-        assert!((36e6..37e6).contains(&latency.faded(10_000, DECAY)));
-        assert!(latency.faded(100_000, DECAY) < 1e5);
+        assert_eq!(latency.decayed(0, DECAY), 100e6);
+        assert!((36e6..37e6).contains(&latency.decayed(10_000, DECAY)));
+        assert!(latency.decayed(100_000, DECAY) < 1e5);
     }
 
     proptest! {

@@ -1,8 +1,9 @@
-//! Single reads of Services, for the reason why a target has nothing to call.
+//! Single reads of Services, to explain why a target has no endpoints.
 //!
-//! A watch would follow the Service as well, but it would cost as long as the target is empty, which may be for ever: for a service
-//! that is scaled to nothing, for one. A read is a list by name, so that the verb `list` is all that is needed; kube-apiserver
-//! answers it from the one key. It is repeated while the target stays empty, less and less often.
+//! A watch would also follow the Service, but it would stay open as long as the target has no
+//! endpoints, possibly forever, for example for a service that is scaled to zero. The read is a
+//! list by name, so that the verb `list` suffices; kube-apiserver answers it from a single key. It
+//! is repeated, less and less often, while the target has no endpoints.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,127 +15,129 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout};
 
-use crate::bells::Bells;
-use crate::chance;
-use crate::collection::Trouble;
-use crate::fold::Known;
+use crate::collection::ReadError;
+use crate::fold::ServiceInfo;
+use crate::notifier::ChangeNotifier;
+use crate::random;
 use crate::slices::Service;
 use crate::time::{from_now, scaled};
 
-/// How long a caller waits for Services that are slow to be read; then it does without.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+/// The time to wait for a slow read of Services before going on without them.
+pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long nobody asks for Services again after they were refused.
-pub(crate) const REFUSED_FOR: Duration = Duration::from_secs(300);
+/// The time before Services are requested again after access was denied.
+pub(crate) const FORBIDDEN_RETRY: Duration = Duration::from_secs(300);
 
-/// How soon a Service is read again the first time; each time that it says the same, twice as late.
-const AGAIN: Duration = Duration::from_secs(10);
+/// The time until the first repetition of a read. Doubles each time the answer is unchanged.
+const FIRST_REPEAT: Duration = Duration::from_secs(10);
 
-/// What is known of one Service.
+/// The state of one Service.
 #[derive(Debug, Clone)]
-pub(crate) enum Found {
+pub(crate) enum LookupResult {
     Unreadable,
     Missing,
-    There(Arc<Service>),
-    /// It is being read; so long it is worth waiting for.
-    NotYet(Instant),
+    Found(Arc<Service>),
+    /// The read is in progress; it is worth waiting until this time.
+    Pending(Instant),
 }
 
-impl Found {
-    pub(crate) fn known(&self) -> Known<'_> {
+impl LookupResult {
+    pub(crate) fn info(&self) -> ServiceInfo<'_> {
         match self {
-            Self::Unreadable | Self::NotYet(_) => Known::Nothing,
-            Self::Missing => Known::Missing,
-            Self::There(service) => Known::Found(service),
+            Self::Unreadable | Self::Pending(_) => ServiceInfo::Unreadable,
+            Self::Missing => ServiceInfo::Missing,
+            Self::Found(service) => ServiceInfo::Found(service),
         }
     }
 
-    fn says_the_same(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::There(one), Self::There(other)) => one == other,
+            (Self::Found(one), Self::Found(other)) => one == other,
             (one, other) => std::mem::discriminant(one) == std::mem::discriminant(other),
         }
     }
 }
 
-/// The Services of one namespace that were asked for.
+/// The Services of one namespace that were looked up.
 #[derive(Debug)]
 pub(crate) struct ServiceLookups {
     api: Api<Service>,
-    bells: Arc<Bells>,
-    asked: Mutex<HashMap<CompactString, Lookup>>,
+    notifier: Arc<ChangeNotifier>,
+    lookups: Mutex<HashMap<CompactString, Lookup>>,
 }
 
-/// One Service that was asked for.
+/// One Service that was looked up.
 #[derive(Debug)]
 struct Lookup {
-    answer: Found,
-    /// When it is read again; `None` while it is being read.
+    answer: LookupResult,
+    /// The time of the next read; `None` while a read is in progress.
     due: Option<Instant>,
-    /// How long the answer counts.
-    counts_for: Duration,
+    /// The time for which the answer is valid.
+    valid_for: Duration,
 }
 
 impl ServiceLookups {
-    pub(crate) fn new(client: Client, namespace: &str, bells: &Arc<Bells>) -> Arc<Self> {
+    pub(crate) fn new(client: Client, namespace: &str, notifier: &Arc<ChangeNotifier>) -> Arc<Self> {
         let api = Api::namespaced(client, namespace);
-        Arc::new(Self { api, bells: Arc::clone(bells), asked: Mutex::default() })
+        Arc::new(Self { api, notifier: Arc::clone(notifier), lookups: Mutex::default() })
     }
 
-    /// What is known of a Service, and when to ask again. The first who asks has it read, on the runtime this is called on; the
-    /// bell of the service rings when there is an answer.
-    pub(crate) fn find(self: &Arc<Self>, name: &str) -> (Found, Option<Instant>) {
+    /// Returns the state of a Service, and when to ask again. The first call starts a read on the
+    /// current runtime; readers of the service are notified when it completes.
+    pub(crate) fn find(self: &Arc<Self>, name: &str) -> (LookupResult, Option<Instant>) {
         let now = Instant::now();
-        let mut asked = self.asked.lock();
-        let lookup = asked.entry(name.into()).or_insert_with(|| Lookup {
-            answer: Found::NotYet(now + PATIENCE),
+        let mut lookups = self.lookups.lock();
+        let lookup = lookups.entry(name.into()).or_insert_with(|| Lookup {
+            answer: LookupResult::Pending(now + LOOKUP_TIMEOUT),
             due: Some(now),
-            counts_for: AGAIN,
+            valid_for: FIRST_REPEAT,
         });
-        if lookup.due.is_some_and(|due| due + AGAIN <= now) {
-            // It was not asked for when it was due: the target had endpoints since, and the answer is of another time.
-            lookup.answer = Found::NotYet(now + PATIENCE);
+        if lookup.due.is_some_and(|due| due + FIRST_REPEAT <= now) {
+            // Nothing asked for it when it was due: the target has had endpoints since, and the
+            // answer is outdated.
+            lookup.answer = LookupResult::Pending(now + LOOKUP_TIMEOUT);
         }
         if lookup.due.is_some_and(|due| due <= now) {
             lookup.due = None;
             tokio::spawn(Arc::clone(self).read(name.into()));
         }
         match lookup.answer {
-            Found::NotYet(until) if until <= now => (Found::Unreadable, lookup.due),
+            LookupResult::Pending(until) if until <= now => (LookupResult::Unreadable, lookup.due),
             _ => (lookup.answer.clone(), lookup.due),
         }
     }
 
-    /// Reads a Service again when it is next asked for.
+    /// Marks all Services to be read again at the next lookup.
     pub(crate) fn renew(&self) {
         let now = Instant::now();
-        for lookup in self.asked.lock().values_mut() {
+        for lookup in self.lookups.lock().values_mut() {
             lookup.due = lookup.due.map(|due| due.min(now));
         }
     }
 
     async fn read(self: Arc<Self>, name: CompactString) {
         let only = ListParams::default().fields(FieldSelector::name(&name));
-        let (answer, refused) = match timeout(PATIENCE, self.api.list(&only)).await {
+        let (answer, refused) = match timeout(LOOKUP_TIMEOUT, self.api.list(&only)).await {
             Ok(Ok(list)) => match list.items.into_iter().next() {
-                Some(service) => (Found::There(Arc::new(service)), false),
-                None => (Found::Missing, false),
+                Some(service) => (LookupResult::Found(Arc::new(service)), false),
+                None => (LookupResult::Missing, false),
             },
             Ok(Err(error)) => {
-                let refused = matches!(Trouble::of(&error), Trouble::Forbidden(_) | Trouble::NotServed(_));
-                (Found::Unreadable, refused)
+                let refused =
+                    matches!(ReadError::of(&error), ReadError::Forbidden(_) | ReadError::NotServed(_));
+                (LookupResult::Unreadable, refused)
             }
-            Err(_) => (Found::Unreadable, false),
+            Err(_) => (LookupResult::Unreadable, false),
         };
-        if let Some(lookup) = self.asked.lock().get_mut(&name) {
-            lookup.counts_for = match lookup.answer.says_the_same(&answer) {
-                _ if refused => REFUSED_FOR,
-                true => (lookup.counts_for * 2).min(REFUSED_FOR),
-                false => AGAIN,
+        if let Some(lookup) = self.lookups.lock().get_mut(&name) {
+            lookup.valid_for = match lookup.answer.is_same(&answer) {
+                _ if refused => FORBIDDEN_RETRY,
+                true => (lookup.valid_for * 2).min(FORBIDDEN_RETRY),
+                false => FIRST_REPEAT,
             };
             lookup.answer = answer;
-            lookup.due = Some(from_now(scaled(lookup.counts_for, 1.0 + chance::unit() / 5.0)));
+            lookup.due = Some(from_now(scaled(lookup.valid_for, 1.0 + random::unit() / 5.0)));
         }
-        self.bells.ring(&name);
+        self.notifier.notify(&name);
     }
 }

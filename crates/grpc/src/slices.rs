@@ -1,7 +1,8 @@
-//! What is read of the cluster's objects: of an EndpointSlice, of an Endpoints object where slices cannot be had, and of a Service.
+//! The parts of the cluster's objects that are read: EndpointSlices, Endpoints objects as a
+//! fallback, and Services.
 //!
-//! All are views: what is not named here is passed over on the wire. An Endpoints object becomes slices, so that whoever folds them
-//! need not know where they came from.
+//! All are views: other fields are skipped during decoding. An Endpoints object is converted to
+//! slices, so that folding does not depend on the source.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 /// The label that names the service a slice belongs to.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// An EndpointSlice, as far as calls need it.
+/// The fields of an EndpointSlice that calls need.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Slice {
@@ -25,7 +26,7 @@ pub(crate) struct Slice {
     pub(crate) endpoints: Vec<SliceEndpoint>,
 }
 
-/// The metadata of a slice: what a cache needs, and its weight.
+/// The metadata of a slice: the fields that a cache needs, and the weight.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SliceMeta {
@@ -42,19 +43,21 @@ pub(crate) struct SliceMeta {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct Annotations {
-    /// The share of every endpoint of the slice compared with those of others; documented at `Policy::Weighted`.
+    /// The weight of each endpoint of the slice, relative to the endpoints of other slices;
+    /// documented at `Policy::Weighted`.
     #[serde(rename = "dogwatch/weight")]
     weight: Option<CompactString>,
 }
 
-/// A port that every endpoint of a slice has.
+/// A port of every endpoint of a slice.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SlicePort {
     #[serde(deserialize_with = "null_is_empty")]
     pub(crate) name: CompactString,
-    /// `None` stands for every port. kube-apiserver does not validate the number of a slice's port (`validatePorts` in
-    /// `pkg/apis/discovery/validation`), so any number may stand here: see [`is_callable`](Self::is_callable).
+    /// `None` stands for all ports. kube-apiserver does not validate the number of a slice's port
+    /// (`validatePorts` in kubernetes v1.36.4 `pkg/apis/discovery/validation/validation.go`),
+    /// so any number is possible: see [`is_callable`](Self::is_callable).
     pub(crate) port: Option<i64>,
     pub(crate) protocol: Option<CompactString>,
     pub(crate) app_protocol: Option<CompactString>,
@@ -64,7 +67,7 @@ pub(crate) struct SlicePort {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct SliceEndpoint {
-    /// Only the first has a meaning; the API says so.
+    /// Only the first address is used, as the API documents.
     #[serde(deserialize_with = "null_is_empty")]
     pub(crate) addresses: Vec<CompactString>,
     #[serde(deserialize_with = "null_is_empty")]
@@ -75,7 +78,7 @@ pub(crate) struct SliceEndpoint {
     pub(crate) hints: Option<Hints>,
 }
 
-/// What is said of an endpoint; what is not said has a meaning too.
+/// The conditions of an endpoint. An absent condition has a meaning too.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Conditions {
@@ -85,17 +88,18 @@ pub(crate) struct Conditions {
 }
 
 impl Conditions {
-    /// Unknown is ready, by the API's own words.
+    /// An absent condition means ready, as the API documents.
     pub(crate) fn is_ready(self) -> bool {
         self.ready.unwrap_or(true)
     }
 
-    /// Unknown is serving, whatever `ready` says: the API's own words, and kube-proxy's `endpointslicecache.go`.
+    /// An absent condition means serving, whatever `ready` says: documented by the API, and
+    /// implemented so by kube-proxy (kubernetes v1.36.4 `pkg/proxy/endpointslicecache.go`).
     pub(crate) fn is_serving(self) -> bool {
         self.serving.unwrap_or(true)
     }
 
-    /// Unknown is not terminating.
+    /// An absent condition means not terminating.
     pub(crate) fn is_terminating(self) -> bool {
         self.terminating.unwrap_or(false)
     }
@@ -111,13 +115,13 @@ pub(crate) struct TargetRef {
 }
 
 impl TargetRef {
-    /// Whether it is a pod; Endpoints need not say what it is.
+    /// Returns true for a pod. Endpoints objects may leave the kind out.
     pub(crate) fn is_pod(&self) -> bool {
         self.kind.is_empty() || self.kind == "Pod"
     }
 }
 
-/// Who should use an endpoint.
+/// The zones and nodes whose callers should use an endpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Hints {
@@ -134,30 +138,31 @@ pub(crate) struct Named {
 }
 
 impl Slice {
-    /// The service it belongs to.
+    /// Returns the service that the slice belongs to.
     pub(crate) fn service(&self) -> Option<&str> {
         self.metadata.labels.get(SERVICE_NAME).map(String::as_str)
     }
 
-    /// What its annotation says of the share of its endpoints; 1 where it says nothing, or nothing that is a number above 0.
+    /// Returns the weight of the slice's annotation; 1 if it is absent or not a positive number.
     pub(crate) fn weight(&self) -> u32 {
-        let said = self.metadata.annotations.weight.as_ref().and_then(|it| it.parse().ok());
-        said.filter(|it| *it > 0).unwrap_or(1)
+        let listed = self.metadata.annotations.weight.as_ref().and_then(|it| it.parse().ok());
+        listed.filter(|it| *it > 0).unwrap_or(1)
     }
 }
 
 impl SlicePort {
-    /// Whether calls can go over it: TCP, and either every port or one that exists.
+    /// Returns true if calls can use the port: it is TCP, and stands for all ports or has a valid
+    /// number.
     pub(crate) fn is_callable(&self) -> bool {
         is_tcp(self.protocol.as_deref()) && self.port.is_none_or(|it| number(it).is_some())
     }
 
-    /// Its number; `None` for every port, and for one that does not exist.
+    /// Returns the number; `None` if the port stands for all ports, or if its number is invalid.
     pub(crate) fn number(&self) -> Option<u16> {
         self.port.and_then(number)
     }
 
-    /// Whether it is declared to be gRPC's.
+    /// Returns true if `appProtocol` is `grpc`.
     pub(crate) fn says_grpc(&self) -> bool {
         self.app_protocol.as_ref().is_some_and(|it| it.eq_ignore_ascii_case("grpc"))
     }
@@ -167,7 +172,7 @@ fn is_tcp(protocol: Option<&str>) -> bool {
     protocol.is_none_or(|it| it.is_empty() || it == "TCP")
 }
 
-/// The number of a port, where there can be such a port.
+/// Returns a port number if it is valid.
 fn number(port: i64) -> Option<u16> {
     u16::try_from(port).ok().filter(|it| *it > 0)
 }
@@ -189,16 +194,16 @@ impl View for Slice {
     type Of = k8s_openapi::api::discovery::v1::EndpointSlice;
 }
 
-/// An Endpoints object: the older form, of one object per service.
+/// An Endpoints object, the predecessor of EndpointSlices: one object per service.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(crate) struct Legacy {
+pub(crate) struct LegacyEndpoints {
     pub(crate) metadata: Meta,
     #[serde(deserialize_with = "null_is_empty")]
     pub(crate) subsets: Vec<Subset>,
 }
 
-/// Addresses that have the same ports.
+/// Addresses with the same ports.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Subset {
@@ -218,14 +223,15 @@ pub(crate) struct LegacyAddress {
     pub(crate) target_ref: Option<TargetRef>,
 }
 
-impl Legacy {
-    /// The same as slices would say it, as far as it is known here: nothing of zones, hints, or pods that terminate.
+impl LegacyEndpoints {
+    /// Converts the object to slices. It contains no zones, no hints and no terminating pods.
     pub(crate) fn slices(&self) -> Vec<Slice> {
         let slice = |subset: &Subset| {
             let of = |addresses: &[LegacyAddress], ready: bool| {
                 let endpoint = |it: &LegacyAddress| SliceEndpoint {
                     addresses: vec![it.ip.clone()],
-                    // What an Endpoints object lists as not ready does not serve either: no word would mean that it does.
+                    // An address that is listed as not ready does not serve either; an absent
+                    // condition would mean that it does.
                     conditions: Conditions { ready: Some(ready), serving: Some(ready), terminating: None },
                     node_name: it.node_name.clone(),
                     target_ref: it.target_ref.clone(),
@@ -241,17 +247,17 @@ impl Legacy {
     }
 }
 
-impl Object for Legacy {
+impl Object for LegacyEndpoints {
     fn header(&self) -> Header<'_> {
         self.metadata.header()
     }
 }
 
-impl View for Legacy {
+impl View for LegacyEndpoints {
     type Of = k8s_openapi::api::core::v1::Endpoints;
 }
 
-/// A Service: which ports it has, and whether it is one with endpoints.
+/// The fields of a Service that are read: its ports, traffic policy and external name.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct Service {
@@ -263,15 +269,16 @@ pub(crate) struct Service {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ServiceSpec {
-    /// Where it is only another name for a host.
+    /// The host name of an `ExternalName` Service.
     pub(crate) external_name: Option<CompactString>,
-    /// `Local`: callers within the cluster may use the endpoints of their own node only.
+    /// `Local`: callers within the cluster may use only the endpoints of their own node.
     pub(crate) internal_traffic_policy: Option<CompactString>,
     #[serde(deserialize_with = "null_is_empty")]
     pub(crate) ports: Vec<ServicePort>,
 }
 
-/// A port of a Service. The port of its endpoints is found by the name, which is empty where there is but one.
+/// A port of a Service. The endpoints' port is found by the name, which is empty if the Service has
+/// only one port.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub(crate) struct ServicePort {
@@ -282,19 +289,19 @@ pub(crate) struct ServicePort {
 }
 
 impl ServicePort {
-    /// Whether calls can go over it.
+    /// Returns true if calls can use the port.
     pub(crate) fn is_tcp(&self) -> bool {
         is_tcp(self.protocol.as_deref())
     }
 }
 
 impl Service {
-    /// The host that it is another name for.
+    /// Returns the host of an `ExternalName` Service.
     pub(crate) fn external_name(&self) -> Option<&str> {
         self.spec.external_name.as_deref().filter(|it| !it.is_empty())
     }
 
-    /// Whether callers may use the endpoints of their own node only.
+    /// Returns true if callers may use only the endpoints of their own node.
     pub(crate) fn is_local(&self) -> bool {
         self.spec.internal_traffic_policy.as_deref() == Some("Local")
     }
@@ -310,7 +317,7 @@ impl View for Service {
     type Of = k8s_openapi::api::core::v1::Service;
 }
 
-/// Servers write `null` where a list or a text is empty.
+/// Deserializes `null` as the default: servers write `null` for an empty list or text.
 fn null_is_empty<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
     deserializer: D,
 ) -> Result<T, D::Error> {
@@ -324,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slice_is_read_with_all_that_calls_need() {
+    fn a_slice_is_decoded_with_everything_that_calls_need() {
         let slice: Slice = serde_json::from_value(json!({
             "metadata": { "name": "web-x", "namespace": "shop", "uid": "u", "resourceVersion": "7",
                 "labels": { SERVICE_NAME: "web" }, "annotations": { "dogwatch/weight": "3", "x": "y" } },
@@ -348,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_null_or_absent_is_empty_and_unknown_is_ready() {
+    fn null_and_absent_fields_are_empty_and_unknown_is_ready() {
         for text in [
             r#"{"metadata":{"name":"a","labels":null,"annotations":null},"addressType":"IPv4","ports":null,"endpoints":null}"#,
             r#"{"metadata":{"name":"a"},"addressType":"IPv4"}"#,
@@ -362,7 +369,11 @@ mod tests {
             (it.is_ready(), it.is_serving(), it.is_terminating())
         };
         assert_eq!(conditions(None, None, None), (true, true, false));
-        assert_eq!(conditions(Some(false), None, Some(true)), (false, true, true), "no word is serving");
+        assert_eq!(
+            conditions(Some(false), None, Some(true)),
+            (false, true, true),
+            "an absent condition is serving"
+        );
         assert_eq!(conditions(Some(false), Some(true), Some(true)), (false, true, true));
         let endpoint: SliceEndpoint =
             serde_json::from_str(r#"{"addresses":["10.0.0.1"],"conditions":null}"#).expect("an endpoint");
@@ -370,13 +381,13 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_cannot_be_is_left_out_and_costs_no_other() {
+    fn a_port_with_an_invalid_number_is_skipped() {
         let text = r#"{"metadata":{"name":"a"},"addressType":"IPv4","ports":[
             {"name":"a","port":70000},{"name":"b","port":-1},{"name":"c","port":0},
             {"name":"d","port":80},{"name":"e"},{"name":"f","port":53,"protocol":"UDP"}]}"#;
         let slice: Slice = serde_json::from_str(text).expect("a slice");
-        let said = |it: &SlicePort| (it.name.to_string(), it.is_callable(), it.number());
-        let said: Vec<_> = slice.ports.iter().map(said).collect();
+        let listed = |it: &SlicePort| (it.name.to_string(), it.is_callable(), it.number());
+        let listed: Vec<_> = slice.ports.iter().map(listed).collect();
         let expected = [
             ("a", false, None),
             ("b", false, None),
@@ -385,21 +396,23 @@ mod tests {
             ("e", true, None),
             ("f", false, Some(53)),
         ];
-        assert_eq!(said, expected.map(|(name, callable, number)| (name.to_owned(), callable, number)));
+        assert_eq!(listed, expected.map(|(name, callable, number)| (name.to_owned(), callable, number)));
     }
 
     #[test]
-    fn a_weight_that_is_no_number_is_one() {
-        for (said, expected) in [("5", 5), ("0", 1), ("-1", 1), ("much", 1)] {
-            let metadata =
-                SliceMeta { annotations: Annotations { weight: Some(said.into()) }, ..SliceMeta::default() };
-            assert_eq!(Slice { metadata, ..Slice::default() }.weight(), expected, "{said}");
+    fn a_weight_that_is_not_a_number_is_one() {
+        for (listed, expected) in [("5", 5), ("0", 1), ("-1", 1), ("much", 1)] {
+            let metadata = SliceMeta {
+                annotations: Annotations { weight: Some(listed.into()) },
+                ..SliceMeta::default()
+            };
+            assert_eq!(Slice { metadata, ..Slice::default() }.weight(), expected, "{listed}");
         }
     }
 
     #[test]
-    fn an_endpoints_object_becomes_slices() {
-        let legacy: Legacy = serde_json::from_value(json!({
+    fn an_endpoints_object_is_converted_to_slices() {
+        let legacy: LegacyEndpoints = serde_json::from_value(json!({
             "metadata": { "name": "web", "namespace": "shop" },
             "subsets": [{
                 "addresses": [{ "ip": "10.0.0.1", "nodeName": "n1", "targetRef": { "uid": "p", "name": "web-1" } }],
@@ -411,13 +424,13 @@ mod tests {
         let slices = legacy.slices();
         assert_eq!(slices.len(), 1);
         let conditions = slices[0].endpoints.iter().map(|it| it.conditions);
-        let said: Vec<_> = conditions.map(|it| (it.is_ready(), it.is_serving())).collect();
-        assert_eq!(said, [(true, true), (false, false)]);
+        let listed: Vec<_> = conditions.map(|it| (it.is_ready(), it.is_serving())).collect();
+        assert_eq!(listed, [(true, true), (false, false)]);
         assert_eq!(slices[0].ports, legacy.subsets[0].ports);
     }
 
     #[test]
-    fn only_a_service_that_is_another_name_has_one() {
+    fn only_an_external_name_service_has_an_external_name() {
         let service = |spec| serde_json::from_value::<Service>(json!({ "spec": spec })).expect("a service");
         let named = service(json!({ "type": "ExternalName", "externalName": "db.example.com" }));
         assert_eq!(named.external_name(), Some("db.example.com"));

@@ -1,7 +1,8 @@
-//! A few endpoints of many, chosen so that callers spread over all of them and a change of the set changes little (gRPC's A68).
+//! Deterministic subsetting: a few endpoints of many, chosen so that clients spread over all of
+//! them and a change of the set changes little (gRPC's A68).
 //!
-//! Every caller has a seed of its own. Endpoints are ranked by a hash of seed and id, and the first ones are taken: the rank of one
-//! does not depend on which others there are.
+//! Each client has its own seed. Endpoints are ranked by a hash of seed and id, and the first ones
+//! are used: the rank of an endpoint does not depend on the other endpoints.
 
 use std::sync::Arc;
 
@@ -9,10 +10,11 @@ use xxhash_rust::xxh64::xxh64;
 
 use crate::endpoints::{Endpoint, EndpointSet};
 
-/// The set with at most so many usable endpoints, the others left out; those that are not usable stay, since calls may still be going
-/// on there. When one endpoint comes or goes, at most one other takes or gives up its place.
+/// Returns the set with at most `size` usable endpoints. Endpoints that are not usable stay, since
+/// they may still have open calls. When one endpoint is added or removed, at most one other
+/// endpoint leaves or enters the subset.
 ///
-/// 0 counts as 1. Choose the seed once per caller, at random.
+/// A size of 0 counts as 1. Choose the seed once per client, at random.
 #[must_use]
 pub fn subset(set: &EndpointSet, size: usize, seed: u64) -> EndpointSet {
     let mut ranked: Vec<(u64, &Arc<Endpoint>)> =
@@ -21,7 +23,7 @@ pub fn subset(set: &EndpointSet, size: usize, seed: u64) -> EndpointSet {
     if ranked.len() <= size {
         return set.clone();
     }
-    // By id where two have one hash, so that all is decided by seed and ids.
+    // Ties between hashes are broken by id, so that the result depends only on seed and ids.
     ranked.select_nth_unstable_by(size - 1, |(one, a), (other, b)| (one, &a.id).cmp(&(other, &b.id)));
     ranked.truncate(size);
     let mut endpoints: Vec<_> = ranked.into_iter().map(|(_, it)| Arc::clone(it)).collect();
@@ -64,13 +66,13 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_is_small_enough_stays_as_it_is_and_nothing_counts_as_one() {
+    fn a_set_that_is_small_enough_is_unchanged_and_size_zero_counts_as_one() {
         assert_eq!(subset(&set(0..5), 5, 7), set(0..5));
         assert_eq!(subset(&set(0..5), 0, 7).endpoints.len(), 1);
     }
 
     #[test]
-    fn those_that_drain_stay() {
+    fn draining_endpoints_stay_in_the_subset() {
         let mut all = set(0..10);
         all.endpoints.push(endpoint(99, false));
         let some = subset(&all, 3, 7);
@@ -79,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_spread_over_all() {
+    fn clients_spread_over_all_endpoints_of_the_set() {
         let mut load: BTreeMap<String, usize> = BTreeMap::new();
         for seed in 0..1000 {
             for id in ids(&subset(&set(0..50), 10, seed)) {
@@ -87,19 +89,19 @@ mod tests {
             }
         }
         assert_eq!(load.len(), 50);
-        // 200 callers each on average; the standard deviation is under 13.
+        // 200 clients each on average; the standard deviation is below 13.
         assert!(load.values().all(|it| (130..270).contains(it)), "{load:?}");
     }
 
     proptest! {
         #[test]
-        fn one_more_endpoint_takes_at_most_one_place(count in 2usize..200, size in 1usize..30, seed in any::<u64>(), gone in any::<prop::sample::Index>()) {
+        fn one_more_endpoint_replaces_at_most_one(count in 2usize..200, size in 1usize..30, seed in any::<u64>(), gone in any::<prop::sample::Index>()) {
             let all = ids(&subset(&set(0..count), size, seed));
             let gone = gone.index(count);
             let less = ids(&subset(&set((0..count).filter(|it| *it != gone)), size, seed));
             prop_assert!(all.difference(&less).count() <= 1);
             prop_assert!(less.difference(&all).count() <= 1);
-            // Who is not concerned does not move.
+            // Other endpoints do not move.
             let concerned = all.contains(&format!("pod-{gone:04}"));
             prop_assert!(concerned || all == less);
         }

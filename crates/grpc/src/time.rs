@@ -1,13 +1,14 @@
-//! Moments that durations from outside lead to: additions that end at the last one there is instead of panicking.
+//! Saturating arithmetic on instants and durations that come from outside.
 //!
-//! `+` on `Instant` and the products of `Duration` panic when the result does not fit, and the numbers come from users and servers:
-//! `grpc-timeout`, back-offs, refresh periods. A test in `xtask/tests/house` rejects the operators elsewhere.
+//! `+` on `Instant` and the products of `Duration` panic on overflow, and these values come from
+//! users and servers: `grpc-timeout`, backoffs, refresh periods. A test in `xtask/tests/house`
+//! rejects the operators elsewhere.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// As good as for ever, and a moment that every clock can represent.
+/// A duration that is practically infinite, yet leads to an instant that every clock can represent.
 pub(crate) const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 /// Returns the instant `delay` after `start`, at most a century later.
@@ -36,7 +37,7 @@ mod tests {
         let latest = from_now(Duration::MAX);
         assert_eq!(latest, now + CENTURY);
         assert_eq!(after(latest, Duration::MAX), latest + CENTURY);
-        // The timer itself takes such an instant.
+        // The timer accepts such an instant.
         let waiting = tokio::time::timeout(Duration::from_secs(1), tokio::time::sleep_until(latest));
         assert!(waiting.await.is_err());
     }

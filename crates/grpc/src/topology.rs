@@ -1,24 +1,28 @@
-//! Where the caller is, and which endpoints are meant for callers there: the rules that kube-proxy follows.
+//! The caller's location, and the endpoints that are meant for callers there, by the rules of
+//! kube-proxy.
 //!
-//! A slice may say of an endpoint which nodes and zones should use it. Such hints count for all of a service or not at all, so that a
-//! half-written set never leaves a caller without endpoints.
+//! A slice may name the nodes and zones that should use an endpoint. Such hints are followed for
+//! all endpoints of a service or for none, so that a half-written set of hints never leaves a
+//! caller without endpoints.
 
 use std::sync::Arc;
 
 use crate::slices::Hints;
 
-/// The variables that may have the name of the node, in the order in which they are asked.
+/// The environment variables that may contain the name of the node, in order of precedence.
 const NODE_VARIABLES: [&str; 3] = ["NODE_NAME", "K8S_NODE_NAME", "KUBE_NODE_NAME"];
 
-/// The variables that may have the zone.
+/// The environment variables that may contain the zone, in order of precedence.
 const ZONE_VARIABLES: [&str; 3] = ["NODE_ZONE", "K8S_ZONE", "TOPOLOGY_ZONE"];
 
-/// The place of the caller: its node and its zone. Hints are followed as far as it is known; without it, they are not followed at all.
+/// The location of the caller: its node and its zone. Topology hints are followed as far as it is
+/// known, and ignored without it.
 ///
-/// With a node, `internalTrafficPolicy: Local` of a Service counts too: only endpoints on that node are called.
+/// If the node is known, `internalTrafficPolicy: Local` of a Service applies too: only endpoints on
+/// that node are called.
 ///
-/// A pod learns its node from the downward API (`spec.nodeName`), and its zone from the label `topology.kubernetes.io/zone`, which
-/// Kubernetes 1.35 and later put on pods too.
+/// A pod gets its node from the downward API (`spec.nodeName`), and its zone from the label
+/// `topology.kubernetes.io/zone`, which Kubernetes 1.35 and later also set on pods.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
     node: Option<Arc<str>>,
@@ -26,53 +30,55 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// Nowhere in particular, to be said with [`Self::node`] and [`Self::zone`].
+    /// Creates an unknown location, to be completed with [`Self::node`] and [`Self::zone`].
     pub fn hints() -> Self {
         Self::default()
     }
 
-    /// Reads the place of the caller from the environment, where the downward API puts it: the node from `NODE_NAME`,
-    /// `K8S_NODE_NAME` or `KUBE_NODE_NAME`, the zone from `NODE_ZONE`, `K8S_ZONE` or `TOPOLOGY_ZONE`.
+    /// Reads the location from the environment, where the downward API puts it: the node from
+    /// `NODE_NAME`, `K8S_NODE_NAME` or `KUBE_NODE_NAME`, the zone from `NODE_ZONE`, `K8S_ZONE` or
+    /// `TOPOLOGY_ZONE`.
     ///
-    /// [`channel`](fn@crate::channel) does this. A variable that is empty or not set says nothing.
+    /// [`channel`](fn@crate::channel) calls this. A variable that is empty or not set is ignored.
     pub fn from_env() -> Self {
         Self::from_variables(|name| std::env::var(name).ok())
     }
 
     fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Self {
         let first = |names: [&str; 3]| {
-            let mut said = names.into_iter().filter_map(&variable).map(|it| it.trim().to_owned());
-            said.find(|it| !it.is_empty()).unwrap_or_default()
+            let mut set = names.into_iter().filter_map(&variable).map(|it| it.trim().to_owned());
+            set.find(|it| !it.is_empty()).unwrap_or_default()
         };
         Self::hints().node(&first(NODE_VARIABLES)).zone(&first(ZONE_VARIABLES))
     }
 
-    /// The name of the node, where it is known.
+    /// Returns the name of the node, if it is known.
     pub(crate) fn node_name(&self) -> Option<&str> {
         self.node.as_deref()
     }
 
-    /// The name of the node. An empty one, such as that of a variable that is set to nothing, says nothing.
+    /// Sets the name of the node. An empty name, such as that of an empty variable, means unknown.
     #[must_use]
     pub fn node(mut self, node: &str) -> Self {
         self.node = (!node.is_empty()).then(|| node.into());
         self
     }
 
-    /// The zone. An empty one says nothing.
+    /// Sets the zone. An empty name means unknown.
     #[must_use]
     pub fn zone(mut self, zone: &str) -> Self {
         self.zone = (!zone.is_empty()).then(|| zone.into());
         self
     }
 
-    /// Which of the endpoints that are ready are for us, given the hints of all of them.
+    /// Returns which of the ready endpoints are meant for this caller, given the hints of all of
+    /// them.
     pub(crate) fn choice<'h>(&self, ready: impl Iterator<Item = Option<&'h Hints>> + Clone) -> Choice<'_> {
         let for_all = |chosen: Choice<'_>| {
             let mut ours = false;
             let all = ready.clone().all(|hints| {
                 ours |= chosen.takes(hints);
-                chosen.is_said(hints)
+                chosen.has_hint(hints)
             });
             all && ours
         };
@@ -82,18 +88,18 @@ impl Topology {
     }
 }
 
-/// Which endpoints a caller takes.
+/// The endpoints that a caller uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Choice<'t> {
     All,
-    /// Those that are meant for this node.
+    /// Those with a hint for this node.
     Node(&'t str),
-    /// Those that are meant for this zone.
+    /// Those with a hint for this zone.
     Zone(&'t str),
 }
 
 impl Choice<'_> {
-    /// Whether an endpoint with these hints is taken.
+    /// Returns true if an endpoint with these hints is used.
     pub(crate) fn takes(self, hints: Option<&Hints>) -> bool {
         match (self, hints) {
             (Self::All, _) => true,
@@ -103,8 +109,8 @@ impl Choice<'_> {
         }
     }
 
-    /// Whether the hints say anything of the kind.
-    fn is_said(self, hints: Option<&Hints>) -> bool {
+    /// Returns true if the hints name any node, or any zone, respectively.
+    fn has_hint(self, hints: Option<&Hints>) -> bool {
         match (self, hints) {
             (Self::All, _) => true,
             (_, None) => false,
@@ -119,7 +125,8 @@ mod tests {
     use super::*;
     use crate::slices::Named;
 
-    /// Hints as `zones;nodes`, each with commas between; nothing for an endpoint that has none.
+    /// Parses hints of the form `zones;nodes`, each with commas between; empty for an endpoint
+    /// without hints.
     fn hints(text: &str) -> Option<Hints> {
         let (zones, nodes) = text.split_once(';').unwrap_or((text, ""));
         let named = |list: &str| {
@@ -129,7 +136,7 @@ mod tests {
         (!text.is_empty()).then(|| Hints { for_zones: named(zones), for_nodes: named(nodes) })
     }
 
-    /// Which of the endpoints are taken, by number; all that are here are ready.
+    /// Returns the indices of the endpoints that are used; all endpoints here are ready.
     fn taken(zone: &str, node: &str, endpoints: &[&str]) -> Vec<usize> {
         let endpoints: Vec<_> = endpoints.iter().map(|it| hints(it)).collect();
         let topology = Topology::hints().zone(zone).node(node);
@@ -138,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_pod_is_read_from_its_environment() {
+    fn the_location_of_a_pod_is_read_from_its_environment() {
         let read = |set: &'static [(&str, &str)]| {
             Topology::from_variables(|name| set.iter().find(|it| it.0 == name).map(|it| it.1.to_owned()))
         };
@@ -150,36 +157,24 @@ mod tests {
         assert_eq!(read(&[("NODE_NAME", ""), ("KUBE_NODE_NAME", "n3")]), Topology::hints().node("n3"));
     }
 
-    /// What kube-proxy's own table asserts of endpoints that are ready, for traffic to the whole cluster.
+    /// The cases of kube-proxy's own table about ready endpoints and cluster traffic.
     #[test]
     fn hints_are_followed_as_kube_proxy_follows_them() {
         for (story, zone, node, endpoints, expected) in [
-            ("the zone's own", "a", "", &["a", "b", "c", "a"][..], &[0, 3][..]),
-            ("the zone is not known", "", "", &["a"], &[0]),
+            ("those in the zone", "a", "", &["a", "b", "c", "a"][..], &[0, 3][..]),
+            ("the zone is unknown", "", "", &["a"], &[0]),
             ("no endpoint is for the zone", "b", "", &["a"], &[0]),
             ("one endpoint has no hint", "a", "", &["a", "b", "", "a"], &[0, 1, 2, 3]),
-            ("hints of several zones", "c", "", &["a,b,c", "b,c", "b,d", "c"], &[0, 1, 3]),
-            ("nothing is said at all", "a", "n1", &["", ""], &[0, 1]),
-            ("the node's own, before the zone's", "a", "n1", &["a;n1", "a;n2", "b;n3"], &[0]),
-            (
-                "no endpoint is for the node, so the zone decides",
-                "a",
-                "n9",
-                &["a;n1", "a;n2", "b;n3"],
-                &[0, 1],
-            ),
-            (
-                "one endpoint has no hint of nodes, so the zone decides",
-                "a",
-                "n1",
-                &["a;n1", "a", "b;n3"],
-                &[0, 1],
-            ),
-            ("neither node nor zone is meant", "z", "n9", &["a;n1", "b;n2"], &[0, 1]),
-            ("hints of nodes only", "a", "n2", &[";n1", ";n2"], &[1]),
-            ("hints of nodes only, and none is for ours", "a", "n9", &[";n1", ";n2"], &[0, 1]),
-            ("the node is not known", "b", "", &["a;n1", "b;n2"], &[1]),
-            ("there is nobody", "a", "n1", &[], &[]),
+            ("hints for several zones", "c", "", &["a,b,c", "b,c", "b,d", "c"], &[0, 1, 3]),
+            ("no hints at all", "a", "n1", &["", ""], &[0, 1]),
+            ("those for the node, before those for the zone", "a", "n1", &["a;n1", "a;n2", "b;n3"], &[0]),
+            ("no endpoint is for the node: the zone decides", "a", "n9", &["a;n1", "a;n2", "b;n3"], &[0, 1]),
+            ("one endpoint has no node hint: the zone decides", "a", "n1", &["a;n1", "a", "b;n3"], &[0, 1]),
+            ("hints for neither the node nor the zone", "z", "n9", &["a;n1", "b;n2"], &[0, 1]),
+            ("node hints only", "a", "n2", &[";n1", ";n2"], &[1]),
+            ("node hints only, none for our node", "a", "n9", &[";n1", ";n2"], &[0, 1]),
+            ("the node is unknown", "b", "", &["a;n1", "b;n2"], &[1]),
+            ("there are no endpoints", "a", "n1", &[], &[]),
         ] {
             assert_eq!(taken(zone, node, endpoints), expected, "{story}");
         }

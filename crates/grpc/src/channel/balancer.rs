@@ -1,7 +1,9 @@
-//! The task of a channel: follows the set of endpoints, tells each endpoint's task what is wanted, and publishes what calls pick from.
+//! The balancer task of a channel: follows the set of endpoints, steers each endpoint's task, and
+//! publishes the snapshot that calls pick from.
 //!
-//! It runs whether or not anybody calls, so that changes are applied and connections are made while a channel is idle. It ends when
-//! the last handle of the channel is dropped; the endpoints' tasks then finish the calls that are there, and end too.
+//! Runs whether or not there are calls, so that changes are applied and connections are opened
+//! while a channel is idle. Ends when the last handle of the channel is dropped; the endpoints'
+//! tasks then finish the open calls, and end too.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,43 +17,45 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use tracing::{debug, error, info};
 use xxhash_rust::xxh64::xxh64;
 
-use super::core::{Core, Resolve, Shown};
+use super::channel_state::{ChannelState, MemberView, Resolve};
 use super::meter::Meter;
-use super::snapshot::{Slot, Snapshot, Unready, Why};
-use crate::chance;
-use crate::connection::{Backend, Link, Standing, State, Wish, run};
+use super::snapshot::{Slot, Snapshot, Unready, UnreadyReason};
+use crate::connection::{Backend, BackendStatus, DesiredState, Link, State, run};
 use crate::endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 use crate::load::Load;
 use crate::policy::{self, Group, Host, Policy, subset, wanted};
+use crate::random;
 use crate::time::{after, from_now};
 
-/// What an endpoint's latency is taken to be before one was measured; Linkerd's choice.
+/// The assumed latency of an endpoint before one was measured; the value that Linkerd uses.
 const SEED: Duration = Duration::from_millis(1);
 
-/// How often the source of the endpoints is asked to look again while none can be connected to (the pause between two
-/// resolutions in grpc-go's `dns_resolver.go`).
+/// The minimum interval between requests to resolve again while no endpoint can be connected to
+/// (`MinResolutionInterval` in grpc v1.85.0 `internal/resolver/dns/dns_resolver.go`).
 const RESOLVE_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long pick_first gives one endpoint before it tries the next beside it (gRPC's A61, after RFC 8305).
+/// The time that pick_first gives one endpoint before it tries the next one concurrently (gRPC's
+/// A61, after RFC 8305).
 const HEAD_START: Duration = Duration::from_millis(250);
 
-/// How long a member of a subset may be unconnected before another stands in for it.
-const STAND_IN: Duration = Duration::from_secs(3);
+/// The time for which a member of a subset may be unconnected before it is replaced.
+const REPLACE_AFTER: Duration = Duration::from_secs(3);
 
-/// How long calls of a ring's key wait for an endpoint that is being connected before they go to the next one.
+/// The time for which calls with a ring key wait for a connecting endpoint before they go to the
+/// next one.
 const KEY_WAIT: Duration = Duration::from_secs(2);
 
 /// Follows `sets` until `stop` is dropped. When the source of the sets ends, the last one stays.
 pub(crate) async fn balance(
-    core: Arc<Core>,
+    channel: Arc<ChannelState>,
     mut sets: watch::Receiver<Arc<EndpointSet>>,
     resolve: Option<Resolve>,
     mut stop: oneshot::Receiver<Infallible>,
 ) {
-    let _stopping = Stopping(Arc::clone(&core));
-    let mut balancer = Balancer::new(core);
+    let _stop_on_drop = StopOnDrop(Arc::clone(&channel));
+    let mut balancer = Balancer::new(channel);
     let changed = Arc::clone(&balancer.changed);
-    let outlier = balancer.core.settings.outlier.clone();
+    let outlier = balancer.channel.settings.outlier.clone();
     let pace =
         outlier.as_ref().map_or(Duration::from_secs(3_600), |it| it.interval.max(Duration::from_millis(1)));
     let mut sweeps = interval(pace);
@@ -60,16 +64,16 @@ pub(crate) async fn balance(
     let set = Arc::clone(&sets.borrow_and_update());
     balancer.apply(&set);
     loop {
-        balancer.steer();
+        balancer.update_desired_states();
         let ramping = balancer.publish();
-        if balancer.has_nobody() && balancer.believe() {
+        if balancer.has_no_endpoint() && balancer.apply_held() {
             continue;
         }
-        if balancer.wants_to_resolve() {
-            resolve.iter().for_each(ask);
+        if balancer.should_resolve() {
+            resolve.iter().for_each(call_resolve);
         }
-        let core = Arc::clone(&balancer.core);
-        let doubt = balancer.held.as_ref().map(|it| it.1);
+        let channel = Arc::clone(&balancer.channel);
+        let hold_until = balancer.held.as_ref().map(|it| it.1);
         let next = balancer.next_attempt();
         tokio::select! {
             biased;
@@ -79,79 +83,80 @@ pub(crate) async fn balance(
                 Err(_) => follows = false,
             },
             () = changed.notified() => {}
-            () = core.demand.notified(), if balancer.asleep => balancer.asleep = false,
+            () = channel.demand.notified(), if balancer.asleep => balancer.asleep = false,
             _ = sweeps.tick(), if outlier.is_some() => balancer.sweep(),
             () = sleep(ramping.unwrap_or_default()), if ramping.is_some() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
-            () = sleep_until(doubt.unwrap_or_else(Instant::now)), if doubt.is_some() => {
-                balancer.believe();
+            () = sleep_until(hold_until.unwrap_or_else(Instant::now)), if hold_until.is_some() => {
+                balancer.apply_held();
             }
         }
     }
     balancer.tasks.detach_all();
 }
 
-/// Stops the channel when its task ends, also where that is not of its own will: the runtime shuts down, or the task panics. Calls that
-/// come from another runtime would wait for its connections for ever.
-struct Stopping(Arc<Core>);
+/// Stops the channel when its task ends, also involuntarily: the runtime shuts down, or the task
+/// panics. Otherwise calls from another runtime would wait for its connections forever.
+struct StopOnDrop(Arc<ChannelState>);
 
-impl Drop for Stopping {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.stop();
     }
 }
 
-/// Asks the source of the endpoints to look again. That is code of the user's, whose panic must not end the channel.
-fn ask(resolve: &Resolve) {
+/// Asks the source of the endpoints for changes. This is user code, whose panic must not end the
+/// channel.
+fn call_resolve(resolve: &Resolve) {
     if catch_unwind(AssertUnwindSafe(|| resolve())).is_err() {
-        error!("the function that resolves the endpoints again has panicked");
+        error!("the resolve callback panicked");
     }
 }
 
 struct Balancer {
-    core: Arc<Core>,
+    channel: Arc<ChannelState>,
     set: Arc<EndpointSet>,
-    /// A newer set that has nobody to call, and until when it is doubted.
+    /// A newer set without usable endpoints, and the time until which it is ignored.
     held: Option<(Arc<EndpointSet>, Instant)>,
     members: BTreeMap<EndpointId, Member>,
-    /// Removed from the set, with calls to finish.
+    /// Endpoints that were removed from the set, with calls to finish.
     leaving: Vec<Member>,
     tasks: JoinSet<()>,
     /// Notified by every endpoint's task.
     changed: Arc<Notify>,
-    /// A lazy channel that nobody has called yet.
+    /// Set while a lazy channel has not been called yet.
     asleep: bool,
-    /// Makes this channel's subset and order its own.
+    /// Makes the subset and the order of this channel different from those of others.
     seed: u64,
-    /// Whom pick_first uses.
+    /// The endpoint that pick_first uses.
     used: Option<EndpointId>,
-    /// There has been an endpoint to call.
+    /// True once there has been a usable endpoint.
     resolved_once: bool,
-    /// When the source of the endpoints was last asked to look again.
+    /// The time of the last request to resolve again.
     resolved: Option<Instant>,
 }
 
 struct Member {
     endpoint: Arc<Endpoint>,
     backend: Arc<Backend>,
-    wish: watch::Sender<Wish>,
+    desired: watch::Sender<DesiredState>,
     meter: Meter,
     host: Host,
-    /// It belongs to our subset, and pick_first wants it.
+    /// True if the endpoint belongs to the subset, and pick_first wants it.
     chosen: bool,
-    /// Since when pick_first has wanted it in vain.
+    /// The time since which pick_first has tried it without success.
     tried_since: Option<Instant>,
-    /// Since when it is wanted and not connected.
+    /// The time since which it is wanted and not connected.
     missing_since: Option<Instant>,
-    /// An attempt has failed since it was last connected.
+    /// True if an attempt has failed since it was last connected.
     failed: bool,
-    /// The state that was last counted.
+    /// The state that was last counted in the metrics.
     counted: State,
 }
 
 impl Member {
-    /// Follows the state of its connection. A failure is forgotten only when it is connected again (A62), so that an attempt under
-    /// way to one that is dead is not taken for one to wait for.
+    /// Records the state of the connection. A failure is cleared only by a new connection (A62), so
+    /// that calls do not wait for an attempt to reach a dead endpoint.
     fn observe(&mut self, state: State, now: Instant) {
         self.missing_since = match state {
             State::Connecting | State::Backoff => self.missing_since.or(Some(now)),
@@ -164,27 +169,28 @@ impl Member {
         };
     }
 
-    /// Whether another is to stand in for it.
+    /// Returns true if another endpoint should replace it in the subset.
     fn is_missing(&self, now: Instant) -> bool {
-        self.missing_since.is_some_and(|it| it + STAND_IN <= now)
+        self.missing_since.is_some_and(|it| it + REPLACE_AFTER <= now)
     }
 
-    /// Whether it is worth waiting for, by what a ring knows: it is not connected yet, and has not failed.
+    /// Returns true if calls with its ring key should wait for it: it is not connected yet, and has
+    /// not failed.
     fn is_connecting(&self, state: State, now: Instant) -> bool {
         let begun = matches!(state, State::Idle | State::Connecting);
         begun && !self.failed && self.missing_since.is_none_or(|it| now < it + KEY_WAIT)
     }
 
-    fn ask(&self, wish: Wish) {
-        self.wish.send_if_modified(|it| std::mem::replace(it, wish) != wish);
+    fn set_desired(&self, desired: DesiredState) {
+        self.desired.send_if_modified(|it| std::mem::replace(it, desired) != desired);
     }
 }
 
 impl Balancer {
-    fn new(core: Arc<Core>) -> Self {
-        let asleep = core.settings.lazy;
+    fn new(channel: Arc<ChannelState>) -> Self {
+        let asleep = channel.settings.lazy;
         Self {
-            core,
+            channel,
             set: Arc::default(),
             held: None,
             members: BTreeMap::new(),
@@ -192,41 +198,46 @@ impl Balancer {
             tasks: JoinSet::new(),
             changed: Arc::new(Notify::new()),
             asleep,
-            seed: chance::bits(),
+            seed: random::bits(),
             used: None,
             resolved_once: false,
             resolved: None,
         }
     }
 
-    /// Takes another set: at once, unless it has nobody to call where the one before had, and the user wants that to be doubted.
+    /// Receives a set. Applies it at once, unless it has no usable endpoint, the previous one had
+    /// some, and [`hold_when_emptied`](super::ChannelBuilder::hold_when_emptied) is on.
     fn receive(&mut self, set: Arc<EndpointSet>) {
         let emptied = set.usable().next().is_none() && self.set.usable().next().is_some();
-        let doubted = self.held.take().map(|it| it.1);
-        match self.core.settings.hold {
+        let until = self.held.take().map(|it| it.1);
+        match self.channel.settings.hold {
             Some(hold) if emptied => {
-                debug!(generation = set.generation, "nobody is left to call, which is not believed yet");
-                self.held = Some((set, doubted.unwrap_or_else(|| from_now(hold))));
+                debug!(
+                    generation = set.generation,
+                    "the new set has no usable endpoint; keeping the previous one for now"
+                );
+                self.held = Some((set, until.unwrap_or_else(|| from_now(hold))));
             }
             _ => self.apply(&set),
         }
     }
 
-    /// Takes the set that was doubted, if there is one.
-    fn believe(&mut self) -> bool {
+    /// Applies the set that was held back, if there is one.
+    fn apply_held(&mut self) -> bool {
         let held = self.held.take();
         held.iter().for_each(|it| self.apply(&it.0));
         held.is_some()
     }
 
-    fn has_nobody(&self) -> bool {
-        self.core.snapshot.load().group.is_empty()
+    fn has_no_endpoint(&self) -> bool {
+        self.channel.snapshot.load().group.is_empty()
     }
 
-    /// Whether no endpoint is connected and one has failed, so that the set may be of yesterday; at most so often.
-    fn wants_to_resolve(&mut self) -> bool {
-        let failing = match &self.core.snapshot.load().unready {
-            Some(Unready { why: Why::Unconnected { error, .. }, .. }) => error.is_some(),
+    /// Returns true if no endpoint is connected and one has failed, so that the set may be
+    /// outdated; limited in frequency.
+    fn should_resolve(&mut self) -> bool {
+        let failing = match &self.channel.snapshot.load().unready {
+            Some(Unready { why: UnreadyReason::Unconnected { error, .. }, .. }) => error.is_some(),
             _ => false,
         };
         let now = Instant::now();
@@ -237,13 +248,14 @@ impl Balancer {
         wants
     }
 
-    /// Makes the members those of the set. Who left keeps its calls; who is back before they ended keeps its connection.
+    /// Replaces the members by those of the set. A removed endpoint finishes its calls; one that is
+    /// back before they ended keeps its connection.
     fn apply(&mut self, set: &Arc<EndpointSet>) {
         let mut before = std::mem::take(&mut self.members);
         for endpoint in &set.endpoints {
             let known = before.remove(&endpoint.id).or_else(|| self.returning(&endpoint.id));
             let member = match known {
-                Some(mut member) if member.backend.moves_to(&endpoint.addresses) => {
+                Some(mut member) if member.backend.update_addresses(&endpoint.addresses) => {
                     member.endpoint = Arc::clone(endpoint);
                     member
                 }
@@ -256,9 +268,10 @@ impl Balancer {
         }
         self.leaving.extend(before.into_values());
         for member in &self.leaving {
-            // What was not terminating may be well, and only no longer ours to call: its calls need not be cut off.
-            let hurry = self.core.settings.drain_all || member.endpoint.terminating;
-            member.ask(Wish::Leave { hurry });
+            // An endpoint that was not terminating may be healthy, and only no longer selected: its
+            // calls need not be cut off.
+            let deadline = self.channel.settings.drain_all || member.endpoint.terminating;
+            member.set_desired(DesiredState::Remove { deadline });
         }
         debug!(generation = set.generation, endpoints = set.endpoints.len(), "endpoints changed");
         self.resolved_once |= set.usable().next().is_some();
@@ -271,19 +284,30 @@ impl Balancer {
     }
 
     fn join(&mut self, endpoint: &Arc<Endpoint>) -> Member {
-        let core = &self.core;
-        let backend =
-            Arc::new(Backend::new(endpoint.id.clone(), &endpoint.addresses, SEED, core.memory.now()));
-        let (wish, wishes) = watch::channel(Wish::Rest);
+        let channel = &self.channel;
+        let backend = Arc::new(Backend::new(
+            endpoint.id.clone(),
+            &endpoint.addresses,
+            SEED,
+            channel.policy_state.now(),
+        ));
+        let (desired, desired_updates) = watch::channel(DesiredState::Pause);
         let name = endpoint.addresses.first().map(ToString::to_string).unwrap_or_default();
-        let (dialler, timing) = (Arc::clone(&core.settings.dialler), Arc::clone(&core.settings.timing));
-        self.tasks.spawn(run(Arc::clone(&backend), wishes, dialler, timing, Arc::clone(&self.changed)));
-        let meter = core.meter.endpoint(&name);
+        let (connector, timing) =
+            (Arc::clone(&channel.settings.connector), Arc::clone(&channel.settings.timing));
+        self.tasks.spawn(run(
+            Arc::clone(&backend),
+            desired_updates,
+            connector,
+            timing,
+            Arc::clone(&self.changed),
+        ));
+        let meter = channel.meter.endpoint(&name);
         let (endpoint, host) = (Arc::clone(endpoint), Host::default());
         Member {
             endpoint,
             backend,
-            wish,
+            desired,
             meter,
             host,
             chosen: true,
@@ -294,19 +318,19 @@ impl Balancer {
         }
     }
 
-    /// Tells every endpoint's task what is wanted of it.
-    fn steer(&mut self) {
+    /// Sends every endpoint's task its desired state.
+    fn update_desired_states(&mut self) {
         while self.tasks.try_join_next().is_some() {}
         let now = Instant::now();
         for member in self.members.values_mut().chain(&mut self.leaving) {
             let state = member.backend.state();
             member.observe(state, now);
             if std::mem::replace(&mut member.counted, state) != state {
-                self.core.meter.state(state);
+                self.channel.meter.state(state);
             }
         }
         self.leaving.retain(|it| it.backend.state() != State::Closed);
-        // One that closed for good while it was leaving, and was wanted back at that moment.
+        // Endpoints that closed for good while leaving, and came back at that moment.
         let closed = |it: &&Member| it.backend.state() == State::Closed;
         let gone: Vec<_> = self.members.values().filter(closed).map(|it| Arc::clone(&it.endpoint)).collect();
         for endpoint in gone {
@@ -316,18 +340,18 @@ impl Balancer {
         self.choose();
         for member in self.members.values() {
             let Endpoint { usable, terminating, .. } = *member.endpoint;
-            member.ask(match (usable, terminating) {
-                (true, _) if self.asleep => Wish::Rest,
-                (true, _) if member.chosen => Wish::Serve,
-                (true, _) | (false, true) => Wish::Finish,
-                (false, false) => Wish::Rest,
+            member.set_desired(match (usable, terminating) {
+                (true, _) if self.asleep => DesiredState::Pause,
+                (true, _) if member.chosen => DesiredState::Serve,
+                (true, _) | (false, true) => DesiredState::Drain,
+                (false, false) => DesiredState::Pause,
             });
         }
     }
 
-    /// Decides who of those that may be called belongs to this channel at all.
+    /// Decides which of the usable endpoints belong to this channel.
     fn choose(&mut self) {
-        let settings = &self.core.settings;
+        let settings = &self.channel.settings;
         let mut usable: Vec<_> = self.members.values_mut().filter(|it| it.endpoint.usable).collect();
         if let Some(size) = settings.subset {
             let now = Instant::now();
@@ -357,39 +381,41 @@ impl Balancer {
         self.used = ready.map(|it| it.endpoint.id.clone());
     }
 
-    /// When pick_first loses patience with the one that it tries now, a subset or a ring with one that is not connected.
+    /// Returns the next time at which pick_first tries another endpoint, or a subset or ring gives
+    /// up waiting for a connection.
     fn next_attempt(&self) -> Option<Instant> {
         let now = Instant::now();
-        let settings = &self.core.settings;
-        let stand_in = settings.subset.map(|_| STAND_IN);
+        let settings = &self.channel.settings;
+        let replace_after = settings.subset.map(|_| REPLACE_AFTER);
         let key_wait = matches!(settings.policy, Policy::RingHash(_)).then_some(KEY_WAIT);
         let due = |it: &Member| {
             let missing = |wait: Option<Duration>| Some(after(it.missing_since?, wait?));
-            [it.tried_since.map(|it| it + HEAD_START), missing(stand_in), missing(key_wait)]
+            [it.tried_since.map(|it| it + HEAD_START), missing(replace_after), missing(key_wait)]
         };
         self.members.values().flat_map(due).flatten().filter(|it| *it > now).min()
     }
 
-    /// A place for calls on this connection; `None` while the peer takes none at all.
+    /// Creates a slot for calls on this connection; `None` while the peer allows no streams.
     fn slot(member: &Member, link: Arc<Link>) -> Option<(Arc<Slot>, Arc<Load>)> {
         let (load, meter) = (Arc::clone(&member.backend.load), member.meter.clone());
-        (link.room() > 0).then(|| (Arc::new(Slot { link, load: Arc::clone(&load), meter }), load))
+        (link.max_calls() > 0).then(|| (Arc::new(Slot { link, load: Arc::clone(&load), meter }), load))
     }
 
-    /// Makes another snapshot. Says how soon it has to be looked at again, if an endpoint is new.
+    /// Publishes a snapshot. Returns the delay until it must be recomputed, if an endpoint is new.
     fn publish(&self) -> Option<Duration> {
-        let settings = &self.core.settings;
+        let settings = &self.channel.settings;
         let now = Instant::now();
         let members: Vec<_> = self.members.values().filter(|it| it.endpoint.usable && it.chosen).collect();
-        let standings: Vec<_> = members.iter().map(|it| it.backend.standing()).collect();
+        let statuses: Vec<_> = members.iter().map(|it| it.backend.status()).collect();
         let fit: Vec<_> =
-            members.iter().zip(&standings).map(|(it, at)| at.healthy && it.host.ejected.is_none()).collect();
-        // Who was asked for its health and has not answered yet is as good as not connected (A17).
-        let is_connected = |it: &Standing| it.link.is_some() && !it.asked;
-        let connected = standings.iter().filter(|it| is_connected(it)).count();
-        let fit_count = standings.iter().zip(&fit).filter(|(at, fit)| is_connected(at) && **fit).count();
+            members.iter().zip(&statuses).map(|(it, at)| at.healthy && it.host.ejected.is_none()).collect();
+        // An endpoint whose health check has no answer yet counts as not connected (A17).
+        let is_connected = |it: &BackendStatus| it.link.is_some() && !it.health_pending;
+        let connected = statuses.iter().filter(|it| is_connected(it)).count();
+        let fit_count = statuses.iter().zip(&fit).filter(|(at, fit)| is_connected(at) && **fit).count();
         let panics = panics(fit_count, connected, settings.panic_threshold);
-        // Points of a ring are made of addresses, as those of other clients are; no other policy asks for a key.
+        // The points of a ring are computed from addresses, as in other clients; no other policy
+        // needs a key.
         let ring = matches!(settings.policy, Policy::RingHash(_));
         let address = |it: &&Member| it.endpoint.addresses.first().map(ToString::to_string);
         let keys: Vec<String> = match ring {
@@ -398,8 +424,8 @@ impl Balancer {
         };
         let mut error = None;
         let (mut ramping, mut choices) = (None, Vec::with_capacity(members.len()));
-        for (index, ((member, standing), fit)) in members.iter().zip(standings).zip(fit).enumerate() {
-            let age = standing.ready_since.map(|it| now - it);
+        for (index, ((member, status), fit)) in members.iter().zip(statuses).zip(fit).enumerate() {
+            let age = status.ready_since.map(|it| now - it);
             let admission = match (&settings.slow_start, age) {
                 (Some(ramp), Some(age)) => ramp.admission(age),
                 _ => u32::MAX,
@@ -407,75 +433,80 @@ impl Balancer {
             if admission != u32::MAX {
                 ramping = settings.slow_start.as_ref().map(|it| it.pace());
             }
-            error = error.or(standing.error);
-            let open = standing.state == State::Ready && !standing.asked && (fit || panics);
-            let ready = standing.link.filter(|_| open).and_then(|link| Self::slot(member, link));
+            error = error.or(status.error);
+            let open = status.state == State::Ready && !status.health_pending && (fit || panics);
+            let ready = status.link.filter(|_| open).and_then(|link| Self::slot(member, link));
             choices.push(policy::Member {
                 key: keys.get(index).map_or("", String::as_str),
-                connecting: ring && member.is_connecting(standing.state, now),
+                connecting: ring && member.is_connecting(status.state, now),
                 weight: member.endpoint.weight,
                 zone: member.endpoint.zone.as_deref(),
                 ready,
                 admission,
             });
         }
-        let group =
-            Group::new(choices, &settings.policy, settings.zone.as_ref(), Arc::clone(&self.core.memory));
+        let group = Group::new(
+            choices,
+            &settings.policy,
+            settings.zone.as_ref(),
+            Arc::clone(&self.channel.policy_state),
+        );
         let unready = group.is_empty().then(|| self.unready(members.len(), connected, error));
-        self.show(Snapshot { group, unready });
+        self.store_snapshot(Snapshot { group, unready });
         ramping
     }
 
     fn unready(&self, usable: usize, connected: usize, error: Option<Arc<str>>) -> Unready {
         let why = match &self.set.unavailable {
-            _ if connected > 0 => Why::Unfit { connected },
-            _ if usable > 0 => Why::Unconnected { endpoints: usable, error },
-            Some(why) => Why::Nothing(why.clone()),
-            None if self.set.generation == 0 && self.set.endpoints.is_empty() => Why::Unresolved,
-            None if self.set.endpoints.is_empty() => Why::Nothing(Unavailable::NoEndpoints),
-            None => Why::Nothing(Unavailable::NothingReady(self.set.endpoints.len())),
+            _ if connected > 0 => UnreadyReason::Unfit { connected },
+            _ if usable > 0 => UnreadyReason::Unconnected { endpoints: usable, error },
+            Some(why) => UnreadyReason::Nothing(why.clone()),
+            None if self.set.generation == 0 && self.set.endpoints.is_empty() => UnreadyReason::Unresolved,
+            None if self.set.endpoints.is_empty() => UnreadyReason::Nothing(Unavailable::NoEndpoints),
+            None => UnreadyReason::Nothing(Unavailable::NothingReady(self.set.endpoints.len())),
         };
-        let before = self.core.snapshot.load();
+        let before = self.channel.snapshot.load();
         let since = match &before.unready {
             _ if self.asleep => None,
             Some(before) if before.why.is_like(&why) && before.since.is_some() => before.since,
             _ => Some(Instant::now()),
         };
-        let definite = !self.resolved_once && matches!(&why, Why::Nothing(why) if why.is_definite());
+        let definite =
+            !self.resolved_once && matches!(&why, UnreadyReason::Nothing(why) if why.is_definite());
         Unready { since, why, definite }
     }
 
-    fn show(&self, snapshot: Snapshot) {
-        let core = &self.core;
-        core.meter.ready.set(snapshot.group.len());
-        core.meter.endpoints.set(self.members.len());
-        core.snapshot.store(Arc::new(snapshot));
-        let shown = |it: &Member| Shown {
+    fn store_snapshot(&self, snapshot: Snapshot) {
+        let channel = &self.channel;
+        channel.meter.ready.set(snapshot.group.len());
+        channel.meter.endpoints.set(self.members.len());
+        channel.snapshot.store(Arc::new(snapshot));
+        let view = |it: &Member| MemberView {
             endpoint: Arc::clone(&it.endpoint),
             backend: Arc::clone(&it.backend),
             ejected: it.host.ejected.is_some(),
         };
-        let members = self.members.values().chain(&self.leaving).map(shown).collect();
-        core.members.store(Arc::new(members));
-        core.revision.send_modify(|it| *it += 1);
+        let members = self.members.values().chain(&self.leaving).map(view).collect();
+        channel.members.store(Arc::new(members));
+        channel.revision.send_modify(|it| *it += 1);
     }
 
-    /// Looks for endpoints that fail more than the others.
+    /// Ejects endpoints that fail more than the others.
     fn sweep(&mut self) {
-        let Some(outlier) = &self.core.settings.outlier else {
+        let Some(outlier) = &self.channel.settings.outlier else {
             return;
         };
         let usable = self.members.values_mut().filter(|it| it.endpoint.usable && it.chosen);
         let mut hosts: Vec<_> = usable.map(|it| (&mut it.host, it.backend.load.take_tally())).collect();
-        let ejected = policy::sweep(&mut hosts, outlier, Instant::now(), || chance::below(100) as u32);
+        let ejected = policy::sweep(&mut hosts, outlier, Instant::now(), || random::below(100) as u32);
         if ejected > 0 {
-            self.core.meter.ejections.increment(ejected as u64);
-            info!(ejected, "endpoints that fail are left out for a while");
+            self.channel.meter.ejections.increment(ejected as u64);
+            info!(ejected, "ejected outlier endpoints");
         }
     }
 }
 
-/// Whether so few are fit for calls that leaving out the rest would do more harm.
+/// Returns true if so few endpoints are available that leaving out the rest would do more harm.
 fn panics(fit: usize, connected: usize, threshold: f64) -> bool {
     connected > 0 && (fit as f64) < threshold * connected as f64
 }
@@ -485,11 +516,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn when_too_few_are_fit_all_are_used() {
+    fn if_too_few_endpoints_are_available_all_are_used() {
         let table = [(10, 10, false), (5, 10, false), (4, 10, true), (0, 1, true), (0, 0, false)];
         for (fit, connected, expected) in table {
             assert_eq!(panics(fit, connected, 0.5), expected, "{fit} of {connected}");
         }
-        assert!(!panics(0, 10, 0.0), "a threshold of 0 switches it off");
+        assert!(!panics(0, 10, 0.0), "a threshold of 0 turns it off");
     }
 }

@@ -1,4 +1,4 @@
-//! The body of an answer: it holds the call's place until the stream has ended or is dropped.
+//! The body of a response: counts the call as in flight until the stream has ended or is dropped.
 
 use std::fmt;
 use std::future::Future;
@@ -13,14 +13,15 @@ use http_body::{Body, Frame};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, Sleep};
 
-use super::methods::Retrying;
+use super::methods::RetryState;
 use super::snapshot::Slot;
 use super::status::Code;
 use crate::load::InFlight;
 
-/// The stream of an answer.
+/// The body of a response.
 ///
-/// Its call counts as in flight until the end was read or the body is dropped; dropping it early cancels the call.
+/// The call counts as in flight until its end was read or the body is dropped; dropping it early
+/// cancels the call.
 #[derive(Default)]
 pub struct ResponseBody {
     stream: Option<Stream>,
@@ -32,14 +33,14 @@ impl fmt::Debug for ResponseBody {
     }
 }
 
-/// A call that an endpoint has, until it ended.
+/// A call on an endpoint, until it has ended.
 #[derive(Debug)]
 pub(crate) struct Call {
     in_flight: InFlight,
     slot: Arc<Slot>,
-    /// How it ended, if it did.
+    /// The status code, once the call has ended.
     code: Option<Code>,
-    /// No server has processed it.
+    /// True if no server has processed the call.
     unprocessed: bool,
 }
 
@@ -58,17 +59,17 @@ impl Call {
         &self.in_flight
     }
 
-    /// Whether it is known how it ended.
+    /// Returns true if the status of the call is known.
     pub(crate) fn has_ended(&self) -> bool {
         self.code.is_some()
     }
 
-    /// Notes that no server has processed it, so that it was none of this endpoint's.
+    /// Records that no server has processed the call, so that it does not count for this endpoint.
     pub(crate) fn was_not_processed(&mut self) {
         self.unprocessed = true;
     }
 
-    /// Notes how it ended.
+    /// Records the status of the call.
     pub(crate) fn ended(&mut self, code: Code) {
         if self.code.is_none() {
             self.in_flight.load().record(!code.blames_server());
@@ -86,15 +87,15 @@ impl Drop for Call {
     }
 }
 
-/// What is left of a call while its answer comes in.
+/// The state of a call while its response is received.
 pub(crate) struct Stream {
     pub(crate) receive: RecvStream,
     pub(crate) call: Call,
     pub(crate) deadline: Option<Pin<Box<Sleep>>>,
-    /// Whoever still sends the request's body.
+    /// The task that still sends the body of the request.
     pub(crate) sending: Option<AbortHandle>,
-    /// Where the end is to be noted, if it tells how the call ended.
-    pub(crate) retrying: Option<Arc<Retrying>>,
+    /// The retry budget to update at the end, if the head did not have the status.
+    pub(crate) retrying: Option<Arc<RetryState>>,
     pub(crate) data_ended: bool,
 }
 
@@ -112,11 +113,11 @@ impl ResponseBody {
     }
 }
 
-/// An answer that broke off: which endpoint it came from, and why.
+/// A response that was interrupted: by which endpoint, and why.
 ///
-/// With the feature `tonic`, its source is a `tonic::Status`, which tonic's clients find there.
+/// With the feature `tonic`, its source is a `tonic::Status`, where tonic's clients find it.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer of {endpoint} broke off")]
+#[error("the response of {endpoint} was interrupted")]
 pub struct Interrupted {
     endpoint: SocketAddr,
     code: Code,
@@ -134,17 +135,17 @@ impl Interrupted {
         Self { endpoint, code, source: cause(endpoint, code, &why) }
     }
 
-    /// The endpoint that answered.
+    /// Returns the endpoint that sent the response.
     pub fn endpoint(&self) -> SocketAddr {
         self.endpoint
     }
 
-    /// What it means to the call.
+    /// Returns the status code of the call.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// All of it in one sentence, as a status has it.
+    /// Returns everything in one sentence, as the message of a status.
     #[cfg(feature = "grpc-crate")]
     pub(crate) fn message(&self) -> String {
         #[cfg(feature = "tonic")]
@@ -156,7 +157,7 @@ impl Interrupted {
 
 #[cfg(feature = "tonic")]
 fn cause(endpoint: SocketAddr, code: Code, why: &dyn fmt::Display) -> Cause {
-    let message = format!("the answer of {endpoint} broke off: {why}");
+    let message = format!("the response of {endpoint} was interrupted: {why}");
     let mut status = tonic::Status::new(tonic::Code::from_i32(code as i32), message);
     if let Ok(value) = endpoint.to_string().parse() {
         status.metadata_mut().insert(super::status::ENDPOINT, value);
@@ -179,11 +180,12 @@ impl Stream {
         if !self.data_ended {
             match ready!(self.receive.poll_data(cx)) {
                 Some(Ok(data)) => {
-                    // It only fails for streams that are no more, which is told below.
+                    // Fails only for streams that have ended, which is reported below.
                     let _ = self.receive.flow_control().release_capacity(data.len());
                     return Poll::Ready(Some(Ok(Frame::data(data))));
                 }
-                // A server may stop a request that it need not read to its end, but not before it has told how that ended.
+                // A server may stop a request that it need not read to its end, but only after it
+                // has sent the status.
                 Some(Err(error)) if error.reason() == Some(Reason::NO_ERROR) => {
                     return Poll::Ready(self.ended());
                 }
@@ -208,7 +210,7 @@ impl Stream {
         }
     }
 
-    /// The end without trailers: good if the head has told the status.
+    /// Handles an end without trailers: an error unless the head had the status.
     fn ended(&mut self) -> Option<Result<Frame<Bytes>, Interrupted>> {
         (!self.call.has_ended()).then(|| Err(self.interrupted(Code::Internal, "it ended without a status")))
     }

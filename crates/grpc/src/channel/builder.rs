@@ -1,4 +1,5 @@
-//! How a channel is set up. Every setting has a default that suits a service in a cluster; each method names it.
+//! The settings of a channel. Every setting has a default that suits a service in a cluster, named
+//! by its method.
 
 use std::any::Any;
 use std::fmt;
@@ -11,43 +12,44 @@ use rustls::pki_types::ServerName;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use super::balancer::balance;
-use super::core::{Core, Resolve, Settings};
+use super::channel_state::{ChannelState, Resolve, Settings};
 use super::kube_channel::KubeChannel;
 use super::methods::Methods;
 use super::retry::Retry;
 use crate::connection::{
-    Backoff, Complaints, Dialler, KeepAlive, LARGEST_WINDOW, Limits, Parts, Timing, Tls,
+    Backoff, Connector, KeepAlive, LARGEST_WINDOW, Limits, Parts, PingComplaints, Timing, Tls,
 };
 use crate::endpoints::EndpointSet;
 use crate::policy::{Outlier, Policy, SlowStart, ZoneAware};
 use crate::time::CENTURY;
 
-/// The drain deadline of endpoints that were terminating, unless one is chosen.
+/// The default drain deadline of endpoints that were terminating.
 const DRAIN: Duration = Duration::from_secs(30);
 /// The shortest keep-alive interval that gRPC permits (A8).
-const OFTENEST_PING: Duration = Duration::from_secs(10);
-/// The window that HTTP/2 begins with; a smaller one for a connection cannot be asked for (RFC 9113, section 6.9.2).
+const MIN_PING_INTERVAL: Duration = Duration::from_secs(10);
+/// The initial window of HTTP/2; a connection cannot ask for a smaller one (RFC 9113, section
+/// 6.9.2).
 const SMALLEST_WINDOW: u32 = 65_535;
 
-/// Why a channel cannot be made.
+/// An invalid setting of a channel.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It cannot be the `:authority` of a request.
-    #[error("{0:?} is no authority")]
+    /// The text cannot be the `:authority` of a request.
+    #[error("{0:?} is not a valid authority")]
     Authority(String, #[source] http::uri::InvalidUri),
-    /// No certificate can be for it.
-    #[error("{0:?} is no name for TLS")]
+    /// The text cannot be the name in a certificate.
+    #[error("{0:?} is not a valid TLS server name")]
     ServerName(String, #[source] rustls::pki_types::InvalidDnsNameError),
-    /// TLS needs a name to check the certificate against.
+    /// TLS needs a name to verify the certificate against.
     #[error("TLS needs an authority or a server name")]
     Nameless,
-    /// A setting is for a method, and this is the name of none.
+    /// A setting for a method has the name of neither a method nor a service.
     #[error("{0:?} is neither `package.Service` nor `package.Service/Method`")]
     Method(String),
 }
 
-/// A channel in the making. Times are taken up to a century; a longer one is as good as for ever.
+/// Builds a [`KubeChannel`]. Times are capped at a century, which is practically infinite.
 pub struct ChannelBuilder {
     sets: watch::Receiver<Arc<EndpointSet>>,
     policy: Policy,
@@ -69,7 +71,7 @@ pub struct ChannelBuilder {
     limits: Limits,
     parts: Parts,
     #[cfg(test)]
-    pipes: Option<crate::connection::Pipes>,
+    pipes: Option<crate::connection::TestPipes>,
     resolve: Option<Resolve>,
     replay_limit: usize,
     authority: Option<String>,
@@ -89,12 +91,17 @@ impl fmt::Debug for ChannelBuilder {
 }
 
 impl KubeChannel {
-    /// A channel with all defaults that follows these sets. It must be called on a tokio runtime.
+    /// Creates a channel with all defaults that follows these sets.
+    ///
+    /// # Panics
+    ///
+    /// Panics if called outside of a tokio runtime.
     pub fn from_endpoints(sets: watch::Receiver<Arc<EndpointSet>>) -> Self {
-        Self::builder(sets).build().expect("the defaults have no name that could be refused")
+        Self::builder(sets).build().expect("the defaults contain no name that could be invalid")
     }
 
-    /// A channel in the making that follows these sets. When their source ends, the last one stays.
+    /// Starts building a channel that follows these sets. When their source ends, the last set
+    /// stays.
     pub fn builder(sets: watch::Receiver<Arc<EndpointSet>>) -> ChannelBuilder {
         ChannelBuilder::new(sets)
     }
@@ -133,135 +140,143 @@ impl ChannelBuilder {
         }
     }
 
-    /// Which endpoint takes the next call. Each in turn, unless called.
+    /// Sets the load balancing policy. Defaults to round robin.
     #[must_use]
     pub fn policy(mut self, policy: impl Into<Policy>) -> Self {
         self.policy = policy.into();
         self
     }
 
-    /// Prefers endpoints of our zone. Off unless called.
+    /// Prefers endpoints in the caller's zone. Off by default.
     #[must_use]
     pub fn zone_aware(mut self, zone: ZoneAware) -> Self {
         self.zone = Some(zone);
         self
     }
 
-    /// Leaves out endpoints that fail where others do not. Off unless called.
+    /// Ejects endpoints that fail while others do not. Off by default.
     #[must_use]
     pub fn outlier(mut self, outlier: Outlier) -> Self {
         self.outlier = Some(outlier);
         self
     }
 
-    /// Lets new endpoints take up their share little by little. Off unless called.
+    /// Ramps up the share of new endpoints gradually. Off by default.
     #[must_use]
     pub fn slow_start(mut self, slow_start: SlowStart) -> Self {
         self.slow_start = Some(slow_start);
         self
     }
 
-    /// Repeats calls that failed with certain codes, of every method that has no policy of its own. Off unless called: only calls that
-    /// no server has processed are repeated.
+    /// Retries calls that failed with certain codes, for every method without a policy of its own.
+    /// Off by default: only calls that no server has processed are sent again.
     ///
-    /// A method that must not be carried out twice is to be named: `.retry_for("shop.Cart/Pay", None)`. Where only some methods may
-    /// be repeated, name those with [`retry_for`](Self::retry_for) instead.
+    /// Exclude methods that must not be executed twice: `.retry_for("shop.Cart/Pay", None)`. If
+    /// only some methods may be retried, name those with [`retry_for`](Self::retry_for) instead.
     #[must_use]
     pub fn retry(mut self, retry: Retry) -> Self {
         self.methods.retry(retry);
         self
     }
 
-    /// Repeats calls of one method (`package.Service/Method`), or of all methods of one service (`package.Service`), by this policy;
-    /// never with `None`. A method goes before its service, and both before [`retry`](Self::retry).
+    /// Retries calls of one method (`package.Service/Method`), or of all methods of one service
+    /// (`package.Service`), by this policy; never with `None`. A method takes precedence over its
+    /// service, and both over [`retry`](Self::retry).
     #[must_use]
     pub fn retry_for(mut self, name: impl AsRef<str>, retry: impl Into<Option<Retry>>) -> Self {
         self.methods.retry_for(name.as_ref(), retry.into());
         self
     }
 
-    /// Sets how long calls may take, retries and the whole answer included, of every method that has no timeout of its own. The shorter
-    /// one of this and the caller's own deadline holds. Off unless called.
+    /// Sets the timeout of calls, including retries and the whole response, for every method
+    /// without a timeout of its own. The shorter one of this and the caller's deadline applies. Off
+    /// by default.
     ///
-    /// It holds for streams too: methods that stream for long are to be named, as in `.timeout_for("shop.Cart/Watch", None)`.
+    /// Applies to streams too: exclude methods that stream for long, as in
+    /// `.timeout_for("shop.Cart/Watch", None)`.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.methods.timeout(timeout.min(CENTURY));
         self
     }
 
-    /// Sets how long calls of one method (`package.Service/Method`), or of all methods of one service (`package.Service`), may take;
-    /// without a limit with `None`. A method goes before its service, and both before [`timeout`](Self::timeout).
+    /// Sets the timeout of calls of one method (`package.Service/Method`), or of all methods of one
+    /// service (`package.Service`); no timeout with `None`. A method takes precedence over its
+    /// service, and both over [`timeout`](Self::timeout).
     #[must_use]
     pub fn timeout_for(mut self, name: impl AsRef<str>, timeout: impl Into<Option<Duration>>) -> Self {
         self.methods.timeout_for(name.as_ref(), timeout.into().map(|it| it.min(CENTURY)));
         self
     }
 
-    /// Asks endpoints for the health of this service (`grpc.health.v1`), and calls only those that serve it; the empty name
-    /// is the server as a whole. Off unless called.
+    /// Watches the health of this service on every endpoint (`grpc.health.v1`), and calls only
+    /// those that serve it; the empty name stands for the whole server. Off by default.
     #[must_use]
     pub fn health(mut self, service: impl Into<String>) -> Self {
         self.health = Some(service.into());
         self
     }
 
-    /// Connects to this many endpoints only, others for every channel. To all, unless called.
+    /// Connects to only this many endpoints, a different subset for each channel. Defaults to all.
     #[must_use]
     pub fn subset(mut self, size: usize) -> Self {
         self.subset = Some(size.max(1));
         self
     }
 
-    /// Uses all connected endpoints, ejected and unhealthy ones too, when less than this share of them is fit. Half, unless called.
+    /// Uses all connected endpoints, including ejected and unhealthy ones, when less than this
+    /// share of them is available. Defaults to 0.5.
     #[must_use]
     pub fn panic_threshold(mut self, share: f64) -> Self {
         self.panic_threshold = share.clamp(0.0, 1.0);
         self
     }
 
-    /// When a change of the set leaves nobody to call, goes on calling those it had for so long, as far as they are connected: such a
-    /// change may be a mistake of whoever writes the set. One that has somebody to call counts at once, as ever. Off unless called.
+    /// When a change of the set leaves no usable endpoint, keeps calling the previous ones for this
+    /// time, as far as they are connected: such a change may be a mistake of its writer. A set with
+    /// usable endpoints is applied at once. Off by default.
     #[must_use]
     pub fn hold_when_emptied(mut self, hold: Duration) -> Self {
         self.hold = Some(hold.min(CENTURY));
         self
     }
 
-    /// Connects with the first call. At once, unless called.
+    /// Connects with the first call. By default the channel connects at once.
     #[must_use]
     pub fn lazy(mut self) -> Self {
         self.lazy = true;
         self
     }
 
-    /// How long calls wait while nobody can be called. Once that has been so for longer, calls fail at once with the reason. 10 s
-    /// unless called; the deadline of a call holds too.
+    /// Sets how long calls wait while no endpoint can be called. Once this state has lasted longer,
+    /// calls fail at once with the reason. The deadline of a call applies too. Defaults to 10 s.
     ///
-    /// While there has never been an endpoint, and the reason is one that waiting does not help against, such as a service that does not
-    /// exist ([`Unavailable::is_definite`](crate::Unavailable::is_definite)), calls wait for a second at most. A single call waits longer
-    /// with [`WaitForReady`](crate::WaitForReady).
+    /// While there has never been an endpoint, and waiting does not help, for example because the
+    /// service does not exist ([`Unavailable::is_definite`](crate::Unavailable::is_definite)),
+    /// calls wait for one second at most. A single call waits longer with
+    /// [`WaitForReady`](crate::WaitForReady).
     #[must_use]
     pub fn ready_timeout(mut self, timeout: Duration) -> Self {
         self.ready_timeout = timeout.min(CENTURY);
         self
     }
 
-    /// How long making a connection may take, TLS and the first answer included. 20 s unless called.
+    /// Sets the timeout for opening a connection, including TLS and the first response. Defaults to
+    /// 20 s.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout.min(CENTURY);
         self
     }
 
-    /// How many connections are made at a time. 32 unless called.
+    /// Sets the maximum number of concurrent connection attempts. Defaults to 32.
     #[must_use]
     pub fn connecting(mut self, at_a_time: usize) -> Self {
         self.connecting = at_a_time.clamp(1, Semaphore::MAX_PERMITS);
         self
     }
 
-    /// How long to wait between attempts to connect. gRPC's schedule unless called.
+    /// Sets the delays between connection attempts. Defaults to gRPC's schedule.
     #[must_use]
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         let (initial, longest) = (backoff.initial.min(CENTURY), backoff.longest.min(CENTURY));
@@ -269,83 +284,93 @@ impl ChannelBuilder {
         self
     }
 
-    /// How long calls may go on after their endpoint was removed from the set. Unless called, 30 s where the endpoint was terminating,
-    /// since its pod is gone by then, and without a limit where it was not: a Service whose selector moves removes healthy pods.
-    /// One that is terminating, and still in the set, has no limit.
+    /// Sets how long calls may continue after their endpoint was removed from the set. Defaults to
+    /// 30 s if the endpoint was terminating, since its pod is gone by then, and to no limit
+    /// otherwise: a Service whose selector changes removes healthy pods. An endpoint that is
+    /// terminating, and still in the set, has no limit.
     #[must_use]
     pub fn drain(mut self, limit: Duration) -> Self {
         self.drain = Some(limit.min(CENTURY));
         self
     }
 
-    /// Pings connections with open calls on which nothing was read for `interval`, at least 10 s, and gives them up after `timeout`
-    /// without an answer. A server that finds this too often closes the connection; new ones of the channel are pinged half as often then.
+    /// Pings connections with open calls on which nothing was read for `interval`, at least 10 s,
+    /// and closes them after `timeout` without a response. If a server closes a connection because
+    /// of too many pings, new connections of the channel are pinged half as often.
     ///
-    /// Unless called, the interval is 30 s and the timeout 10 s, and pings are left out that an official gRPC server would count against
-    /// us with its default settings: those that follow another one within five minutes without an answer to a call between them.
-    /// The kernel probes idle connections too, which no server counts.
+    /// Defaults to an interval of 30 s and a timeout of 10 s, without the pings that an official
+    /// gRPC server would count as strikes with its default settings: those that follow another one
+    /// within five minutes without a response to a call in between. The kernel also probes idle
+    /// connections, which no server counts.
     #[must_use]
     pub fn keep_alive(mut self, interval: Duration, timeout: Duration) -> Self {
         let without_calls = self.keep_alive.is_some_and(|it| it.without_calls);
-        let (interval, timeout) = (interval.clamp(OFTENEST_PING, CENTURY), timeout.min(CENTURY));
-        self.keep_alive = Some(KeepAlive { interval, timeout, without_calls, counted: true });
+        let (interval, timeout) = (interval.clamp(MIN_PING_INTERVAL, CENTURY), timeout.min(CENTURY));
+        self.keep_alive = Some(KeepAlive { interval, timeout, without_calls, ignore_ping_policy: true });
         self
     }
 
-    /// Pings connections without calls too. Servers count such pings unless they permit them. Off unless called.
+    /// Pings connections without calls too. Servers count such pings as strikes unless they permit
+    /// them. Off by default.
     #[must_use]
     pub fn keep_alive_without_calls(mut self) -> Self {
         self.keep_alive = Some(KeepAlive { without_calls: true, ..self.keep_alive.unwrap_or_default() });
         self
     }
 
-    /// Neither pings nor probes of the kernel: a pod that vanished without a word is noticed only when the kernel gives up.
+    /// Turns off both pings and TCP keep-alive: a pod that vanished silently is noticed only when
+    /// the kernel gives up.
     #[must_use]
     pub fn no_keep_alive(mut self) -> Self {
         self.keep_alive = None;
         self
     }
 
-    /// How many bytes of an answer may be on their way before the caller reads them. 2 MiB unless called; from 64 KiB to 2 GiB.
+    /// Sets how many bytes of a response may be in transit before the caller reads them, from 64
+    /// KiB to 2 GiB. Defaults to 2 MiB.
     #[must_use]
     pub fn stream_window(mut self, bytes: u32) -> Self {
         self.limits.stream_window = bytes.clamp(SMALLEST_WINDOW, LARGEST_WINDOW);
         self
     }
 
-    /// The same for all calls of a connection together. Unless called it is as large as HTTP/2 allows, so that answers that are not read
-    /// take nothing from other calls: a connection then holds at most a stream window for each open call.
+    /// Sets the same limit for all calls of a connection together. Defaults to the maximum of
+    /// HTTP/2, so that responses that are not read do not block other calls: a connection then
+    /// buffers at most one stream window for each open call.
     #[must_use]
     pub fn connection_window(mut self, bytes: u32) -> Self {
         self.limits.connection_window = bytes.clamp(SMALLEST_WINDOW, LARGEST_WINDOW);
         self
     }
 
-    /// How large the headers of an answer, or its trailers, may be; a call with larger ones fails. 64 KiB unless called.
+    /// Sets the maximum size of the headers of a response, and of its trailers; a call with larger
+    /// ones fails. Defaults to 64 KiB.
     #[must_use]
     pub fn max_header_bytes(mut self, bytes: u32) -> Self {
         self.limits.header_bytes = bytes;
         self
     }
 
-    /// How many bytes of a request that is sent little by little are kept until its answer begins, so that it can be sent again; one of
-    /// which more was sent is not. 256 KiB unless called. What is at hand when the call is made, as a unary request is, can always be sent again.
+    /// Sets how many bytes of a streamed request are kept until its response begins, so that it can
+    /// be sent again; a request of which more was sent is not. Defaults to 256 KiB. Data that is
+    /// available when the call is made, like a unary request, can always be sent again.
     #[must_use]
     pub fn replay_limit(mut self, bytes: usize) -> Self {
         self.replay_limit = bytes;
         self
     }
 
-    /// `:authority` of every call, and the name in the certificate unless [`server_name`](Self::server_name) says otherwise. The
-    /// endpoint's address unless called.
+    /// Sets the `:authority` of every call, and the default of [`server_name`](Self::server_name).
+    /// Defaults to the endpoint's address.
     #[must_use]
     pub fn authority(mut self, authority: impl Into<String>) -> Self {
         self.authority = Some(authority.into());
         self
     }
 
-    /// Speaks TLS, with HTTP/2 negotiated whatever the configuration says about that. Plain text unless called. The configuration is asked
-    /// for every new connection: certificates that are renewed belong into a resolver and a verifier of it that read them anew.
+    /// Uses TLS, with HTTP/2 negotiated whatever the ALPN protocols of the configuration. Defaults
+    /// to plain text. The configuration is used for every new connection: to renew certificates,
+    /// use a resolver and a verifier that reload them.
     #[must_use]
     pub fn tls(mut self, config: ClientConfig) -> Self {
         let mut config = config;
@@ -354,29 +379,30 @@ impl ChannelBuilder {
         self
     }
 
-    /// The name that certificates must be for. The authority unless called.
+    /// Sets the name that certificates must be valid for. Defaults to the authority.
     #[must_use]
     pub fn server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// Keeps something alive as long as the channel, such as what feeds it.
+    /// Keeps a value alive as long as the channel, such as the source of its endpoints.
     #[must_use]
     pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
         self.held = Some(Box::new(held));
         self
     }
 
-    /// Sets what asks the source of the endpoints to look again: the channel does when no endpoint can be connected to, and so does
-    /// [`KubeChannel::resolve_now`]. It must return at once.
+    /// Sets the function that asks the source of the endpoints for changes. It is called when no
+    /// endpoint can be connected to, and by [`KubeChannel::resolve_now`]. It must return
+    /// immediately.
     #[must_use]
     pub fn resolving(mut self, resolve: impl Fn() + Send + Sync + 'static) -> Self {
         self.resolve = Some(Arc::new(resolve));
         self
     }
 
-    /// Switches parts of connections off, to measure what they bring.
+    /// Turns off parts of connections, to measure their effect.
     #[doc(hidden)]
     #[must_use]
     pub fn parts(mut self, parts: Parts) -> Self {
@@ -384,19 +410,19 @@ impl ChannelBuilder {
         self
     }
 
-    /// Connects to the ends of pipes in place of sockets.
+    /// Connects to pipes in place of sockets.
     #[cfg(test)]
-    pub(crate) fn pipes(mut self, pipes: crate::connection::Pipes) -> Self {
+    pub(crate) fn pipes(mut self, pipes: crate::connection::TestPipes) -> Self {
         self.pipes = Some(pipes);
         self
     }
 
-    /// Makes the channel and starts its task, on the runtime that this is called on.
+    /// Builds the channel and starts its task on the current runtime.
     ///
     /// # Errors
-    /// When the authority, the server name or the name of a method is not one.
+    /// Returns an error if the authority, the server name or the name of a method is invalid.
     pub fn build(self) -> Result<KubeChannel, ConfigError> {
-        if let Some(name) = self.methods.misnamed() {
+        if let Some(name) = self.methods.invalid_name() {
             return Err(ConfigError::Method(name.to_owned()));
         }
         let authority = match &self.authority {
@@ -406,7 +432,7 @@ impl ChannelBuilder {
                 Some(it.parse::<Authority>().map_err(failed)?)
             }
         };
-        // An address of IPv6 stands in brackets there, and without them in certificates.
+        // An IPv6 address has brackets in an authority, and none in certificates.
         let host = |it| Authority::host(it).trim_start_matches('[').trim_end_matches(']');
         let name = self.server_name.as_deref().or(authority.as_ref().map(host));
         let tls = match self.tls {
@@ -418,11 +444,11 @@ impl ChannelBuilder {
             }
         };
         let scheme = if tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP };
-        let dialler = Arc::new(Dialler {
+        let connector = Arc::new(Connector {
             tls,
             connect_timeout: self.connect_timeout,
             keep_alive: self.keep_alive,
-            complaints: Complaints::default(),
+            complaints: PingComplaints::default(),
             limits: self.limits,
             permits: Semaphore::new(self.connecting),
             health: self.health,
@@ -447,12 +473,12 @@ impl ChannelBuilder {
             authority,
             timing: Arc::new(Timing { backoff: self.backoff, drain: self.drain.unwrap_or(DRAIN) }),
             drain_all: self.drain.is_some(),
-            dialler,
+            connector,
         };
-        let core = Arc::new(Core::new(settings, self.authority.as_deref().unwrap_or_default()));
+        let channel = Arc::new(ChannelState::new(settings, self.authority.as_deref().unwrap_or_default()));
         let (stop, stopped) = oneshot::channel();
-        tokio::spawn(balance(Arc::clone(&core), self.sets, self.resolve.clone(), stopped));
-        Ok(KubeChannel::new(core, stop, self.resolve, self.held))
+        tokio::spawn(balance(Arc::clone(&channel), self.sets, self.resolve.clone(), stopped));
+        Ok(KubeChannel::new(channel, stop, self.resolve, self.held))
     }
 }
 
@@ -472,7 +498,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_work_is_refused_at_once() {
+    async fn invalid_settings_are_rejected_at_once() {
         assert!(builder().build().is_ok());
         for authority in ["greeter.shop", "greeter.shop:443", "10.0.0.1:443", "[::1]:443"] {
             assert!(builder().authority(authority).tls(tls()).build().is_ok(), "{authority}");

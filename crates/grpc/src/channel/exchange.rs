@@ -1,8 +1,9 @@
-//! One call, from the pick to the answer, on as many endpoints as it takes.
+//! One call, from the pick to the response, on as many endpoints as it takes.
 //!
-//! A call of which nothing has left goes to another endpoint as often as it takes. One that a server has seen and says it did not
-//! process, because it refused the stream or said goodbye before it, goes to another endpoint once (A6): servers refuse when they have
-//! too much to do already. After that, and for a call that may have been processed, the retry policy of its method decides.
+//! A call of which nothing was sent goes to another endpoint as often as necessary. A call that a
+//! server has seen but not processed, because it refused the stream or sent GOAWAY before it, goes
+//! to another endpoint once (A6): servers refuse when they are overloaded. After that, and for a
+//! call that may have been processed, the retry policy of its method decides.
 
 use std::future::{Future, poll_fn};
 use std::net::SocketAddr;
@@ -21,60 +22,62 @@ use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout_at};
 
 use super::body::{Call, ResponseBody, Stream};
-use super::core::Core;
+use super::channel_state::ChannelState;
 use super::head::Head;
-use super::methods::Retrying;
-use super::outgoing::{BodyError, Outgoing};
+use super::methods::RetryState;
+use super::request_body::{BodyError, RequestBody};
 use super::snapshot::{Slot, Unready};
 use super::status::{Code, Failure, pushback_of, timeout_of};
-use crate::chance;
-use crate::connection::may_have_left;
+use crate::connection::may_have_been_sent;
 use crate::load::InFlight;
-use crate::policy::{Memory, PeakEwma, Policy, hash};
+use crate::policy::{PeakEwma, Policy, PolicyState, hash};
+use crate::random;
 use crate::time::{CENTURY, after, from_now};
 
-/// How long to wait when every endpoint was tried, before all are tried again; as often longer as attempts were made, up to a hundred.
+/// The pause after every endpoint was tried, before all are tried again. Multiplied by the number
+/// of attempts, up to a hundred.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// One call: `C` is the channel, and keeps it.
+/// One call: `C` holds the channel.
 pub(crate) struct Exchange<C, B> {
-    core: C,
+    channel: C,
     head: Head,
-    outgoing: Outgoing<B>,
+    body: RequestBody<B>,
     deadline: Option<Instant>,
     alarm: Option<Pin<Box<Sleep>>>,
-    /// Connections that did not work out, by their addresses in memory.
+    /// Connections that failed, identified by their addresses in memory.
     tried: SmallVec<[usize; 2]>,
-    /// How calls of this method are retried, if they are.
-    retrying: Option<Arc<Retrying>>,
+    /// The retry policy of the method, if it has one.
+    retrying: Option<Arc<RetryState>>,
     /// Attempts that no server has processed.
     unprocessed: u32,
-    /// A server has refused an attempt.
+    /// True if a server has refused an attempt.
     refused: bool,
-    /// Attempts by the policy.
+    /// Attempts by the retry policy.
     retries: u32,
-    /// Waits of our own choice since a server last chose one, which begins them anew.
+    /// Backoffs since a server last sent a pushback, which resets them.
     backoffs: u32,
-    /// Who was tried last.
+    /// The endpoint of the last attempt.
     last: Option<SocketAddr>,
-    /// What the caller said of the time that is left, if anything, is not so: time has gone by, or the channel allows less.
+    /// True if the caller's `grpc-timeout` header must be recomputed: time has passed, or the
+    /// channel allows less.
     late: bool,
 }
 
-/// What became of one attempt.
-enum Fate {
+/// The outcome of one attempt.
+enum AttemptOutcome {
     Answered {
         response: Response<RecvStream>,
         sending: Option<SendStream<Bytes>>,
     },
-    /// Nothing of it has left.
+    /// Nothing of it was sent.
     NotSent(h2::Error),
-    /// A server says that it has not processed it.
+    /// The server has not processed it, and says so.
     Refused(h2::Error),
-    /// A server may have processed it.
+    /// The server may have processed it.
     Lost(h2::Error),
     TooLate,
-    /// The caller's own body failed.
+    /// The caller's request body failed.
     BadBody(BodyError),
     /// The request cannot be sent at all.
     Invalid(h2::Error),
@@ -82,23 +85,23 @@ enum Fate {
 
 impl<C, B> Exchange<C, B>
 where
-    C: Deref<Target = Core>,
+    C: Deref<Target = ChannelState>,
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<BodyError>,
 {
-    pub(crate) fn new(core: C, request: Request<B>) -> Self {
+    pub(crate) fn new(channel: C, request: Request<B>) -> Self {
         let (head, body) = request.into_parts();
-        let (asked, own) = (timeout_of(&head.headers), core.settings.methods.timeout_of(head.uri.path()));
+        let (asked, own) = (timeout_of(&head.headers), channel.settings.methods.timeout_of(head.uri.path()));
         let timeout = match (asked, own) {
             (Some(asked), Some(own)) => Some(asked.min(own)),
             (asked, own) => asked.or(own),
         };
         let deadline = timeout.map(from_now);
-        let retrying = core.settings.methods.retrying(head.uri.path()).map(Arc::clone);
+        let retrying = channel.settings.methods.retrying(head.uri.path()).map(Arc::clone);
         Self {
             alarm: deadline.map(|it| Box::pin(sleep_until(it))),
-            outgoing: Outgoing::new(body, core.settings.replay_limit),
-            core,
+            body: RequestBody::new(body, channel.settings.replay_limit),
+            channel,
             head: Head::new(head),
             deadline,
             tried: SmallVec::new(),
@@ -112,13 +115,13 @@ where
         }
     }
 
-    /// Sends the request and waits for the head of its answer; once only.
+    /// Sends the request and waits for the head of its response. May be called only once.
     pub(crate) async fn answer(&mut self) -> Response<ResponseBody> {
         self.run().await.unwrap_or_else(Failure::into_response)
     }
 
     async fn run(&mut self) -> Result<Response<ResponseBody>, Failure> {
-        if let Err(error) = poll_fn(|cx| Poll::Ready(self.outgoing.gather(cx))).await {
+        if let Err(error) = poll_fn(|cx| Poll::Ready(self.body.collect_available(cx))).await {
             return Err(self.bad_body(&error));
         }
         loop {
@@ -126,59 +129,59 @@ where
             self.last = Some(slot.link.peer());
             let mut call = Call::new(slot, in_flight);
             let failure = match self.attempt(&call).await {
-                Fate::Answered { response, sending } => {
-                    let foreign = Failure::foreign(&response, self.last);
-                    let code = foreign.as_ref().map(|it| it.code).or_else(|| Code::of(response.headers()));
+                AttemptOutcome::Answered { response, sending } => {
+                    let non_grpc = Failure::non_grpc(&response, self.last);
+                    let code = non_grpc.as_ref().map(|it| it.code).or_else(|| Code::of(response.headers()));
                     code.into_iter().for_each(|it| call.ended(it));
-                    if let Some(wait) = self.worth_a_retry(code, Some(response.headers())) {
+                    if let Some(wait) = self.retry_delay(code, Some(response.headers())) {
                         self.tried.push(key(call.slot()));
                         drop((call, response, sending));
                         self.pause(wait).await;
                         continue;
                     }
-                    match foreign {
+                    match non_grpc {
                         Some(failure) => failure,
                         None => return Ok(self.deliver(call, response, sending)),
                     }
                 }
-                Fate::NotSent(error) => {
+                AttemptOutcome::NotSent(error) => {
                     call.was_not_processed();
-                    if self.may_go_elsewhere(&call) {
+                    if self.rewind_for_another(&call) {
                         continue;
                     }
-                    self.failure(Code::Unavailable, &format!("it did not take the call: {error}"))
+                    self.failure(Code::Unavailable, &format!("the endpoint did not accept the call: {error}"))
                 }
-                Fate::Refused(error) => {
+                AttemptOutcome::Refused(error) => {
                     call.was_not_processed();
                     let first = !std::mem::replace(&mut self.refused, true);
-                    if first && self.may_go_elsewhere(&call) {
+                    if first && self.rewind_for_another(&call) {
                         continue;
                     }
                     self.tried.push(key(call.slot()));
                     drop(call);
-                    if let Some(wait) = self.worth_a_retry(Some(Code::Unavailable), None) {
+                    if let Some(wait) = self.retry_delay(Some(Code::Unavailable), None) {
                         self.pause(wait).await;
                         continue;
                     }
-                    self.failure(Code::Unavailable, &format!("it refused the call: {error}"))
+                    self.failure(Code::Unavailable, &format!("the endpoint refused the call: {error}"))
                 }
-                Fate::Lost(error) => {
+                AttemptOutcome::Lost(error) => {
                     let code = Code::of_error(&error);
                     call.ended(code);
                     self.tried.push(key(call.slot()));
                     drop(call);
-                    if let Some(wait) = self.worth_a_retry(Some(code), None) {
+                    if let Some(wait) = self.retry_delay(Some(code), None) {
                         self.pause(wait).await;
                         continue;
                     }
-                    self.failure(code, &format!("the call was lost on its way: {error}"))
+                    self.failure(code, &format!("the call was lost in transit: {error}"))
                 }
-                Fate::TooLate => {
+                AttemptOutcome::TooLate => {
                     call.ended(Code::DeadlineExceeded);
                     self.failure(Code::DeadlineExceeded, "the deadline has passed")
                 }
-                Fate::BadBody(error) => self.bad_body(&error),
-                Fate::Invalid(error) => {
+                AttemptOutcome::BadBody(error) => self.bad_body(&error),
+                AttemptOutcome::Invalid(error) => {
                     self.failure(Code::Internal, &format!("the request cannot be sent: {error}"))
                 }
             };
@@ -198,114 +201,116 @@ where
         Failure::new(code, message, self.last)
     }
 
-    /// An endpoint for the next attempt, at once if one is ready.
+    /// Returns an endpoint for the next attempt, at once if one is ready.
     async fn choose(&mut self) -> Result<(Arc<Slot>, InFlight), Failure> {
         match self.pick() {
             Some(picked) => Ok(picked),
-            // On the heap, because hardly any call waits.
-            None => Box::pin(self.wait_for_somebody()).await,
+            // Boxed, because hardly any call waits.
+            None => Box::pin(self.wait_for_endpoint()).await,
         }
     }
 
-    async fn wait_for_somebody(&mut self) -> Result<(Arc<Slot>, InFlight), Failure> {
-        self.core.demand.notify_one();
+    async fn wait_for_endpoint(&mut self) -> Result<(Arc<Slot>, InFlight), Failure> {
+        self.channel.demand.notify_one();
         self.late = true;
         let asked = Instant::now();
         let again = after(asked, PAUSE.saturating_mul(self.unprocessed.clamp(1, 100)));
-        let patience = if self.head.waits_for_ready() { CENTURY } else { self.core.settings.ready_timeout };
-        let mut revision = self.core.revision.subscribe();
+        let limit = if self.head.waits_for_ready() { CENTURY } else { self.channel.settings.ready_timeout };
+        let mut revision = self.channel.revision.subscribe();
         loop {
             if let Some(picked) = self.pick() {
-                self.core.meter.waits.record(asked.elapsed());
+                self.channel.meter.waits.record(asked.elapsed());
                 return Ok(picked);
             }
-            let unready = self.core.snapshot.load().unready.clone();
+            let unready = self.channel.snapshot.load().unready.clone();
             let until = match &unready {
-                Some(unready) => unready.until(asked, patience),
-                // The endpoint that the key belongs to is being connected; another snapshot says what becomes of it.
-                None if self.tried.is_empty() => after(asked, patience),
+                Some(unready) => unready.until(asked, limit),
+                // The owner of the key is connecting; a later snapshot decides.
+                None if self.tried.is_empty() => after(asked, limit),
                 None => again,
             };
             let bound = self.deadline.map_or(until, |it| it.min(until));
             if timeout_at(bound, revision.changed()).await.is_err() {
                 match unready {
-                    // Everybody was tried: begin again with everybody.
+                    // Every endpoint was tried: start over with all of them.
                     None if bound == until && !self.tried.is_empty() => self.tried.clear(),
-                    _ => return Err(self.nobody(unready.as_ref(), bound == until)),
+                    _ => return Err(self.unavailable(unready.as_ref(), bound == until)),
                 }
             }
         }
     }
 
-    fn nobody(&self, unready: Option<&Unready>, in_time: bool) -> Failure {
-        let why = unready.map_or_else(|| "no endpoint took the call".to_owned(), |it| it.why.to_string());
-        let name = self.core.settings.authority.as_ref().map_or("the service", |it| it.as_str());
+    fn unavailable(&self, unready: Option<&Unready>, in_time: bool) -> Failure {
+        let why = unready.map_or_else(|| "no endpoint accepted the call".to_owned(), |it| it.why.to_string());
+        let name = self.channel.settings.authority.as_ref().map_or("the service", |it| it.as_str());
         let code = if in_time { Code::Unavailable } else { Code::DeadlineExceeded };
         Failure::new(code, format!("{name} cannot be called: {why}"), self.last)
     }
 
     fn pick(&self) -> Option<(Arc<Slot>, InFlight)> {
-        let snapshot = self.core.snapshot.load();
-        let by = || match &self.core.settings.policy {
+        let snapshot = self.channel.snapshot.load();
+        let by = || match &self.channel.settings.policy {
             Policy::RingHash(it) => ring_key(self.head.values(&it.header)),
             _ => None,
         };
         let tried = |it: &Arc<Slot>| self.tried.contains(&key(it));
         let (mut slot, mut in_flight) = match self.tried.is_empty() {
             true => snapshot.group.pick(by)?,
-            false => snapshot.group.pick_but(tried, by)?,
+            false => snapshot.group.pick_except(tried, by)?,
         };
-        // This call is counted already. Where the key decides, it decides.
-        let in_line = in_flight.load().in_flight() as usize > slot.link.room();
-        if in_line && !matches!(self.core.settings.policy, Policy::RingHash(_)) {
-            let roomy = snapshot.group.pick_but(|it| it.is_full() || tried(it), by);
-            (slot, in_flight) = roomy.unwrap_or((slot, in_flight));
+        // This call is already counted. With a ring, only the key decides.
+        let would_queue = in_flight.load().in_flight() as usize > slot.link.max_calls();
+        if would_queue && !matches!(self.channel.settings.policy, Policy::RingHash(_)) {
+            let with_room = snapshot.group.pick_except(|it| it.is_full() || tried(it), by);
+            (slot, in_flight) = with_room.unwrap_or((slot, in_flight));
         }
         Some((Arc::clone(slot), in_flight))
     }
 
-    async fn attempt(&mut self, call: &Call) -> Fate {
+    async fn attempt(&mut self, call: &Call) -> AttemptOutcome {
         let link = &call.slot().link;
         let head = match self.head_for(link.peer()) {
             Ok(head) => head,
-            Err(reason) => return Fate::Invalid(reason.into()),
+            Err(reason) => return AttemptOutcome::Invalid(reason.into()),
         };
         let mut sender = link.sender();
-        let written = link.writes();
-        let (response, stream) = match sender.send_request(head, self.outgoing.is_empty()) {
+        let written = link.write_mark();
+        let (response, stream) = match sender.send_request(head, self.body.is_empty()) {
             Ok(sent) => sent,
-            // Whatever is wrong with the request itself leaves the connection as it was.
+            // If the request itself is invalid, the connection stays as it was.
             Err(error) => {
                 let closed =
                     poll_fn(|cx| Poll::Ready(matches!(sender.poll_ready(cx), Poll::Ready(Err(_))))).await;
-                return if closed { Fate::NotSent(error) } else { Fate::Invalid(error) };
+                return if closed { AttemptOutcome::NotSent(error) } else { AttemptOutcome::Invalid(error) };
             }
         };
-        let mut sending = (!self.outgoing.is_empty()).then_some(stream);
+        let mut sending = (!self.body.is_empty()).then_some(stream);
         let mut response = response;
-        let mut wait = Wait::begin(&self.core, call);
+        let mut wait = LatencyTimer::begin(&self.channel, call);
         let answer = poll_fn(|cx| self.poll_answer(cx, &mut response, &mut sending)).await;
         match answer {
-            Ok(response) => Fate::Answered { response, sending },
-            Err(Fate::Lost(error)) => {
-                // A call may also have waited in line on the connection, where the peer takes only so many at a time.
-                // Where our own side ends the connection, it still sends what it has gathered, after calls have heard of the end.
+            Ok(response) => AttemptOutcome::Answered { response, sending },
+            Err(AttemptOutcome::Lost(error)) => {
+                // The call may also have been queued on the connection, because the peer limits
+                // concurrent streams. If our own side closes the connection, it still sends its
+                // buffer after calls have got the error.
                 let closing = error.is_go_away() && error.is_library();
-                let left = closing || may_have_left(response.stream_id().as_u32(), written, link.writes());
+                let left =
+                    closing || may_have_been_sent(response.stream_id().as_u32(), written, link.write_mark());
                 let refused = was_not_processed(&error);
                 if left && !refused {
-                    return Fate::Lost(error);
+                    return AttemptOutcome::Lost(error);
                 }
-                // How soon it refuses says nothing of how soon it answers.
+                // The time until a refusal says nothing about the latency.
                 wait.iter_mut().for_each(|it| it.counts = false);
-                if left { Fate::Refused(error) } else { Fate::NotSent(error) }
+                if left { AttemptOutcome::Refused(error) } else { AttemptOutcome::NotSent(error) }
             }
-            Err(fate) => fate,
+            Err(outcome) => outcome,
         }
     }
 
     fn head_for(&mut self, peer: SocketAddr) -> Result<Request<()>, Reason> {
-        let settings = &self.core.settings;
+        let settings = &self.channel.settings;
         let authority = match &settings.authority {
             Some(authority) => authority.clone(),
             None => peer.to_string().parse().map_err(|_| Reason::INTERNAL_ERROR)?,
@@ -321,20 +326,21 @@ where
         cx: &mut Context<'_>,
         response: &mut ResponseFuture,
         sending: &mut Option<SendStream<Bytes>>,
-    ) -> Poll<Result<Response<RecvStream>, Fate>> {
+    ) -> Poll<Result<Response<RecvStream>, AttemptOutcome>> {
         if let Some(stream) = sending {
-            match self.outgoing.poll_send(cx, stream) {
+            match self.body.poll_send(cx, stream) {
                 Poll::Pending => {}
                 Poll::Ready(Ok(())) => *sending = None,
                 Poll::Ready(Err(error)) => {
                     stream.send_reset(Reason::CANCEL);
-                    return Poll::Ready(Err(Fate::BadBody(error)));
+                    return Poll::Ready(Err(AttemptOutcome::BadBody(error)));
                 }
             }
         }
-        // Before the answer: a server that keeps the deadline too cancels the call at the same moment, and says no more than that.
+        // Checked before the response: a server that also enforces the deadline cancels the call at
+        // the same moment, with a less specific status.
         if let Some(Poll::Ready(())) = self.alarm.as_mut().map(|it| it.as_mut().poll(cx)) {
-            return Poll::Ready(Err(Fate::TooLate));
+            return Poll::Ready(Err(AttemptOutcome::TooLate));
         }
         let answer = ready!(Pin::new(response).poll(cx));
         if self.deadline.is_some() {
@@ -343,16 +349,17 @@ where
                 Err(error) => Some(Code::of_error(error)),
             };
             if code.is_some_and(|it| it.at(self.deadline) != it) {
-                return Poll::Ready(Err(Fate::TooLate));
+                return Poll::Ready(Err(AttemptOutcome::TooLate));
             }
         }
-        Poll::Ready(answer.map_err(Fate::Lost))
+        Poll::Ready(answer.map_err(AttemptOutcome::Lost))
     }
 
-    /// After what wait to try again what a server has failed, if it may be; then the body stands at its beginning.
-    fn worth_a_retry(&mut self, code: Option<Code>, headers: Option<&HeaderMap>) -> Option<Duration> {
-        let Retrying { policy: retry, budget } = &**self.retrying.as_ref()?;
-        // Where the head does not tell how the call ended, its end does.
+    /// Returns the delay after which to retry a call that a server failed, if it may be retried;
+    /// then the body is rewound.
+    fn retry_delay(&mut self, code: Option<Code>, headers: Option<&HeaderMap>) -> Option<Duration> {
+        let RetryState { policy: retry, budget } = &**self.retrying.as_ref()?;
+        // If the head has no status, the end of the response has it.
         let code = code?;
         if !retry.codes.contains(&code) {
             budget.ended(code);
@@ -367,36 +374,38 @@ where
             }
             None => {
                 self.backoffs += 1;
-                retry.wait(self.backoffs, chance::unit())
+                retry.wait(self.backoffs, random::unit())
             }
         };
-        // A wait that no clock can name is longer than any deadline.
+        // A delay that exceeds the clock's range is longer than any deadline.
         let then = Instant::now().checked_add(wait);
         let in_time = self.deadline.is_none_or(|it| then.is_some_and(|then| then < it));
-        (allowed && in_time && self.outgoing.rewind()).then_some(wait)
+        (allowed && in_time && self.body.rewind()).then_some(wait)
     }
 
     async fn pause(&mut self, wait: Duration) {
         self.retries += 1;
         self.late = true;
-        self.core.meter.retries.increment(1);
+        self.channel.meter.retries.increment(1);
         Box::pin(sleep(wait)).await;
     }
 
-    /// Whether a call that no server has processed can be sent to another endpoint; then the body stands at its beginning.
-    fn may_go_elsewhere(&mut self, call: &Call) -> bool {
+    /// Returns true if a call that no server has processed can be sent to another endpoint; then
+    /// the body is rewound.
+    fn rewind_for_another(&mut self, call: &Call) -> bool {
         self.tried.push(key(call.slot()));
         self.late = true;
         self.unprocessed = self.unprocessed.saturating_add(1);
-        let may = self.outgoing.rewind();
+        let may = self.body.rewind();
         if may {
-            self.core.meter.transparent_retries.increment(1);
+            self.channel.meter.transparent_retries.increment(1);
         }
         may
     }
 
-    /// Hands the answer over, with whatever is still to be sent in a task of its own. That task keeps the deadline too: a caller that
-    /// only sends does not look at the answer, where it would notice.
+    /// Returns the response, and sends the rest of the request in its own task. That task enforces
+    /// the deadline too: a caller that only sends does not poll the response, where it would be
+    /// enforced.
     fn deliver(
         &mut self,
         call: Call,
@@ -404,9 +413,9 @@ where
         sending: Option<SendStream<Bytes>>,
     ) -> Response<ResponseBody> {
         let sending = sending.map(|mut stream| {
-            let (mut outgoing, deadline) = (self.outgoing.hand_over(), self.deadline);
+            let (mut body, deadline) = (self.body.take_rest(), self.deadline);
             let rest = async move {
-                let sending = poll_fn(|cx| outgoing.poll_send(cx, &mut stream));
+                let sending = poll_fn(|cx| body.poll_send(cx, &mut stream));
                 let sent = match deadline {
                     Some(deadline) => timeout_at(deadline, sending).await,
                     None => Ok(sending.await),
@@ -425,40 +434,46 @@ where
     }
 }
 
-/// The wait for the head of an answer, where the policy wants to know how long it is. It is noted when it ends, and also when it is given
-/// up: whoever makes callers give up is slow.
-struct Wait<'e> {
+/// Measures the time until the head of a response, if the policy needs it. Recorded when the wait
+/// ends, and also when it is abandoned: an endpoint that makes callers give up is slow.
+struct LatencyTimer<'e> {
     call: &'e Call,
-    memory: Arc<Memory>,
+    policy_state: Arc<PolicyState>,
     decay: Duration,
     began: Instant,
     counts: bool,
 }
 
-impl<'e> Wait<'e> {
-    fn begin(core: &Core, call: &'e Call) -> Option<Self> {
-        let Policy::PeakEwma(PeakEwma { decay }) = core.settings.policy else {
+impl<'e> LatencyTimer<'e> {
+    fn begin(channel: &ChannelState, call: &'e Call) -> Option<Self> {
+        let Policy::PeakEwma(PeakEwma { decay }) = channel.settings.policy else {
             return None;
         };
-        Some(Self { call, memory: Arc::clone(&core.memory), decay, began: Instant::now(), counts: true })
+        Some(Self {
+            call,
+            policy_state: Arc::clone(&channel.policy_state),
+            decay,
+            began: Instant::now(),
+            counts: true,
+        })
     }
 }
 
-impl Drop for Wait<'_> {
+impl Drop for LatencyTimer<'_> {
     fn drop(&mut self) {
         if self.counts {
-            self.call.in_flight().load().observe(self.began.elapsed(), self.memory.now(), self.decay);
+            self.call.in_flight().load().observe(self.began.elapsed(), self.policy_state.now(), self.decay);
         }
     }
 }
 
-/// Tells connections apart.
+/// Returns the identity of a connection.
 fn key(slot: &Slot) -> usize {
     Arc::as_ptr(&slot.link) as usize
 }
 
-/// What decides where on the ring a call goes: the value of the header, or its values with commas between them (A42); without one it
-/// goes anywhere.
+/// Returns the ring key of a call: the hash of the header's value, or of its values joined with
+/// commas (A42); `None` without the header.
 fn ring_key<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Option<u64> {
     match (values.next(), values.next()) {
         (None, _) => None,
@@ -470,8 +485,8 @@ fn ring_key<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> Option<u64> {
     }
 }
 
-/// The server itself says so: it refused the stream, or left before it. An error of the kind "gone away" reaches
-/// only streams above the last one that the server promised to process.
+/// Returns true if the server itself says so: it refused the stream, or sent GOAWAY before it. A
+/// GOAWAY error reaches only streams above the last one that the server promised to process.
 fn was_not_processed(error: &h2::Error) -> bool {
     error.is_remote() && (error.is_go_away() || error.reason() == Some(Reason::REFUSED_STREAM))
 }
@@ -485,6 +500,6 @@ mod tests {
         let key = |values: &[&'static str]| ring_key(values.iter().map(|it| it.as_bytes()));
         assert_eq!(key(&["ann"]), Some(hash(b"ann")));
         assert_eq!(key(&["ann", "bob", ""]), Some(hash(b"ann,bob,")));
-        assert_eq!(key(&[]), None, "without a value it goes anywhere");
+        assert_eq!(key(&[]), None, "without a value there is no key");
     }
 }

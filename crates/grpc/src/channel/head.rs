@@ -1,6 +1,8 @@
-//! The head of a request. It goes away with each attempt; what another one takes is kept in little.
+//! The head of a request. The first attempt consumes the headers; a compact copy is kept for
+//! others.
 //!
-//! Hardly any call needs a second attempt, and a map of headers costs more to copy than a list of them.
+//! Hardly any call needs a second attempt, and a header map costs more to copy than a list of
+//! headers.
 
 use std::time::Duration;
 
@@ -12,10 +14,11 @@ use super::status::{PREVIOUS_ATTEMPTS, TIMEOUT, timeout_value};
 
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("dogwatch-grpc/", env!("CARGO_PKG_VERSION")));
 
-/// In the extensions of a request: its call waits until an endpoint can be called or its deadline passes, whatever the reason is.
+/// A request extension: the call waits until an endpoint can be called or its deadline passes,
+/// whatever the reason.
 ///
-/// It is gRPC's wait-for-ready, for one call. Without it a call fails after `ready_timeout`, or after a second where waiting does not
-/// help.
+/// This is gRPC's wait-for-ready for one call. Without it a call fails after `ready_timeout`, or
+/// after one second if waiting does not help.
 ///
 /// ```
 /// use dogwatch_grpc::WaitForReady;
@@ -31,13 +34,13 @@ pub(crate) struct Head {
     waits_for_ready: bool,
     method: Method,
     path: Option<PathAndQuery>,
-    /// As the caller made them, until they are given away.
+    /// The caller's headers, until the first attempt takes them.
     fresh: Option<HeaderMap>,
     kept: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Head {
-    /// Takes what a caller has to say; who it is, if it does not.
+    /// Takes the head of a caller's request, and adds a `user-agent` if it has none.
     pub(crate) fn new(parts: request::Parts) -> Self {
         let mut headers = parts.headers;
         if let Entry::Vacant(entry) = headers.entry(USER_AGENT) {
@@ -49,21 +52,21 @@ impl Head {
         Self { waits_for_ready, method: parts.method, path, fresh: Some(headers), kept }
     }
 
-    /// Whether the caller asked for [`WaitForReady`].
+    /// Returns true if the caller asked for [`WaitForReady`].
     pub(crate) fn waits_for_ready(&self) -> bool {
         self.waits_for_ready
     }
 
-    /// All values of a header.
+    /// Returns all values of a header.
     pub(crate) fn values<'h>(&'h self, name: &'h HeaderName) -> impl Iterator<Item = &'h [u8]> {
         self.kept.iter().filter(move |it| it.0 == *name).map(|it| it.1.as_bytes())
     }
 
-    /// The head of the next attempt, with as much time as is left of it, if that is not what the caller said, and with the number of
-    /// attempts before it that a server may have processed, if there are any.
+    /// Builds the head of the next attempt. `left` replaces the caller's timeout if given;
+    /// `previous` is the number of earlier attempts that a server may have processed.
     ///
     /// # Errors
-    /// When there is nothing to ask for.
+    /// Returns an error if the request has no path.
     pub(crate) fn attempt(
         &mut self,
         scheme: Scheme,
@@ -131,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_without_a_name_gets_ours_and_one_with_a_name_keeps_it() {
+    fn a_caller_without_a_user_agent_gets_ours() {
         let agent = |it: Request<()>| it.headers()[USER_AGENT].clone();
         assert_eq!(agent(attempt(&mut head(Request::post("/a")), None)), AGENT);
         assert_eq!(agent(attempt(&mut head(Request::post("/a").header(USER_AGENT, "me")), None)), "me");
     }
 
     #[test]
-    fn a_later_attempt_says_how_much_time_is_left() {
+    fn a_later_attempt_has_the_remaining_time() {
         let mut head = head(Request::post("/a").header(TIMEOUT, "5S"));
         assert_eq!(attempt(&mut head, None).headers()[TIMEOUT], "5S");
         let later = attempt(&mut head, Some(Duration::from_secs(2)));
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_nothing_is_an_error() {
+    fn a_request_without_a_path_is_an_error() {
         let mut head = head(Request::builder().uri("nobody:80"));
         assert!(head.attempt(Scheme::HTTP, Authority::from_static("a"), None, 0).is_err());
     }

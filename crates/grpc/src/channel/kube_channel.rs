@@ -1,4 +1,4 @@
-//! The handle that clients hold: a tower service, and windows to look in by.
+//! The handle that clients hold: a tower service, with methods to inspect the channel.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -16,49 +16,56 @@ use tokio::sync::{oneshot, watch};
 use tower_service::Service;
 
 use super::body::ResponseBody;
-use super::core::{Core, EndpointStatus, Resolve};
+use super::channel_state::{ChannelState, EndpointStatus, Resolve};
 use super::exchange::Exchange;
 
 /// A channel to all endpoints of a target, for any client that tonic generates.
 ///
-/// Clones share everything. Calls may be made at any time: they wait inside, for at most `ready_timeout` and their own deadline.
-/// Failures are gRPC statuses, `UNAVAILABLE` for the most part, whose metadata names the endpoint as `dogwatch-endpoint`. An answer that is not
-/// gRPC's is one too, by its HTTP status.
-/// Dropping the future of a call, or the body of its answer, cancels the call. When the last clone is dropped and no call waits for its
-/// answer any more, connections close as their last calls end.
+/// Clones share everything. Calls may be made at any time: they wait inside the channel, up to
+/// `ready_timeout` and their own deadline.
 ///
-/// What it tells the `metrics` facade, each with the label `target`: `dogwatch_grpc_calls_total` by `endpoint` and `result` (`ok`, `error`,
-/// `cancelled`, or `unprocessed` for an attempt that went elsewhere), `dogwatch_grpc_calls_in_flight` by `endpoint`, `dogwatch_grpc_retries_total` by
-/// `kind`, `dogwatch_grpc_ejections_total`, `dogwatch_grpc_endpoints`, `dogwatch_grpc_endpoints_ready`, `dogwatch_grpc_endpoint_states_total` by
-/// `state`, and `dogwatch_grpc_pick_wait_seconds` of calls that found nobody at once. At most a hundred addresses of a channel have a label of
-/// their own at a time, the others share `other`. The gauges of endpoints are sums over all channels of a target.
+/// Failures are gRPC statuses, mostly `UNAVAILABLE`, whose metadata names the endpoint as
+/// `dogwatch-endpoint`. A response that is not gRPC becomes a status too, by its HTTP status.
+///
+/// Dropping the future of a call, or the body of its response, cancels the call. When the last
+/// clone is dropped and no call waits for its response, connections close as their last calls end.
+///
+/// Reports to the `metrics` facade, each with the label `target`: `dogwatch_grpc_calls_total` by
+/// `endpoint` and `result` (`ok`, `error`, `cancelled`, or `unprocessed` for an attempt that was
+/// sent to another endpoint), `dogwatch_grpc_calls_in_flight` by `endpoint`,
+/// `dogwatch_grpc_retries_total` by `kind`, `dogwatch_grpc_ejections_total`,
+/// `dogwatch_grpc_endpoints`, `dogwatch_grpc_endpoints_ready`,
+/// `dogwatch_grpc_endpoint_states_total` by `state`, and `dogwatch_grpc_pick_wait_seconds` for
+/// calls that found no endpoint at once. At most a hundred addresses of a channel have their own
+/// label at a time; the others share `other`. The gauges of endpoints are sums over all channels of
+/// a target.
 #[derive(Clone)]
 pub struct KubeChannel {
     handle: Arc<Handle>,
 }
 
 struct Handle {
-    core: Arc<Core>,
+    channel: Arc<ChannelState>,
     /// Dropping it ends the balancer.
     _stop: oneshot::Sender<Infallible>,
     resolve: Option<Resolve>,
     _held: Option<Box<dyn Any + Send + Sync>>,
 }
 
-/// What a call holds.
-struct Held(Arc<Handle>);
+/// The handle that a call holds.
+struct CallGuard(Arc<Handle>);
 
-impl Deref for Held {
-    type Target = Core;
+impl Deref for CallGuard {
+    type Target = ChannelState;
 
-    fn deref(&self) -> &Core {
-        &self.0.core
+    fn deref(&self) -> &ChannelState {
+        &self.0.channel
     }
 }
 
 impl fmt::Debug for KubeChannel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let settings = &self.handle.core.settings;
+        let settings = &self.handle.channel.settings;
         f.debug_struct("KubeChannel")
             .field("authority", &settings.authority)
             .field("policy", &settings.policy)
@@ -68,41 +75,46 @@ impl fmt::Debug for KubeChannel {
 }
 
 impl KubeChannel {
-    /// A handle of a channel whose balancer ends when `stop` is dropped.
+    /// Creates the handle of a channel whose balancer ends when `stop` is dropped.
     pub(super) fn new(
-        core: Arc<Core>,
+        channel: Arc<ChannelState>,
         stop: oneshot::Sender<Infallible>,
         resolve: Option<Resolve>,
         held: Option<Box<dyn Any + Send + Sync>>,
     ) -> Self {
-        Self { handle: Arc::new(Handle { core, _stop: stop, resolve, _held: held }) }
+        Self { handle: Arc::new(Handle { channel, _stop: stop, resolve, _held: held }) }
     }
 
-    /// Asks the source of the endpoints to look again, as [`EndpointWatch::resolve_now`](crate::EndpointWatch::resolve_now) does. The
-    /// channel does that by itself when no endpoint can be connected to. Nothing happens where the source is only a stream of sets.
+    /// Asks the source of the endpoints for changes, as
+    /// [`EndpointWatch::resolve_now`](crate::EndpointWatch::resolve_now) does. The channel does
+    /// this by itself when no endpoint can be connected to. Does nothing if the source is only a
+    /// stream of sets.
     pub fn resolve_now(&self) {
         self.handle.resolve.iter().for_each(|it| it());
     }
 
-    /// Every endpoint of the set in the order of their ids, then those removed that still have calls. The states are of now; they may
-    /// differ from one endpoint to the next by what happens meanwhile.
+    /// Returns every endpoint of the set ordered by id, then removed endpoints that still have
+    /// calls. The states are read one after the other, not atomically.
     pub fn endpoints(&self) -> Vec<EndpointStatus> {
-        self.handle.core.members.load().iter().map(EndpointStatus::of).collect()
+        self.handle.channel.members.load().iter().map(EndpointStatus::of).collect()
     }
 
-    /// How many endpoints could be picked now.
+    /// Returns the number of endpoints that can be picked now.
     pub fn ready_endpoints(&self) -> usize {
-        self.handle.core.snapshot.load().group.len()
+        self.handle.channel.snapshot.load().group.len()
     }
 
-    /// A number that goes up whenever endpoints or their states change; ask [`endpoints`](Self::endpoints) then. Whoever is slow sees the
-    /// newest number only.
+    /// Returns a number that increases whenever endpoints or their states change; call
+    /// [`endpoints`](Self::endpoints) then. A slow reader sees only the newest number.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
-        self.handle.core.revision.subscribe()
+        self.handle.channel.revision.subscribe()
     }
 
-    /// Waits until at least this many endpoints could be picked. It is no call: a lazy channel stays as it is. It may be dropped at any
-    /// time.
+    /// Waits until at least this many endpoints can be picked. Does not wake a lazy channel.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
     pub async fn connected(&self, count: usize) {
         let mut revision = self.subscribe();
         // The sender lives in the channel that we hold.
@@ -119,14 +131,14 @@ where
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
 
-    /// Always ready: calls wait inside, where their deadline is known.
+    /// Always ready: calls wait inside the channel, where their deadline is known.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // Whoever calls need not keep the channel until there is an answer: the call does.
-        let mut exchange = Exchange::new(Held(Arc::clone(&self.handle)), request);
+        // The caller need not keep the channel until the response arrives: the call holds it.
+        let mut exchange = Exchange::new(CallGuard(Arc::clone(&self.handle)), request);
         Box::pin(async move { Ok(exchange.answer().await) })
     }
 }

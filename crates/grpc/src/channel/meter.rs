@@ -1,10 +1,12 @@
-//! The metrics of a channel, through the `metrics` facade. Handles are made once per endpoint, so that a call only adds to them.
+//! The metrics of a channel, through the `metrics` facade. Handles are created once per endpoint,
+//! so that a call only increments them.
 //!
-//! Endpoints come and go for ever, and label values must not add up: at most so many addresses of a channel have a label of their own
-//! at a time, the others share `other`. The place of an address that left is free for the next one, since every pod of a rollout has a
-//! new address. An exporter that keeps series for ever should drop those that are idle.
+//! Endpoints come and go indefinitely, and the number of label values must be bounded: at most a
+//! hundred addresses of a channel have their own label at a time, the others share `other`. A
+//! removed address makes room for a new one, since every pod of a rollout has a new address. An
+//! exporter that keeps series forever should drop idle ones.
 //!
-//! Channels of one target add their endpoints up in one gauge, and a channel that is gone takes its share out of it.
+//! Channels of one target share one gauge of endpoints; a dropped channel subtracts its share.
 
 use std::sync::Arc;
 
@@ -15,10 +17,10 @@ use parking_lot::Mutex;
 use super::status::Code;
 use crate::connection::State;
 
-/// How many addresses have a label of their own at a time.
+/// The maximum number of addresses with their own label at a time.
 const LABELLED: usize = 100;
 
-/// The states by name.
+/// The states and their label values.
 const STATES: [(State, &str); 6] = [
     (State::Idle, "idle"),
     (State::Connecting, "connecting"),
@@ -28,7 +30,7 @@ const STATES: [(State, &str); 6] = [
     (State::Closed, "closed"),
 ];
 
-/// The numbers of one channel.
+/// The metrics of one channel.
 #[derive(Debug)]
 pub(crate) struct ChannelMeter {
     target: String,
@@ -38,18 +40,18 @@ pub(crate) struct ChannelMeter {
     pub(crate) ejections: Counter,
     pub(crate) ready: Share,
     pub(crate) endpoints: Share,
-    /// How long calls waited that found nobody to call at once.
+    /// The waiting time of calls that found no endpoint at once.
     pub(crate) waits: Histogram,
-    /// How often an endpoint came to be in a state, in the order of [`STATES`].
+    /// The number of transitions of endpoints into each state, in the order of [`STATES`].
     states: [Counter; STATES.len()],
 }
 
-/// Addresses that have a label of their own, and how many endpoints each has: one that leaves and one that comes may be at the same.
-/// Never more than so many.
+/// The addresses with their own label, and the number of endpoints at each: a removed and a new
+/// endpoint may have the same address. Bounded by [`LABELLED`].
 #[derive(Debug, Default)]
 struct Labels(Mutex<HashMap<String, usize>>);
 
-/// The label of an address, for as long as an endpoint or a call of it has this.
+/// The label of an address, held by its endpoints and their calls.
 #[derive(Debug)]
 struct Labelled {
     address: String,
@@ -57,7 +59,7 @@ struct Labelled {
 }
 
 impl Labels {
-    /// A label for this address, if it has one or one is free.
+    /// Returns a label for this address, if it already has one or one is free.
     fn take(self: &Arc<Self>, address: &str) -> Option<Labelled> {
         let mut all = self.0.lock();
         let free = all.len() < LABELLED;
@@ -82,7 +84,7 @@ impl Drop for Labelled {
     }
 }
 
-/// What a channel adds to a gauge that it shares with other channels of its target.
+/// The share of a channel in a gauge that it shares with other channels of its target.
 #[derive(Debug)]
 pub(crate) struct Share {
     gauge: Gauge,
@@ -94,7 +96,7 @@ impl Share {
         Self { gauge, added: Mutex::new(0) }
     }
 
-    /// Makes this channel's share this number.
+    /// Sets the share of this channel.
     pub(crate) fn set(&self, count: usize) {
         let mut added = self.added.lock();
         self.gauge.increment(count as f64 - *added as f64);
@@ -108,10 +110,10 @@ impl Drop for Share {
     }
 }
 
-/// The numbers of one endpoint.
+/// The metrics of one endpoint.
 #[derive(Debug, Clone)]
 pub(crate) struct Meter {
-    /// `None` where it shares `other`.
+    /// `None` if it shares `other`.
     _label: Option<Arc<Labelled>>,
     succeeded: Counter,
     failed: Counter,
@@ -140,13 +142,13 @@ impl ChannelMeter {
         }
     }
 
-    /// An endpoint came to be in this state.
+    /// Counts a transition of an endpoint into this state.
     pub(crate) fn state(&self, state: State) {
         let index = STATES.iter().position(|it| it.0 == state);
         index.into_iter().for_each(|it| self.states[it].increment(1));
     }
 
-    /// The numbers of another endpoint.
+    /// Creates the metrics of an endpoint.
     pub(crate) fn endpoint(&self, name: &str) -> Meter {
         let label = self.labels.take(name).map(Arc::new);
         let name = if label.is_some() { name.to_owned() } else { "other".to_owned() };
@@ -172,13 +174,14 @@ impl Meter {
         self.in_flight.increment(1);
     }
 
-    /// A call ended before any server had processed it; it may go on elsewhere.
+    /// Counts a call that ended before any server had processed it; it may continue on another
+    /// endpoint.
     pub(crate) fn end_unprocessed(&self) {
         self.in_flight.decrement(1);
         self.unprocessed.increment(1);
     }
 
-    /// A call ended: with a code, or because nobody waited for one.
+    /// Counts a call that ended with a code, or was cancelled.
     pub(crate) fn end(&self, code: Option<Code>) {
         self.in_flight.decrement(1);
         match code {
@@ -197,7 +200,7 @@ mod tests {
 
     use super::*;
 
-    /// The series of calls that succeeded, by their label of the endpoint.
+    /// Returns the number of successful calls by their `endpoint` label.
     fn counted(recorder: &DebuggingRecorder) -> BTreeMap<String, u64> {
         let all = recorder.snapshotter().snapshot().into_vec();
         let mut counted = BTreeMap::new();
@@ -215,7 +218,7 @@ mod tests {
         let found = all.into_iter().find(|it| it.0.key().name() == name).expect(name);
         match found.3 {
             DebugValue::Gauge(value) => value.into_inner(),
-            other => panic!("{name} is no gauge: {other:?}"),
+            other => panic!("{name} is not a gauge: {other:?}"),
         }
     }
 
@@ -225,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_bounded_however_many_endpoints_there_are() {
+    fn the_number_of_labels_is_bounded() {
         let recorder = DebuggingRecorder::new();
         metrics::with_local_recorder(&recorder, || {
             let channel = ChannelMeter::new("shop/greeter");
@@ -236,9 +239,10 @@ mod tests {
         assert_eq!((counted.len(), counted["other"]), (LABELLED + 1, 1_000 - LABELLED as u64));
     }
 
-    /// Pods of a rollout have new addresses: those of the hundredth are labelled as well as those of the first.
+    /// The pods of a rollout have new addresses: those of the hundredth rollout get labels like
+    /// those of the first.
     #[test]
-    fn what_left_gives_its_place_to_what_comes() {
+    fn a_removed_address_makes_room_for_a_new_one() {
         let recorder = DebuggingRecorder::new();
         metrics::with_local_recorder(&recorder, || {
             let channel = ChannelMeter::new("shop/greeter");
@@ -249,15 +253,15 @@ mod tests {
                 running.iter().for_each(call);
             }
             drop(running);
-            assert!(channel.labels.0.lock().is_empty(), "nothing is held for those that are gone");
+            assert!(channel.labels.0.lock().is_empty(), "a label of a removed endpoint is still held");
         });
         let counted = counted(&recorder);
         assert_eq!((counted.len(), counted.get("other")), (2_000, None));
     }
 
-    /// One that leaves finishes its calls while the next one at its address is there already.
+    /// A removed endpoint finishes its calls while the next one at its address already exists.
     #[test]
-    fn an_address_has_its_label_until_the_last_of_its_endpoints_is_gone() {
+    fn an_address_has_its_label_until_its_last_endpoint_is_gone() {
         let recorder = DebuggingRecorder::new();
         metrics::with_local_recorder(&recorder, || {
             let channel = ChannelMeter::new("shop/greeter");
@@ -272,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn gauges_of_channels_of_one_target_add_up_and_go_with_their_channel() {
+    fn channels_of_one_target_add_up_in_a_gauge_and_subtract_themselves() {
         let recorder = DebuggingRecorder::new();
         metrics::with_local_recorder(&recorder, || {
             let (one, other) = (ChannelMeter::new("shop/greeter"), ChannelMeter::new("shop/greeter"));
-            // The recorder sets a gauge back to 0 when it is read: these are changes.
+            // The recorder resets a gauge to 0 when it is read: these are changes.
             one.ready.set(5);
             one.ready.set(3);
             other.ready.set(1);

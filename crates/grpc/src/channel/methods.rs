@@ -1,4 +1,4 @@
-//! What is different from method to method: retries and timeouts, by the name of a method or of its service.
+//! Settings by method: retries and timeouts, by the name of a method or of its service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use compact_str::CompactString;
 use hashbrown::HashMap;
 
-use super::retry::{Budget, Retry};
+use super::retry::{Retry, RetryBudget};
 
 /// A setting for every method.
 #[derive(Debug, Clone)]
 struct ByMethod<T> {
     /// For methods without a setting of their own.
     default: Option<T>,
-    /// By `service/method`, or `service` for all methods of one. `None` switches the default off.
+    /// By `service/method`, or `service` for all of its methods. `None` turns the default off.
     named: HashMap<CompactString, Option<T>>,
 }
 
@@ -24,7 +24,8 @@ impl<T> Default for ByMethod<T> {
 }
 
 impl<T> ByMethod<T> {
-    /// The setting for the method with this path: its own, that of its service, or the default.
+    /// Returns the setting for the method with this path: its own, that of its service, or the
+    /// default.
     fn of(&self, path: &str) -> Option<&T> {
         if self.named.is_empty() {
             return self.default.as_ref();
@@ -38,16 +39,16 @@ impl<T> ByMethod<T> {
     }
 }
 
-/// A retry policy with the tokens that its calls share.
+/// A retry policy with the budget that its calls share.
 #[derive(Debug)]
-pub(crate) struct Retrying {
+pub(crate) struct RetryState {
     pub(crate) policy: Retry,
-    pub(crate) budget: Budget,
+    pub(crate) budget: RetryBudget,
 }
 
-impl Retrying {
+impl RetryState {
     fn new(policy: Retry) -> Arc<Self> {
-        let budget = Budget::new(&policy);
+        let budget = RetryBudget::new(&policy);
         Arc::new(Self { policy, budget })
     }
 }
@@ -55,17 +56,17 @@ impl Retrying {
 /// The retries and timeouts of all methods of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct Methods {
-    retries: ByMethod<Arc<Retrying>>,
+    retries: ByMethod<Arc<RetryState>>,
     timeouts: ByMethod<Duration>,
 }
 
 impl Methods {
     pub(crate) fn retry(&mut self, retry: Retry) {
-        self.retries.default = Some(Retrying::new(retry));
+        self.retries.default = Some(RetryState::new(retry));
     }
 
     pub(crate) fn retry_for(&mut self, name: &str, retry: Option<Retry>) {
-        self.retries.named.insert(plain(name), retry.map(Retrying::new));
+        self.retries.named.insert(trim_slashes(name), retry.map(RetryState::new));
     }
 
     pub(crate) fn timeout(&mut self, timeout: Duration) {
@@ -73,29 +74,29 @@ impl Methods {
     }
 
     pub(crate) fn timeout_for(&mut self, name: &str, timeout: Option<Duration>) {
-        self.timeouts.named.insert(plain(name), timeout);
+        self.timeouts.named.insert(trim_slashes(name), timeout);
     }
 
-    /// How calls of the method with this path are retried, if they are.
-    pub(crate) fn retrying(&self, path: &str) -> Option<&Arc<Retrying>> {
+    /// Returns the retry policy of the method with this path, if it has one.
+    pub(crate) fn retrying(&self, path: &str) -> Option<&Arc<RetryState>> {
         self.retries.of(path)
     }
 
-    /// How long calls of the method with this path may take.
+    /// Returns the timeout of the method with this path.
     pub(crate) fn timeout_of(&self, path: &str) -> Option<Duration> {
         self.timeouts.of(path).copied()
     }
 
-    /// The first name that is neither `service` nor `service/method`, if there is one.
-    pub(crate) fn misnamed(&self) -> Option<&str> {
+    /// Returns the first name that is neither `service` nor `service/method`, if there is one.
+    pub(crate) fn invalid_name(&self) -> Option<&str> {
         let mut names = self.retries.named.keys().chain(self.timeouts.named.keys());
         let wrong = |it: &&CompactString| it.is_empty() || it.split('/').count() > 2 || it.starts_with('/');
         names.find(wrong).map(CompactString::as_str)
     }
 }
 
-/// A name without the slashes around it.
-fn plain(name: &str) -> CompactString {
+/// Strips the slashes around a name.
+fn trim_slashes(name: &str) -> CompactString {
     name.strip_prefix('/').unwrap_or(name).trim_end_matches('/').into()
 }
 
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_method_goes_before_its_service_and_that_before_the_default() {
+    fn a_method_takes_precedence_over_its_service_and_that_over_the_default() {
         let mut methods = Methods::default();
         assert_eq!(methods.timeout_of("/shop.Cart/Add"), None);
         let second = Duration::from_secs(1);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_more_or_less_than_a_service_and_a_method_are_found() {
+    fn invalid_method_names_are_found() {
         for (name, wrong) in [
             ("a.B", false),
             ("/a.B/C", false),
@@ -138,7 +139,7 @@ mod tests {
         ] {
             let mut methods = Methods::default();
             methods.retry_for(name, None);
-            assert_eq!(methods.misnamed().is_some(), wrong, "{name:?}");
+            assert_eq!(methods.invalid_name().is_some(), wrong, "{name:?}");
         }
     }
 }

@@ -1,17 +1,18 @@
-//! `KubeChannel`: a channel for gRPC clients over whatever endpoints a target has.
+//! `KubeChannel`: a channel for gRPC clients over the endpoints of a target.
 //!
-//! A call loads the snapshot, picks, and queues its frames on the connection: no lock of ours, no task and no channel on its way.
-//! Everything else (following the set, connecting, ejecting) is the balancer's, beside the calls.
+//! A call loads the snapshot, picks an endpoint, and queues its frames on the connection, without a
+//! lock, task or channel of ours in between. Everything else (following the set, connecting,
+//! ejecting) is done by the balancer, concurrently with calls.
 
 mod status;
 mod retry;
 mod methods;
 mod meter;
 mod head;
-mod outgoing;
+mod request_body;
 mod snapshot;
 mod body;
-mod core;
+mod channel_state;
 mod balancer;
 mod exchange;
 mod kube_channel;
@@ -20,7 +21,7 @@ pub mod measure;
 
 pub use self::body::{Interrupted, ResponseBody};
 pub use self::builder::{ChannelBuilder, ConfigError};
-pub use self::core::EndpointStatus;
+pub use self::channel_state::EndpointStatus;
 pub use self::head::WaitForReady;
 pub use self::kube_channel::KubeChannel;
 pub use self::retry::Retry;

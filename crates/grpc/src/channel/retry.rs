@@ -1,31 +1,33 @@
-//! When a call that a server failed may be tried again: by code, a few times, and only while most calls succeed.
+//! Retries of calls that a server failed: by code, a few times, and only while most calls succeed.
 //!
-//! The rules are those of gRPC's A6. A call that no server has processed is another matter: that one is sent elsewhere without a
-//! policy, see `exchange.rs`.
+//! The rules are those of gRPC's A6. A call that no server has processed is sent to another
+//! endpoint without a policy, see `exchange.rs`.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use super::status::Code;
 
-/// Retries of calls that failed with certain codes. Only for methods that may be carried out twice.
+/// Retries calls that failed with certain codes. Only for methods that may be executed twice.
 ///
 /// Calls that share a policy share its budget.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Retry {
-    /// How often a call is sent at most, the first time included: from 2 to 5.
+    /// The maximum number of attempts including the first, from 2 to 5. Defaults to 3.
     pub attempts: u32,
-    /// The longest wait before the first retry; the actual one is anything up to it.
+    /// The longest delay before the first retry; the actual one is a random fraction of it.
+    /// Defaults to 50 ms.
     pub initial_backoff: Duration,
-    /// The longest wait before any retry.
+    /// The longest delay before any retry. Defaults to 1 s.
     pub longest_backoff: Duration,
-    /// How many times longer the longest wait becomes with each retry.
+    /// The factor by which the longest delay grows with each retry. Defaults to 2.
     pub factor: f64,
-    /// Codes that are worth another try.
+    /// The codes that are retried. Defaults to `UNAVAILABLE`.
     pub codes: Vec<Code>,
-    /// How many failures in a row use up half of the budget, without which nothing is retried.
+    /// The number of consecutive failures that use up half of the budget; below half, nothing is
+    /// retried. Defaults to 100.
     pub budget: u32,
-    /// Which part of a failure one success makes good.
+    /// The fraction of a failure that one success makes up for. Defaults to 0.1.
     pub refill: f64,
 }
 
@@ -44,35 +46,38 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// How long to wait before the retry of that number, from 1; `luck` is from 0 to 1.
-    pub(crate) fn wait(&self, retry: u32, luck: f64) -> Duration {
+    /// Returns the delay before the retry with this number, from 1; `random` is a random number from
+    /// 0 to 1.
+    pub(crate) fn wait(&self, retry: u32, random: f64) -> Duration {
         let exponent = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
         let longest = self.initial_backoff.as_secs_f64() * self.factor.powi(exponent);
-        let wait = longest.min(self.longest_backoff.as_secs_f64()) * luck;
-        // What is no time at all, as with a factor below 0, is the longest.
+        let wait = longest.min(self.longest_backoff.as_secs_f64()) * random;
+        // An invalid duration, as with a negative factor, becomes the longest one.
         Duration::try_from_secs_f64(wait).unwrap_or(self.longest_backoff)
     }
 }
 
-/// Tokens of all calls that share a policy: a failure takes one, a success brings a part of one.
+/// The tokens of all calls that share a policy: a failure takes one, a success adds a fraction of
+/// one.
 #[derive(Debug)]
-pub(crate) struct Budget {
-    /// Thousandths.
+pub(crate) struct RetryBudget {
+    /// In thousandths.
     tokens: AtomicI32,
     full: i32,
     refill: i32,
-    /// What counts as a failure: that of a request is none of the servers'.
+    /// The codes that count as failures: others are errors of the request, not of the servers.
     codes: Vec<Code>,
 }
 
-impl Budget {
+impl RetryBudget {
     pub(crate) fn new(retry: &Retry) -> Self {
         let full = i32::try_from(retry.budget.clamp(1, 1_000_000) * 2_000).unwrap_or(i32::MAX);
         let refill = (retry.refill.clamp(0.0, 1_000.0) * 1_000.0) as i32;
         Self { tokens: AtomicI32::new(full), full, refill, codes: retry.codes.clone() }
     }
 
-    /// Notes how a call ended that cannot be retried any more. Codes that say nothing of the servers change nothing.
+    /// Records the status of a call that cannot be retried any more. Codes that say nothing about
+    /// the servers change nothing.
     pub(crate) fn ended(&self, code: Code) {
         if code == Code::Ok {
             self.succeeded();
@@ -81,7 +86,7 @@ impl Budget {
         }
     }
 
-    /// Notes a failure, and says whether there may be a retry.
+    /// Records a failure, and returns true if a retry is allowed.
     pub(crate) fn failed(&self) -> bool {
         self.change(-1_000) > self.full / 2
     }
@@ -104,16 +109,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_and_are_capped() {
+    fn delays_grow_and_are_capped() {
         let retry = Retry::default();
-        let milliseconds = |number, luck| retry.wait(number, luck).as_millis();
+        let milliseconds = |number, random| retry.wait(number, random).as_millis();
         assert_eq!((milliseconds(1, 1.0), milliseconds(2, 1.0), milliseconds(3, 0.5)), (50, 100, 100));
         assert_eq!((milliseconds(50, 1.0), milliseconds(1, 0.0)), (1_000, 0));
     }
 
     #[test]
-    fn when_too_much_fails_nothing_is_retried_until_enough_succeeds() {
-        let budget = Budget::new(&Retry { budget: 5, refill: 0.5, ..Retry::default() });
+    fn if_too_much_fails_nothing_is_retried_until_enough_succeeds() {
+        let budget = RetryBudget::new(&Retry { budget: 5, refill: 0.5, ..Retry::default() });
         let allowed: Vec<_> = (0..7).map(|_| budget.failed()).collect();
         assert_eq!(allowed, [true, true, true, true, false, false, false]);
         for _ in 0..100 {
@@ -122,21 +127,21 @@ mod tests {
         for _ in 0..11 {
             budget.succeeded();
         }
-        assert!(!budget.failed(), "eleven halves less one are half of ten at most");
+        assert!(!budget.failed(), "at half of the budget there should be no retry");
         for _ in 0..100 {
             budget.succeeded();
         }
-        assert!(budget.failed(), "and it never holds more than ten");
+        assert!(budget.failed(), "the budget should be capped");
     }
 
     #[test]
-    fn only_successes_fill_the_budget_and_only_failures_of_servers_empty_it() {
-        let budget = Budget::new(&Retry { budget: 1, refill: 1.0, ..Retry::default() });
+    fn only_successes_refill_the_budget_and_only_server_failures_drain_it() {
+        let budget = RetryBudget::new(&Retry { budget: 1, refill: 1.0, ..Retry::default() });
         budget.ended(Code::Unavailable);
         for _ in 0..10 {
             budget.ended(Code::InvalidArgument);
         }
-        assert!(!budget.failed(), "two failures of two that it holds, and nothing that made them good");
+        assert!(!budget.failed(), "two failures should use up a budget of two");
         budget.ended(Code::Ok);
         budget.ended(Code::Ok);
         for _ in 0..10 {

@@ -1,4 +1,5 @@
-//! What calls see of a channel: who may be picked, or why nobody can be. Replaced as a whole, read without a lock.
+//! The snapshot of a channel for calls: the endpoints to pick from, or the reason why there are
+//! none. Replaced as a whole, read without a lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use super::meter::Meter;
 use crate::connection::Link;
 use crate::endpoints::Unavailable;
 use crate::load::Load;
-use crate::policy::{Group, Memory, Policy};
+use crate::policy::{Group, Policy, PolicyState};
 use crate::time::{CENTURY, after};
 
-/// An endpoint that is ready, with all that a call needs of it.
+/// A ready endpoint, with everything that a call needs.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) link: Arc<Link>,
@@ -22,13 +23,13 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Whether so many calls are with it that one more would wait in line.
+    /// Returns true if one more call would be queued.
     pub(crate) fn is_full(&self) -> bool {
-        self.load.in_flight() as usize >= self.link.room()
+        self.load.in_flight() as usize >= self.link.max_calls()
     }
 }
 
-/// A channel at one moment.
+/// The state of a channel at one moment.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) group: Group<Arc<Slot>>,
@@ -37,70 +38,80 @@ pub(crate) struct Snapshot {
 }
 
 impl Snapshot {
-    /// A channel without an endpoint to call, for this reason.
-    pub(crate) fn of_nobody(why: Why, policy: &Policy, memory: &Arc<Memory>) -> Self {
-        let group = Group::new(Vec::new(), policy, None, Arc::clone(memory));
+    /// Creates a snapshot without endpoints to call, for this reason.
+    pub(crate) fn without_endpoints(
+        why: UnreadyReason,
+        policy: &Policy,
+        policy_state: &Arc<PolicyState>,
+    ) -> Self {
+        let group = Group::new(Vec::new(), policy, None, Arc::clone(policy_state));
         Self { group, unready: Some(Unready { since: None, why, definite: false }) }
     }
 }
 
-/// Nobody can be called.
+/// The state in which no endpoint can be called.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Unready {
-    /// Since when, for this kind of reason; `None` while nobody has asked for a connection.
+    /// The time since which this kind of reason holds; `None` while no connection was asked for.
     pub(crate) since: Option<Instant>,
-    pub(crate) why: Why,
-    /// There has never been an endpoint, and waiting does not help.
+    pub(crate) why: UnreadyReason,
+    /// True if there has never been an endpoint, and waiting does not help.
     pub(crate) definite: bool,
 }
 
-/// How long calls wait where waiting does not help: for a service that was created a moment ago, together with its caller.
+/// The time for which calls wait although waiting does not help: for a service that was created a
+/// moment ago, together with its caller.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Unready {
-    /// Until when a call waits that began to at `asked`. Reasons may change, and each begins anew; the patience of a call does not.
+    /// Returns the time until which a call waits that started to wait at `asked`. A new kind of
+    /// reason restarts `since`; the limit of a call stays.
     pub(crate) fn until(&self, asked: Instant, ready_timeout: Duration) -> Instant {
-        if self.why == Why::Stopped {
+        if self.why == UnreadyReason::Stopped {
             return asked;
         }
-        let hopeless = self.definite && ready_timeout < CENTURY;
-        let patience = if hopeless { ready_timeout.min(GRACE) } else { ready_timeout };
-        after(self.since.map_or(asked, |it| it.min(asked)), patience)
+        let definite = self.definite && ready_timeout < CENTURY;
+        let limit = if definite { ready_timeout.min(GRACE) } else { ready_timeout };
+        after(self.since.map_or(asked, |it| it.min(asked)), limit)
     }
 }
 
-/// Why nobody can be called.
+/// The reason why no endpoint can be called.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Why {
-    /// The task of the channel is gone, and with it all of its connections.
+pub(crate) enum UnreadyReason {
+    /// The task of the channel has ended, and with it all of its connections.
     Stopped,
     /// The endpoints are not known yet.
     Unresolved,
-    /// There is nothing to call.
+    /// There is no endpoint to call.
     Nothing(Unavailable),
-    /// Of those that are connected, all are unhealthy or ejected, or allow no streams; how many these are.
+    /// The connected endpoints, of this number, are all unhealthy or ejected, or allow no streams.
     Unfit { connected: usize },
-    /// Nobody is connected; how many there are, and what the last attempt said.
+    /// None of the endpoints, of this number, is connected; with the last error.
     Unconnected { endpoints: usize, error: Option<Arc<str>> },
 }
 
-impl Why {
-    /// Whether waiting longer for the one has anything to do with having waited for the other.
+impl UnreadyReason {
+    /// Returns true if both are the same kind of reason, so that the time waited for one counts for
+    /// the other.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for UnreadyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stopped => f.write_str(
-                "the task of its channel has ended, as it does with the runtime that it was made on",
+                "the task of its channel has ended, together with the runtime that the channel was built on",
             ),
             Self::Unresolved => f.write_str("its endpoints are not known yet"),
             Self::Nothing(why) => why.fmt(f),
             Self::Unfit { connected } => {
-                write!(f, "its {connected} connected endpoints are all unwell, left out, or take no calls")
+                write!(
+                    f,
+                    "its {connected} connected endpoints are all unhealthy, ejected, or accept no calls"
+                )
             }
             Self::Unconnected { endpoints, error: None } => {
                 write!(f, "none of its {endpoints} endpoints is connected yet")

@@ -1,7 +1,9 @@
-//! gRPC's statuses on the wire: reading them from answers, and making the answer that a call gets when no server gave one.
+//! gRPC statuses on the wire: parses those of responses, and builds the response of a call that got
+//! none from a server.
 //!
-//! Failures of ours are answers too: headers with a status, as a server would send them. Whatever stands above the channel, tonic or
-//! not, reads them the same way, and the metadata says which endpoint was tried last.
+//! Our own failures are responses too: headers with a status, as a server would send them. Clients
+//! above the channel, tonic or not, read them the same way, and the metadata names the endpoint of
+//! the last attempt.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tokio::time::Instant;
 
-/// The endpoint that was tried last, in the metadata of a failure of ours.
+/// The metadata key for the endpoint of the last attempt, in our own failures.
 pub(crate) const ENDPOINT: &str = "dogwatch-endpoint";
 const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -19,12 +21,13 @@ pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 /// The number of attempts before this one, in the metadata of a retry (A6).
 pub(crate) const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
-/// What gRPC percent-encodes in a message: everything but printable ASCII, and the percent sign itself.
+/// The characters that gRPC percent-encodes in a message: everything but printable ASCII, and the
+/// percent sign itself.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
-/// What eight digits can say, which is all that a timeout may have.
+/// The largest number of eight digits, which is the limit of a `grpc-timeout`.
 const LONGEST: u128 = 99_999_999;
 
-/// The codes of gRPC, by their numbers.
+/// The gRPC status codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names are gRPC's own")]
@@ -69,13 +72,13 @@ const ALL: [Code; 17] = [
 ];
 
 impl Code {
-    /// The code in headers or trailers, if there is one. An unreadable one is `Unknown`.
+    /// Returns the code in headers or trailers, if there is one. An invalid one is `Unknown`.
     pub(crate) fn of(headers: &HeaderMap) -> Option<Self> {
         let number = headers.get(STATUS)?.to_str().ok().and_then(|it| it.parse::<usize>().ok());
         Some(number.and_then(|it| ALL.get(it).copied()).unwrap_or(Self::Unknown))
     }
 
-    /// What an HTTP/2 error means, by the table of gRPC's protocol document.
+    /// Maps an HTTP/2 error to a code, by the table of gRPC's protocol document.
     pub(crate) fn of_error(error: &h2::Error) -> Self {
         use h2::Reason;
         match error.reason() {
@@ -88,7 +91,7 @@ impl Code {
         }
     }
 
-    /// What an HTTP status means, by the table of gRPC's document on their mapping.
+    /// Maps an HTTP status to a code, by the table of gRPC's mapping document.
     fn of_http(status: StatusCode) -> Self {
         match status.as_u16() {
             400 => Self::Internal,
@@ -100,8 +103,9 @@ impl Code {
         }
     }
 
-    /// What it means to a call with a deadline. A server that keeps the deadline too cancels the call then, and may be a little quicker than our
-    /// own timer, which goes by whole milliseconds.
+    /// Maps `Cancelled` after the deadline to `DeadlineExceeded`. A server that also enforces the
+    /// deadline cancels the call then, and may be slightly ahead of our own timer, which has
+    /// millisecond resolution.
     pub(crate) fn at(self, deadline: Option<Instant>) -> Self {
         match self {
             Self::Cancelled if deadline.is_some_and(|it| it <= Instant::now()) => Self::DeadlineExceeded,
@@ -109,14 +113,15 @@ impl Code {
         }
     }
 
-    /// Whether it says that the server is in trouble rather than the request: what Envoy reads as a 5xx.
+    /// Returns true if the code blames the server rather than the request: the codes that Envoy
+    /// maps to 5xx.
     pub(crate) fn blames_server(self) -> bool {
         use Code::{DataLoss, DeadlineExceeded, Internal, Unavailable, Unimplemented, Unknown};
         matches!(self, Unknown | DeadlineExceeded | Unimplemented | Internal | Unavailable | DataLoss)
     }
 }
 
-/// Why a call failed without a server's answer.
+/// A call that failed without a status from a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) code: Code,
@@ -129,8 +134,9 @@ impl Failure {
         Self { code, message: message.into(), endpoint }
     }
 
-    /// What an answer means that is not gRPC's, but that of a proxy for the most part. A status of gRPC's is always the one that counts.
-    pub(crate) fn foreign<B>(answer: &Response<B>, endpoint: Option<SocketAddr>) -> Option<Self> {
+    /// Returns the failure for a response that is not gRPC, mostly from a proxy. A gRPC status
+    /// always takes precedence.
+    pub(crate) fn non_grpc<B>(answer: &Response<B>, endpoint: Option<SocketAddr>) -> Option<Self> {
         let headers = answer.headers();
         let kind = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
         let rest = kind.strip_prefix(b"application/grpc");
@@ -140,9 +146,12 @@ impl Failure {
         }
         let message = match answer.status() {
             StatusCode::OK => {
-                format!("the answer is {:?}, not application/grpc", String::from_utf8_lossy(kind))
+                format!(
+                    "the response has the content type {:?}, not application/grpc",
+                    String::from_utf8_lossy(kind)
+                )
             }
-            status => format!("the answer has the HTTP status {}", status.as_u16()),
+            status => format!("the response has the HTTP status {}", status.as_u16()),
         };
         let message = match endpoint {
             Some(endpoint) => format!("{endpoint}: {message}"),
@@ -151,7 +160,7 @@ impl Failure {
         Some(Self::new(Code::of_http(answer.status()), message, endpoint))
     }
 
-    /// The failure as headers of an answer that has nothing else.
+    /// Converts the failure to a response of headers only.
     pub(crate) fn into_response<B: Default>(self) -> Response<B> {
         let mut response = Response::new(B::default());
         let headers = response.headers_mut();
@@ -168,7 +177,7 @@ impl Failure {
     }
 }
 
-/// How long the caller gives the call: up to eight digits and a unit. What cannot be read is no limit.
+/// Parses `grpc-timeout`: up to eight digits and a unit. An invalid value is no limit.
 pub(crate) fn timeout_of(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(TIMEOUT)?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -187,7 +196,7 @@ pub(crate) fn timeout_of(headers: &HeaderMap) -> Option<Duration> {
     })
 }
 
-/// A time that is left as a header says it: in the finest unit that holds it, and never shorter than it is.
+/// Formats a remaining time as `grpc-timeout`: in the finest unit that can hold it, rounded up.
 pub(crate) fn timeout_value(left: Duration) -> HeaderValue {
     let units = [
         ('n', 1),
@@ -197,18 +206,19 @@ pub(crate) fn timeout_value(left: Duration) -> HeaderValue {
         ('M', 60_000_000_000),
         ('H', 3_600_000_000_000),
     ];
-    let mut said = (LONGEST, 'H');
+    let mut text = (LONGEST, 'H');
     for (unit, length) in units {
         let count = left.as_nanos().div_ceil(length);
         if count <= LONGEST {
-            said = (count, unit);
+            text = (count, unit);
             break;
         }
     }
-    HeaderValue::try_from(format!("{}{}", said.0, said.1)).expect("digits and a letter are a value")
+    HeaderValue::try_from(format!("{}{}", text.0, text.1)).expect("digits and a letter are a value")
 }
 
-/// What the server says about retries: `None` nothing, `Some(None)` do not, `Some(Some(wait))` after so long.
+/// Parses the server's retry pushback: `None` if absent, `Some(None)` for no retry,
+/// `Some(Some(delay))` for a retry after this time.
 pub(crate) fn pushback_of(headers: &HeaderMap) -> Option<Option<Duration>> {
     let value = headers.get(PUSHBACK)?;
     Some(value.to_str().ok().and_then(|it| it.parse().ok()).map(Duration::from_millis))
@@ -223,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_are_read_by_their_unit() {
+    fn timeouts_are_parsed_by_their_unit() {
         let table = [
             ("1H", Some(3_600_000)),
             ("2M", Some(120_000)),
@@ -248,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_said_in_the_finest_unit_that_holds_it() {
+    fn a_timeout_is_formatted_in_the_finest_unit_that_holds_it() {
         let table = [
             (Duration::from_nanos(1), "1n"),
             (Duration::from_nanos(99_999_999), "99999999n"),
@@ -261,13 +271,13 @@ mod tests {
             (Duration::from_secs(6_000_000_000), "1666667H"),
             (Duration::MAX, "99999999H"),
         ];
-        for (left, said) in table {
-            assert_eq!(timeout_value(left), said, "{left:?}");
+        for (left, text) in table {
+            assert_eq!(timeout_value(left), text, "{left:?}");
         }
     }
 
     #[test]
-    fn an_answer_that_is_not_grpcs_is_told_by_its_http_status_and_type() {
+    fn a_response_that_is_not_grpc_is_mapped_by_its_http_status_and_type() {
         use Code::{Internal, PermissionDenied, Unauthenticated, Unavailable, Unimplemented, Unknown};
         let table = [
             (200, "application/grpc", None),
@@ -286,20 +296,17 @@ mod tests {
         ];
         for (status, kind, code) in table {
             let answer = Response::builder().status(status).header(CONTENT_TYPE, kind).body(()).unwrap();
-            assert_eq!(Failure::foreign(&answer, None).map(|it| it.code), code, "{status} {kind}");
+            assert_eq!(Failure::non_grpc(&answer, None).map(|it| it.code), code, "{status} {kind}");
         }
         let answer = Response::builder().status(503).header(STATUS, "8").body(()).unwrap();
-        assert!(
-            Failure::foreign(&answer, None).is_none(),
-            "a status of gRPC's is always the one that counts"
-        );
+        assert!(Failure::non_grpc(&answer, None).is_none(), "a gRPC status takes precedence");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_a_server_cancels_when_its_time_is_over_was_too_late() {
+    async fn a_call_cancelled_by_the_server_at_its_deadline_exceeded_the_deadline() {
         let deadline = Some(Instant::now() + Duration::from_micros(1_500));
         assert_eq!(Code::Cancelled.at(deadline), Code::Cancelled);
-        // Our own timer would ring at two milliseconds.
+        // Our own timer would fire at two milliseconds.
         tokio::time::advance(Duration::from_micros(1_500)).await;
         assert_eq!(Code::Cancelled.at(deadline), Code::DeadlineExceeded);
         assert_eq!(
@@ -309,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_read_by_their_number() {
+    fn codes_are_parsed_by_their_number() {
         assert_eq!(Code::of(&headers(STATUS, "0")), Some(Code::Ok));
         assert_eq!(Code::of(&headers(STATUS, "14")), Some(Code::Unavailable));
         assert_eq!(Code::of(&headers(STATUS, "99")), Some(Code::Unknown));
@@ -319,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_an_answer_that_names_the_endpoint() {
+    fn a_failure_is_a_response_that_names_the_endpoint() {
         let endpoint = "10.0.0.1:80".parse().unwrap();
         let failure = Failure::new(Code::Unavailable, "100 % gone\nübel", Some(endpoint));
         let response: Response<()> = failure.into_response();
@@ -329,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn pushback_may_forbid_delay_or_say_nothing() {
+    fn pushback_may_forbid_delay_or_be_absent() {
         assert_eq!(pushback_of(&headers(PUSHBACK, "7")), Some(Some(Duration::from_millis(7))));
         assert_eq!(pushback_of(&headers(PUSHBACK, "-1")), Some(None));
         assert_eq!(pushback_of(&HeaderMap::new()), None);

@@ -1,4 +1,4 @@
-//! One endpoint as the rest of the crate sees it: who it is, how its connection stands, and its numbers.
+//! One endpoint for the rest of the crate: its identity, the state of its connection, and its load.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use super::state::Phase;
 use crate::endpoints::EndpointId;
 use crate::load::Load;
 
-/// How the connection to an endpoint stands.
+/// The state of the connection to an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {
-    /// No connection, and none is wanted.
+    /// There is no connection, and none is wanted.
     Idle,
-    /// A connection is being made, or waits for its turn.
+    /// A connection is being opened, or waits for its turn.
     Connecting,
     /// Connected, and open for calls.
     Ready,
-    /// The last attempt failed; the next one waits.
+    /// The last attempt failed; the next one waits for the backoff.
     Backoff,
-    /// Connected, but only to finish the calls that are there.
+    /// Connected, but only to finish the open calls.
     Draining,
-    /// Gone for good.
+    /// Closed for good.
     Closed,
 }
 
@@ -48,69 +48,71 @@ impl State {
 pub(crate) struct Backend {
     pub(crate) id: EndpointId,
     pub(crate) load: Arc<Load>,
-    /// Where to dial next; the balancer follows the set.
+    /// The addresses to dial next; updated by the balancer.
     addresses: Mutex<Arc<[SocketAddr]>>,
-    /// Written by the endpoint's task, read by the balancer; never on the way of a call.
-    standing: Mutex<Standing>,
+    /// Written by the endpoint's task, read by the balancer; never locked by a call.
+    status: Mutex<BackendStatus>,
 }
 
-/// How an endpoint stands at one moment.
+/// The status of an endpoint at one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct BackendStatus {
     pub(crate) state: State,
     /// The connection, if it is open for calls.
     pub(crate) link: Option<Arc<Link>>,
-    /// When the connection of `link` was made.
+    /// The time at which the connection of `link` was opened.
     pub(crate) ready_since: Option<Instant>,
-    /// What the endpoint says of itself; true unless it was asked.
+    /// The health that the endpoint reports; true if health checking is off.
     pub(crate) healthy: bool,
-    /// It was asked, and has not answered yet on this connection: it takes no calls before it has.
-    pub(crate) asked: bool,
-    /// Why the last attempt failed or the last connection ended.
+    /// Set while the health check of this connection has no answer yet: until then the endpoint
+    /// gets no calls.
+    pub(crate) health_pending: bool,
+    /// The error of the last attempt or of the last connection.
     pub(crate) error: Option<Arc<str>>,
 }
 
 impl Backend {
-    /// An endpoint that nobody has connected to yet.
+    /// Creates an endpoint without a connection.
     pub(crate) fn new(id: EndpointId, addresses: &[SocketAddr], seed: Duration, now: u32) -> Self {
-        let standing = Standing {
+        let status = BackendStatus {
             state: State::Idle,
             link: None,
             ready_since: None,
             healthy: true,
-            asked: false,
+            health_pending: false,
             error: None,
         };
         Self {
             id,
             load: Arc::new(Load::new(seed, now)),
             addresses: Mutex::new(addresses.into()),
-            standing: Mutex::new(standing),
+            status: Mutex::new(status),
         }
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        self.standing.lock().clone()
+    pub(crate) fn status(&self) -> BackendStatus {
+        self.status.lock().clone()
     }
 
     pub(crate) fn state(&self) -> State {
-        self.standing.lock().state
+        self.status.lock().state
     }
 
-    pub(crate) fn stand(&self, change: impl FnOnce(&mut Standing)) {
-        change(&mut self.standing.lock());
+    pub(crate) fn update(&self, change: impl FnOnce(&mut BackendStatus)) {
+        change(&mut self.status.lock());
     }
 
     pub(crate) fn addresses(&self) -> Arc<[SocketAddr]> {
         Arc::clone(&self.addresses.lock())
     }
 
-    /// Follows the set to other addresses. False when that takes a new start, as for another endpoint under the same name: it is
-    /// connected to, or just dials, an address that is no longer among them, or waits before it dials the old ones again.
-    pub(crate) fn moves_to(&self, addresses: &[SocketAddr]) -> bool {
+    /// Replaces the addresses. Returns false if the endpoint must be started anew, like a different
+    /// endpoint with the same id: it is connected to, or dialling, an address that was removed, or
+    /// waits for the backoff of other addresses.
+    pub(crate) fn update_addresses(&self, addresses: &[SocketAddr]) -> bool {
         let before = std::mem::replace(&mut *self.addresses.lock(), addresses.into());
-        let standing = self.standing.lock();
-        match (&standing.link, standing.state) {
+        let status = self.status.lock();
+        match (&status.link, status.state) {
             (Some(link), _) => addresses.contains(&link.peer()),
             (None, State::Connecting) => before.iter().all(|it| addresses.contains(it)),
             (None, State::Backoff) => *before == *addresses,

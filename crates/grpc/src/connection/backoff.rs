@@ -1,19 +1,21 @@
-//! How long to wait before connecting again: gRPC's connection back-off, as a function of the failures so far.
+//! The delay before reconnecting: gRPC's connection backoff, as a function of the consecutive
+//! failures.
 
 use std::time::Duration;
 
-/// The schedule: 1 s, then 1.6 times as long each time, up to 120 s, each up to a fifth shorter or longer by chance.
+/// The backoff of reconnects. Defaults to 1 s, multiplied by 1.6 with each failure up to 120 s,
+/// with 20 % jitter.
 ///
-/// The numbers are those of gRPC's document on connection back-off.
+/// The defaults are those of gRPC's connection backoff document (`doc/connection-backoff.md`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Backoff {
-    /// The wait after the first failure.
+    /// The delay after the first failure.
     pub initial: Duration,
-    /// How many times longer each next one is.
+    /// The factor by which each further delay grows.
     pub factor: f64,
-    /// The longest wait, before chance.
+    /// The longest delay, before jitter.
     pub longest: Duration,
-    /// The share by which chance may shorten or lengthen a wait, from 0 to 1.
+    /// The fraction by which jitter may shorten or lengthen a delay, from 0 to 1.
     pub jitter: f64,
 }
 
@@ -25,13 +27,14 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait after so many failures in a row; `luck` is from 0 to 1.
-    pub(crate) fn wait(&self, failures: u32, luck: f64) -> Duration {
+    /// Returns the delay after this number of consecutive failures; `random` is a random number from
+    /// 0 to 1.
+    pub(crate) fn wait(&self, failures: u32, random: f64) -> Duration {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let grown = self.initial.as_secs_f64() * self.factor.powi(exponent);
         let capped = grown.min(self.longest.as_secs_f64());
-        let jitter = self.jitter.clamp(0.0, 1.0) * (2.0 * luck - 1.0);
-        // What is no time at all, as with a factor below 0, is the longest.
+        let jitter = self.jitter.clamp(0.0, 1.0) * (2.0 * random - 1.0);
+        // An invalid duration, as with a negative factor, becomes the longest one.
         Duration::try_from_secs_f64(capped * (1.0 + jitter)).unwrap_or(self.longest)
     }
 }
@@ -43,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_grow_by_the_factor_up_to_the_longest() {
+    fn delays_grow_by_the_factor_up_to_the_longest() {
         let backoff = Backoff::default();
         let seconds = |failures| backoff.wait(failures, 0.5).as_secs_f64();
         let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
@@ -52,20 +55,20 @@ mod tests {
     }
 
     #[test]
-    fn a_schedule_that_makes_no_sense_still_waits() {
+    fn an_invalid_schedule_still_waits() {
         for (factor, jitter) in [(-2.0, 0.2), (f64::NAN, 0.2), (f64::INFINITY, 9.0), (1.6, f64::NAN)] {
             let backoff = Backoff { factor, jitter, ..Backoff::default() };
-            for (failures, luck) in [(1, 0.0), (2, 1.0), (9, 0.5), (u32::MAX, 0.0)] {
-                assert!(backoff.wait(failures, luck) <= Duration::from_secs(240), "{backoff:?}");
+            for (failures, random) in [(1, 0.0), (2, 1.0), (9, 0.5), (u32::MAX, 0.0)] {
+                assert!(backoff.wait(failures, random) <= Duration::from_secs(240), "{backoff:?}");
             }
         }
     }
 
     proptest! {
         #[test]
-        fn chance_moves_a_wait_by_a_fifth_at_most(failures in 1u32..1_000, luck in 0.0f64..1.0) {
+        fn jitter_changes_a_delay_by_a_fifth_at_most(failures in 1u32..1_000, random in 0.0f64..1.0) {
             let backoff = Backoff::default();
-            let (wait, middle) = (backoff.wait(failures, luck), backoff.wait(failures, 0.5));
+            let (wait, middle) = (backoff.wait(failures, random), backoff.wait(failures, 0.5));
             prop_assert!(wait >= middle.mul_f64(0.799) && wait <= middle.mul_f64(1.201));
         }
     }

@@ -1,10 +1,10 @@
-//! Why a connection could not be made, or is no more.
+//! Errors of connections.
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// Why an endpoint has no connection.
+/// The reason why an endpoint has no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConnectionError {
     #[error("cannot connect to {address}")]
@@ -21,15 +21,15 @@ pub(crate) enum ConnectionError {
     TooLate(Duration),
     #[error("{address} closed the connection")]
     Closed { address: SocketAddr },
-    #[error("{address} takes no more calls on this connection")]
+    #[error("{address} accepts no more calls on this connection")]
     GoingAway { address: SocketAddr },
     #[error("{address} did not answer a ping within {timeout:?}")]
     Silent { address: SocketAddr, timeout: Duration },
 }
 
 impl ConnectionError {
-    /// The whole chain on one line, for people.
-    pub(crate) fn line(&self) -> String {
+    /// Joins the whole chain of causes into one line.
+    pub(crate) fn chain(&self) -> String {
         let mut line = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(it) = cause {
@@ -45,10 +45,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_tells_the_whole_chain() {
+    fn a_line_contains_the_whole_chain_of_causes() {
         let address = "127.0.0.1:80".parse().unwrap();
         let source = io::Error::new(io::ErrorKind::ConnectionRefused, "no one there");
         let error = ConnectionError::Refused { address, source };
-        assert_eq!(error.line(), "cannot connect to 127.0.0.1:80: no one there");
+        assert_eq!(error.chain(), "cannot connect to 127.0.0.1:80: no one there");
     }
 }

@@ -1,8 +1,9 @@
-//! The frame boundaries of one direction of an HTTP/2 connection, found in its bytes wherever they are cut.
+//! Frame boundaries in one direction of an HTTP/2 connection, found in the bytes however they are
+//! split.
 //!
-//! Only the nine bytes of each frame's head are looked at; payloads are skipped.
+//! Only the nine bytes of each frame head are parsed; payloads are skipped.
 
-/// The first bytes that a client sends (RFC 9113, section 3.4).
+/// The connection preface of a client (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// A frame's length, type, flags and stream.
 const FRAME_HEAD: usize = 9;
@@ -11,10 +12,10 @@ pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
 pub(crate) const RST_STREAM: u8 = 3;
 pub(crate) const SETTINGS: u8 = 4;
-/// The flag of DATA and HEADERS that end their stream.
+/// The flag of DATA and HEADERS frames that end their stream.
 pub(crate) const END_STREAM: u8 = 1;
 
-/// What the head of a frame says.
+/// The type, flags and stream of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FrameHead {
     pub(crate) kind: u8,
@@ -23,7 +24,7 @@ pub(crate) struct FrameHead {
 }
 
 impl FrameHead {
-    /// Whether its stream is over for the side that sent it, or for both.
+    /// Returns true if the frame ends its stream, for the side that sent it or for both.
     pub(crate) fn ends_stream(self) -> bool {
         match self.kind {
             DATA | HEADERS => self.flags & END_STREAM != 0,
@@ -35,28 +36,28 @@ impl FrameHead {
 /// The position in the frames of one direction of a connection.
 #[derive(Debug)]
 pub(crate) enum Frames {
-    /// So many bytes of the preface have passed.
+    /// This number of bytes of the preface have passed.
     Preface(usize),
-    /// The head of a frame, as far as it has passed.
+    /// The bytes of a frame head that have passed, and their number.
     Head([u8; FRAME_HEAD], usize),
-    /// So many bytes of a frame are still to come.
+    /// This number of payload bytes is still to come.
     Payload(usize),
     /// The bytes are not HTTP/2.
     Unreadable,
 }
 
 impl Frames {
-    /// The direction from the client, which begins with the preface.
+    /// Starts the direction from the client, which begins with the preface.
     pub(crate) fn of_client() -> Self {
         Self::Preface(0)
     }
 
-    /// The direction from the server, which begins with a frame.
+    /// Starts the direction from the server, which begins with a frame.
     pub(crate) fn of_server() -> Self {
         Self::Head([0; FRAME_HEAD], 0)
     }
 
-    /// Goes over the next bytes, and calls `begun` with the head of each frame as soon as it is complete.
+    /// Consumes the next bytes, and calls `begun` with each frame head as soon as it is complete.
     pub(crate) fn pass(&mut self, mut bytes: &[u8], mut begun: impl FnMut(FrameHead)) {
         while !bytes.is_empty() {
             let taken = match self {
@@ -94,7 +95,7 @@ impl Frames {
         }
     }
 
-    /// The position with so many bytes of a frame to come.
+    /// Returns the position with this number of payload bytes to come.
     fn after(left: usize) -> Self {
         if left == 0 { Self::Head([0; FRAME_HEAD], 0) } else { Self::Payload(left) }
     }
@@ -106,8 +107,8 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The preface of a client, and then frames of these types, streams and sizes.
-    pub(crate) fn spoken(frames: &[(u8, u32, usize)]) -> Vec<u8> {
+    /// Encodes the client preface, and then frames of these types, streams and sizes.
+    pub(crate) fn client_bytes(frames: &[(u8, u32, usize)]) -> Vec<u8> {
         let mut wire = PREFACE.to_vec();
         for (kind, stream, size) in frames {
             wire.extend(&(*size as u32).to_be_bytes()[1..]);
@@ -118,19 +119,19 @@ pub(crate) mod tests {
         wire
     }
 
-    /// The frames without the preface, as a server sends them.
-    pub(crate) fn answered(frames: &[(u8, u32, usize)]) -> Vec<u8> {
-        spoken(frames).split_off(PREFACE.len())
+    /// Encodes the frames without the preface, as a server sends them.
+    pub(crate) fn server_bytes(frames: &[(u8, u32, usize)]) -> Vec<u8> {
+        client_bytes(frames).split_off(PREFACE.len())
     }
 
     proptest! {
         #[test]
-        fn frames_are_found_wherever_they_are_cut(
+        fn frames_are_found_however_the_bytes_are_split(
             frames in prop::collection::vec((0u8..10, 1u32..100, 0usize..50), 0..10),
             cuts in prop::collection::vec(1usize..40, 1..20),
             server in any::<bool>(),
         ) {
-            let wire = if server { answered(&frames) } else { spoken(&frames) };
+            let wire = if server { server_bytes(&frames) } else { client_bytes(&frames) };
             let mut state = if server { Frames::of_server() } else { Frames::of_client() };
             let (mut rest, mut found) = (&wire[..], Vec::new());
             let mut cuts = cuts.into_iter().cycle();
@@ -146,7 +147,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_http2_is_not_read_as_frames() {
+    fn bytes_that_are_not_http2_yield_no_frames() {
         let mut state = Frames::of_client();
         state.pass(b"\x16\x03\x01 something else", |it| panic!("{it:?}"));
         assert!(matches!(state, Frames::Unreadable));

@@ -1,7 +1,7 @@
-//! Asks an endpoint for its own opinion of itself: `grpc.health.v1.Health/Watch`, as in gRPC's A17.
+//! Health checking of an endpoint with `grpc.health.v1.Health/Watch`, as in gRPC's A17.
 //!
-//! Two messages of one field each are encoded and decoded by hand. A server without the service counts as healthy; a
-//! stream that breaks counts as unhealthy until another says otherwise.
+//! The two messages, of one field each, are encoded and decoded by hand. A server without the
+//! health service counts as healthy; a broken stream counts as unhealthy until another one reports.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,65 +13,66 @@ use tokio::time::sleep;
 
 use super::backoff::Backoff;
 use super::session::Link;
-use crate::chance;
+use crate::random;
 
 /// `SERVING` of `HealthCheckResponse.ServingStatus`.
 const SERVING: u64 = 1;
 const UNIMPLEMENTED: &str = "12";
-/// A message of theirs has two bytes; what gathers to more than this without being one is none.
+/// The limit of buffered bytes without a complete message. A valid message has two bytes.
 const LARGEST: usize = 4 << 10;
 
-/// How a watch ended.
-enum Over {
-    /// The server knows no such service: it is taken to be healthy for good.
+/// The end of a health stream.
+enum WatchEnd {
+    /// The server has no health service: it counts as healthy for good.
     Unknown,
-    /// The stream broke; ask again.
+    /// The stream broke; watch again.
     Broken,
 }
 
-/// Watches the health of `service` on a connection, and calls `report` whenever it is told. Never ends on its own.
+/// Watches the health of `service` on a connection, and calls `report` with each status. Never
+/// returns.
 ///
-/// `place` is the `:authority`, and whether the connection is under TLS.
-pub(crate) async fn watch(link: Arc<Link>, place: (String, bool), service: String, report: impl Fn(bool)) {
+/// `server` is the `:authority`, and true for a TLS connection.
+pub(crate) async fn watch(link: Arc<Link>, server: (String, bool), service: String, report: impl Fn(bool)) {
     let backoff = Backoff { longest: Duration::from_secs(30), ..Backoff::default() };
     let mut failures = 0;
     loop {
-        match once(&link, &place, &service, &mut failures, &report).await {
-            Over::Unknown => {
+        match watch_once(&link, &server, &service, &mut failures, &report).await {
+            WatchEnd::Unknown => {
                 report(true);
                 std::future::pending::<()>().await;
             }
-            Over::Broken => {
+            WatchEnd::Broken => {
                 report(false);
                 failures += 1;
-                sleep(backoff.wait(failures, chance::unit())).await;
+                sleep(backoff.wait(failures, random::unit())).await;
             }
         }
     }
 }
 
-async fn once(
+async fn watch_once(
     link: &Link,
-    place: &(String, bool),
+    server: &(String, bool),
     service: &str,
     failures: &mut u32,
     report: &impl Fn(bool),
-) -> Over {
-    let Some(request) = request(place) else {
-        return Over::Broken;
+) -> WatchEnd {
+    let Some(request) = request(server) else {
+        return WatchEnd::Broken;
     };
     let Ok((response, mut body)) = link.sender().send_request(request, false) else {
-        return Over::Broken;
+        return WatchEnd::Broken;
     };
     if body.send_data(encode(service), true).is_err() {
-        return Over::Broken;
+        return WatchEnd::Broken;
     }
     let Ok(response) = response.await else {
-        return Over::Broken;
+        return WatchEnd::Broken;
     };
-    // A server that is not gRPC's says it in the words of HTTP.
+    // A server that does not speak gRPC answers with an HTTP status.
     if is_unimplemented(response.headers()) || response.status() == StatusCode::NOT_FOUND {
-        return Over::Unknown;
+        return WatchEnd::Unknown;
     }
     let mut stream = response.into_body();
     let mut buffered = BytesMut::new();
@@ -83,12 +84,12 @@ async fn once(
             report(decode(&message) == SERVING);
         }
         if buffered.len() > LARGEST {
-            return Over::Broken;
+            return WatchEnd::Broken;
         }
     }
     match poll_fn(|cx| stream.poll_trailers(cx)).await {
-        Ok(Some(trailers)) if is_unimplemented(&trailers) => Over::Unknown,
-        _ => Over::Broken,
+        Ok(Some(trailers)) if is_unimplemented(&trailers) => WatchEnd::Unknown,
+        _ => WatchEnd::Broken,
     }
 }
 
@@ -105,7 +106,7 @@ fn request((authority, secure): &(String, bool)) -> Option<Request<()>> {
     request.header("content-type", "application/grpc").header("te", "trailers").body(()).ok()
 }
 
-/// A `HealthCheckRequest` with its length before it: field 1 is the service.
+/// Encodes a `HealthCheckRequest` with its length prefix: field 1 is the service.
 fn encode(service: &str) -> Bytes {
     let mut message = BytesMut::new();
     if !service.is_empty() {
@@ -125,7 +126,7 @@ fn encode(service: &str) -> Bytes {
     framed.freeze()
 }
 
-/// The next whole message, without its five bytes of length.
+/// Takes the next complete message, without its five bytes of prefix.
 fn take_message(buffered: &mut BytesMut) -> Option<Bytes> {
     let length = buffered.get(1..5).map(|mut it| it.get_u32() as usize)?;
     if buffered.len() < 5 + length {
@@ -135,7 +136,7 @@ fn take_message(buffered: &mut BytesMut) -> Option<Bytes> {
     Some(buffered.split_to(length).freeze())
 }
 
-/// The status of a `HealthCheckResponse`: field 1, 0 if absent or unreadable.
+/// Decodes the status of a `HealthCheckResponse`: field 1, 0 if absent or invalid.
 fn decode(message: &[u8]) -> u64 {
     match message {
         [0x08, status, ..] if *status < 0x80 => u64::from(*status),
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_what_protobuf_makes_of_them() {
+    fn messages_are_encoded_as_protobuf_encodes_them() {
         assert_eq!(encode("")[..], [0, 0, 0, 0, 0]);
         assert_eq!(encode("ab")[..], [0, 0, 0, 0, 4, 0x0a, 2, b'a', b'b']);
         let long = encode(&"x".repeat(300));
@@ -157,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn the_scheme_is_that_of_the_connection() {
+    fn the_scheme_matches_the_connection() {
         let scheme =
             |secure| request(&("shop".to_owned(), secure)).unwrap().uri().scheme_str().map(str::to_owned);
         assert_eq!((scheme(false).as_deref(), scheme(true).as_deref()), (Some("http"), Some("https")));
     }
 
     #[test]
-    fn messages_are_taken_whole() {
+    fn only_complete_messages_are_taken() {
         let mut buffered = BytesMut::from(&[0, 0, 0, 0, 2, 0x08, 1, 0, 0, 0, 0, 2, 0x08][..]);
         assert_eq!(take_message(&mut buffered).as_deref(), Some(&[0x08, 1][..]));
         assert_eq!(take_message(&mut buffered), None);

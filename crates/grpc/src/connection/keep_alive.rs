@@ -1,9 +1,12 @@
-//! When to ping a peer, as a pure function of what was read and when.
+//! The keep-alive schedule: when to ping a peer, as a pure function of the times of reads and
+//! pings.
 //!
-//! Servers of gRPC count pings (A8; `handlePing` in grpc-go's `http2_server.go`): one within five minutes of the last is a strike, within
-//! two hours if no call is open, and the third strike ends the connection with `too_many_pings`. A ping is never a strike if the
-//! server has sent headers or data since the last one. The default keeps to that: it pings after half a minute of silence, but
-//! a second time in the same silence only after five minutes, and never while no call is open.
+//! gRPC servers count pings (A8; `handlePing` in grpc v1.85.0 `internal/transport/http2_server.go`): a
+//! ping within five minutes of the last one is a strike, within two hours if no call is open, and
+//! the third strike ends the connection with `too_many_pings`. A ping is never a strike if the
+//! server has sent headers or data since the last one. The default stays within these limits: it
+//! pings after half a minute of silence, a second time in the same silence only after five minutes,
+//! and never while no call is open.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -12,96 +15,98 @@ use tokio::time::Instant;
 
 use crate::time::after;
 
-/// The time after which no server counts another ping, with ten seconds for the way.
-const UNCOUNTED: Duration = Duration::from_secs(5 * 60 + 10);
+/// The interval after which no server counts a ping as a strike, with a margin of ten seconds for
+/// the network.
+const SAFE_INTERVAL: Duration = Duration::from_secs(5 * 60 + 10);
 /// The same while no call is open.
-const UNCOUNTED_WITHOUT_CALLS: Duration = Duration::from_secs(2 * 60 * 60 + 10);
-/// Complaints never make pings rarer than this (gRPC's longest keep-alive, A8).
-const RAREST: Duration = Duration::from_secs(2 * 60 * 60);
+const SAFE_INTERVAL_WITHOUT_CALLS: Duration = Duration::from_secs(2 * 60 * 60 + 10);
+/// The maximum interval to which `too_many_pings` slows pings down (gRPC's longest keep-alive, A8).
+const MAX_INTERVAL: Duration = Duration::from_secs(2 * 60 * 60);
 
-/// How connections are probed for silence.
+/// The keep-alive settings of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KeepAlive {
     /// The silence after which a ping is sent.
     pub(crate) interval: Duration,
-    /// The further silence after which the connection is given up.
+    /// The further silence after which the connection is closed.
     pub(crate) timeout: Duration,
-    /// Whether to ping while no call is open.
+    /// Pings are sent while no call is open, too.
     pub(crate) without_calls: bool,
-    /// Whether to send pings that a server may count as strikes.
-    pub(crate) counted: bool,
+    /// Pings are sent even if a server may count them as strikes.
+    pub(crate) ignore_ping_policy: bool,
 }
 
 impl Default for KeepAlive {
     fn default() -> Self {
         let (interval, timeout) = (Duration::from_secs(30), Duration::from_secs(10));
-        Self { interval, timeout, without_calls: false, counted: false }
+        Self { interval, timeout, without_calls: false, ignore_ping_policy: false }
     }
 }
 
 impl KeepAlive {
-    /// The same with pings half as often for each complaint.
+    /// Returns the settings with the interval doubled once per complaint.
     fn slowed(self, complaints: u32) -> Self {
         let interval = slowed(self.interval, complaints);
         Self { interval, ..self }
     }
 }
 
-/// Twice as long for each complaint, up to the rarest, and never shorter than it was.
+/// Doubles an interval once per complaint, up to the maximum, and never shortens it.
 fn slowed(interval: Duration, complaints: u32) -> Duration {
     let longer = interval.saturating_mul(1 << complaints.min(16));
-    longer.min(RAREST).max(interval)
+    longer.min(MAX_INTERVAL).max(interval)
 }
 
-/// The complaints of servers about pings, shared by all connections of a channel.
+/// The `too_many_pings` errors of servers, shared by all connections of a channel.
 #[derive(Debug, Default)]
-pub(crate) struct Complaints(AtomicU32);
+pub(crate) struct PingComplaints(AtomicU32);
 
-impl Complaints {
-    /// The number of times that pings of new connections are slowed down.
+impl PingComplaints {
+    /// Returns how many times the ping interval of new connections is doubled.
     pub(crate) fn count(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Takes note of a complaint about a connection whose pings had been slowed down this often. Several connections that
-    /// complain about the same pace are one complaint.
+    /// Records a complaint about a connection whose interval had been doubled this many times.
+    /// Complaints of several connections about the same interval count once.
     pub(crate) fn add(&self, slowed: u32) {
         self.0.fetch_max(slowed.saturating_add(1), Ordering::Relaxed);
     }
 }
 
-/// What to do about a connection now.
+/// The next action of keep-alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
-    /// Nothing before this moment.
+pub(crate) enum KeepAliveAction {
+    /// Nothing before this time.
     Wait(Instant),
-    /// Nothing before a call is open.
-    Rest,
+    /// Nothing until a call is open.
+    Idle,
     Ping,
-    /// Give the connection up: the ping was not answered.
+    /// Close the connection: the ping was not answered.
     GiveUp,
 }
 
-/// The signs of life of one connection.
+/// The keep-alive state of one connection.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct KeepAliveState {
     settings: KeepAlive,
-    /// How often the pings of this connection were slowed down.
+    /// The number of times that the interval of this connection was doubled.
     slowed: u32,
     last_read: Instant,
     last_ping: Instant,
-    /// The peer has sent headers or data since the last ping, so that the next one is no strike. True at first: one strike
-    /// of three does no harm, and a peer that falls silent before its first answer is noticed as soon as any other.
+    /// True if the peer has sent headers or data since the last ping, so that the next ping is no
+    /// strike. Initially true: one strike of three does no harm, and a peer that falls silent
+    /// before its first response is detected as soon as any other.
     answered: bool,
-    /// Since when an answer to a ping is missing.
-    awaited: Option<Instant>,
+    /// The time since which the response to a ping is missing.
+    pong_missing_since: Option<Instant>,
 }
 
-impl Pulse {
-    /// A connection whose first ping was answered just now.
+impl KeepAliveState {
+    /// Creates the state of a connection whose first ping was just answered.
     pub(crate) fn new(settings: KeepAlive, slowed: u32, now: Instant) -> Self {
         let settings = settings.slowed(slowed);
-        Self { settings, slowed, last_read: now, last_ping: now, answered: true, awaited: None }
+        Self { settings, slowed, last_read: now, last_ping: now, answered: true, pong_missing_since: None }
     }
 
     pub(crate) fn slowed(&self) -> u32 {
@@ -113,10 +118,11 @@ impl Pulse {
     }
 
     pub(crate) fn awaits_pong(&self) -> bool {
-        self.awaited.is_some()
+        self.pong_missing_since.is_some()
     }
 
-    /// Notes that something was read; `answers`: headers or data of a call. True when that allows an earlier ping.
+    /// Records a read; `answers`: it contained headers or data of a call. Returns true if that
+    /// allows an earlier ping.
     pub(crate) fn read(&mut self, answers: bool, now: Instant) -> bool {
         self.last_read = now;
         let earlier = answers && !self.answered;
@@ -124,34 +130,34 @@ impl Pulse {
         earlier
     }
 
-    /// Notes that a ping was sent.
+    /// Records that a ping was sent.
     pub(crate) fn pinged(&mut self, now: Instant) {
-        (self.last_ping, self.answered, self.awaited) = (now, false, Some(now));
+        (self.last_ping, self.answered, self.pong_missing_since) = (now, false, Some(now));
     }
 
-    /// Notes that the ping was answered.
+    /// Records that the ping was answered.
     pub(crate) fn ponged(&mut self) {
-        self.awaited = None;
+        self.pong_missing_since = None;
     }
 
-    /// What to do now; `busy`: a call is open.
-    pub(crate) fn next(&self, busy: bool, now: Instant) -> Next {
-        let KeepAlive { interval, timeout, without_calls, counted } = self.settings;
-        if let Some(since) = self.awaited {
-            // Whatever arrives is a sign of life, also what overtakes the answer.
+    /// Returns the next action; `busy`: a call is open.
+    pub(crate) fn next(&self, busy: bool, now: Instant) -> KeepAliveAction {
+        let KeepAlive { interval, timeout, without_calls, ignore_ping_policy } = self.settings;
+        if let Some(since) = self.pong_missing_since {
+            // Any data shows that the peer is alive, also data that arrives before the pong.
             let due = after(self.last_read.max(since), timeout);
-            return if due <= now { Next::GiveUp } else { Next::Wait(due) };
+            return if due <= now { KeepAliveAction::GiveUp } else { KeepAliveAction::Wait(due) };
         }
         if !busy && !without_calls {
-            return Next::Rest;
+            return KeepAliveAction::Idle;
         }
-        let apart = match (counted || self.answered, busy) {
+        let apart = match (ignore_ping_policy || self.answered, busy) {
             (true, _) => Duration::ZERO,
-            (false, true) => slowed(UNCOUNTED, self.slowed),
-            (false, false) => slowed(UNCOUNTED_WITHOUT_CALLS, self.slowed),
+            (false, true) => slowed(SAFE_INTERVAL, self.slowed),
+            (false, false) => slowed(SAFE_INTERVAL_WITHOUT_CALLS, self.slowed),
         };
         let due = after(self.last_read, interval).max(after(self.last_ping, apart));
-        if due <= now { Next::Ping } else { Next::Wait(due) }
+        if due <= now { KeepAliveAction::Ping } else { KeepAliveAction::Wait(due) }
     }
 }
 
@@ -161,81 +167,86 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// Plays silence for so long with a peer that answers pings at once; returns when pings were sent, in seconds.
-    fn pings(pulse: &mut Pulse, busy: bool, from: Instant, seconds: u32) -> Vec<u64> {
+    /// Simulates silence for this time with a peer that answers pings at once; returns the times of
+    /// the pings, in seconds.
+    fn pings(state: &mut KeepAliveState, busy: bool, from: Instant, seconds: u32) -> Vec<u64> {
         let mut sent = Vec::new();
         for second in 1..=seconds {
             let now = from + second * SECOND;
-            match pulse.next(busy, now) {
-                Next::Ping => {
+            match state.next(busy, now) {
+                KeepAliveAction::Ping => {
                     sent.push(u64::from(second));
-                    pulse.pinged(now);
-                    pulse.read(false, now);
-                    pulse.ponged();
+                    state.pinged(now);
+                    state.read(false, now);
+                    state.ponged();
                 }
-                Next::Wait(due) => assert!(due > now),
-                Next::Rest => assert!(!busy),
-                Next::GiveUp => panic!("it has answered"),
+                KeepAliveAction::Wait(due) => assert!(due > now),
+                KeepAliveAction::Idle => assert!(!busy),
+                KeepAliveAction::GiveUp => panic!("every ping was answered"),
             }
         }
         sent
     }
 
     #[test]
-    fn a_quiet_call_is_probed_once_and_then_as_often_as_any_server_permits() {
+    fn a_silent_call_is_pinged_once_and_then_as_often_as_every_server_permits() {
         let now = Instant::now();
-        let mut pulse = Pulse::new(KeepAlive::default(), 0, now);
-        assert_eq!(pings(&mut pulse, true, now, 1_000), [30, 340, 650, 960]);
-        pulse.read(true, now + 1_000 * SECOND);
+        let mut state = KeepAliveState::new(KeepAlive::default(), 0, now);
+        assert_eq!(pings(&mut state, true, now, 1_000), [30, 340, 650, 960]);
+        state.read(true, now + 1_000 * SECOND);
         let later = now + 1_000 * SECOND;
-        assert_eq!(pings(&mut pulse, true, later, 1_000), [30, 340, 650, 960]);
+        assert_eq!(pings(&mut state, true, later, 1_000), [30, 340, 650, 960]);
     }
 
     #[test]
-    fn without_calls_there_are_no_pings_and_the_first_call_after_a_silence_brings_one() {
+    fn without_calls_there_are_no_pings_and_the_first_call_after_a_silence_triggers_one() {
         let now = Instant::now();
-        let mut pulse = Pulse::new(KeepAlive::default(), 0, now);
-        assert_eq!(pings(&mut pulse, false, now, 20_000), [0; 0]);
-        assert_eq!(pulse.next(true, now + 20_000 * SECOND), Next::Ping);
+        let mut state = KeepAliveState::new(KeepAlive::default(), 0, now);
+        assert_eq!(pings(&mut state, false, now, 20_000), [0; 0]);
+        assert_eq!(state.next(true, now + 20_000 * SECOND), KeepAliveAction::Ping);
         let settings = KeepAlive { without_calls: true, ..KeepAlive::default() };
-        let mut pulse = Pulse::new(settings, 0, now);
-        assert_eq!(pings(&mut pulse, false, now, 20_000), [30, 7_240, 14_450]);
+        let mut state = KeepAliveState::new(settings, 0, now);
+        assert_eq!(pings(&mut state, false, now, 20_000), [30, 7_240, 14_450]);
     }
 
     #[test]
-    fn pings_that_were_asked_for_are_sent_whatever_servers_think_of_them() {
+    fn an_explicit_interval_is_kept_whatever_servers_permit() {
         let now = Instant::now();
-        let settings =
-            KeepAlive { interval: 10 * SECOND, timeout: SECOND, without_calls: true, counted: true };
-        let mut pulse = Pulse::new(settings, 0, now);
-        assert_eq!(pings(&mut pulse, false, now, 40), [10, 20, 30, 40]);
-        let mut slower = Pulse::new(settings, 1, now);
+        let settings = KeepAlive {
+            interval: 10 * SECOND,
+            timeout: SECOND,
+            without_calls: true,
+            ignore_ping_policy: true,
+        };
+        let mut state = KeepAliveState::new(settings, 0, now);
+        assert_eq!(pings(&mut state, false, now, 40), [10, 20, 30, 40]);
+        let mut slower = KeepAliveState::new(settings, 1, now);
         assert_eq!(pings(&mut slower, true, now, 40), [20, 40]);
     }
 
     #[test]
-    fn a_ping_without_an_answer_ends_the_connection_unless_something_else_arrives() {
+    fn an_unanswered_ping_ends_the_connection_unless_other_data_arrives() {
         let now = Instant::now();
-        let mut pulse = Pulse::new(KeepAlive::default(), 0, now);
-        pulse.pinged(now);
-        assert_eq!(pulse.next(false, now), Next::Wait(now + 10 * SECOND));
-        pulse.read(true, now + 9 * SECOND);
-        assert_eq!(pulse.next(false, now + 10 * SECOND), Next::Wait(now + 19 * SECOND));
-        assert_eq!(pulse.next(false, now + 19 * SECOND), Next::GiveUp);
+        let mut state = KeepAliveState::new(KeepAlive::default(), 0, now);
+        state.pinged(now);
+        assert_eq!(state.next(false, now), KeepAliveAction::Wait(now + 10 * SECOND));
+        state.read(true, now + 9 * SECOND);
+        assert_eq!(state.next(false, now + 10 * SECOND), KeepAliveAction::Wait(now + 19 * SECOND));
+        assert_eq!(state.next(false, now + 19 * SECOND), KeepAliveAction::GiveUp);
     }
 
     #[test]
-    fn many_complaints_about_one_pace_are_one_and_pings_never_stop() {
-        let complaints = Complaints::default();
+    fn many_complaints_about_one_interval_count_once_and_pings_never_stop() {
+        let complaints = PingComplaints::default();
         (0..10).for_each(|_| complaints.add(0));
         assert_eq!(complaints.count(), 1);
         complaints.add(1);
         complaints.add(0);
         assert_eq!(complaints.count(), 2);
-        let settings = KeepAlive { counted: true, ..KeepAlive::default() };
+        let settings = KeepAlive { ignore_ping_policy: true, ..KeepAlive::default() };
         assert_eq!(settings.slowed(2).interval, 120 * SECOND);
-        assert_eq!(settings.slowed(u32::MAX).interval, RAREST);
-        let rare = KeepAlive { interval: 3 * RAREST, ..settings };
-        assert_eq!(rare.slowed(5).interval, 3 * RAREST, "a longer one of the user's own stays");
+        assert_eq!(settings.slowed(u32::MAX).interval, MAX_INTERVAL);
+        let rare = KeepAlive { interval: 3 * MAX_INTERVAL, ..settings };
+        assert_eq!(rare.slowed(5).interval, 3 * MAX_INTERVAL, "a longer configured interval is kept");
     }
 }

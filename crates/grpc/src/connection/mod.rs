@@ -1,35 +1,36 @@
-//! Connections of our own, over HTTP/2: one task per endpoint holds its connection, and calls take streams from it.
+//! HTTP/2 connections: one task per endpoint owns its connection, and calls open streams on it.
 //!
-//! [`state`] decides, [`task`] performs, [`dialler`] makes a connection, [`session`] keeps it to its end, and [`Backend`] is what the
-//! rest of the crate sees of an endpoint. Nothing here chooses endpoints or knows what a call means.
+//! [`state`] decides, [`task`] acts, [`connector`] opens a connection, [`session`] drives it to its
+//! end, and [`Backend`] is the view of an endpoint for the rest of the crate. Nothing here chooses
+//! endpoints or interprets calls.
 
 mod backoff;
 mod state;
 mod error;
-mod parts;
+mod features;
 mod frames;
-mod counted;
-mod corked;
-mod wire;
+mod stream_tracker;
+mod write_coalescer;
+mod driver;
 mod keep_alive;
-mod dial;
+mod happy_eyeballs;
 mod session;
-mod dialler;
+mod connector;
 mod health;
 mod backend;
 mod task;
 #[cfg(test)]
-pub(crate) mod enforcer;
+pub(crate) mod enforcing_server;
 
 pub use backend::State;
-pub(crate) use backend::{Backend, Standing};
+pub(crate) use backend::{Backend, BackendStatus};
 pub use backoff::Backoff;
-pub(crate) use counted::may_have_left;
 #[cfg(test)]
-pub(crate) use dialler::Pipes;
-pub(crate) use dialler::{Dialler, LARGEST_WINDOW, Limits, Tls};
-pub(crate) use keep_alive::{Complaints, KeepAlive};
-pub use parts::{Parts, Turns};
+pub(crate) use connector::TestPipes;
+pub(crate) use connector::{Connector, LARGEST_WINDOW, Limits, Tls};
+pub use features::{Parts, Turns};
+pub(crate) use keep_alive::{KeepAlive, PingComplaints};
 pub(crate) use session::Link;
-pub(crate) use state::{Timing, Wish};
+pub(crate) use state::{DesiredState, Timing};
+pub(crate) use stream_tracker::may_have_been_sent;
 pub(crate) use task::run;

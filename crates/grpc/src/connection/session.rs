@@ -1,7 +1,8 @@
 //! One HTTP/2 connection, from its first answered PING to its end.
 //!
-//! Calls go straight to `h2`: a call queues its frames on the connection under that library's own short lock and is woken by the
-//! connection's task alone. Going through hyper's client would add a channel, a spawned task and two wake-ups to each call.
+//! Calls use `h2` directly: a call queues its frames on the connection under that library's own
+//! short lock and is woken only by the connection's task. hyper's client would add a channel, a
+//! spawned task and two wake-ups to each call.
 
 use std::fmt;
 use std::future::Future;
@@ -16,19 +17,19 @@ use h2::client::SendRequest;
 use h2::{Ping, PingPong, Reason};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::counted::{OpenStreams, Reads, Writes};
+use super::driver::ConnectionDriver;
 use super::error::ConnectionError;
-use super::keep_alive::{Next, Pulse};
-use super::wire::Wire;
+use super::keep_alive::{KeepAliveAction, KeepAliveState};
+use super::stream_tracker::{OpenStreams, ReadFrames, WriteProgress};
 
-/// The calls' side of a connection.
+/// The handle of a connection that calls use.
 pub(crate) struct Link {
     sender: SendRequest<Bytes>,
-    writes: Writes,
+    writes: WriteProgress,
     peer: SocketAddr,
-    /// How many streams the peer takes at a time, as it last said.
-    streams: AtomicUsize,
-    /// How many of them are not for calls.
+    /// The number of concurrent streams that the peer allows, by its last settings.
+    max_streams: AtomicUsize,
+    /// The number of these streams that are not available to calls.
     reserved: usize,
 }
 
@@ -39,59 +40,68 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// The calls' side of a connection to `peer`, on which `reserved` streams are not for calls.
-    pub(crate) fn new(sender: SendRequest<Bytes>, writes: Writes, peer: SocketAddr, reserved: usize) -> Self {
-        let streams = AtomicUsize::new(sender.current_max_send_streams());
-        Self { sender, writes, peer, streams, reserved }
+    /// Creates the handle of a connection to `peer`, with `reserved` streams that are not available
+    /// to calls.
+    pub(crate) fn new(
+        sender: SendRequest<Bytes>,
+        writes: WriteProgress,
+        peer: SocketAddr,
+        reserved: usize,
+    ) -> Self {
+        let max_streams = AtomicUsize::new(sender.current_max_send_streams());
+        Self { sender, writes, peer, max_streams, reserved }
     }
 
-    /// A handle to open one stream with.
+    /// Returns a handle to open one stream with.
     pub(crate) fn sender(&self) -> SendRequest<Bytes> {
         self.sender.clone()
     }
 
-    /// A reading of the bytes that left; the same reading later means that none did.
-    pub(crate) fn writes(&self) -> u64 {
-        self.writes.count()
+    /// Returns the current write mark; an equal mark later means that nothing was sent in between.
+    pub(crate) fn write_mark(&self) -> u64 {
+        self.writes.mark()
     }
 
     pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// How many calls the peer takes at a time. Beyond it they wait in line on the connection.
-    pub(crate) fn room(&self) -> usize {
-        self.streams.load(Ordering::Relaxed).saturating_sub(self.reserved)
+    /// Returns the number of concurrent calls that the peer allows. Further calls are queued on the
+    /// connection.
+    pub(crate) fn max_calls(&self) -> usize {
+        self.max_streams.load(Ordering::Relaxed).saturating_sub(self.reserved)
     }
 
-    /// Follows the settings of the peer. True when it takes calls again, or none any more.
-    fn update_room(&self) -> bool {
-        let before = self.room();
-        self.streams.store(self.sender.current_max_send_streams(), Ordering::Relaxed);
-        (before == 0) != (self.room() == 0)
+    /// Reads the settings of the peer. Returns true if it accepts calls again, or no longer accepts
+    /// any.
+    fn update_max_calls(&self) -> bool {
+        let before = self.max_calls();
+        self.max_streams.store(self.sender.current_max_send_streams(), Ordering::Relaxed);
+        (before == 0) != (self.max_calls() == 0)
     }
 }
 
-/// The task's side of a connection: it must be polled for anything to move. Dropping it closes the connection and fails its calls.
+/// The driver of a connection, owned by the endpoint's task: the connection makes progress only
+/// while it is polled. Dropping it closes the connection and fails its calls.
 pub(crate) struct Session {
-    wire: Wire,
+    driver: ConnectionDriver,
     link: Arc<Link>,
-    /// Says when the peer takes no more streams.
+    /// Reports when the peer accepts no more streams.
     sender: SendRequest<Bytes>,
-    reads: Reads,
-    /// Calls that the peer has to answer, here and not on a connection before.
+    reads: ReadFrames,
+    /// The calls that the peer has to answer on this connection, not on an earlier one.
     open: OpenStreams,
     pings: PingPong,
-    /// `None`: no keep-alive.
-    pulse: Option<Pulse>,
+    /// `None` if keep-alive is off.
+    keep_alive: Option<KeepAliveState>,
     timer: Pin<Box<Sleep>>,
-    /// Something happened that may move the next ping.
+    /// Set when an event may move the next ping.
     check: bool,
-    /// No ping is due before a call is open, so that the timer means nothing.
-    resting: bool,
-    /// The peer takes calls again, or none any more.
-    room_changed: bool,
-    /// No more streams; only those that are there are carried on.
+    /// Set while no ping is due before a call is open, so that the timer is ignored.
+    timer_idle: bool,
+    /// The peer accepts calls again, or no longer accepts any.
+    capacity_changed: bool,
+    /// The peer accepts no more streams; only open calls continue.
     retired: bool,
 }
 
@@ -108,48 +118,51 @@ impl fmt::Debug for Session {
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) error: ConnectionError,
-    /// The calls that are there go on as long as the session is polled; otherwise they have ended too.
+    /// True if open calls continue while the session is polled; otherwise they have ended too.
     pub(crate) retired: bool,
-    /// The peer ended it because of our pings, which had been slowed down this often.
+    /// Set if the peer closed the connection because of our pings: how many times their interval
+    /// had been doubled.
     pub(crate) too_many_pings: Option<u32>,
 }
 
 impl Session {
-    /// The task's side of a connection that has just answered its first PING.
+    /// Creates the driver of a connection that has just answered its first PING.
     pub(crate) fn new(
-        wire: Wire,
+        driver: ConnectionDriver,
         link: Arc<Link>,
-        (reads, open): (Reads, OpenStreams),
+        (reads, open): (ReadFrames, OpenStreams),
         pings: PingPong,
-        pulse: Option<Pulse>,
+        keep_alive: Option<KeepAliveState>,
     ) -> Self {
         let (sender, timer) = (link.sender(), Box::pin(sleep_until(Instant::now())));
         Self {
-            wire,
+            driver,
             link,
             sender,
             reads,
             open,
             pings,
-            pulse,
+            keep_alive,
             timer,
             check: true,
-            resting: true,
-            room_changed: false,
+            timer_idle: true,
+            capacity_changed: false,
             retired: false,
         }
     }
 
-    /// Moves the connection on; `concurrent`: there are several calls, so that it pays to write their frames together. Ready when it is
-    /// gone, and once when it is retired; after that it may be polled on.
+    /// Drives the connection; `concurrent`: there are several calls, so that coalescing their
+    /// frames pays. Ready when the connection has ended, and once when it is retired; after that it
+    /// may be polled further.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, concurrent: bool) -> Poll<Ended> {
         let address = self.link.peer;
-        let end = self.wire.poll(cx, concurrent);
-        self.note_reads();
+        let end = self.driver.poll(cx, concurrent);
+        self.record_reads();
         if let Poll::Ready(end) = end {
-            // A reset of the socket may follow the peer's last word so closely that the connection ends with the former.
-            let last_word = self.sender.poll_ready(cx);
-            let mut too_many_pings = matches!(&last_word, Poll::Ready(Err(it)) if is_too_many_pings(it));
+            // A reset of the socket may follow the peer's GOAWAY so closely that the connection
+            // ends with the reset.
+            let go_away = self.sender.poll_ready(cx);
+            let mut too_many_pings = matches!(&go_away, Poll::Ready(Err(it)) if is_too_many_pings(it));
             let error = match end {
                 Ok(()) => ConnectionError::Closed { address },
                 Err(source) => {
@@ -172,62 +185,63 @@ impl Session {
         Poll::Pending
     }
 
-    /// Whether the peer takes calls again, or none any more, since this was last called.
-    pub(crate) fn take_room_change(&mut self) -> bool {
-        std::mem::take(&mut self.room_changed)
+    /// Returns true if the peer accepts calls again, or no longer accepts any, since the last call
+    /// of this function.
+    pub(crate) fn take_capacity_change(&mut self) -> bool {
+        std::mem::take(&mut self.capacity_changed)
     }
 
     fn ended(&self, error: ConnectionError, retired: bool, too_many_pings: bool) -> Ended {
-        let slowed = self.pulse.as_ref().map_or(0, Pulse::slowed);
+        let slowed = self.keep_alive.as_ref().map_or(0, KeepAliveState::slowed);
         Ended { error, retired, too_many_pings: too_many_pings.then_some(slowed) }
     }
 
-    fn note_reads(&mut self) {
+    fn record_reads(&mut self) {
         let arrived = self.reads.take();
-        if !arrived.anything() {
+        if !arrived.any() {
             return;
         }
-        if let Some(pulse) = &mut self.pulse {
-            // An answer may allow a ping that is nearer than the timer.
-            self.check |= pulse.read(arrived.answers(), Instant::now());
+        if let Some(keep_alive) = &mut self.keep_alive {
+            // A response may allow a ping that is due before the timer.
+            self.check |= keep_alive.read(arrived.has_response(), Instant::now());
         }
-        if arrived.settings() {
-            self.room_changed |= self.link.update_room();
+        if arrived.has_settings() {
+            self.capacity_changed |= self.link.update_max_calls();
         }
     }
 
     fn poll_keep_alive(&mut self, cx: &mut Context<'_>) -> Poll<ConnectionError> {
         let busy = self.open.any();
-        let Some(pulse) = &mut self.pulse else {
+        let Some(keep_alive) = &mut self.keep_alive else {
             return Poll::Pending;
         };
-        if pulse.awaits_pong() && matches!(self.pings.poll_pong(cx), Poll::Ready(Ok(_))) {
-            pulse.ponged();
+        if keep_alive.awaits_pong() && matches!(self.pings.poll_pong(cx), Poll::Ready(Ok(_))) {
+            keep_alive.ponged();
             self.check = true;
         }
-        self.check |= self.resting && busy;
+        self.check |= self.timer_idle && busy;
         loop {
             if !self.check {
-                if self.resting {
+                if self.timer_idle {
                     return Poll::Pending;
                 }
                 ready!(self.timer.as_mut().poll(cx));
             }
             let now = Instant::now();
-            (self.check, self.resting) = (false, false);
-            match pulse.next(busy, now) {
-                Next::Wait(until) => self.timer.as_mut().reset(until),
-                Next::Rest => self.resting = true,
-                Next::Ping => {
-                    pulse.pinged(now);
-                    // It fails only when the connection ends, which the next poll says.
+            (self.check, self.timer_idle) = (false, false);
+            match keep_alive.next(busy, now) {
+                KeepAliveAction::Wait(until) => self.timer.as_mut().reset(until),
+                KeepAliveAction::Idle => self.timer_idle = true,
+                KeepAliveAction::Ping => {
+                    keep_alive.pinged(now);
+                    // Fails only when the connection ends, which the next poll reports.
                     let _ = self.pings.send_ping(Ping::opaque());
-                    // Asks to be woken by the answer.
+                    // Registers the waker for the pong.
                     let _ = self.pings.poll_pong(cx);
                     self.check = true;
                 }
-                Next::GiveUp => {
-                    let (address, timeout) = (self.link.peer, pulse.timeout());
+                KeepAliveAction::GiveUp => {
+                    let (address, timeout) = (self.link.peer, keep_alive.timeout());
                     return Poll::Ready(ConnectionError::Silent { address, timeout });
                 }
             }
@@ -235,11 +249,12 @@ impl Session {
     }
 }
 
-/// Whether a peer said that we ping too often. Other complaints have the same reason and other words, and our own library has it too.
+/// Returns true if the peer complained about too many pings. Other complaints have the same reason
+/// code with other debug data, and `h2` itself uses the code too.
 fn is_too_many_pings(error: &h2::Error) -> bool {
     error.is_remote()
         && error.is_go_away()
         && error.reason() == Some(Reason::ENHANCE_YOUR_CALM)
-        // The library shows a peer's words only in its message.
+        // `h2` exposes the peer's debug data only in its message.
         && error.to_string().contains("too_many_pings")
 }

@@ -1,15 +1,16 @@
-//! The life of a connection as a pure function: what happened, and what to do about it.
+//! The lifecycle of a connection as a pure function from events to actions.
 //!
 //! ```text
-//!            Serve                Connected               Lost (at once, or after a wait if it was young)
-//!   Idle ------------> Connecting ---------> Ready -------------------------------> Connecting
-//!     ^                 ^     | Failed         | Rest, Finish, Leave
+//!            Serve                Connected          Lost (at once, or after a backoff if young)
+//!   Idle ------------> Connecting ---------> Ready --------------------------> Connecting
+//!     ^                 ^     | Failed         | Pause, Drain, Remove
 //!     |           Tick  |     v                v
 //!     |                Backoff              Draining --Serve--> Ready
-//!     +------- quiet after Finish ------------'  `---- quiet or too late after Leave ----> Closed
+//!     +----- no calls in Drain -------------'  `-- no calls or deadline in Remove --> Closed
 //! ```
 //!
-//! The task of an endpoint performs the actions; this file knows no socket, and time and chance are passed in.
+//! The task of an endpoint performs the actions; this file knows no sockets, and time and
+//! randomness are passed in.
 
 use std::time::Duration;
 
@@ -18,24 +19,24 @@ use tokio::time::Instant;
 use super::backoff::Backoff;
 use crate::time::after;
 
-/// What the balancer wants of an endpoint.
+/// The state that the balancer wants of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Be connected and take calls.
+pub(crate) enum DesiredState {
+    /// Connect and accept calls.
     Serve,
-    /// Take no new calls, but keep what there is: it may be back soon.
-    Rest,
-    /// Take no new calls, and close when the last has ended.
-    Finish,
-    /// As `Finish`, and then be gone; `hurry` sets the drain deadline.
-    Leave { hurry: bool },
+    /// Accept no new calls, but keep the connection: the endpoint may be back soon.
+    Pause,
+    /// Accept no new calls, and close the connection when the last one has ended.
+    Drain,
+    /// Like `Drain`, and then end the task; `deadline` sets the drain deadline.
+    Remove { deadline: bool },
 }
 
-/// Where a connection stands.
+/// The phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Phase {
     Idle,
-    /// `failures` in a row before this attempt.
+    /// `failures` is the number of consecutive failures before this attempt.
     Connecting {
         failures: u32,
     },
@@ -47,63 +48,70 @@ pub(crate) enum Phase {
         failures: u32,
         until: Instant,
     },
-    /// No new calls, and the old ones are finished, on this connection or one before it; `wish` says how it ends.
+    /// No new calls; open ones are finished, on this connection or an earlier one. `desired` decides
+    /// how it ends.
     Draining {
-        wish: Wish,
+        desired: DesiredState,
         until: Option<Instant>,
         connected: bool,
     },
     Closed,
 }
 
-/// What happened.
+/// An event.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Input {
-    Wish(Wish),
+    Desired(DesiredState),
     Connected,
     Failed,
-    /// The connection ended, or the peer said that it takes no more streams.
+    /// The connection ended, or the peer accepts no more streams.
     Lost,
     /// No call is in flight.
-    Quiet,
-    /// A moment that was waited for has come.
+    NoCalls,
+    /// The time that the phase waits for has come.
     Tick,
 }
 
-/// What to do about it.
+/// The reaction to an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
     Nothing,
-    /// Begin to connect.
+    /// Open a connection.
     Dial,
-    /// Stop connecting, and close what is open.
+    /// Stop connecting, and close open connections.
     Close,
 }
 
-/// The times that decide.
+/// The configured times.
 #[derive(Debug, Clone)]
 pub(crate) struct Timing {
     pub(crate) backoff: Backoff,
-    /// How long calls may go on after their endpoint was removed.
+    /// The time for which calls may continue after their endpoint was removed.
     pub(crate) drain: Duration,
 }
 
-/// Where things go from `phase`; `luck` is from 0 to 1.
-pub(crate) fn step(phase: Phase, input: Input, now: Instant, timing: &Timing, luck: f64) -> (Phase, Action) {
+/// Returns the next phase and the action for an event; `random` is a random number from 0 to 1.
+pub(crate) fn step(
+    phase: Phase,
+    input: Input,
+    now: Instant,
+    timing: &Timing,
+    random: f64,
+) -> (Phase, Action) {
     match input {
-        Input::Wish(wish) => asked(phase, wish, now, timing),
+        Input::Desired(desired) => desired_changed(phase, desired, now, timing),
         Input::Connected => match phase {
             Phase::Connecting { failures } => (Phase::Ready { since: now, failures }, Action::Nothing),
             _ => (phase, Action::Nothing),
         },
         Input::Failed => match phase {
-            Phase::Connecting { failures } => (wait(failures + 1, now, timing, luck), Action::Nothing),
+            Phase::Connecting { failures } => (wait(failures + 1, now, timing, random), Action::Nothing),
             _ => (phase, Action::Nothing),
         },
-        Input::Lost => lost(phase, now, timing, luck),
-        Input::Quiet => match phase {
-            Phase::Draining { wish: Wish::Finish, .. } => (Phase::Idle, Action::Close),
-            Phase::Draining { wish: Wish::Leave { .. }, .. } => (Phase::Closed, Action::Close),
+        Input::Lost => connection_lost(phase, now, timing, random),
+        Input::NoCalls => match phase {
+            Phase::Draining { desired: DesiredState::Drain, .. } => (Phase::Idle, Action::Close),
+            Phase::Draining { desired: DesiredState::Remove { .. }, .. } => (Phase::Closed, Action::Close),
             _ => (phase, Action::Nothing),
         },
         Input::Tick => match phase {
@@ -116,56 +124,61 @@ pub(crate) fn step(phase: Phase, input: Input, now: Instant, timing: &Timing, lu
     }
 }
 
-fn asked(phase: Phase, wish: Wish, now: Instant, timing: &Timing) -> (Phase, Action) {
-    let until = match wish {
-        Wish::Leave { hurry: true } => Some(after(now, timing.drain)),
+fn desired_changed(phase: Phase, desired: DesiredState, now: Instant, timing: &Timing) -> (Phase, Action) {
+    let until = match desired {
+        DesiredState::Remove { deadline: true } => Some(after(now, timing.drain)),
         _ => None,
     };
-    match (phase, wish) {
+    match (phase, desired) {
         (Phase::Closed, _) => (Phase::Closed, Action::Nothing),
-        (Phase::Idle, Wish::Serve) => (Phase::Connecting { failures: 0 }, Action::Dial),
-        // What drains was connected all along; when it became ready does not matter for a reconnect.
-        (Phase::Draining { connected: true, .. }, Wish::Serve) => {
+        (Phase::Idle, DesiredState::Serve) => (Phase::Connecting { failures: 0 }, Action::Dial),
+        // A draining endpoint stayed connected, and for a reconnect it does not matter when it
+        // became ready.
+        (Phase::Draining { connected: true, .. }, DesiredState::Serve) => {
             (Phase::Ready { since: now, failures: 0 }, Action::Nothing)
         }
-        (Phase::Draining { connected: false, .. }, Wish::Serve) => {
+        (Phase::Draining { connected: false, .. }, DesiredState::Serve) => {
             (Phase::Connecting { failures: 0 }, Action::Dial)
         }
-        (_, Wish::Serve) => (phase, Action::Nothing),
-        // The deadline counts from the first time.
-        (Phase::Draining { until: Some(_), .. }, Wish::Leave { hurry: true }) => (phase, Action::Nothing),
-        (Phase::Ready { .. }, _) => (Phase::Draining { wish, until, connected: true }, Action::Nothing),
-        (Phase::Draining { connected: false, .. }, Wish::Rest | Wish::Finish) => {
+        (_, DesiredState::Serve) => (phase, Action::Nothing),
+        // The deadline counts from the first request to remove.
+        (Phase::Draining { until: Some(_), .. }, DesiredState::Remove { deadline: true }) => {
+            (phase, Action::Nothing)
+        }
+        (Phase::Ready { .. }, _) => (Phase::Draining { desired, until, connected: true }, Action::Nothing),
+        (Phase::Draining { connected: false, .. }, DesiredState::Pause | DesiredState::Drain) => {
             (Phase::Idle, Action::Nothing)
         }
         (Phase::Draining { connected, .. }, _) => {
-            (Phase::Draining { wish, until, connected }, Action::Nothing)
+            (Phase::Draining { desired, until, connected }, Action::Nothing)
         }
-        // There may be calls on a connection that the peer has said goodbye on.
-        (_, Wish::Leave { .. }) => (Phase::Draining { wish, until, connected: false }, Action::Close),
+        // There may be open calls on a connection on which the peer has sent GOAWAY.
+        (_, DesiredState::Remove { .. }) => {
+            (Phase::Draining { desired, until, connected: false }, Action::Close)
+        }
         (Phase::Idle, _) => (Phase::Idle, Action::Nothing),
         (Phase::Connecting { .. } | Phase::Backoff { .. }, _) => (Phase::Idle, Action::Close),
     }
 }
 
-/// A connection that lived for a while is made anew at once; one that did not waits, or a peer that accepts and hangs up
-/// would keep us dialling without a pause.
-fn lost(phase: Phase, now: Instant, timing: &Timing, luck: f64) -> (Phase, Action) {
+/// Reconnects at once if the connection lasted for a while, otherwise after a backoff: a peer that
+/// accepts and closes would keep us dialling without a pause.
+fn connection_lost(phase: Phase, now: Instant, timing: &Timing, random: f64) -> (Phase, Action) {
     match phase {
         Phase::Ready { since, .. } if now - since >= timing.backoff.initial => {
             (Phase::Connecting { failures: 0 }, Action::Dial)
         }
-        Phase::Ready { failures, .. } => (wait(failures + 1, now, timing, luck), Action::Nothing),
-        Phase::Draining { wish: wish @ Wish::Leave { .. }, until, .. } => {
-            (Phase::Draining { wish, until, connected: false }, Action::Nothing)
+        Phase::Ready { failures, .. } => (wait(failures + 1, now, timing, random), Action::Nothing),
+        Phase::Draining { desired: desired @ DesiredState::Remove { .. }, until, .. } => {
+            (Phase::Draining { desired, until, connected: false }, Action::Nothing)
         }
         Phase::Draining { .. } => (Phase::Idle, Action::Nothing),
         _ => (phase, Action::Nothing),
     }
 }
 
-fn wait(failures: u32, now: Instant, timing: &Timing, luck: f64) -> Phase {
-    Phase::Backoff { failures, until: after(now, timing.backoff.wait(failures, luck)) }
+fn wait(failures: u32, now: Instant, timing: &Timing, random: f64) -> Phase {
+    Phase::Backoff { failures, until: after(now, timing.backoff.wait(failures, random)) }
 }
 
 #[cfg(test)]
@@ -174,8 +187,8 @@ mod tests {
 
     use super::*;
 
-    const HURRY: Wish = Wish::Leave { hurry: true };
-    const CALM: Wish = Wish::Leave { hurry: false };
+    const WITH_DEADLINE: DesiredState = DesiredState::Remove { deadline: true };
+    const WITHOUT_DEADLINE: DesiredState = DesiredState::Remove { deadline: false };
 
     fn timing() -> Timing {
         Timing { backoff: Backoff { jitter: 0.0, ..Backoff::default() }, drain: Duration::from_secs(30) }
@@ -186,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_transition_is_as_the_picture_says() {
+    fn every_transition_matches_the_diagram() {
         use Action::{Close, Dial, Nothing};
         let zero = Instant::now();
         let now = zero + at(100.0);
@@ -196,59 +209,90 @@ mod tests {
         let fresh = Phase::Ready { since: now, failures: 0 };
         let backoff = |failures, wait| Phase::Backoff { failures, until: now + at(wait) };
         let due = Phase::Backoff { failures: 3, until: now };
-        let drains = |wish, wait: Option<f64>, connected| {
+        let drains = |desired, wait: Option<f64>, connected| {
             let until = wait.map(|it| now + at(it));
-            Phase::Draining { wish, until, connected }
+            Phase::Draining { desired, until, connected }
         };
-        let draining = |wish, wait| drains(wish, wait, true);
+        let draining = |desired, wait| drains(desired, wait, true);
         let table = [
-            // An idle endpoint connects when it is wanted, and has nothing to finish.
-            (Phase::Idle, Input::Wish(Wish::Serve), connecting(0), Dial),
-            (Phase::Idle, Input::Wish(Wish::Rest), Phase::Idle, Nothing),
-            (Phase::Idle, Input::Wish(Wish::Finish), Phase::Idle, Nothing),
-            (Phase::Idle, Input::Wish(HURRY), drains(HURRY, Some(30.0), false), Close),
-            // An attempt succeeds, fails, or is given up.
+            // An idle endpoint connects when it is wanted, and has no calls to finish.
+            (Phase::Idle, Input::Desired(DesiredState::Serve), connecting(0), Dial),
+            (Phase::Idle, Input::Desired(DesiredState::Pause), Phase::Idle, Nothing),
+            (Phase::Idle, Input::Desired(DesiredState::Drain), Phase::Idle, Nothing),
+            (Phase::Idle, Input::Desired(WITH_DEADLINE), drains(WITH_DEADLINE, Some(30.0), false), Close),
+            // An attempt succeeds, fails, or is abandoned.
             (connecting(2), Input::Connected, Phase::Ready { since: now, failures: 2 }, Nothing),
             (connecting(0), Input::Failed, backoff(1, 1.0), Nothing),
             (connecting(1), Input::Failed, backoff(2, 1.6), Nothing),
-            (connecting(1), Input::Wish(Wish::Serve), connecting(1), Nothing),
-            (connecting(1), Input::Wish(Wish::Rest), Phase::Idle, Close),
-            (connecting(1), Input::Wish(CALM), drains(CALM, None, false), Close),
-            // A connection that lived is made anew at once, a young one after a wait that grows.
+            (connecting(1), Input::Desired(DesiredState::Serve), connecting(1), Nothing),
+            (connecting(1), Input::Desired(DesiredState::Pause), Phase::Idle, Close),
+            (connecting(1), Input::Desired(WITHOUT_DEADLINE), drains(WITHOUT_DEADLINE, None, false), Close),
+            // A connection that lasted is replaced at once, a young one after a growing backoff.
             (ready, Input::Lost, connecting(0), Dial),
             (young(0), Input::Lost, backoff(1, 1.0), Nothing),
             (young(1), Input::Lost, backoff(2, 1.6), Nothing),
-            (ready, Input::Wish(Wish::Rest), draining(Wish::Rest, None), Nothing),
-            (ready, Input::Wish(Wish::Finish), draining(Wish::Finish, None), Nothing),
-            (ready, Input::Wish(HURRY), draining(HURRY, Some(30.0)), Nothing),
-            (ready, Input::Wish(CALM), draining(CALM, None), Nothing),
-            (ready, Input::Quiet, ready, Nothing),
-            // A wait ends with another attempt, or because nobody wants one.
+            (ready, Input::Desired(DesiredState::Pause), draining(DesiredState::Pause, None), Nothing),
+            (ready, Input::Desired(DesiredState::Drain), draining(DesiredState::Drain, None), Nothing),
+            (ready, Input::Desired(WITH_DEADLINE), draining(WITH_DEADLINE, Some(30.0)), Nothing),
+            (ready, Input::Desired(WITHOUT_DEADLINE), draining(WITHOUT_DEADLINE, None), Nothing),
+            (ready, Input::NoCalls, ready, Nothing),
+            // A backoff ends with another attempt, or because none is wanted.
             (backoff(3, 1.0), Input::Tick, backoff(3, 1.0), Nothing),
             (due, Input::Tick, connecting(3), Dial),
-            (due, Input::Wish(Wish::Serve), due, Nothing),
-            (due, Input::Wish(Wish::Rest), Phase::Idle, Close),
-            (due, Input::Wish(HURRY), drains(HURRY, Some(30.0), false), Close),
-            // Who rests may come back; who finishes closes when quiet; who leaves is gone then, or at the deadline.
-            (draining(Wish::Rest, None), Input::Wish(Wish::Serve), fresh, Nothing),
-            (draining(HURRY, Some(1.0)), Input::Wish(Wish::Serve), fresh, Nothing),
-            (draining(Wish::Rest, None), Input::Quiet, draining(Wish::Rest, None), Nothing),
-            (draining(Wish::Finish, None), Input::Quiet, Phase::Idle, Close),
-            (draining(HURRY, Some(1.0)), Input::Quiet, Phase::Closed, Close),
-            (draining(HURRY, Some(1.0)), Input::Tick, draining(HURRY, Some(1.0)), Nothing),
-            (draining(HURRY, Some(0.0)), Input::Tick, Phase::Closed, Close),
-            (draining(HURRY, Some(1.0)), Input::Wish(HURRY), draining(HURRY, Some(1.0)), Nothing),
-            (draining(Wish::Finish, None), Input::Wish(HURRY), draining(HURRY, Some(30.0)), Nothing),
-            (draining(HURRY, Some(1.0)), Input::Wish(CALM), draining(CALM, None), Nothing),
-            (draining(Wish::Rest, None), Input::Lost, Phase::Idle, Nothing),
-            // Calls on a connection before this one go on without it.
-            (draining(CALM, None), Input::Lost, drains(CALM, None, false), Nothing),
-            (drains(CALM, None, false), Input::Quiet, Phase::Closed, Close),
-            (drains(HURRY, Some(0.0), false), Input::Tick, Phase::Closed, Close),
-            (drains(HURRY, Some(1.0), false), Input::Wish(Wish::Serve), connecting(0), Dial),
-            (drains(HURRY, Some(1.0), false), Input::Wish(Wish::Rest), Phase::Idle, Nothing),
-            // The end is the end.
-            (Phase::Closed, Input::Wish(Wish::Serve), Phase::Closed, Nothing),
+            (due, Input::Desired(DesiredState::Serve), due, Nothing),
+            (due, Input::Desired(DesiredState::Pause), Phase::Idle, Close),
+            (due, Input::Desired(WITH_DEADLINE), drains(WITH_DEADLINE, Some(30.0), false), Close),
+            // A resting endpoint may come back; a finishing one closes without calls; a leaving one
+            // is then gone, or at the deadline.
+            (draining(DesiredState::Pause, None), Input::Desired(DesiredState::Serve), fresh, Nothing),
+            (draining(WITH_DEADLINE, Some(1.0)), Input::Desired(DesiredState::Serve), fresh, Nothing),
+            (
+                draining(DesiredState::Pause, None),
+                Input::NoCalls,
+                draining(DesiredState::Pause, None),
+                Nothing,
+            ),
+            (draining(DesiredState::Drain, None), Input::NoCalls, Phase::Idle, Close),
+            (draining(WITH_DEADLINE, Some(1.0)), Input::NoCalls, Phase::Closed, Close),
+            (draining(WITH_DEADLINE, Some(1.0)), Input::Tick, draining(WITH_DEADLINE, Some(1.0)), Nothing),
+            (draining(WITH_DEADLINE, Some(0.0)), Input::Tick, Phase::Closed, Close),
+            (
+                draining(WITH_DEADLINE, Some(1.0)),
+                Input::Desired(WITH_DEADLINE),
+                draining(WITH_DEADLINE, Some(1.0)),
+                Nothing,
+            ),
+            (
+                draining(DesiredState::Drain, None),
+                Input::Desired(WITH_DEADLINE),
+                draining(WITH_DEADLINE, Some(30.0)),
+                Nothing,
+            ),
+            (
+                draining(WITH_DEADLINE, Some(1.0)),
+                Input::Desired(WITHOUT_DEADLINE),
+                draining(WITHOUT_DEADLINE, None),
+                Nothing,
+            ),
+            (draining(DesiredState::Pause, None), Input::Lost, Phase::Idle, Nothing),
+            // Calls on an earlier connection continue without this one.
+            (draining(WITHOUT_DEADLINE, None), Input::Lost, drains(WITHOUT_DEADLINE, None, false), Nothing),
+            (drains(WITHOUT_DEADLINE, None, false), Input::NoCalls, Phase::Closed, Close),
+            (drains(WITH_DEADLINE, Some(0.0), false), Input::Tick, Phase::Closed, Close),
+            (
+                drains(WITH_DEADLINE, Some(1.0), false),
+                Input::Desired(DesiredState::Serve),
+                connecting(0),
+                Dial,
+            ),
+            (
+                drains(WITH_DEADLINE, Some(1.0), false),
+                Input::Desired(DesiredState::Pause),
+                Phase::Idle,
+                Nothing,
+            ),
+            // Closed is final.
+            (Phase::Closed, Input::Desired(DesiredState::Serve), Phase::Closed, Nothing),
             (Phase::Closed, Input::Tick, Phase::Closed, Nothing),
         ];
         for (phase, input, next, action) in table {
@@ -258,35 +302,42 @@ mod tests {
 
     fn any_input() -> impl Strategy<Value = Input> {
         prop_oneof![
-            prop::sample::select(vec![Wish::Serve, Wish::Rest, Wish::Finish, CALM, HURRY])
-                .prop_map(Input::Wish),
+            prop::sample::select(vec![
+                DesiredState::Serve,
+                DesiredState::Pause,
+                DesiredState::Drain,
+                WITHOUT_DEADLINE,
+                WITH_DEADLINE
+            ])
+            .prop_map(Input::Desired),
             prop::sample::select(vec![
                 Input::Connected,
                 Input::Failed,
                 Input::Lost,
-                Input::Quiet,
+                Input::NoCalls,
                 Input::Tick
             ]),
         ]
     }
 
     proptest! {
-        /// Whatever happens: who is wanted ends up connected once nothing stands in the way, and who leaves ends up closed.
+        /// After any events, a wanted endpoint becomes connected once nothing prevents it, and a
+        /// leaving one is closed.
         #[test]
-        fn no_sequence_leads_into_a_corner(inputs in prop::collection::vec(any_input(), 0..40), leave in any::<bool>()) {
+        fn no_sequence_of_events_leads_to_a_dead_end(inputs in prop::collection::vec(any_input(), 0..40), remove in any::<bool>()) {
             let (mut phase, mut now) = (Phase::Idle, Instant::now());
             let timing = timing();
-            let wish = if leave { Wish::Leave { hurry: true } } else { Wish::Serve };
+            let desired = if remove { DesiredState::Remove { deadline: true } } else { DesiredState::Serve };
             for input in inputs {
                 now += at(0.7);
                 phase = step(phase, input, now, &timing, 0.5).0;
             }
             let closed = phase == Phase::Closed;
-            for input in [Input::Wish(wish), Input::Tick, Input::Connected, Input::Quiet] {
+            for input in [Input::Desired(desired), Input::Tick, Input::Connected, Input::NoCalls] {
                 now += at(200.0);
                 phase = step(phase, input, now, &timing, 0.5).0;
             }
-            if leave || closed {
+            if remove || closed {
                 prop_assert_eq!(phase, Phase::Closed);
             } else {
                 prop_assert!(matches!(phase, Phase::Ready { .. }), "{:?}", phase);

@@ -1,7 +1,7 @@
-//! The task of one endpoint: it performs what [`step`] decides, and moves the endpoint's connections on.
+//! The task of one endpoint: performs what [`step`] decides, and drives the endpoint's connections.
 //!
-//! It ends when the endpoint is closed. When its balancer is gone, it finishes the calls that are there, without a deadline,
-//! because whoever holds them still reads.
+//! Ends when the endpoint is closed. When the balancer is gone, the task finishes the open calls,
+//! without a deadline, because their callers are still reading.
 
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
@@ -15,23 +15,23 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, error, warn};
 
 use super::backend::{Backend, State};
-use super::dialler::{Dialler, Opened};
+use super::connector::{Connector, NewConnection};
 use super::error::ConnectionError;
 use super::health;
 use super::session::{Ended, Session};
-use super::state::{Action, Input, Phase, Timing, Wish, step};
-use crate::chance;
+use super::state::{Action, DesiredState, Input, Phase, Timing, step};
+use crate::random;
 
-type Dialling = Pin<Box<dyn Future<Output = Result<Opened, ConnectionError>> + Send>>;
+type ConnectFuture = Pin<Box<dyn Future<Output = Result<NewConnection, ConnectionError>> + Send>>;
 
-/// Performs the life of one endpoint. `changed` is notified whenever its standing is another.
+/// Runs one endpoint. `changed` is notified whenever its status changes.
 ///
-/// Code of the user's runs in here, such as what verifies certificates. If it panics, the connections are closed and the endpoint
-/// begins anew after a wait.
+/// User code runs in here, such as certificate verifiers. If it panics, the connections are closed
+/// and the endpoint starts again after a backoff.
 pub(crate) async fn run(
     backend: Arc<Backend>,
-    wishes: watch::Receiver<Wish>,
-    dialler: Arc<Dialler>,
+    desired_updates: watch::Receiver<DesiredState>,
+    connector: Arc<Connector>,
     timing: Arc<Timing>,
     changed: Arc<Notify>,
 ) {
@@ -39,47 +39,48 @@ pub(crate) async fn run(
     loop {
         let mut worker = Worker {
             backend: Arc::clone(&backend),
-            dialler: Arc::clone(&dialler),
+            connector: Arc::clone(&connector),
             timing: Arc::clone(&timing),
             changed: Arc::clone(&changed),
             phase: Phase::Idle,
             connections: Connections::default(),
         };
-        let wishes = wishes.clone();
-        let life = async move { worker.run(wishes).await };
-        // Nothing that a panic could leave half done outlives the worker but the standing, which is written anew.
-        if AssertUnwindSafe(life).catch_unwind().await.is_ok() {
+        let desired_updates = desired_updates.clone();
+        let running = async move { worker.run(desired_updates).await };
+        // Only the status outlives the worker, and it is overwritten: a panic leaves nothing half
+        // done.
+        if AssertUnwindSafe(running).catch_unwind().await.is_ok() {
             return;
         }
         panics += 1;
-        error!(endpoint = %backend.id, panics, "the task of an endpoint panicked and begins again");
-        backend.stand(|it| {
+        error!(endpoint = %backend.id, panics, "the task of an endpoint panicked and is restarted");
+        backend.update(|it| {
             (it.state, it.link, it.ready_since) = (State::Backoff, None, None);
-            it.error = Some("its task panicked".into());
+            it.error = Some("the endpoint's task panicked".into());
         });
         changed.notify_one();
-        sleep(timing.backoff.wait(panics, chance::unit())).await;
+        sleep(timing.backoff.wait(panics, random::unit())).await;
     }
 }
 
-/// Everything that moves by being polled.
+/// The futures that the task polls.
 #[derive(Default)]
 struct Connections {
-    dialling: Option<Dialling>,
+    connecting: Option<ConnectFuture>,
     live: Option<Session>,
-    /// Connections on which the peer takes no more calls; they last as long as their calls.
+    /// Connections on which the peer accepts no more calls; kept until their calls have ended.
     retired: Vec<Session>,
     health: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-enum Happened {
-    Dialled(Result<Opened, ConnectionError>),
+enum ConnectionEvent {
+    Connected(Result<NewConnection, ConnectionError>),
     Ended(Ended),
 }
 
 struct Worker {
     backend: Arc<Backend>,
-    dialler: Arc<Dialler>,
+    connector: Arc<Connector>,
     timing: Arc<Timing>,
     changed: Arc<Notify>,
     phase: Phase,
@@ -87,24 +88,25 @@ struct Worker {
 }
 
 impl Connections {
-    /// Moves everything on, with so many calls on the connections. `changed` is notified when a peer takes calls again, or none any more.
-    fn poll(&mut self, cx: &mut Context<'_>, calls: u32, changed: &Notify) -> Poll<Happened> {
+    /// Drives all connections; `calls` is the number of calls on them. `changed` is notified when a
+    /// peer accepts calls again, or no longer accepts any.
+    fn poll(&mut self, cx: &mut Context<'_>, calls: u32, changed: &Notify) -> Poll<ConnectionEvent> {
         let concurrent = calls > 1;
         self.retired.retain_mut(|it| it.poll(cx, concurrent).is_pending());
         if let Some(live) = &mut self.live {
             let ended = live.poll(cx, concurrent);
-            if live.take_room_change() {
+            if live.take_capacity_change() {
                 changed.notify_one();
             }
             if let Poll::Ready(ended) = ended {
                 self.health = None;
                 self.retired.extend(self.live.take().filter(|_| ended.retired));
-                return Poll::Ready(Happened::Ended(ended));
+                return Poll::Ready(ConnectionEvent::Ended(ended));
             }
         }
-        if let Some(Poll::Ready(answer)) = self.dialling.as_mut().map(|it| it.as_mut().poll(cx)) {
-            self.dialling = None;
-            return Poll::Ready(Happened::Dialled(answer));
+        if let Some(Poll::Ready(answer)) = self.connecting.as_mut().map(|it| it.as_mut().poll(cx)) {
+            self.connecting = None;
+            return Poll::Ready(ConnectionEvent::Connected(answer));
         }
         if let Some(Poll::Ready(())) = self.health.as_mut().map(|it| it.as_mut().poll(cx)) {
             self.health = None;
@@ -114,9 +116,9 @@ impl Connections {
 }
 
 impl Worker {
-    async fn run(&mut self, mut wishes: watch::Receiver<Wish>) {
-        let wish = *wishes.borrow_and_update();
-        self.take(Input::Wish(wish));
+    async fn run(&mut self, mut desired_updates: watch::Receiver<DesiredState>) {
+        let desired = *desired_updates.borrow_and_update();
+        self.apply(Input::Desired(desired));
         let mut orphaned = false;
         while self.phase != Phase::Closed {
             let until = match self.phase {
@@ -124,49 +126,51 @@ impl Worker {
                 Phase::Draining { until, .. } => until,
                 _ => None,
             };
-            let closes_when_quiet =
-                matches!(self.phase, Phase::Draining { wish: Wish::Finish | Wish::Leave { .. }, .. });
+            let closes_when_idle = matches!(
+                self.phase,
+                Phase::Draining { desired: DesiredState::Drain | DesiredState::Remove { .. }, .. }
+            );
             let (connections, load, moved) = (&mut self.connections, &self.backend.load, &self.changed);
             let input = tokio::select! {
                 biased;
-                happened = poll_fn(|cx| connections.poll(cx, load.in_flight(), moved)) => self.happened(happened),
-                changed = wishes.changed(), if !orphaned => match changed {
-                    Ok(()) => Input::Wish(*wishes.borrow_and_update()),
+                event = poll_fn(|cx| connections.poll(cx, load.in_flight(), moved)) => self.on_event(event),
+                changed = desired_updates.changed(), if !orphaned => match changed {
+                    Ok(()) => Input::Desired(*desired_updates.borrow_and_update()),
                     Err(_) => {
                         orphaned = true;
-                        Input::Wish(Wish::Leave { hurry: false })
+                        Input::Desired(DesiredState::Remove { deadline: false })
                     }
                 },
-                () = self.backend.load.quiet(), if closes_when_quiet => Input::Quiet,
+                () = self.backend.load.wait_until_idle(), if closes_when_idle => Input::NoCalls,
                 () = sleep_until(until.unwrap_or_else(Instant::now)), if until.is_some() => Input::Tick,
             };
-            self.take(input);
+            self.apply(input);
         }
     }
 
-    /// Notes what happened to a connection, and says what that means.
-    fn happened(&mut self, happened: Happened) -> Input {
-        let (error, input) = match happened {
-            Happened::Dialled(Ok(opened)) => {
+    /// Records an event of a connection, and returns the corresponding input.
+    fn on_event(&mut self, event: ConnectionEvent) -> Input {
+        let (error, input) = match event {
+            ConnectionEvent::Connected(Ok(opened)) => {
                 self.connected(opened);
                 return Input::Connected;
             }
-            Happened::Dialled(Err(error)) => (error, Input::Failed),
-            Happened::Ended(Ended { error, too_many_pings, .. }) => {
+            ConnectionEvent::Connected(Err(error)) => (error, Input::Failed),
+            ConnectionEvent::Ended(Ended { error, too_many_pings, .. }) => {
                 if let Some(slowed) = too_many_pings {
-                    self.dialler.complaints.add(slowed);
+                    self.connector.complaints.add(slowed);
                     warn!(
                         endpoint = %self.backend.id,
-                        "the server closed the connection because of too many pings; new connections of the channel \
+                        "the server closed the connection with too_many_pings; new connections of the channel \
                          are pinged half as often"
                     );
                 }
                 (error, Input::Lost)
             }
         };
-        let line: Arc<str> = error.line().into();
+        let line: Arc<str> = error.chain().into();
         debug!(endpoint = %self.backend.id, error = &*line, "no connection");
-        self.backend.stand(|it| {
+        self.backend.update(|it| {
             it.link = None;
             it.ready_since = None;
             it.error = Some(line);
@@ -174,54 +178,54 @@ impl Worker {
         input
     }
 
-    fn connected(&mut self, opened: Opened) {
-        let Opened { link, session, round_trip } = opened;
+    fn connected(&mut self, opened: NewConnection) {
+        let NewConnection { link, session, round_trip } = opened;
         debug!(endpoint = %self.backend.id, peer = %link.peer(), ?round_trip, "connected");
-        let watched = self.dialler.health.clone();
-        self.backend.stand(|it| {
+        let watched = self.connector.health.clone();
+        self.backend.update(|it| {
             it.link = Some(Arc::clone(&link));
             it.ready_since = Some(Instant::now());
             it.healthy = watched.is_none();
-            it.asked = watched.is_some();
+            it.health_pending = watched.is_some();
             it.error = None;
         });
         self.connections.live = Some(session);
         self.connections.health = watched.map(|service| {
-            let authority = self.dialler.authority.clone().unwrap_or_else(|| link.peer().to_string());
+            let authority = self.connector.authority.clone().unwrap_or_else(|| link.peer().to_string());
             let (backend, changed) = (Arc::clone(&self.backend), Arc::clone(&self.changed));
             let report = move |healthy| {
-                backend.stand(|it| (it.healthy, it.asked) = (healthy, false));
+                backend.update(|it| (it.healthy, it.health_pending) = (healthy, false));
                 changed.notify_one();
             };
-            let secure = self.dialler.tls.is_some();
+            let secure = self.connector.tls.is_some();
             Box::pin(health::watch(link, (authority, secure), service, report)) as Pin<Box<_>>
         });
     }
 
-    /// Takes a step, performs it, and tells whoever balances.
-    fn take(&mut self, input: Input) {
+    /// Applies an input, performs the action, and notifies the balancer.
+    fn apply(&mut self, input: Input) {
         let before = State::of(self.phase);
-        let (phase, action) = step(self.phase, input, Instant::now(), &self.timing, chance::unit());
+        let (phase, action) = step(self.phase, input, Instant::now(), &self.timing, random::unit());
         self.phase = phase;
         match action {
             Action::Nothing => {}
             Action::Dial => {
-                let (dialler, addresses) = (Arc::clone(&self.dialler), self.backend.addresses());
-                let dialling = async move { dialler.open(&addresses).await };
-                self.connections.dialling = Some(Box::pin(dialling));
+                let (connector, addresses) = (Arc::clone(&self.connector), self.backend.addresses());
+                let connecting = async move { connector.open(&addresses).await };
+                self.connections.connecting = Some(Box::pin(connecting));
             }
             Action::Close => {
-                self.connections.dialling = None;
+                self.connections.connecting = None;
                 self.connections.live = None;
                 self.connections.health = None;
                 if phase == Phase::Closed {
                     self.connections.retired.clear();
                 }
-                self.backend.stand(|it| it.link = None);
+                self.backend.update(|it| it.link = None);
             }
         }
         let state = State::of(phase);
-        self.backend.stand(|it| it.state = state);
+        self.backend.update(|it| it.state = state);
         if before != state || input == Input::Lost {
             self.changed.notify_one();
         }

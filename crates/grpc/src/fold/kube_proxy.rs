@@ -1,12 +1,14 @@
-//! What kube-proxy asserts of its choice of endpoints (`pkg/proxy/topology_test.go` of Kubernetes 1.36), case by case, as facts.
+//! The cases of kube-proxy's test of endpoint selection (`pkg/proxy/topology_test.go` of Kubernetes
+//! 1.36).
 //!
-//! Of cases about local endpoints, what they say of cluster traffic is here; local traffic is in the tables beside this.
+//! Of cases about local endpoints, only the results for cluster traffic are here; local traffic is
+//! in `tables.rs`.
 
 use super::*;
 use crate::slices::{Conditions, Named};
 
-/// An endpoint as `state zones nodes`, with commas between zones and nodes, `-` for none: `+` ready, `!` not, `~` terminating and
-/// serving.
+/// Parses an endpoint of the form `state zones nodes`, with commas between zones and nodes and `-`
+/// for none. States: `+` ready, `!` not ready, `~` terminating and serving.
 fn endpoint(index: usize, text: &str) -> SliceEndpoint {
     let mut words = text.split(' ');
     let (ready, serving, terminating) = match words.next() {
@@ -28,14 +30,14 @@ fn endpoint(index: usize, text: &str) -> SliceEndpoint {
     }
 }
 
-/// Which of the endpoints are called, by number, by a caller of this zone and node.
+/// Returns the indices of the endpoints that a caller in this zone and node calls.
 fn called(zone: &str, node: &str, endpoints: &[&str]) -> Vec<usize> {
     let endpoints = endpoints.iter().enumerate().map(|(index, it)| endpoint(index, it)).collect();
     let slice = Slice { endpoints, address_type: "IPv4".into(), ..Slice::default() };
     let topology = Topology::hints().zone(zone).node(node);
-    let (port, service) = (Port::PodNumber(80), Known::Nothing);
-    let question = Question { port: &port, service, topology: &topology, prefer_ipv6: false };
-    let set = fold([&slice], &question);
+    let (port, service) = (Port::PodNumber(80), ServiceInfo::Unreadable);
+    let input = FoldInput { port: &port, service, topology: &topology, prefer_ipv6: false };
+    let set = fold([&slice], &input);
     let number = |it: &Arc<Endpoint>| match it.addresses[0].ip() {
         IpAddr::V4(ip) => usize::from(ip.octets()[3]),
         IpAddr::V6(_) => usize::MAX,
@@ -43,38 +45,38 @@ fn called(zone: &str, node: &str, endpoints: &[&str]) -> Vec<usize> {
     set.usable().map(number).collect()
 }
 
-/// Four endpoints that are ready, in zones a, b, c and a, each for a node of its own.
+/// Four ready endpoints, in zones a, b, c and a, each for a different node.
 const NODES: [&str; 4] = ["+ a n1", "+ b n2", "+ c n3", "+ a n4"];
 
 #[test]
-fn endpoints_are_chosen_as_kube_proxy_chooses_them() {
+fn endpoints_are_selected_as_kube_proxy_selects_them() {
     let zones = &["+ a", "+ b", "+ c", "+ a"][..];
     for (story, zone, node, endpoints, expected) in [
-        ("all have hints, and some are for the zone", "a", "", zones, &[0, 3][..]),
-        ("external policy Local: hints still hold for cluster traffic", "a", "", zones, &[0, 3]),
-        ("internal policy Local, external Cluster: so they do here", "a", "", zones, &[0, 3]),
+        ("all have hints, some of them for the zone", "a", "", zones, &[0, 3][..]),
+        ("external policy Local: hints still apply to cluster traffic", "a", "", zones, &[0, 3]),
+        ("internal policy Local, external policy Cluster: hints apply", "a", "", zones, &[0, 3]),
         ("the node has no labels", "", "", &["+ a"], &[0]),
-        ("its label of the zone is empty", "", "", &["+ a"], &[0]),
+        ("its zone label is empty", "", "", &["+ a"], &[0]),
         ("it is in another zone", "b", "", &["+ a"], &[0]),
         ("one is not ready", "a", "", &["+ a", "+ b", "+ c", "! a"], &[0]),
-        ("those of the zone are not ready", "a", "", &["! a", "+ b", "+ c", "! a"], &[1, 2]),
+        ("those in the zone are not ready", "a", "", &["! a", "+ b", "+ c", "! a"], &[1, 2]),
         ("one has no hint", "a", "", &["+ a", "+ b", "+", "+ a"], &[0, 1, 2, 3]),
         ("several zones in a hint", "c", "", &["+ a,b,c", "+ b,c", "+ b,d", "+ c"], &[0, 1, 3]),
-        ("hints of nodes for one who does not say its own", "a", "", &NODES, &[0, 3]),
-        ("hints of nodes, and one is for ours", "a", "n1", &NODES, &[0]),
-        ("one has no hint of nodes", "a", "n1", &["+ a n1", "+", "+ c n3", "+ a n4"], &[0, 1, 2, 3]),
-        ("no hint is for our node, so the zone decides", "a", "n0", &NODES, &[0, 3]),
-        ("zones and places at odds", "a", "", &["+ a", "+ b", "+ a", "+ b"], &[0, 2]),
-        ("nobody is ready", "", "", &["!", "!"], &[]),
+        ("node hints, and the caller's node is unknown", "a", "", &NODES, &[0, 3]),
+        ("node hints, one of them for our node", "a", "n1", &NODES, &[0]),
+        ("one has no node hint", "a", "n1", &["+ a n1", "+", "+ c n3", "+ a n4"], &[0, 1, 2, 3]),
+        ("no hint for our node: the zone decides", "a", "n0", &NODES, &[0, 3]),
+        ("zone hints that differ from the actual zones", "a", "", &["+ a", "+ b", "+ a", "+ b"], &[0, 2]),
+        ("none is ready", "", "", &["!", "!"], &[]),
         ("one is ready", "", "", &["!", "+"], &[1]),
-        ("all terminate", "", "", &["~", "~"], &[0, 1]),
+        ("all are terminating", "", "", &["~", "~"], &[0, 1]),
         ("internal Local, external Cluster", "", "", &["+", "+"], &[0, 1]),
         ("internal Cluster, external Local", "", "", &["+", "+"], &[0, 1]),
         ("both Local, some are local", "", "", &["+", "+"], &[0, 1]),
         ("both Local, all are remote", "", "", &["+", "+"], &[0, 1]),
-        ("both Local, all are remote and terminate", "", "", &["~", "~"], &[0, 1]),
-        ("one is ready and others terminate", "", "", &["+", "!", "~", "~"], &[0]),
-        ("external policy Local of one that has no outside", "", "", &["+", "+"], &[0, 1]),
+        ("both Local, all are remote and terminating", "", "", &["~", "~"], &[0, 1]),
+        ("one is ready and others are terminating", "", "", &["+", "!", "~", "~"], &[0]),
+        ("external policy Local without external traffic", "", "", &["+", "+"], &[0, 1]),
         ("there are none", "", "", &[], &[]),
         ("one that is neither ready nor serving nor terminating", "a", "", &["!"], &[]),
     ] {

@@ -1,12 +1,13 @@
-//! From slices to endpoints: what a target stands for, given all that the cluster says. Pure.
+//! The fold from slices to endpoints: a pure function of the target and the cluster's objects.
 //!
 //! ```text
-//! slices ─► one candidate per endpoint, at the port asked for ─► one per address ─► one endpoint per pod ─► usable?
+//! slices ─► one candidate per endpoint, at the requested port ─► one per address ─► one endpoint per pod ─► usable?
 //!                                                  the living win ┘    families join ┘   ready, hints, node ┘
 //! ```
 //!
-//! The rules are kube-proxy's. The order of slices and of their ports, and in which of them a pod is, make no difference: the
-//! EndpointSlice controller writes ports in the order of a hash of their content, and a pod to whichever slice has room.
+//! The rules are kube-proxy's. Neither the order of slices, nor the order of their ports, nor which
+//! slice a pod is in makes a difference: the EndpointSlice controller orders ports by a hash of
+//! their content, and puts a pod into any slice with room.
 
 #[cfg(test)]
 mod kube_proxy;
@@ -23,84 +24,88 @@ use crate::slices::{Hints, Service, Slice, SliceEndpoint};
 use crate::target::Port;
 use crate::topology::{Choice, Topology};
 
-/// What is asked of the slices of a service.
+/// The inputs of a fold besides the slices.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Question<'q> {
+pub(crate) struct FoldInput<'q> {
     pub(crate) port: &'q Port,
-    pub(crate) service: Known<'q>,
+    pub(crate) service: ServiceInfo<'q>,
     pub(crate) topology: &'q Topology,
-    /// Of a pod with addresses of both families, the one of IPv6 comes first.
+    /// Puts the IPv6 address of a dual-stack pod first.
     pub(crate) prefer_ipv6: bool,
 }
 
-/// What is known of the Service itself.
+/// The knowledge about the Service itself.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Known<'q> {
-    /// It cannot be read.
-    Nothing,
-    /// It does not exist.
+pub(crate) enum ServiceInfo<'q> {
+    /// The Service cannot be read.
+    Unreadable,
+    /// The Service does not exist.
     Missing,
     Found(&'q Service),
 }
 
-impl<'q> Question<'q> {
-    /// The node whose endpoints alone may be called, where the Service wants that and the caller knows its node.
+impl<'q> FoldInput<'q> {
+    /// Returns the only node whose endpoints may be called, if the Service is restricted to local
+    /// traffic and the caller's node is known.
     fn only_node(&self) -> Option<&'q str> {
         match self.service {
-            Known::Found(service) if service.is_local() => self.topology.node_name(),
+            ServiceInfo::Found(service) if service.is_local() => self.topology.node_name(),
             _ => None,
         }
     }
 }
 
-/// All endpoints that these slices, which are all of the service, have at the port asked for. The generation is left at 0.
-pub(crate) fn fold<'s>(slices: impl IntoIterator<Item = &'s Slice>, question: &Question<'_>) -> EndpointSet {
+/// Folds all slices of a service into its endpoints at the requested port. The generation is left
+/// at 0.
+pub(crate) fn fold<'s>(slices: impl IntoIterator<Item = &'s Slice>, input: &FoldInput<'_>) -> EndpointSet {
     let slices: Vec<&Slice> = slices.into_iter().collect();
-    let wanted = Wanted::of(question, &slices);
-    let mut gathered = Gathered::default();
+    let rule = PortRule::of(input, &slices);
+    let mut candidates = Candidates::default();
     for slice in slices {
-        gathered.take(slice, &wanted);
+        candidates.take(slice, &rule);
     }
-    let endpoints = endpoints(pods(std::mem::take(&mut gathered.candidates)), question);
+    let endpoints = endpoints(pods(std::mem::take(&mut candidates.candidates)), input);
     let unavailable = match endpoints.iter().any(|it| it.usable) {
         true => None,
-        false => Some(gathered.reason(&endpoints, &wanted, question)),
+        false => Some(candidates.reason(&endpoints, &rule, input)),
     };
     EndpointSet { generation: 0, endpoints: endpoints.into_iter().map(Arc::new).collect(), unavailable }
 }
 
-/// Whether the slices alone say which port is the first of their Service: no port has a name, and a Service of several ports has a name
-/// for each of them.
+/// Returns true if the slices alone determine the first port of their Service: no port has a name,
+/// and the ports of a Service with several ports must all have one.
 pub(crate) fn has_one_port<'s>(slices: impl IntoIterator<Item = &'s Slice>) -> bool {
     slices.into_iter().flat_map(|it| &it.ports).all(|it| it.name.is_empty())
 }
 
-/// The port of a slice that is meant.
+/// The rule that selects the port of a slice.
 #[derive(Debug, Clone)]
-enum Wanted<'q> {
+enum PortRule<'q> {
     Named(&'q str),
-    /// The one of this name, which stands behind this number of the Service.
+    /// The port with this name, which is the target of this port number of the Service.
     Behind(&'q str, u16),
-    /// This one, if the slice has it.
+    /// This port number, if the slice has it.
     Listed(u16),
-    /// This one, whatever the slice says.
+    /// This port number, whatever the slice says.
     Verbatim(u16),
-    /// Slices have several ports, of these names, and nothing says which is the first of the Service.
+    /// The slices have several ports, with these names, and nothing says which one is the first of
+    /// the Service.
     Ambiguous(BTreeSet<&'q str>),
     /// No slice has a port.
     Nothing,
 }
 
-impl<'q> Wanted<'q> {
-    fn of(question: &Question<'q>, slices: &[&'q Slice]) -> Self {
-        let service = match question.service {
-            Known::Found(service) => Some(service),
-            Known::Nothing | Known::Missing => None,
+impl<'q> PortRule<'q> {
+    fn of(input: &FoldInput<'q>, slices: &[&'q Slice]) -> Self {
+        let service = match input.service {
+            ServiceInfo::Found(service) => Some(service),
+            ServiceInfo::Unreadable | ServiceInfo::Missing => None,
         };
         let mut ports = service.into_iter().flat_map(|it| &it.spec.ports).filter(|it| it.is_tcp()).peekable();
-        match (question.port, service) {
+        match (input.port, service) {
             (Port::First, _) => match ports.next() {
-                // kube-apiserver refuses Services with other numbers, so that none is ever replaced by 0.
+                // kube-apiserver rejects Services with other numbers, so the fallback to 0 is never
+                // used.
                 Some(port) => Self::Behind(&port.name, u16::try_from(port.port).unwrap_or(0)),
                 None => Self::first_of(slices),
             },
@@ -108,19 +113,21 @@ impl<'q> Wanted<'q> {
             (Port::PodNumber(number), _) | (Port::Number(number), None) => Self::Verbatim(*number),
             (Port::Number(number), Some(_)) => {
                 match (ports.peek().is_some(), ports.find(|it| it.port == i64::from(*number))) {
-                    // One without ports leaves them to its callers.
+                    // A Service without ports leaves the port to its callers.
                     (false, _) => Self::Verbatim(*number),
                     (true, Some(port)) => Self::Behind(&port.name, *number),
-                    // Not a port of the Service, but perhaps one of the pods', as kuberesolver takes it.
+                    // Not a port of the Service, but perhaps of the pods: kuberesolver interprets
+                    // it so.
                     (true, None) => Self::Listed(*number),
                 }
             }
         }
     }
 
-    /// The port to take where the Service cannot say which is its first: the one that is declared to be gRPC's, the one that is
-    /// called so, or the only one. The first of each slice would be any of them, and another one per slice: the controller orders
-    /// ports by a hash (`portsInOrder` in `k8s.io/endpointslice/util`).
+    /// Selects the port if the Service cannot say which one is its first: the one with
+    /// `appProtocol: grpc`, the one named `grpc`, or the only one. The first port of each slice
+    /// would be arbitrary and differ between slices: the controller orders ports by a hash
+    /// (`portsInOrder` in k8s.io/endpointslice v0.36.4 `util/controller_utils.go`).
     fn first_of(slices: &[&'q Slice]) -> Self {
         let ports = slices.iter().flat_map(|it| &it.ports).filter(|it| it.is_callable() && it.port.is_some());
         let declared: BTreeSet<&str> =
@@ -138,7 +145,7 @@ impl<'q> Wanted<'q> {
         }
     }
 
-    fn within(&self, slice: &Slice) -> Option<u16> {
+    fn port_in(&self, slice: &Slice) -> Option<u16> {
         let mut ports = slice.ports.iter().filter(|it| it.is_callable());
         match self {
             Self::Named(name) => ports.find(|it| it.name == *name)?.number(),
@@ -153,8 +160,8 @@ impl<'q> Wanted<'q> {
         }
     }
 
-    /// Whether the Service has no such port, so that no endpoint will ever have it.
-    fn is_unknown_to(&self, service: &Service) -> bool {
+    /// Returns true if the Service has no such port, so that no endpoint can have it.
+    fn is_missing_in(&self, service: &Service) -> bool {
         let mut ports = service.spec.ports.iter().filter(|it| it.is_tcp()).peekable();
         let some = ports.peek().is_some();
         match self {
@@ -164,8 +171,8 @@ impl<'q> Wanted<'q> {
         }
     }
 
-    /// Why endpoints that are there cannot be called.
-    fn missing(&self, port: &Port) -> Unavailable {
+    /// Returns the reason why existing endpoints cannot be called at this port.
+    fn unavailable(&self, port: &Port) -> Unavailable {
         match (self, port) {
             (Self::Ambiguous(names), _) => {
                 Unavailable::AmbiguousPort(names.iter().map(|it| (*it).to_owned()).collect())
@@ -176,58 +183,60 @@ impl<'q> Wanted<'q> {
     }
 }
 
-/// One address of one endpoint, as one slice says it.
+/// One address of one endpoint, as listed by one slice.
 #[derive(Debug, Clone)]
 struct Candidate<'s> {
-    /// The uid of its pod. Objects of other kinds may stand behind any number of endpoints, so that theirs says nothing.
+    /// The uid of the pod. Other kinds of objects may be behind any number of endpoints, so their
+    /// uid identifies none.
     pod: Option<&'s str>,
     address: SocketAddr,
-    said: &'s SliceEndpoint,
+    entry: &'s SliceEndpoint,
     weight: u32,
 }
 
 impl<'s> Candidate<'s> {
-    /// `None` where there is no address that can be called.
-    fn new(said: &'s SliceEndpoint, port: u16, weight: u32) -> Option<Self> {
-        let ip: IpAddr = said.addresses.first()?.parse().ok()?;
-        let pod = said.target_ref.as_ref().filter(|it| it.is_pod() && !it.uid.is_empty());
+    /// Returns `None` if the endpoint has no valid IP address.
+    fn new(entry: &'s SliceEndpoint, port: u16, weight: u32) -> Option<Self> {
+        let ip: IpAddr = entry.addresses.first()?.parse().ok()?;
+        let pod = entry.target_ref.as_ref().filter(|it| it.is_pod() && !it.uid.is_empty());
         let pod = pod.map(|it| it.uid.as_str());
-        Some(Self { pod, address: SocketAddr::new(ip, port), said, weight })
+        Some(Self { pod, address: SocketAddr::new(ip, port), entry, weight })
     }
 
-    /// Of two that cannot both be true the greater is: the living before the dying, the ready before the others.
+    /// Returns the precedence among contradicting entries, the greater one wins: not terminating
+    /// first, then ready, then serving.
     fn rank(&self) -> (bool, bool, bool) {
-        let conditions = self.said.conditions;
+        let conditions = self.entry.conditions;
         (!conditions.is_terminating(), conditions.is_ready(), conditions.is_serving())
     }
 
-    /// Which of two that claim the same address has it, the greater: first by rank, then by anything, so that the order of slices
-    /// decides nothing.
+    /// Returns the precedence among entries that claim the same address, the greater one wins: by
+    /// rank, then by an arbitrary but total order, so that the order of slices is irrelevant.
     fn claim(&self) -> impl Ord {
-        let place = (self.said.zone.clone(), self.said.node_name.clone());
+        let place = (self.entry.zone.clone(), self.entry.node_name.clone());
         (self.rank(), Reverse(self.pod), Reverse(self.weight), place)
     }
 }
 
-/// What the slices have, and what had to be left out.
+/// The candidates of all slices, and counts of the endpoints that were left out.
 #[derive(Debug, Default)]
-struct Gathered<'s> {
+struct Candidates<'s> {
     candidates: Vec<Candidate<'s>>,
     slices: usize,
     /// Endpoints of slices that lack the port.
     without_port: usize,
-    /// Endpoints that are names, or anything else that is no address.
+    /// Endpoints that are host names, or otherwise not an IP address.
     names: usize,
 }
 
-impl<'s> Gathered<'s> {
-    fn take(&mut self, slice: &'s Slice, wanted: &Wanted<'_>) {
+impl<'s> Candidates<'s> {
+    fn take(&mut self, slice: &'s Slice, rule: &PortRule<'_>) {
         self.slices += 1;
         if slice.address_type == "FQDN" {
             self.names += slice.endpoints.len();
             return;
         }
-        match wanted.within(slice) {
+        match rule.port_in(slice) {
             None => self.without_port += slice.endpoints.len(),
             Some(port) => {
                 let weight = slice.weight();
@@ -241,18 +250,18 @@ impl<'s> Gathered<'s> {
         }
     }
 
-    /// Why there is nothing to call.
-    fn reason(&self, endpoints: &[Endpoint], wanted: &Wanted<'_>, question: &Question<'_>) -> Unavailable {
+    /// Returns the reason why there is no endpoint to call.
+    fn reason(&self, endpoints: &[Endpoint], rule: &PortRule<'_>, input: &FoldInput<'_>) -> Unavailable {
         let elsewhere = || endpoints.iter().any(|it| it.ready || (it.serving && it.terminating));
-        match (question.service, question.only_node()) {
+        match (input.service, input.only_node()) {
             (_, Some(node)) if elsewhere() => Unavailable::NotOnNode(node.to_owned()),
             _ if !endpoints.is_empty() => Unavailable::NothingReady(endpoints.len()),
-            _ if self.without_port > 0 => wanted.missing(question.port),
+            _ if self.without_port > 0 => rule.unavailable(input.port),
             _ if self.names > 0 => Unavailable::NotAddresses(self.names),
-            (Known::Missing, _) if self.slices == 0 => Unavailable::ServiceNotFound,
-            (Known::Found(service), _) => match service.external_name() {
+            (ServiceInfo::Missing, _) if self.slices == 0 => Unavailable::ServiceNotFound,
+            (ServiceInfo::Found(service), _) => match service.external_name() {
                 Some(host) => Unavailable::ExternalName(host.to_owned()),
-                None if wanted.is_unknown_to(service) => wanted.missing(question.port),
+                None if rule.is_missing_in(service) => rule.unavailable(input.port),
                 None => Unavailable::NoEndpoints,
             },
             _ => Unavailable::NoEndpoints,
@@ -260,9 +269,11 @@ impl<'s> Gathered<'s> {
     }
 }
 
-/// The candidates by endpoint. An address belongs to one of those that claim it: a pod that is in two slices while it moves is one
-/// endpoint, and what was a pod's address and is another's now is the living one's. A pod's addresses of two families are one endpoint;
-/// of several of one family, the lowest joins, and each other is an endpoint of its own, as for kube-proxy.
+/// Groups the candidates by endpoint. Each address belongs to one of the entries that claim it: a
+/// pod that is in two slices while it moves is one endpoint, and an address that moved from one pod
+/// to another belongs to the living one. A pod's addresses of two families are one endpoint; of
+/// several addresses of one family, the lowest joins it, and each other one is an endpoint of its
+/// own, as in kube-proxy.
 fn pods(candidates: Vec<Candidate<'_>>) -> BTreeMap<EndpointId, Vec<Candidate<'_>>> {
     let mut owners: BTreeMap<SocketAddr, Candidate<'_>> = BTreeMap::new();
     for candidate in candidates {
@@ -273,7 +284,8 @@ fn pods(candidates: Vec<Candidate<'_>>) -> BTreeMap<EndpointId, Vec<Candidate<'_
         }
     }
     let mut pods: BTreeMap<EndpointId, Vec<Candidate<'_>>> = BTreeMap::new();
-    // By address, the lowest first: the conditions of a pod's addresses must not decide which of them has its id.
+    // In address order, lowest first: the conditions of a pod's addresses must not decide which of
+    // them gets the pod's id.
     for (address, candidate) in owners {
         let Some(uid) = candidate.pod else {
             pods.insert(EndpointId::new(address.to_string()), vec![candidate]);
@@ -289,21 +301,22 @@ fn pods(candidates: Vec<Candidate<'_>>) -> BTreeMap<EndpointId, Vec<Candidate<'_
     pods
 }
 
-/// Every pod as an endpoint, and whether it is one to call: those that are ready and meant for us, and where none is ready
-/// anywhere, those that still serve while they terminate. Of a Service for local callers, the same among the endpoints of the
-/// caller's node, without hints (`CategorizeEndpoints` in kube-proxy's `topology.go`).
-fn endpoints(pods: BTreeMap<EndpointId, Vec<Candidate<'_>>>, question: &Question<'_>) -> Vec<Endpoint> {
+/// Builds the endpoints and decides which ones are usable: those that are ready and meant for this
+/// caller; if none is ready anywhere, those that still serve while terminating. For a Service
+/// restricted to local traffic, the same among the endpoints of the caller's node, without hints
+/// (`CategorizeEndpoints` in kubernetes v1.36.4 `pkg/proxy/topology.go`).
+fn endpoints(pods: BTreeMap<EndpointId, Vec<Candidate<'_>>>, input: &FoldInput<'_>) -> Vec<Endpoint> {
     let mut endpoints: Vec<(Endpoint, Option<&Hints>)> = Vec::with_capacity(pods.len());
     for (id, mut addresses) in pods {
-        addresses.sort_by_key(|it| it.address.is_ipv4() == question.prefer_ipv6);
-        endpoints.push((endpoint(id, &addresses), addresses[0].said.hints.as_ref()));
+        addresses.sort_by_key(|it| it.address.is_ipv4() == input.prefer_ipv6);
+        endpoints.push((endpoint(id, &addresses), addresses[0].entry.hints.as_ref()));
     }
-    let node = question.only_node();
+    let node = input.only_node();
     let reachable = |it: &Endpoint| node.is_none_or(|node| it.node.as_deref() == Some(node));
     let ready = endpoints.iter().filter(|(it, _)| it.ready && reachable(it)).map(|(_, hints)| *hints);
     let choice = match node {
         Some(_) => Choice::All,
-        None => question.topology.choice(ready.clone()),
+        None => input.topology.choice(ready.clone()),
     };
     let any_ready = ready.clone().next().is_some();
     let usable = |(mut endpoint, hints): (Endpoint, Option<&Hints>)| {
@@ -317,12 +330,13 @@ fn endpoints(pods: BTreeMap<EndpointId, Vec<Candidate<'_>>>, question: &Question
     endpoints.into_iter().map(usable).collect()
 }
 
-/// A pod from what is said of its addresses. Slices of two families are written one after the other: until both say that it is ready, it
-/// is not, and as soon as one says that it goes, it does.
+/// Builds the endpoint of a pod from the entries of its addresses. The slices of two families are
+/// written one after the other: the pod is ready only if both say so, and terminating as soon as
+/// one says so.
 fn endpoint(id: EndpointId, addresses: &[Candidate<'_>]) -> Endpoint {
-    let conditions = || addresses.iter().map(|it| it.said.conditions);
-    let said = |field: fn(&SliceEndpoint) -> Option<&str>| {
-        addresses.iter().find_map(|it| field(it.said)).filter(|it| !it.is_empty()).map(Arc::from)
+    let conditions = || addresses.iter().map(|it| it.entry.conditions);
+    let entry = |field: fn(&SliceEndpoint) -> Option<&str>| {
+        addresses.iter().find_map(|it| field(it.entry)).filter(|it| !it.is_empty()).map(Arc::from)
     };
     Endpoint {
         id,
@@ -331,9 +345,9 @@ fn endpoint(id: EndpointId, addresses: &[Candidate<'_>]) -> Endpoint {
         ready: conditions().all(|it| it.is_ready()),
         serving: conditions().all(|it| it.is_serving()),
         terminating: conditions().any(|it| it.is_terminating()),
-        zone: said(|it| it.zone.as_deref()),
-        node: said(|it| it.node_name.as_deref()),
-        pod: said(|it| it.target_ref.as_ref().filter(|it| it.is_pod()).map(|it| it.name.as_str())),
+        zone: entry(|it| it.zone.as_deref()),
+        node: entry(|it| it.node_name.as_deref()),
+        pod: entry(|it| it.target_ref.as_ref().filter(|it| it.is_pod()).map(|it| it.name.as_str())),
         weight: addresses.iter().map(|it| it.weight).max().unwrap_or(1),
     }
 }

@@ -1,26 +1,27 @@
-//! Messages as gRPC frames them: a flag, a length, then the bytes. They go out in one piece each and come in cut anywhere.
+//! gRPC message framing: a flag, a length, then the bytes. Outgoing messages are one piece each;
+//! incoming ones may be split anywhere.
 
 use std::collections::VecDeque;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use grpc::StatusCodeError;
 
-/// The flag and the length.
+/// The length of the flag and the length field.
 const PREFIX: usize = 5;
 
-/// Why something is no message, or none that we take.
+/// An invalid message, or one that exceeds the limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FrameError {
     #[error("a message of {size} bytes exceeds the limit of {limit}")]
     TooLarge { size: usize, limit: usize },
-    #[error("a message is compressed, which nobody asked for")]
+    #[error("a message is compressed, but no compression was negotiated")]
     Compressed,
-    #[error("a message begins with {0}, which is no flag")]
+    #[error("a message begins with {0}, which is not a valid flag")]
     Flag(u8),
 }
 
 impl FrameError {
-    /// What it means to the call.
+    /// Returns the status code of the call.
     pub(super) fn code(&self) -> StatusCodeError {
         match self {
             Self::TooLarge { .. } => StatusCodeError::ResourceExhausted,
@@ -29,11 +30,11 @@ impl FrameError {
     }
 }
 
-/// A message with its prefix, uncompressed.
+/// Encodes a message with its prefix, uncompressed.
 ///
 /// # Errors
-/// When it is larger than the limit, or than the prefix can say.
-pub(super) fn framed(message: &mut dyn Buf, limit: usize) -> Result<Bytes, FrameError> {
+/// Returns an error if the message is larger than the limit, or than the prefix can express.
+pub(super) fn encode_frame(message: &mut dyn Buf, limit: usize) -> Result<Bytes, FrameError> {
     let size = message.remaining();
     let limit = limit.min(u32::MAX as usize);
     let length = u32::try_from(size).ok().filter(|_| size <= limit);
@@ -45,21 +46,22 @@ pub(super) fn framed(message: &mut dyn Buf, limit: usize) -> Result<Bytes, Frame
     Ok(frame.freeze())
 }
 
-/// Bytes that arrived and are not yet messages.
+/// Received bytes that are not yet messages.
 ///
-/// It holds what was pushed and not yet taken: nothing is set aside for a length that was only announced. A message that came in one piece is handed
-/// on as it is; one that came in several is copied once.
+/// Holds only what was pushed and not yet taken: nothing is allocated for a length that was only
+/// announced. A message that arrived in one piece is returned without copying; one that arrived in
+/// several is copied once.
 #[derive(Debug)]
-pub(super) struct Incoming {
+pub(super) struct MessageDecoder {
     pieces: VecDeque<Bytes>,
-    /// The sum of the pieces.
+    /// The total size of the pieces.
     held: usize,
     /// The length of the message whose prefix was read.
     due: Option<usize>,
     limit: usize,
 }
 
-impl Incoming {
+impl MessageDecoder {
     pub(super) fn new(limit: usize) -> Self {
         Self { pieces: VecDeque::new(), held: 0, due: None, limit }
     }
@@ -71,15 +73,15 @@ impl Incoming {
         }
     }
 
-    /// Whether what was pushed ends within a message.
+    /// Returns true if the received bytes end within a message.
     pub(super) fn is_within_message(&self) -> bool {
         self.due.is_some() || self.held > 0
     }
 
-    /// The next message, if all of it is there.
+    /// Returns the next message, if it is complete.
     ///
     /// # Errors
-    /// When its prefix is none that we take. There is no going on after that.
+    /// Returns an error if the prefix is invalid. The stream cannot continue after that.
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, FrameError> {
         let size = match self.due {
             Some(size) => size,
@@ -106,7 +108,7 @@ impl Incoming {
         Ok(Some(self.take(size)))
     }
 
-    /// The first `size` bytes, which must be there.
+    /// Takes the first `size` bytes, which must be available.
     fn take(&mut self, size: usize) -> Bytes {
         self.held -= size;
         match self.pieces.front_mut() {
@@ -134,60 +136,60 @@ mod tests {
     use super::*;
 
     fn frame(message: &[u8]) -> Bytes {
-        framed(&mut Bytes::copy_from_slice(message), usize::MAX).unwrap()
+        encode_frame(&mut Bytes::copy_from_slice(message), usize::MAX).unwrap()
     }
 
-    fn all(incoming: &mut Incoming) -> Vec<Bytes> {
-        std::iter::from_fn(|| incoming.next().unwrap()).collect()
+    fn all(decoder: &mut MessageDecoder) -> Vec<Bytes> {
+        std::iter::from_fn(|| decoder.next().unwrap()).collect()
     }
 
     #[test]
     fn a_frame_is_a_flag_a_length_and_the_message() {
         assert_eq!(frame(b"hello").as_ref(), b"\0\0\0\0\x05hello");
         assert_eq!(frame(b"").as_ref(), b"\0\0\0\0\0");
-        let refused = framed(&mut Bytes::from_static(b"hello"), 4).unwrap_err();
+        let refused = encode_frame(&mut Bytes::from_static(b"hello"), 4).unwrap_err();
         assert_eq!(refused, FrameError::TooLarge { size: 5, limit: 4 });
     }
 
     #[test]
-    fn what_we_do_not_take_is_told_before_its_bytes_are_there() {
-        let told = |prefix: &'static [u8]| {
-            let mut incoming = Incoming::new(10);
-            incoming.push(Bytes::from_static(prefix));
-            incoming.next().unwrap_err()
+    fn an_invalid_prefix_is_reported_before_the_message_arrives() {
+        let error = |prefix: &'static [u8]| {
+            let mut decoder = MessageDecoder::new(10);
+            decoder.push(Bytes::from_static(prefix));
+            decoder.next().unwrap_err()
         };
-        assert_eq!(told(&[0, 0, 0, 0, 11]), FrameError::TooLarge { size: 11, limit: 10 });
-        assert_eq!(told(&[1, 0, 0, 0, 3]), FrameError::Compressed);
-        assert_eq!(told(&[7, 0, 0, 0, 3]), FrameError::Flag(7));
+        assert_eq!(error(&[0, 0, 0, 0, 11]), FrameError::TooLarge { size: 11, limit: 10 });
+        assert_eq!(error(&[1, 0, 0, 0, 3]), FrameError::Compressed);
+        assert_eq!(error(&[7, 0, 0, 0, 3]), FrameError::Flag(7));
     }
 
     #[test]
-    fn an_end_within_a_message_is_seen() {
-        let mut incoming = Incoming::new(10);
-        assert!(!incoming.is_within_message());
-        incoming.push(Bytes::from_static(&[0, 0]));
-        assert!(incoming.next().unwrap().is_none() && incoming.is_within_message());
-        incoming.push(Bytes::from_static(&[0, 0, 1]));
-        assert!(incoming.next().unwrap().is_none() && incoming.is_within_message());
-        incoming.push(Bytes::from_static(b"x"));
-        assert_eq!(incoming.next().unwrap().as_deref(), Some(b"x".as_slice()));
-        assert!(!incoming.is_within_message());
+    fn an_end_within_a_message_is_detected() {
+        let mut decoder = MessageDecoder::new(10);
+        assert!(!decoder.is_within_message());
+        decoder.push(Bytes::from_static(&[0, 0]));
+        assert!(decoder.next().unwrap().is_none() && decoder.is_within_message());
+        decoder.push(Bytes::from_static(&[0, 0, 1]));
+        assert!(decoder.next().unwrap().is_none() && decoder.is_within_message());
+        decoder.push(Bytes::from_static(b"x"));
+        assert_eq!(decoder.next().unwrap().as_deref(), Some(b"x".as_slice()));
+        assert!(!decoder.is_within_message());
     }
 
     proptest! {
         #[test]
-        fn messages_come_out_as_they_went_in_wherever_they_are_cut(
+        fn messages_are_reassembled_however_they_are_split(
             messages in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..8),
             cuts in prop::collection::vec(1_usize..30, 1..20),
         ) {
             let mut wire: Bytes = messages.iter().flat_map(|it| frame(it)).collect();
-            let (mut incoming, mut heard, mut cuts) = (Incoming::new(40), Vec::new(), cuts.into_iter().cycle());
+            let (mut decoder, mut heard, mut cuts) = (MessageDecoder::new(40), Vec::new(), cuts.into_iter().cycle());
             while !wire.is_empty() {
                 let cut = cuts.next().unwrap_or(1).min(wire.len());
-                incoming.push(wire.split_to(cut));
-                heard.extend(all(&mut incoming));
+                decoder.push(wire.split_to(cut));
+                heard.extend(all(&mut decoder));
             }
-            prop_assert!(!incoming.is_within_message());
+            prop_assert!(!decoder.is_within_message());
             prop_assert_eq!(heard, messages);
         }
     }

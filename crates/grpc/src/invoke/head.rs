@@ -1,4 +1,4 @@
-//! The head of a request: which method, with which metadata, until when.
+//! The head of a request: method, metadata and deadline.
 
 use grpc::client::CallOptions;
 use grpc::core::RequestHeaders;
@@ -12,7 +12,8 @@ use super::metadata::into_headers;
 use super::upload::Upload;
 use crate::channel::{Code, Failure, TIMEOUT, timeout_value};
 
-/// What a call begins with. The time that is left is counted when it begins. It is not `Debug`: metadata holds tokens.
+/// The head of a call. The remaining time is computed when the call begins. Not `Debug`: metadata
+/// contains tokens.
 pub(super) struct Head {
     path: PathAndQuery,
     headers: HeaderMap,
@@ -20,14 +21,16 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// Creates the head of a call.
+    ///
     /// # Errors
-    /// When the method cannot be the path of a request.
+    /// Returns an error if the method cannot be the path of a request.
     pub(super) fn new(mut headers: RequestHeaders, options: &CallOptions) -> Result<Self, StatusError> {
         let metadata = std::mem::take(headers.metadata_mut());
         let method = headers.method_name().as_str();
         let path = method.starts_with('/').then(|| PathAndQuery::try_from(method).ok()).flatten();
         let Some(path) = path else {
-            let message = format!("{method:?} is no method: it is written /package.Service/Method");
+            let message = format!("{method:?} is not a method; write /package.Service/Method");
             return Err(StatusError::new(StatusCodeError::Internal, message));
         };
         let mut headers = into_headers(metadata);
@@ -36,10 +39,10 @@ impl Head {
         Ok(Self { path, headers, deadline: options.deadline().map(Instant::from_std) })
     }
 
-    /// The request.
+    /// Builds the request.
     ///
     /// # Errors
-    /// When its time is over before it began.
+    /// Returns an error if the deadline has already passed.
     pub(super) fn with(mut self, body: Upload) -> Result<Request<Upload>, Failure> {
         if let Some(deadline) = self.deadline {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -68,10 +71,12 @@ mod tests {
     }
 
     #[test]
-    fn a_method_is_the_path() {
+    fn the_method_is_the_path() {
         let head = |method: &str| head(method, &CallOptions::new());
-        let request =
-            head("/test.Echo/One").unwrap_or_else(|_| panic!("it is one")).with(Upload::Ended).unwrap();
+        let request = head("/test.Echo/One")
+            .unwrap_or_else(|_| panic!("the method is valid"))
+            .with(Upload::Ended)
+            .unwrap();
         assert_eq!((request.method(), request.uri().path()), (&Method::POST, "/test.Echo/One"));
         assert_eq!(
             (&request.headers()[TE], &request.headers()[CONTENT_TYPE]),
@@ -85,10 +90,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_left_of_the_time_is_counted_when_the_call_begins() {
+    async fn the_remaining_time_is_computed_when_the_call_begins() {
         let mut options = CallOptions::new();
         options.set_deadline((Instant::now() + Duration::from_secs(3)).into_std());
-        let head = || head("/a/b", &options).unwrap_or_else(|_| panic!("it is one"));
+        let head = || head("/a/b", &options).unwrap_or_else(|_| panic!("the method is valid"));
         let (begun, late) = (head(), head());
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(begun.with(Upload::Ended).unwrap().headers()[TIMEOUT], "2000000u");

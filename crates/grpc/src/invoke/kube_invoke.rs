@@ -4,23 +4,25 @@ use grpc::client::{CallOptions, Invoke};
 use grpc::core::RequestHeaders;
 use tokio::sync::oneshot;
 
+use super::call_setup::CallSetup;
 use super::head::Head;
-use super::opening::Opening;
 use super::recv_stream::KubeRecvStream;
 use super::send_stream::KubeSendStream;
 use crate::channel::KubeChannel;
 use crate::dial::{self, DialError};
 
-/// The largest message that is taken from a server: gRPC's own default in every language.
+/// The default limit of received messages: gRPC's own default in every language.
 const LARGEST_RECEIVED: usize = 4 << 20;
 
-/// A channel to all endpoints of a target, for any client that the generator of the `grpc` crate makes.
+/// A channel to all endpoints of a target, for any client generated for the `grpc` crate.
 ///
-/// Clones share everything, and share it with the [`KubeChannel`] within: endpoints, connections, retries of calls that no server has
-/// processed, and the count of calls in flight. Messages are not compressed.
+/// Clones share everything, also with the [`KubeChannel`] inside: endpoints, connections, retries
+/// of calls that no server has processed, and the count of calls in flight. Messages are not
+/// compressed.
 ///
-/// A call goes out with its first message, or as soon as its answer is asked for; it waits inside for an endpoint, as
-/// that channel's calls do. It must be made on a tokio runtime. Failures are statuses, whose trailers name the endpoint as `dogwatch-endpoint`.
+/// A call is sent with its first message, or as soon as its response is requested; it waits for an
+/// endpoint inside the channel, as that channel's calls do. It must be made on a tokio runtime.
+/// Failures are statuses, whose trailers name the endpoint as `dogwatch-endpoint`.
 #[derive(Debug, Clone)]
 pub struct KubeInvoke {
     channel: KubeChannel,
@@ -29,26 +31,28 @@ pub struct KubeInvoke {
 }
 
 impl KubeInvoke {
-    /// Calls go to the endpoints of this channel.
+    /// Creates a client whose calls go to the endpoints of this channel.
     pub fn new(channel: KubeChannel) -> Self {
         Self { channel, largest_sent: usize::MAX, largest_received: LARGEST_RECEIVED }
     }
 
-    /// The largest message in bytes that is sent; a call with a larger one ends with `RESOURCE_EXHAUSTED`. As large as gRPC allows, unless called.
+    /// Sets the maximum size of a sent message in bytes; a call with a larger one ends with
+    /// `RESOURCE_EXHAUSTED`. Defaults to gRPC's maximum.
     #[must_use]
     pub fn largest_sent(mut self, bytes: usize) -> Self {
         self.largest_sent = bytes;
         self
     }
 
-    /// The largest message in bytes that is received; an answer with a larger one ends with `RESOURCE_EXHAUSTED`. 4 MiB unless called.
+    /// Sets the maximum size of a received message in bytes; a response with a larger one ends with
+    /// `RESOURCE_EXHAUSTED`. Defaults to 4 MiB.
     #[must_use]
     pub fn largest_received(mut self, bytes: usize) -> Self {
         self.largest_received = bytes;
         self
     }
 
-    /// The channel that carries the calls, to look in by.
+    /// Returns the channel that carries the calls, for inspection.
     pub fn channel(&self) -> &KubeChannel {
         &self.channel
     }
@@ -69,17 +73,18 @@ impl Invoke for KubeInvoke {
         headers: RequestHeaders,
         options: CallOptions,
     ) -> (KubeSendStream, KubeRecvStream) {
-        let opening = match Head::new(headers, &options) {
-            Ok(head) => Opening::new(self.channel.clone(), head),
-            Err(why) => Opening::failed(why),
+        let setup = match Head::new(headers, &options) {
+            Ok(head) => CallSetup::new(self.channel.clone(), head),
+            Err(why) => CallSetup::failed(why),
         };
         let (sender, receiver) = oneshot::channel();
-        let sending = KubeSendStream::new(opening.clone(), sender, self.largest_sent);
-        (sending, KubeRecvStream::new(opening, receiver, self.largest_received))
+        let sending = KubeSendStream::new(setup.clone(), sender, self.largest_sent);
+        (sending, KubeRecvStream::new(setup, receiver, self.largest_received))
     }
 }
 
-/// A channel to the service that a target names, for clients of the `grpc` crate: [`dogwatch_grpc::channel`](crate::channel) in all but its type.
+/// Creates a channel to a target for clients of the `grpc` crate, as
+/// [`dogwatch_grpc::channel`](crate::channel) does for tonic's.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -92,7 +97,7 @@ impl Invoke for KubeInvoke {
 /// ```
 ///
 /// # Errors
-/// As [`dogwatch_grpc::channel`](crate::channel) has them.
+/// The same as those of [`dogwatch_grpc::channel`](crate::channel).
 pub async fn channel(target: &str) -> Result<KubeInvoke, DialError> {
     dial::channel(target).await.map(KubeInvoke::new)
 }

@@ -1,14 +1,14 @@
-//! Metadata of the `grpc` crate as HTTP headers, and back.
+//! Conversion between metadata of the `grpc` crate and HTTP headers.
 //!
-//! The crate gives away neither the names nor the base64 of binary values by themselves, but it converts from and to tonic's metadata, which is a map
-//! of headers.
+//! The crate exposes neither the names nor the base64 encoding of binary values, but it converts
+//! from and to tonic's metadata, which is a header map.
 
 use grpc::metadata::MetadataMap;
 use http::header::{HeaderMap, HeaderValue};
 use tonic::metadata::MetadataMap as Headers;
 
-/// What belongs to the protocol: callers neither set it nor see it. `grpc-status-details-bin` is not here, since a status of this
-/// release has no other place for it.
+/// The headers of the protocol: callers neither set nor see them. `grpc-status-details-bin` is not
+/// listed, since a status of this release has no other place for it.
 const RESERVED: [&str; 8] = [
     "content-type",
     "te",
@@ -20,15 +20,16 @@ const RESERVED: [&str; 8] = [
     "grpc-timeout",
 ];
 
-/// A caller's metadata as headers of a request.
+/// Converts a caller's metadata to request headers.
 pub(super) fn into_headers(metadata: MetadataMap) -> HeaderMap {
     without_reserved(Headers::from(metadata).into_headers())
 }
 
-/// A server's headers or trailers as metadata. What is no metadata by its name or its characters is left out.
+/// Converts a server's headers or trailers to metadata. Headers whose names or characters are not
+/// valid in metadata are left out.
 ///
 /// # Errors
-/// When a binary value is no base64.
+/// Returns an error if a binary value is not base64.
 pub(super) fn from_headers(headers: HeaderMap) -> Result<MetadataMap, String> {
     Headers::from_headers(without_commas(without_reserved(headers))).try_into()
 }
@@ -40,7 +41,7 @@ fn without_reserved(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Several binary values may come as one, with commas between them; texts keep theirs.
+/// Splits binary values that were joined with commas; text values keep theirs.
 fn without_commas(headers: HeaderMap) -> HeaderMap {
     let joined = |(name, value): (&http::HeaderName, &HeaderValue)| {
         name.as_str().ends_with("-bin") && value.as_bytes().contains(&b',')
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_told_by_its_name() {
+    fn an_invalid_base64_value_is_reported_by_name() {
         let headers = HeaderMap::from_iter([(
             http::HeaderName::from_static("blob-bin"),
             HeaderValue::from_static("!"),
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_protocols_is_neither_sent_nor_shown() {
+    fn protocol_headers_are_neither_sent_nor_shown() {
         let mut metadata = MetadataMap::new();
         metadata.insert("grpc-timeout", "1S".parse().unwrap());
         metadata.insert("content-type", "text/plain".parse().unwrap());

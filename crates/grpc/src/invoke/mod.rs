@@ -5,16 +5,17 @@
 //!                               └─► KubeRecvStream ◄─ frames ─────────┘
 //! ```
 //!
-//! That crate has no place yet where a name resolver could be registered, but what its generated clients ask for is a trait, `Invoke`, which
-//! is implemented here over [`KubeChannel`](crate::KubeChannel): endpoints, policies, retries and counts are that channel's own. This folder knows
-//! how messages are framed and how metadata, deadlines and statuses are written; it knows nothing of endpoints.
+//! That crate does not yet let programs register a name resolver, but its generated clients require
+//! only a trait, `Invoke`, which is implemented here over [`KubeChannel`](crate::KubeChannel):
+//! endpoints, policies, retries and counters are those of that channel. This module handles message
+//! framing, metadata, deadlines and statuses; it knows nothing of endpoints.
 
 mod frame;
 mod metadata;
 mod trailers;
 mod upload;
 mod head;
-mod opening;
+mod call_setup;
 mod send_stream;
 mod recv_stream;
 mod kube_invoke;

@@ -13,72 +13,82 @@ use http::Response;
 use http_body::Body;
 use tokio::sync::oneshot;
 
-use super::frame::Incoming;
+use super::call_setup::{CallSetup, ResponseFuture};
+use super::frame::MessageDecoder;
 use super::metadata::from_headers;
-use super::opening::{Answer, Opening};
-use super::trailers::{broken, failed, told};
+use super::trailers::{failed, from_server, interrupted_trailers};
 use crate::channel::{Code, ResponseBody};
 
-/// The answer to a call: its headers, its messages, and how it ended.
+/// The response to a call: its headers, its messages, and its status.
 ///
-/// The call counts as in flight until the end was read or the stream is dropped; dropping it early cancels the call. A `recv` that is
-/// dropped before it is done loses nothing: the next one goes on where it stood.
+/// The call counts as in flight until its end was read or the stream is dropped; dropping it early
+/// cancels the call.
+///
+/// # Cancel safety
+///
+/// `recv` is cancel safe: if it is dropped before it completes, the next one continues where it
+/// was.
 pub struct KubeRecvStream {
-    opening: Arc<Opening>,
-    stage: Stage,
+    setup: Arc<CallSetup>,
+    stage: RecvStage,
     limit: usize,
 }
 
-enum Stage {
-    /// Nothing was asked for. If the sending side begins the call, it tells here.
-    Fresh(oneshot::Receiver<Answer>),
-    /// The call has begun.
-    Awaiting(Answer),
+enum RecvStage {
+    /// Nothing was requested. If the sending side starts the call, it sends the response here.
+    Fresh(oneshot::Receiver<ResponseFuture>),
+    /// The call has started.
+    Awaiting(ResponseFuture),
     Reading(Reading),
     Over,
 }
 
 struct Reading {
     body: ResponseBody,
-    incoming: Incoming,
+    decoder: MessageDecoder,
 }
 
 impl fmt::Debug for KubeRecvStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = match self.stage {
-            Stage::Fresh(_) => "fresh",
-            Stage::Awaiting(_) => "awaiting",
-            Stage::Reading(_) => "reading",
-            Stage::Over => "over",
+            RecvStage::Fresh(_) => "fresh",
+            RecvStage::Awaiting(_) => "awaiting",
+            RecvStage::Reading(_) => "reading",
+            RecvStage::Over => "over",
         };
         f.debug_struct("KubeRecvStream").field("stage", &stage).finish_non_exhaustive()
     }
 }
 
 impl KubeRecvStream {
-    pub(super) fn new(opening: Arc<Opening>, answer: oneshot::Receiver<Answer>, limit: usize) -> Self {
-        Self { opening, stage: Stage::Fresh(answer), limit }
+    pub(super) fn new(
+        setup: Arc<CallSetup>,
+        answer: oneshot::Receiver<ResponseFuture>,
+        limit: usize,
+    ) -> Self {
+        Self { setup, stage: RecvStage::Fresh(answer), limit }
     }
 
-    /// The head of an answer is headers, or trailers where the server has nothing else to say.
+    /// Handles the head of a response: headers, or trailers if the response consists of nothing
+    /// else.
     fn begin(&mut self, response: Response<ResponseBody>) -> ResponseStreamItem {
         let (head, body) = response.into_parts();
         if Code::of(&head.headers).is_some() {
-            return self.end(told(head.headers));
+            return self.end(from_server(head.headers));
         }
         match from_headers(head.headers) {
             Ok(metadata) => {
-                self.stage = Stage::Reading(Reading { body, incoming: Incoming::new(self.limit) });
+                self.stage = RecvStage::Reading(Reading { body, decoder: MessageDecoder::new(self.limit) });
                 ResponseStreamItem::Headers(ResponseHeaders::new().with_metadata(metadata))
             }
             Err(why) => self.end(failed(StatusCodeError::Internal, why)),
         }
     }
 
-    /// Lets go of the call, and with it of whatever is still on its way.
+    /// Ends the call, and drops what is still in transit.
     fn end(&mut self, trailers: Trailers) -> ResponseStreamItem {
-        self.stage = Stage::Over;
-        let trailers = match self.opening.failure() {
+        self.stage = RecvStage::Over;
+        let trailers = match self.setup.failure() {
             Some(why) => Trailers::new(Err(why.clone())),
             None => trailers,
         };
@@ -87,29 +97,31 @@ impl KubeRecvStream {
 }
 
 impl Reading {
-    /// The next message, or how the answer ended.
+    /// Returns the next message, or the trailers.
     async fn next(&mut self) -> Result<Bytes, Trailers> {
         loop {
-            match self.incoming.next() {
+            match self.decoder.next() {
                 Ok(Some(message)) => return Ok(message),
                 Ok(None) => {}
                 Err(why) => return Err(failed(why.code(), why.to_string())),
             }
             match poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await {
                 Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => self.incoming.push(data),
-                    Err(frame) => return Err(self.ended(told(frame.into_trailers().unwrap_or_default()))),
+                    Ok(data) => self.decoder.push(data),
+                    Err(frame) => {
+                        return Err(self.ended(from_server(frame.into_trailers().unwrap_or_default())));
+                    }
                 },
-                Some(Err(interrupted)) => return Err(broken(&interrupted)),
-                None => return Err(failed(StatusCodeError::Internal, "the answer ended without a status")),
+                Some(Err(interrupted)) => return Err(interrupted_trailers(&interrupted)),
+                None => return Err(failed(StatusCodeError::Internal, "the response ended without a status")),
             }
         }
     }
 
-    /// A success is none if the last message is not whole.
+    /// Turns a success into a failure if the last message is incomplete.
     fn ended(&self, trailers: Trailers) -> Trailers {
-        if trailers.status().is_ok() && self.incoming.is_within_message() {
-            return failed(StatusCodeError::Internal, "the answer ended within a message");
+        if trailers.status().is_ok() && self.decoder.is_within_message() {
+            return failed(StatusCodeError::Internal, "the response ended within a message");
         }
         trailers
     }
@@ -119,23 +131,23 @@ impl RecvStream for KubeRecvStream {
     async fn recv(&mut self, msg: &mut dyn RecvMessage) -> ResponseStreamItem {
         loop {
             match &mut self.stage {
-                Stage::Fresh(answers) => {
-                    let answer = match self.opening.first_to_receive() {
+                RecvStage::Fresh(answers) => {
+                    let answer = match self.setup.first_to_receive() {
                         Some(answer) => Some(answer),
-                        None if self.opening.failure().is_some() => None,
+                        None if self.setup.failure().is_some() => None,
                         None => answers.await.ok(),
                     };
                     let Some(answer) = answer else {
-                        let why = "the message was not sent to its end";
+                        let why = "the message was not sent completely";
                         return self.end(failed(StatusCodeError::Cancelled, why));
                     };
-                    self.stage = Stage::Awaiting(answer);
+                    self.stage = RecvStage::Awaiting(answer);
                 }
-                Stage::Awaiting(answer) => {
+                RecvStage::Awaiting(answer) => {
                     let Ok(response) = answer.await;
                     return self.begin(response);
                 }
-                Stage::Reading(reading) => {
+                RecvStage::Reading(reading) => {
                     let mut message = match reading.next().await {
                         Ok(message) => message,
                         Err(trailers) => return self.end(trailers),
@@ -148,7 +160,7 @@ impl RecvStream for KubeRecvStream {
                         }
                     };
                 }
-                Stage::Over => return ResponseStreamItem::StreamClosed,
+                RecvStage::Over => return ResponseStreamItem::StreamClosed,
             }
         }
     }
@@ -156,6 +168,6 @@ impl RecvStream for KubeRecvStream {
 
 impl Drop for KubeRecvStream {
     fn drop(&mut self) {
-        self.opening.nobody_receives();
+        self.setup.receiver_dropped();
     }
 }

@@ -1,4 +1,5 @@
-//! How a call ended, as the `grpc` crate wants it told: a status and metadata, whoever ended it.
+//! The end of a call for the `grpc` crate: a status and metadata, whether the server or our side
+//! ended it.
 
 use grpc::core::Trailers;
 use grpc::metadata::MetadataMap;
@@ -12,17 +13,18 @@ use crate::channel::{Code, ENDPOINT, Interrupted};
 
 const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 
-/// An end that we found ourselves.
+/// Builds the end of a call that failed on our side.
 pub(super) fn failed(code: StatusCodeError, message: impl Into<String>) -> Trailers {
     Trailers::new(Err(StatusError::new(code, message)))
 }
 
-/// The end that a server told, in trailers, or in headers where there is nothing else.
-pub(super) fn told(headers: HeaderMap) -> Trailers {
+/// Builds the end of a call from the server's trailers, or from its headers if there is nothing
+/// else.
+pub(super) fn from_server(headers: HeaderMap) -> Trailers {
     let status = match Code::of(&headers) {
         Some(Code::Ok) => Ok(()),
         Some(code) => Err(StatusError::new(StatusCodeError::from(code as i32), message(&headers))),
-        None => Err(StatusError::new(StatusCodeError::Unknown, "the server told no status")),
+        None => Err(StatusError::new(StatusCodeError::Unknown, "the server sent no status")),
     };
     match from_headers(headers) {
         Ok(metadata) => Trailers::new(status).with_metadata(metadata),
@@ -31,8 +33,8 @@ pub(super) fn told(headers: HeaderMap) -> Trailers {
     }
 }
 
-/// The end of an answer that broke off; the metadata names the endpoint.
-pub(super) fn broken(interrupted: &Interrupted) -> Trailers {
+/// Builds the end of an interrupted response; the metadata names the endpoint.
+pub(super) fn interrupted_trailers(interrupted: &Interrupted) -> Trailers {
     let mut metadata = MetadataMap::new();
     if let Ok(endpoint) = interrupted.endpoint().to_string().parse() {
         metadata.insert(ENDPOINT, endpoint);
@@ -40,7 +42,7 @@ pub(super) fn broken(interrupted: &Interrupted) -> Trailers {
     failed(StatusCodeError::from(interrupted.code() as i32), interrupted.message()).with_metadata(metadata)
 }
 
-/// The message of a status; what is no UTF-8 in it is replaced.
+/// Returns the message of a status; invalid UTF-8 is replaced.
 fn message(headers: &HeaderMap) -> String {
     let encoded = headers.get(MESSAGE).map(HeaderValue::as_bytes).unwrap_or_default();
     percent_decode(encoded).decode_utf8_lossy().into_owned()
@@ -62,22 +64,26 @@ mod tests {
     }
 
     #[test]
-    fn the_servers_status_is_told_with_its_message_and_metadata() {
+    fn the_servers_status_has_its_message_and_metadata() {
         let trailers =
-            told(headers(&[("grpc-status", "5"), ("grpc-message", "no %C3%BC%25"), ("why", "so")]));
+            from_server(headers(&[("grpc-status", "5"), ("grpc-message", "no %C3%BC%25"), ("why", "so")]));
         assert_eq!(shown(&trailers), (5, "no ü%"));
         assert_eq!(trailers.metadata().get("why").unwrap(), "so");
         assert_eq!(trailers.metadata().len(), 1);
-        assert_eq!(shown(&told(headers(&[("grpc-status", "0")]))), (0, ""));
-        assert_eq!(shown(&told(headers(&[("grpc-status", "77"), ("grpc-message", "odd")]))), (2, "odd"));
-        assert_eq!(shown(&told(HeaderMap::new())), (2, "the server told no status"));
+        assert_eq!(shown(&from_server(headers(&[("grpc-status", "0")]))), (0, ""));
+        assert_eq!(
+            shown(&from_server(headers(&[("grpc-status", "77"), ("grpc-message", "odd")]))),
+            (2, "odd")
+        );
+        assert_eq!(shown(&from_server(HeaderMap::new())), (2, "the server sent no status"));
     }
 
     #[test]
-    fn metadata_that_cannot_be_read_spoils_a_success_only() {
-        let spoilt = told(headers(&[("grpc-status", "0"), ("blob-bin", "!")]));
+    fn invalid_metadata_fails_only_a_success() {
+        let spoilt = from_server(headers(&[("grpc-status", "0"), ("blob-bin", "!")]));
         assert_eq!(shown(&spoilt).0, StatusCodeError::Internal as i32);
-        let failed = told(headers(&[("grpc-status", "9"), ("grpc-message", "late"), ("blob-bin", "!")]));
+        let failed =
+            from_server(headers(&[("grpc-status", "9"), ("grpc-message", "late"), ("blob-bin", "!")]));
         assert_eq!(shown(&failed), (9, "late"));
     }
 }

@@ -1,4 +1,4 @@
-//! The body of a request: one message that is there, or messages as the caller sends them.
+//! The body of a request: one available message, or messages as the caller sends them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -7,38 +7,39 @@ use bytes::Bytes;
 use http_body::{Body, Frame};
 use tokio::sync::mpsc;
 
-/// One step of a body that is sent little by little.
+/// One step of a streamed body.
 #[derive(Debug)]
 pub(super) enum Piece {
     Message {
         frame: Bytes,
-        /// Nothing comes after it.
+        /// True for the last message.
         last: bool,
     },
-    /// The call is to fail: what should have come could not be made.
+    /// The call must fail: the next message could not be encoded.
     Withdrawn,
 }
 
-/// The caller could not make a message.
+/// An error of a caller that could not encode a message.
 #[derive(Debug, thiserror::Error)]
-#[error("a message could not be made")]
+#[error("a message could not be encoded")]
 pub(super) struct Withdrawn;
 
 #[derive(Debug)]
 pub(super) enum Upload {
     Whole(Bytes),
-    /// It ends with its last message, or when the caller is gone.
+    /// Ends with its last message, or when the caller drops the sender.
     Flowing(mpsc::Receiver<Piece>),
     Ended,
 }
 
 impl Upload {
-    /// A body of this frame alone; nothing at all if it is empty.
+    /// Creates a body of this frame alone; an empty one if it is empty.
     pub(super) fn whole(frame: Bytes) -> Self {
         if frame.is_empty() { Self::Ended } else { Self::Whole(frame) }
     }
 
-    /// A body and where its messages go. It holds one that the peer does not take yet; who sends more waits.
+    /// Creates a streamed body and its sender. It buffers one message that the peer does not accept
+    /// yet; further sends wait.
     pub(super) fn flowing() -> (mpsc::Sender<Piece>, Self) {
         let (sender, receiver) = mpsc::channel(1);
         (sender, Self::Flowing(receiver))
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_message_is_also_the_end() {
+    async fn the_last_message_ends_the_body() {
         let (sender, mut body) = Upload::flowing();
         sender.send(piece("one", false)).await.unwrap();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "one");
@@ -99,14 +100,17 @@ mod tests {
         sender.send(piece("two", true)).await.unwrap();
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "two");
         assert!(body.is_end_stream());
-        assert!(sender.send(piece("three", false)).await.is_err(), "whoever sends more is told");
+        assert!(
+            sender.send(piece("three", false)).await.is_err(),
+            "sending after the last message should fail"
+        );
         let mut whole = Upload::whole(Bytes::from_static(b"all"));
         assert_eq!(whole.frame().await.unwrap().unwrap().into_data().unwrap(), "all");
         assert!(whole.is_end_stream() && Upload::whole(Bytes::new()).is_end_stream());
     }
 
     #[tokio::test]
-    async fn a_caller_that_is_gone_has_ended_and_one_that_cannot_go_on_has_failed() {
+    async fn a_dropped_sender_ends_the_body_and_a_withdrawn_message_fails_it() {
         let (sender, mut body) = Upload::flowing();
         drop(sender);
         assert!(body.frame().await.is_none() && body.is_end_stream());

@@ -1,6 +1,7 @@
-//! Leaves out endpoints that fail where others do not: gRPC's outlier detection (A50), as a function over tallies.
+//! gRPC's outlier detection (A50): ejects endpoints that fail while others do not, as a function
+//! over tallies.
 //!
-//! Time and chance are passed in. Which calls count as failed is decided where calls end.
+//! Time and randomness are passed in. Which calls count as failed is decided where calls end.
 
 use std::time::Duration;
 
@@ -8,46 +9,50 @@ use tokio::time::Instant;
 
 use crate::load::Tally;
 
-/// Ejects endpoints that fail more than the others, for a while that grows each time. The defaults are A50's.
+/// Ejects endpoints that fail more than the others, for a time that grows with each ejection. The
+/// defaults are those of A50.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outlier {
-    /// How often to look.
+    /// The interval between sweeps. Defaults to 10 s.
     pub interval: Duration,
-    /// How long the first ejection lasts; the second twice as long, and so on.
+    /// The duration of the first ejection; the second lasts twice as long, and so on. Defaults to
+    /// 30 s.
     pub base_ejection: Duration,
-    /// The longest ejection.
+    /// The longest ejection. Defaults to 300 s.
     pub longest_ejection: Duration,
-    /// No more are ejected once so many percent are. The first always may be.
+    /// No more endpoints are ejected once this percentage is. One endpoint may always be ejected.
+    /// Defaults to 10.
     pub max_ejection_percent: u32,
-    /// Compare endpoints by the share of calls that succeed.
+    /// Compares endpoints by the rate of calls that succeed. Enabled by default.
     pub success_rate: Option<SuccessRate>,
-    /// Eject by the share of calls that fail, whatever the others do.
+    /// Ejects by the percentage of calls that fail, whatever the other endpoints do. Enabled by
+    /// default.
     pub failure_percentage: Option<FailurePercentage>,
 }
 
-/// Ejects who succeeds less often than the mean by so many standard deviations.
+/// Ejects endpoints whose success rate is below the mean by a number of standard deviations.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuccessRate {
-    /// How many standard deviations.
+    /// The number of standard deviations. Defaults to 1.9.
     pub deviations: f64,
-    /// So many percent of the ejections are carried out.
+    /// The percentage of ejections that are carried out. Defaults to 100.
     pub enforcement: u32,
-    /// Only with so many endpoints that had enough calls.
+    /// The minimum number of endpoints with enough calls. Defaults to 5.
     pub minimum_hosts: usize,
-    /// Enough calls since the last look.
+    /// The number of calls since the last sweep that is enough. Defaults to 100.
     pub request_volume: u32,
 }
 
-/// Ejects who fails more than so many percent of its calls.
+/// Ejects endpoints that fail more than a percentage of their calls.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FailurePercentage {
-    /// How many percent.
+    /// The percentage. Defaults to 85.
     pub threshold: u32,
-    /// So many percent of the ejections are carried out.
+    /// The percentage of ejections that are carried out. Defaults to 100.
     pub enforcement: u32,
-    /// Only with so many endpoints that had enough calls.
+    /// The minimum number of endpoints with enough calls. Defaults to 5.
     pub minimum_hosts: usize,
-    /// Enough calls since the last look.
+    /// The number of calls since the last sweep that is enough. Defaults to 50.
     pub request_volume: u32,
 }
 
@@ -76,15 +81,16 @@ impl Default for FailurePercentage {
     }
 }
 
-/// An endpoint's record.
+/// The ejection record of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Host {
     pub(crate) ejected: Option<Instant>,
-    /// How many times longer than the base the next ejection would be, less one.
+    /// The ejection multiplier: the current ejection lasts this many times the base.
     pub(crate) times: u32,
 }
 
-/// Looks at everybody once: ejects, forgives, and lets back in. `chance` gives numbers below 100. How many were ejected.
+/// Runs one sweep over all endpoints: ejects, lowers multipliers, and ends ejections. `chance`
+/// returns random numbers below 100. Returns the number of new ejections.
 pub(crate) fn sweep(
     hosts: &mut [(&mut Host, Tally)],
     outlier: &Outlier,
@@ -129,27 +135,27 @@ fn calls(tally: Tally) -> u32 {
     tally.succeeded.saturating_add(tally.failed)
 }
 
-/// The hosts with enough calls, and the share of calls that succeeded; nobody if they are too few.
-fn judged(hosts: &[(&mut Host, Tally)], volume: u32, minimum: usize) -> Vec<(usize, f64)> {
+/// Returns the hosts with enough calls, and their success rates; empty if there are too few hosts.
+fn rated(hosts: &[(&mut Host, Tally)], volume: u32, minimum: usize) -> Vec<(usize, f64)> {
     let enough = |it: &(usize, &(&mut Host, Tally))| calls(it.1.1) >= volume.max(1);
     let rate = |tally: Tally| f64::from(tally.succeeded) / f64::from(calls(tally));
-    let judged: Vec<_> =
+    let rated: Vec<_> =
         hosts.iter().enumerate().filter(enough).map(|(index, it)| (index, rate(it.1))).collect();
-    if judged.len() < minimum { Vec::new() } else { judged }
+    if rated.len() < minimum { Vec::new() } else { rated }
 }
 
 fn by_success_rate(hosts: &[(&mut Host, Tally)], rule: &SuccessRate) -> Vec<usize> {
-    let judged = judged(hosts, rule.request_volume, rule.minimum_hosts);
-    let count = judged.len().max(1) as f64;
-    let mean = judged.iter().map(|it| it.1).sum::<f64>() / count;
-    let variance = judged.iter().map(|it| (it.1 - mean).powi(2)).sum::<f64>() / count;
+    let rated = rated(hosts, rule.request_volume, rule.minimum_hosts);
+    let count = rated.len().max(1) as f64;
+    let mean = rated.iter().map(|it| it.1).sum::<f64>() / count;
+    let variance = rated.iter().map(|it| (it.1 - mean).powi(2)).sum::<f64>() / count;
     let least = mean - rule.deviations * variance.sqrt();
-    judged.into_iter().filter(|it| it.1 < least).map(|it| it.0).collect()
+    rated.into_iter().filter(|it| it.1 < least).map(|it| it.0).collect()
 }
 
 fn by_failures(hosts: &[(&mut Host, Tally)], rule: &FailurePercentage) -> Vec<usize> {
-    let judged = judged(hosts, rule.request_volume, rule.minimum_hosts);
-    judged.into_iter().filter(|it| (1.0 - it.1) * 100.0 > f64::from(rule.threshold)).map(|it| it.0).collect()
+    let rated = rated(hosts, rule.request_volume, rule.minimum_hosts);
+    rated.into_iter().filter(|it| (1.0 - it.1) * 100.0 > f64::from(rule.threshold)).map(|it| it.0).collect()
 }
 
 #[cfg(test)]
@@ -162,7 +168,7 @@ mod tests {
         Tally { succeeded, failed }
     }
 
-    fn look(hosts: &mut [Host], tallies: &[Tally], outlier: &Outlier, now: Instant) -> usize {
+    fn run_sweep(hosts: &mut [Host], tallies: &[Tally], outlier: &Outlier, now: Instant) -> usize {
         let mut pairs: Vec<_> = hosts.iter_mut().zip(tallies.iter().copied()).collect();
         sweep(&mut pairs, outlier, now, || 0)
     }
@@ -176,47 +182,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_fails_where_others_do_not_is_left_out_longer_each_time_and_forgiven() {
+    async fn an_endpoint_that_fails_alone_is_ejected_longer_each_time_and_forgiven() {
         let outlier = Outlier::default();
         let mut hosts = [Host::default(); 10];
         let good = tally(100, 0);
         let mut bad = [good; 10];
         bad[7] = tally(20, 80);
-        look(&mut hosts, &bad, &outlier, Instant::now());
+        run_sweep(&mut hosts, &bad, &outlier, Instant::now());
         assert_eq!(ejected(&hosts), [7]);
-        // It comes back after 30 s, and is left out for 60 s the next time.
+        // It is back after 30 s, and ejected for 60 s the next time.
         for _ in 0..3 {
             tokio::time::advance(seconds(10)).await;
-            look(&mut hosts, &[good; 10], &outlier, Instant::now());
+            run_sweep(&mut hosts, &[good; 10], &outlier, Instant::now());
             assert_eq!(ejected(&hosts), [7]);
         }
         tokio::time::advance(seconds(10)).await;
-        look(&mut hosts, &[good; 10], &outlier, Instant::now());
+        run_sweep(&mut hosts, &[good; 10], &outlier, Instant::now());
         assert_eq!((ejected(&hosts), hosts[7].times), (vec![], 1));
-        look(&mut hosts, &bad, &outlier, Instant::now());
+        run_sweep(&mut hosts, &bad, &outlier, Instant::now());
         assert_eq!((ejected(&hosts), hosts[7].times), (vec![7], 2));
         tokio::time::advance(seconds(59)).await;
-        look(&mut hosts, &[good; 10], &outlier, Instant::now());
+        run_sweep(&mut hosts, &[good; 10], &outlier, Instant::now());
         assert_eq!(ejected(&hosts), [7]);
         tokio::time::advance(seconds(2)).await;
-        look(&mut hosts, &[good; 10], &outlier, Instant::now());
+        run_sweep(&mut hosts, &[good; 10], &outlier, Instant::now());
         assert!(ejected(&hosts).is_empty());
         for _ in 0..2 {
-            look(&mut hosts, &[good; 10], &outlier, Instant::now());
+            run_sweep(&mut hosts, &[good; 10], &outlier, Instant::now());
         }
-        assert_eq!(hosts[7].times, 0, "good behaviour is rewarded");
+        assert_eq!(hosts[7].times, 0, "the multiplier should decrease without failures");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_ejected_is_counted_although_another_comes_back_in_the_same_look() {
+    async fn an_ejection_is_counted_although_another_ends_in_the_same_sweep() {
         let outlier = Outlier { max_ejection_percent: 50, ..Outlier::default() };
         let mut hosts = [Host::default(); 6];
         let mut tallies = [tally(100, 0); 6];
         tallies[2] = tally(0, 100);
-        assert_eq!(look(&mut hosts, &tallies, &outlier, Instant::now()), 1);
+        assert_eq!(run_sweep(&mut hosts, &tallies, &outlier, Instant::now()), 1);
         tokio::time::advance(seconds(31)).await;
         (tallies[2], tallies[4]) = (tally(0, 0), tally(0, 100));
-        assert_eq!(look(&mut hosts, &tallies, &outlier, Instant::now()), 1);
+        assert_eq!(run_sweep(&mut hosts, &tallies, &outlier, Instant::now()), 1);
         assert_eq!(ejected(&hosts), [4]);
     }
 
@@ -225,41 +231,41 @@ mod tests {
         let outlier = Outlier::default();
         let mut hosts = [Host { ejected: Some(Instant::now()), times: 1_000 }; 1];
         tokio::time::advance(seconds(301)).await;
-        look(&mut hosts, &[Tally::default()], &outlier, Instant::now());
+        run_sweep(&mut hosts, &[Tally::default()], &outlier, Instant::now());
         assert!(ejected(&hosts).is_empty());
     }
 
     #[test]
-    fn rules_ask_for_enough_hosts_and_enough_calls() {
+    fn rules_require_enough_hosts_and_enough_calls() {
         let now = Instant::now();
         let (good, bad) = (tally(100, 0), tally(0, 100));
         let cases: [(&str, Vec<Tally>, Vec<usize>); 5] = [
             ("four hosts are too few", vec![good, good, good, bad], vec![]),
             ("five are enough", vec![good, good, good, good, bad], vec![4]),
-            ("with too few calls", vec![good, good, good, good, tally(0, 49)], vec![]),
-            ("all the same is no outlier", vec![tally(90, 10); 6], vec![]),
-            ("failing altogether is", vec![bad; 6], vec![0]),
+            ("too few calls", vec![good, good, good, good, tally(0, 49)], vec![]),
+            ("equal rates are no outlier", vec![tally(90, 10); 6], vec![]),
+            ("failing all calls is", vec![bad; 6], vec![0]),
         ];
         for (case, tallies, expected) in cases {
             let mut hosts = vec![Host::default(); tallies.len()];
-            look(&mut hosts, &tallies, &Outlier::default(), now);
+            run_sweep(&mut hosts, &tallies, &Outlier::default(), now);
             assert_eq!(ejected(&hosts), expected, "{case}");
         }
     }
 
     #[test]
-    fn enforcement_is_a_chance() {
+    fn enforcement_is_a_probability() {
         let never = SuccessRate { enforcement: 0, ..SuccessRate::default() };
         let outlier = Outlier { success_rate: Some(never), failure_percentage: None, ..Outlier::default() };
         let mut hosts = [Host::default(); 5];
         let tallies = [tally(0, 100), tally(100, 0), tally(100, 0), tally(100, 0), tally(100, 0)];
-        look(&mut hosts, &tallies, &outlier, Instant::now());
+        run_sweep(&mut hosts, &tallies, &outlier, Instant::now());
         assert!(ejected(&hosts).is_empty());
     }
 
     proptest! {
         #[test]
-        fn no_more_are_left_out_than_the_limit_allows(
+        fn no_more_are_ejected_than_the_limit_allows(
             tallies in prop::collection::vec((0u32..500, 0u32..500), 1..60),
             percent in 0u32..100,
             rounds in 1usize..5,
@@ -268,7 +274,7 @@ mod tests {
             let tallies: Vec<_> = tallies.into_iter().map(|(good, bad)| tally(good, bad)).collect();
             let mut hosts = vec![Host::default(); tallies.len()];
             for _ in 0..rounds {
-                look(&mut hosts, &tallies, &outlier, Instant::now());
+                run_sweep(&mut hosts, &tallies, &outlier, Instant::now());
             }
             let allowed = (hosts.len() * percent as usize).div_ceil(100).max(1);
             prop_assert!(ejected(&hosts).len() <= allowed, "{} of {}", ejected(&hosts).len(), hosts.len());

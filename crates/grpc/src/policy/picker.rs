@@ -1,4 +1,5 @@
-//! The policies, and the pick itself: a few atomic reads, no lock, no allocation, the same cost for any number of endpoints.
+//! The policies, and the pick itself: a few atomic reads, no lock, no allocation, and a cost that
+//! does not depend on the number of endpoints.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,35 +8,41 @@ use std::time::Duration;
 use http::HeaderName;
 use tokio::time::Instant;
 
-use super::ring::{Place, Ring, Standing};
-use super::turns::Turns;
+use super::ring::{Ring, RingEndpoint, RingState};
+use super::round_robin::RoundRobin;
 use super::weighted::Stride;
-use crate::chance;
 use crate::load::Load;
+use crate::random;
 
-/// No latency is taken to be smaller, or an endpoint that was not called for a while would win whatever is in flight to it.
+/// The minimum latency. With a smaller one, an endpoint that was not called for a while would win
+/// regardless of its calls in flight.
 const LEAST_LATENCY: f32 = 1_000.0;
 
-/// Which endpoint takes the next call.
+/// The load balancing policy: selects the endpoint for each call.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Each in turn, beginning anywhere.
+    /// Each endpoint in turn, starting at a random one.
     #[default]
     RoundRobin,
-    /// One for all calls, and another only when it fails. Only that one is connected.
+    /// One endpoint for all calls, and another one only when it fails. Only that endpoint is
+    /// connected.
     PickFirst,
-    /// Of a few chosen by chance, the one with the fewest calls in flight.
+    /// The endpoint with the fewest calls in flight, of a few chosen at random.
     LeastRequest(LeastRequest),
-    /// Of two chosen by chance, the one that answers soonest, given what is in flight to it.
+    /// The endpoint with the lowest expected latency given its calls in flight, of two chosen at
+    /// random.
     PeakEwma(PeakEwma),
-    /// Shares by the weights of the endpoints, of which none counts for more than ten times the mean.
+    /// Shares in proportion to the weights of the endpoints. No weight counts for more than ten
+    /// times the mean.
     ///
-    /// Weights are those of [`Endpoint::weight`](crate::Endpoint::weight). A slice has one for all of its endpoints in the annotation
-    /// `dogwatch/weight`, a number above 0. It is meant for slices that you write yourself, of a Service without a selector: the
-    /// EndpointSlice controller decides which pods are in which of its own, and carries no annotations over.
+    /// Weights are those of [`Endpoint::weight`](crate::Endpoint::weight). A slice sets the weight
+    /// of all of its endpoints with the annotation `dogwatch/weight`, a number above 0. The
+    /// annotation is meant for slices that you write yourself, of a Service without a selector: the
+    /// EndpointSlice controller decides which pods are in which of its own slices, and does not
+    /// copy annotations.
     Weighted,
-    /// Calls with the same key to the same endpoint.
+    /// The same endpoint for calls with the same key.
     RingHash(RingHash),
 }
 
@@ -52,7 +59,7 @@ impl Default for LeastRequest {
 }
 
 impl LeastRequest {
-    /// How many endpoints to compare for each call, from 2 to 10.
+    /// Compares this number of endpoints for each call, from 2 to 10. Defaults to 2.
     pub fn of(choices: usize) -> Self {
         Self { choices: choices.clamp(2, 10) }
     }
@@ -64,13 +71,13 @@ impl From<LeastRequest> for Policy {
     }
 }
 
-/// Power of two choices by peak latency, as Finagle and Linkerd do it.
+/// Power of two choices by peak latency, as in Finagle and Linkerd.
 ///
-/// The cost of an endpoint is its latency times the calls in flight and one more. A slow answer raises the latency at once; it fades
-/// with time.
+/// The cost of an endpoint is its latency times the calls in flight plus one. A slow response
+/// raises the latency at once; it decays with time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeakEwma {
-    /// How long it takes until a slow answer counts for about a third.
+    /// The time after which a slow response counts for about a third. Defaults to 10 s.
     pub decay: Duration,
 }
 
@@ -86,11 +93,13 @@ impl From<PeakEwma> for Policy {
     }
 }
 
-/// gRPC's ring_hash (A42): the value of a header decides; a call without it goes anywhere.
+/// gRPC's ring_hash (A42): the value of a header selects the endpoint; a call without it goes to
+/// any.
 ///
-/// Points of the ring are made of the addresses of endpoints as grpc-go and Envoy make them, so that their clients agree with this one.
-/// While the endpoint of a key is being connected, calls of the key wait for it, for two seconds at most; once it has failed, they go
-/// to the next one on the ring, and so does a call that it refuses.
+/// The points of the ring are computed from the addresses of endpoints as in grpc-go and Envoy, so
+/// that their clients agree with this one. While the endpoint of a key is connecting, calls with
+/// the key wait for it, for two seconds at most; once it has failed, they go to the next one on the
+/// ring, and so does a call that it refuses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RingHash {
     pub(crate) header: HeaderName,
@@ -99,12 +108,12 @@ pub struct RingHash {
 }
 
 impl RingHash {
-    /// By the value of this header, on a ring of 1,024 to 4,096 points.
+    /// Hashes the value of this header, on a ring of 1,024 to 4,096 points.
     pub fn by_header(header: HeaderName) -> Self {
         Self { header, smallest: 1_024, largest: 4_096 }
     }
 
-    /// How many points the ring has. More points share more evenly.
+    /// Sets the number of points on the ring. More points share more evenly.
     #[must_use]
     pub fn points(mut self, smallest: usize, largest: usize) -> Self {
         self.largest = largest.max(1);
@@ -119,52 +128,54 @@ impl From<RingHash> for Policy {
     }
 }
 
-/// What outlives every group of a channel.
+/// The state of a channel that outlives its groups.
 #[derive(Debug)]
-pub(crate) struct Memory {
-    /// Whose turn it is among those near, and among those far: a call may ask both, and would skip every other one of the second.
+pub(crate) struct PolicyState {
+    /// The round-robin counters of the near and the far endpoints: a call may pick from both, and
+    /// with a shared counter it would skip every other far endpoint.
     pub(crate) turns: [AtomicU64; 2],
     began: Instant,
 }
 
-impl Memory {
-    /// Begins to count at a random place, so that many clients do not all begin with the same endpoint.
+impl PolicyState {
+    /// Starts the counters at a random value, so that many clients do not all start with the same
+    /// endpoint.
     pub(crate) fn new() -> Self {
-        let turns = [(); 2].map(|()| AtomicU64::new(chance::bits() >> 33));
+        let turns = [(); 2].map(|()| AtomicU64::new(random::bits() >> 33));
         Self { turns, began: Instant::now() }
     }
 
-    /// Milliseconds since the channel began.
+    /// Returns the milliseconds since the channel was created.
     pub(crate) fn now(&self) -> u32 {
         self.began.elapsed().as_millis() as u32
     }
 }
 
-/// What a policy needs to know of an endpoint beside its load.
+/// The properties of an endpoint, besides its load, that a policy needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Traits<'a> {
+pub(crate) struct PolicyEndpoint<'a> {
     pub(crate) key: &'a str,
     pub(crate) weight: u32,
-    /// Its index among those that are ready, if it is.
+    /// The index among the ready endpoints, if it is ready.
     pub(crate) ready: Option<usize>,
-    /// It is not ready, but is being connected and has not failed.
+    /// True if the endpoint is not ready, but is connecting and has not failed.
     pub(crate) connecting: bool,
 }
 
-impl Traits<'_> {
-    fn standing(&self) -> Standing {
+impl PolicyEndpoint<'_> {
+    fn state(&self) -> RingState {
         match (self.ready, self.connecting) {
-            (Some(index), _) => Standing::Ready(index),
-            (None, true) => Standing::Connecting,
-            (None, false) => Standing::Failed,
+            (Some(index), _) => RingState::Ready(index),
+            (None, true) => RingState::Connecting,
+            (None, false) => RingState::Failed,
         }
     }
 }
 
-/// A policy made ready for one set of endpoints.
+/// A policy prepared for one set of endpoints.
 #[derive(Debug)]
 pub(crate) enum Picker {
-    RoundRobin(Turns),
+    RoundRobin(RoundRobin),
     First,
     LeastRequest { choices: usize },
     PeakEwma { decay: Duration },
@@ -173,11 +184,11 @@ pub(crate) enum Picker {
 }
 
 impl Picker {
-    /// `all` are the endpoints that may be called, ready or not, in the order of their ids.
-    pub(crate) fn new<'a>(policy: &Policy, all: &[Traits<'a>]) -> Self {
+    /// Creates a picker. `all` are the usable endpoints, ready or not, ordered by id.
+    pub(crate) fn new<'a>(policy: &Policy, all: &[PolicyEndpoint<'a>]) -> Self {
         match policy {
             Policy::RoundRobin => {
-                Self::RoundRobin(Turns::among(all.iter().filter(|it| it.ready.is_some()).count()))
+                Self::RoundRobin(RoundRobin::among(all.iter().filter(|it| it.ready.is_some()).count()))
             }
             Policy::PickFirst => Self::First,
             Policy::LeastRequest(it) => Self::LeastRequest { choices: it.choices },
@@ -186,49 +197,54 @@ impl Picker {
                 Self::Weighted(Stride::new(all.iter().filter(|it| it.ready.is_some()).map(|it| it.weight)))
             }
             Policy::RingHash(it) => {
-                let place =
-                    |it: &Traits<'a>| Place { key: it.key, weight: it.weight, standing: it.standing() };
-                let places: Vec<_> = all.iter().map(place).collect();
-                Self::Ring(Ring::new(&places, it.smallest, it.largest))
+                let endpoint = |it: &PolicyEndpoint<'a>| RingEndpoint {
+                    key: it.key,
+                    weight: it.weight,
+                    state: it.state(),
+                };
+                let endpoints: Vec<_> = all.iter().map(endpoint).collect();
+                Self::Ring(Ring::new(&endpoints, it.smallest, it.largest))
             }
         }
     }
 
-    /// The index of the endpoint for a call; `loads` are those that are ready, and there must be one. `side` says which turns are theirs.
-    /// `key` is only asked by a ring, and `None` comes of it only: the owner of the key is being connected.
+    /// Returns the index of the endpoint for a call; `loads` are the ready endpoints, at least one.
+    /// `side` selects the counter. Only a ring evaluates `key`, and only a ring returns `None`:
+    /// while the owner of the key is connecting.
     pub(crate) fn pick(
         &self,
         loads: &[Arc<Load>],
-        memory: &Memory,
+        state: &PolicyState,
         side: usize,
         key: impl FnOnce() -> Option<u64>,
     ) -> Option<usize> {
         Some(match self {
-            Self::RoundRobin(turns) => turns.index(memory.turns[side].fetch_add(1, Ordering::Relaxed)),
+            Self::RoundRobin(turns) => turns.index(state.turns[side].fetch_add(1, Ordering::Relaxed)),
             Self::First => 0,
             Self::LeastRequest { choices: 2 } => {
                 let (one, other) = two(loads.len());
                 if loads[other].in_flight() < loads[one].in_flight() { other } else { one }
             }
             Self::LeastRequest { choices } => {
-                let chosen = (0..*choices).map(|_| chance::below(loads.len()));
+                let chosen = (0..*choices).map(|_| random::below(loads.len()));
                 chosen.min_by_key(|it| loads[*it].in_flight()).unwrap_or(0)
             }
             Self::PeakEwma { decay } => {
                 let (one, other) = two(loads.len());
-                let now = memory.now();
+                let now = state.now();
                 let cost = |it: &Load| {
-                    it.latency().faded(now, *decay).max(LEAST_LATENCY) * (it.in_flight() + 1) as f32
+                    it.latency().decayed(now, *decay).max(LEAST_LATENCY) * (it.in_flight() + 1) as f32
                 };
                 if cost(&loads[other]) < cost(&loads[one]) { other } else { one }
             }
-            Self::Weighted(stride) => stride.pick(&memory.turns[side]),
+            Self::Weighted(stride) => stride.pick(&state.turns[side]),
             Self::Ring(ring) if ring.is_empty() => 0,
-            Self::Ring(ring) => return ring.pick(key(), chance::bits),
+            Self::Ring(ring) => return ring.pick(key(), random::bits),
         })
     }
 
-    /// The endpoints that are ready in the order in which a call of this key goes on to them; only a ring has one.
+    /// Returns the ready endpoints in the order in which a call with this key tries them; only a
+    /// ring has one.
     pub(crate) fn order(&self, key: Option<u64>) -> Option<impl Iterator<Item = usize>> {
         match self {
             Self::Ring(ring) => key.map(|it| ring.from(it)),
@@ -237,14 +253,14 @@ impl Picker {
     }
 }
 
-/// Two different members by chance, if there are two: one random number for both.
+/// Chooses two different members at random, if there are two, from one random number.
 fn two(count: usize) -> (usize, usize) {
-    let bits = chance::bits();
-    let one = chance::scale(bits, count);
+    let bits = random::bits();
+    let one = random::scale(bits, count);
     if count < 2 {
         return (one, one);
     }
-    let other = chance::scale(bits << 32, count - 1);
+    let other = random::scale(bits << 32, count - 1);
     (one, if other >= one { other + 1 } else { other })
 }
 
@@ -258,7 +274,7 @@ mod tests {
 
     fn picker(policy: impl Into<Policy>, count: usize) -> Picker {
         let keys: Vec<_> = (0..count).map(|it| format!("pod-{it}")).collect();
-        let traits = |index: usize| Traits {
+        let traits = |index: usize| PolicyEndpoint {
             key: &keys[index],
             weight: index as u32 + 1,
             ready: Some(index),
@@ -268,10 +284,10 @@ mod tests {
     }
 
     fn shares(picker: &Picker, loads: &[Arc<Load>], picks: usize) -> Vec<usize> {
-        let memory = Memory::new();
+        let state = PolicyState::new();
         let mut shares = vec![0; loads.len()];
         for _ in 0..picks {
-            shares[picker.pick(loads, &memory, 0, || Some(chance::bits())).unwrap()] += 1;
+            shares[picker.pick(loads, &state, 0, || Some(random::bits())).unwrap()] += 1;
         }
         shares
     }
@@ -285,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_that_are_compared_differ_and_everybody_is() {
+    fn the_two_compared_endpoints_differ_and_every_endpoint_is_compared() {
         let mut seen = [[0; 4]; 4];
         for _ in 0..12_000 {
             let (one, other) = two(4);
@@ -300,26 +316,29 @@ mod tests {
     }
 
     #[test]
-    fn least_request_spares_who_is_busy() {
+    fn least_request_avoids_a_busy_endpoint() {
         for choices in [2, 3, 10] {
             let loads = loads(5);
             let _busy: Vec<_> = (0..10).map(|_| loads[3].begin()).collect();
             let shares = shares(&picker(LeastRequest::of(choices), 5), &loads, 5_000);
-            // Only when it is compared with itself alone does it get a call.
+            // It gets a call only when it is compared with itself alone.
             assert!(shares[3] <= 5 + 5_000 / 5usize.pow(choices as u32 - 1) && shares[0] > 800, "{shares:?}");
         }
         assert_eq!((LeastRequest::of(0).choices, LeastRequest::of(99).choices), (2, 10));
     }
 
     #[test]
-    fn peak_ewma_spares_who_is_slow_and_who_is_busy() {
+    fn peak_ewma_avoids_slow_and_busy_endpoints() {
         let loads = loads(3);
         loads[0].observe(Duration::from_millis(50), 0, Duration::from_secs(10));
         let slow = shares(&picker(PeakEwma::default(), 3), &loads, 3_000);
         assert_eq!(slow[0], 0);
         let _busy: Vec<_> = (0..100).map(|_| [loads[1].begin(), loads[2].begin()]).collect();
         let busy = shares(&picker(PeakEwma::default(), 3), &loads, 3_000);
-        assert!(busy[0] > 1_500, "100 in flight elsewhere cost more than being 50 times slower: {busy:?}");
+        assert!(
+            busy[0] > 1_500,
+            "100 calls in flight elsewhere should cost more than 50 times the latency: {busy:?}"
+        );
     }
 
     #[test]
@@ -332,11 +351,11 @@ mod tests {
     }
 
     #[test]
-    fn ring_hash_gives_a_key_to_one_endpoint() {
-        let (picker, loads, memory) =
-            (picker(RingHash::by_header(HeaderName::from_static("key")), 5), loads(5), Memory::new());
-        let first = picker.pick(&loads, &memory, 0, || Some(42));
-        assert!((0..100).all(|_| picker.pick(&loads, &memory, 0, || Some(42)) == first));
+    fn ring_hash_maps_a_key_to_one_endpoint() {
+        let (picker, loads, state) =
+            (picker(RingHash::by_header(HeaderName::from_static("key")), 5), loads(5), PolicyState::new());
+        let first = picker.pick(&loads, &state, 0, || Some(42));
+        assert!((0..100).all(|_| picker.pick(&loads, &state, 0, || Some(42)) == first));
         assert!(shares(&picker, &loads, 5_000).iter().all(|it| *it > 100));
     }
 }

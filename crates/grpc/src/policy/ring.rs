@@ -1,71 +1,75 @@
-//! Calls with the same key to the same endpoint, as far as endpoints stay: a hash ring (gRPC's A42).
+//! A hash ring (gRPC's A42): calls with the same key go to the same endpoint, as far as endpoints
+//! stay.
 //!
-//! The ring is made of all endpoints that may be called, connected or not, so that a connection that comes or goes moves only its
-//! own keys. A key belongs to the endpoint of the first point at or after its hash. While that one is being connected, its calls
-//! wait for it; when it has failed, they go to the next one on the ring. Calls without a key go to the next that is ready.
+//! The ring contains all usable endpoints, connected or not, so that a connection that opens or
+//! closes moves only its own keys. A key belongs to the endpoint of the first point at or after its
+//! hash. While that endpoint is connecting, its calls wait; when it has failed, they go to the next
+//! one on the ring. Calls without a key go to the next ready endpoint from a random point.
 //!
-//! Hashes, points and their number are those of grpc-go and Envoy, made of addresses, so that clients of all kinds agree.
+//! Hashes, points and their number are those of grpc-go and Envoy, computed from addresses, so that
+//! all these clients agree.
 
 use xxhash_rust::xxh64::xxh64;
 
-/// A point of the ring.
+/// A point on the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Point {
     hash: u64,
-    /// The first endpoint from here on that has not failed; `None` where it is being connected.
+    /// The first endpoint from here on that has not failed; `None` if it is connecting.
     owner: Option<u32>,
-    /// The first endpoint from here on that is ready.
+    /// The first ready endpoint from here on.
     ready: u32,
 }
 
-/// An endpoint's place on the ring.
+/// An endpoint on the ring.
 #[derive(Debug, Clone)]
-pub(crate) struct Place<'a> {
-    /// What its points are made of; it must stay the same as long as the endpoint does.
+pub(crate) struct RingEndpoint<'a> {
+    /// The text that its points are computed from; must stay the same as long as the endpoint does.
     pub(crate) key: &'a str,
     pub(crate) weight: u32,
-    pub(crate) standing: Standing,
+    pub(crate) state: RingState,
 }
 
-/// What a ring knows of the connection of an endpoint.
+/// The connection state of an endpoint on the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Standing {
-    /// Its index among those that are ready.
+pub(crate) enum RingState {
+    /// The index among the ready endpoints.
     Ready(usize),
-    /// It is being connected, or about to be, and has not failed.
+    /// The endpoint is connecting, or about to, and has not failed.
     Connecting,
-    /// It cannot be called.
+    /// The endpoint cannot be called.
     Failed,
 }
 
-/// Points in the order of their hashes; none where nobody is ready.
+/// The points in the order of their hashes; empty if no endpoint is ready.
 #[derive(Debug)]
 pub(crate) struct Ring {
     points: Vec<Point>,
 }
 
-/// The hash of a key: xxHash64 without a seed, as Envoy and gRPC have it.
+/// Returns the hash of a key: xxHash64 without a seed, as in Envoy and gRPC.
 pub(crate) fn hash(key: &[u8]) -> u64 {
     xxh64(key, 0)
 }
 
 impl Ring {
-    /// At least `smallest` points if `largest` allows, shared by weight; everybody has one at least.
-    pub(crate) fn new(places: &[Place<'_>], smallest: usize, largest: usize) -> Self {
-        let mut order: Vec<(u64, Standing)> = Vec::new();
-        let weight = |it: &Place<'_>| f64::from(it.weight.max(1));
-        let total: f64 = places.iter().map(weight).sum();
-        let lightest = places.iter().map(|it| weight(it) / total).fold(f64::INFINITY, f64::min);
+    /// Creates a ring of at least `smallest` points, up to `largest`, shared by weight; each
+    /// endpoint has at least one.
+    pub(crate) fn new(endpoints: &[RingEndpoint<'_>], smallest: usize, largest: usize) -> Self {
+        let mut order: Vec<(u64, RingState)> = Vec::new();
+        let weight = |it: &RingEndpoint<'_>| f64::from(it.weight.max(1));
+        let total: f64 = endpoints.iter().map(weight).sum();
+        let lightest = endpoints.iter().map(|it| weight(it) / total).fold(f64::INFINITY, f64::min);
         let scale = ((lightest * smallest as f64).ceil() / lightest).min(largest as f64);
-        // In the order of their keys, and rounded over all that came before, as others do it.
-        let mut places: Vec<_> = places.iter().collect();
-        places.sort_unstable_by_key(|it| it.key);
+        // In the order of the keys, with the rounding carried over, as in grpc-go's `newRing`.
+        let mut endpoints: Vec<_> = endpoints.iter().collect();
+        endpoints.sort_unstable_by_key(|it| it.key);
         let mut target = 0.0;
-        for place in places {
-            target += scale * weight(place) / total;
+        for endpoint in endpoints {
+            target += scale * weight(endpoint) / total;
             let mut number = 0;
             while number == 0 || (order.len() as f64) < target {
-                order.push((hash(format!("{}_{number}", place.key).as_bytes()), place.standing));
+                order.push((hash(format!("{}_{number}", endpoint.key).as_bytes()), endpoint.state));
                 number += 1;
             }
         }
@@ -73,7 +77,8 @@ impl Ring {
         Self { points: settle(&order) }
     }
 
-    /// The endpoint for a key, `None` while it is being connected; without a key, any that is ready. There must be one.
+    /// Returns the endpoint for a key, `None` while it is connecting; without a key, any ready one.
+    /// At least one must be ready.
     pub(crate) fn pick(&self, key: Option<u64>, random: impl FnOnce() -> u64) -> Option<usize> {
         match key {
             Some(hash) => self.points[self.at(hash)].owner.map(|it| it as usize),
@@ -81,40 +86,41 @@ impl Ring {
         }
     }
 
-    /// The endpoints that are ready, each at least once, in the order in which a key that is refused goes on to them.
+    /// Returns the ready endpoints, each at least once, in the order in which a refused key tries
+    /// them.
     pub(crate) fn from(&self, hash: u64) -> impl Iterator<Item = usize> {
         let (before, after) = self.points.split_at(if self.points.is_empty() { 0 } else { self.at(hash) });
         after.iter().chain(before).map(|it| it.ready as usize)
     }
 
-    /// The index of the first point at or after a hash, going round.
+    /// Returns the index of the first point at or after a hash, wrapping around.
     fn at(&self, hash: u64) -> usize {
         let index = self.points.partition_point(|it| it.hash < hash);
         if index == self.points.len() { 0 } else { index }
     }
 
-    /// True when nobody on the ring is ready.
+    /// Returns true if no endpoint on the ring is ready.
     pub(crate) fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 }
 
-/// Finds for every point who takes its keys, and who is the next that is ready.
-fn settle(order: &[(u64, Standing)]) -> Vec<Point> {
-    let ready = |it: Standing| match it {
-        Standing::Ready(index) => Some(index as u32),
-        Standing::Connecting | Standing::Failed => None,
+/// Computes for every point the owner of its keys, and the next ready endpoint.
+fn settle(order: &[(u64, RingState)]) -> Vec<Point> {
+    let ready = |it: RingState| match it {
+        RingState::Ready(index) => Some(index as u32),
+        RingState::Connecting | RingState::Failed => None,
     };
     let Some(mut next_ready) = order.iter().find_map(|it| ready(it.1)) else {
         return Vec::new();
     };
-    let first = order.iter().find(|it| it.1 != Standing::Failed);
+    let first = order.iter().find(|it| it.1 != RingState::Failed);
     let mut next_owner = first.and_then(|it| ready(it.1));
     let mut points: Vec<_> = Vec::with_capacity(order.len());
-    for (hash, standing) in order.iter().rev() {
-        next_ready = ready(*standing).unwrap_or(next_ready);
-        if *standing != Standing::Failed {
-            next_owner = ready(*standing);
+    for (hash, state) in order.iter().rev() {
+        next_ready = ready(*state).unwrap_or(next_ready);
+        if *state != RingState::Failed {
+            next_owner = ready(*state);
         }
         points.push(Point { hash: *hash, owner: next_owner, ready: next_ready });
     }
@@ -132,17 +138,17 @@ mod tests {
         (0..count).map(|it| format!("10.0.0.{it}:80")).collect()
     }
 
-    fn ring(names: &[String], standing: impl Fn(usize) -> Standing) -> Ring {
-        let mut places = Vec::new();
+    fn ring(names: &[String], state: impl Fn(usize) -> RingState) -> Ring {
+        let mut endpoints = Vec::new();
         for (index, key) in names.iter().enumerate() {
-            places.push(Place { key, weight: 1, standing: standing(index) });
+            endpoints.push(RingEndpoint { key, weight: 1, state: state(index) });
         }
-        Ring::new(&places, 1024, 4096)
+        Ring::new(&endpoints, 1024, 4096)
     }
 
-    /// All are ready but one, which is at this instead.
-    fn but(names: &[String], one: usize, standing: Standing) -> Ring {
-        ring(names, |it| if it == one { standing } else { Standing::Ready(it) })
+    /// Builds a ring on which all endpoints are ready but one, which has this state.
+    fn but(names: &[String], one: usize, state: RingState) -> Ring {
+        ring(names, |it| if it == one { state } else { RingState::Ready(it) })
     }
 
     fn owner(ring: &Ring, hash: u64) -> Option<usize> {
@@ -154,39 +160,39 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_the_one_that_others_use() {
+    fn the_hash_is_the_one_that_grpc_and_envoy_use() {
         assert_eq!(hash(b""), 0xef46_db37_51d8_e999);
         assert_eq!(hash(b"foo"), 0x33bf_00a8_59c4_ba3f);
     }
 
     #[test]
-    fn points_are_shared_by_weight_and_everybody_has_one() {
-        let place = |key, weight, ready| Place { key, weight, standing: Standing::Ready(ready) };
-        let ring = Ring::new(&[place("a", 1, 0), place("b", 3, 1)], 1024, 4096);
+    fn points_are_shared_by_weight_and_every_endpoint_has_one() {
+        let endpoint = |key, weight, ready| RingEndpoint { key, weight, state: RingState::Ready(ready) };
+        let ring = Ring::new(&[endpoint("a", 1, 0), endpoint("b", 3, 1)], 1024, 4096);
         let of_b = ring.points.iter().filter(|it| it.owner == Some(1)).count();
         assert_eq!((ring.points.len(), of_b), (1024, 768));
         for names in [["a", "b"], ["b", "a"]] {
-            let tiny = Ring::new(&[place(names[0], 1, 0), place(names[1], 100_000, 1)], 16, 16);
+            let tiny = Ring::new(&[endpoint(names[0], 1, 0), endpoint(names[1], 100_000, 1)], 16, 16);
             assert!(tiny.points.iter().any(|it| it.owner == Some(0)));
         }
         assert!(Ring::new(&[], 1024, 4096).is_empty());
     }
 
-    /// What `newRing` of grpc-go 1.79.3 makes of weights 3, 3 and 4 and a ring of 7 to 7: three, two and two points, however the
-    /// endpoints are ordered.
+    /// `newRing` of grpc-go 1.79.3 with weights 3, 3 and 4 and a ring of 7 to 7: three, two and two
+    /// points, whatever the order of the endpoints.
     #[test]
     fn points_are_rounded_as_grpc_go_rounds_them() {
-        let place = |key, weight, ready| Place { key, weight, standing: Standing::Ready(ready) };
-        let ring = Ring::new(&[place("c", 4, 2), place("a", 3, 0), place("b", 3, 1)], 7, 7);
+        let endpoint = |key, weight, ready| RingEndpoint { key, weight, state: RingState::Ready(ready) };
+        let ring = Ring::new(&[endpoint("c", 4, 2), endpoint("a", 3, 0), endpoint("b", 3, 1)], 7, 7);
         let of = |ready| ring.points.iter().filter(|it| it.owner == Some(ready)).count();
         assert_eq!([of(0), of(1), of(2)], [3, 2, 2]);
         assert!(ring.points.iter().any(|it| it.hash == hash(b"c_1")));
     }
 
     #[test]
-    fn keys_of_one_that_failed_go_to_its_neighbours_and_no_other_key_moves() {
+    fn keys_of_a_failed_endpoint_go_to_its_neighbours_and_no_other_key_moves() {
         let names = names(10);
-        let (all, but_three) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Failed));
+        let (all, but_three) = (ring(&names, RingState::Ready), but(&names, 3, RingState::Failed));
         for key in keys() {
             let (before, after) = (owner(&all, key), owner(&but_three, key));
             assert!(after.is_some() && after != Some(3));
@@ -194,11 +200,12 @@ mod tests {
         }
     }
 
-    /// A42: a key whose owner is being connected is queued; with no key, the next that is ready takes the call (A76).
+    /// A42: a key whose owner is connecting is queued; without a key, the next ready endpoint gets
+    /// the call (A76).
     #[test]
-    fn keys_of_one_that_is_being_connected_wait_for_it() {
+    fn keys_of_a_connecting_endpoint_wait_for_it() {
         let names = names(10);
-        let (all, connecting) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Connecting));
+        let (all, connecting) = (ring(&names, RingState::Ready), but(&names, 3, RingState::Connecting));
         for key in keys() {
             match owner(&all, key) {
                 Some(3) => assert_eq!(owner(&connecting, key), None),
@@ -206,30 +213,35 @@ mod tests {
             }
             assert!(connecting.pick(None, || key).is_some_and(|it| it != 3));
         }
-        assert!(ring(&names, |_| Standing::Connecting).is_empty());
+        assert!(ring(&names, |_| RingState::Connecting).is_empty());
     }
 
     #[test]
-    fn a_key_that_is_refused_goes_on_along_the_ring() {
+    fn a_refused_key_moves_along_the_ring() {
         let names = names(10);
-        let (all, but_three) = (ring(&names, Standing::Ready), but(&names, 3, Standing::Failed));
+        let (all, but_three) = (ring(&names, RingState::Ready), but(&names, 3, RingState::Failed));
         for key in keys().filter(|it| owner(&all, *it) == Some(3)).take(50) {
             let next = all.from(key).find(|it| *it != 3);
-            assert_eq!(next, owner(&but_three, key), "where it would go if its owner had failed");
-            let mut everybody: Vec<_> = all.from(key).collect();
-            everybody.sort_unstable();
-            everybody.dedup();
-            assert_eq!(everybody, (0..10).collect::<Vec<_>>());
+            assert_eq!(
+                next,
+                owner(&but_three, key),
+                "the key should go where it would if its owner had failed"
+            );
+            let mut all_ready: Vec<_> = all.from(key).collect();
+            all_ready.sort_unstable();
+            all_ready.dedup();
+            assert_eq!(all_ready, (0..10).collect::<Vec<_>>());
         }
-        assert_eq!(ring(&names, |_| Standing::Failed).from(7).next(), None);
+        assert_eq!(ring(&names, |_| RingState::Failed).from(7).next(), None);
     }
 
     proptest! {
-        /// One endpoint more takes its share, and makes the others give up a point here and there: twice its share in all.
+        /// One more endpoint takes its share, and the others lose a point here and there: twice its
+        /// share in total.
         #[test]
         fn a_change_of_the_members_moves_few_keys(count in 5usize..20) {
             let names = names(count + 1);
-            let (less, more) = (ring(&names[..count], Standing::Ready), ring(&names, Standing::Ready));
+            let (less, more) = (ring(&names[..count], RingState::Ready), ring(&names, RingState::Ready));
             let moved = keys().filter(|it| owner(&less, *it) != owner(&more, *it)).count();
             prop_assert!(moved <= 3 * 5_000 / (count + 1), "{} of 5000 moved", moved);
         }

@@ -1,13 +1,15 @@
-//! A few endpoints of many, so that a thousand clients of a thousand pods do not hold a million connections.
+//! Subsetting: connects a client to a few endpoints of many, so that a thousand clients of a
+//! thousand pods do not hold a million connections.
 //!
-//! Rendezvous hashing (gRPC's A68): every client scores every endpoint and keeps the best. An endpoint that comes or goes changes
-//! at most one place, and clients with different seeds choose differently. For each of the chosen that cannot be reached the next best
-//! stands in, until it can: a node that dies with all of a client's few endpoints is no outage.
+//! Uses rendezvous hashing (gRPC's A68): each client scores every endpoint and keeps the best. One
+//! endpoint more or less changes at most one member, and clients with different seeds choose
+//! differently. Each chosen endpoint that cannot be reached is replaced by the next best until it
+//! can: a node that fails with all of a client's endpoints is no outage.
 
 use xxhash_rust::xxh64::xxh64;
 
-/// Which of `keys` belong to the subset of `size` for this seed, in their order. Those of the best that are `missing`, by index, are in
-/// it, and so are as many others that are not missing.
+/// Returns which of `keys` belong to the subset of `size` for this seed, in order. Chosen endpoints
+/// that are `missing`, by index, stay in it, and as many others that are not missing are added.
 pub(crate) fn subset<'a>(
     keys: impl Iterator<Item = &'a str>,
     size: usize,
@@ -25,7 +27,7 @@ pub(crate) fn subset<'a>(
     let mut wanting = scored.iter().filter(|it| missing(it.1)).count();
     if wanting > 0 {
         rest.sort_unstable();
-        // Stand-ins that cannot be reached go on trying, and so does the next one after them.
+        // Replacements that cannot be reached keep trying, and so does the next one after them.
         for (score, index) in rest {
             if wanting == 0 {
                 break;
@@ -78,9 +80,10 @@ mod tests {
         assert!(taken.values().all(|it| (130..=270).contains(it)), "{taken:?}");
     }
 
-    /// A68 asks that growing by one moves about one connection in as many as there are endpoints, whatever the size of a subset.
+    /// A68 requires that growing from n endpoints by one moves about one connection in n, whatever
+    /// the size of a subset.
     #[test]
-    fn a_service_that_grows_by_one_moves_one_connection_in_as_many_as_it_has_endpoints() {
+    fn one_more_endpoint_moves_one_connection_in_n() {
         let names = names(101);
         for size in [5, 20, 50] {
             let clients = 1_000;
@@ -91,15 +94,17 @@ mod tests {
                 })
                 .sum();
             let share = moved as f64 / (clients as usize * size) as f64;
-            // One in 101 on average; with 1,000 clients of 5 places, three deviations are 0.4 of that.
+            // One in 101 on average; with 1,000 clients of 5 connections, three standard deviations
+            // are 0.4 of that.
             assert!((0.005..0.015).contains(&share), "{size}: {share}");
         }
     }
 
     proptest! {
-        /// As many as there should be can be reached, if there are so many; and whoever is chosen while all is well is chosen now.
+        /// As many endpoints as requested can be reached, if there are so many; and every endpoint
+        /// that is chosen without failures stays chosen.
         #[test]
-        fn for_each_that_is_missing_another_stands_in(
+        fn each_missing_endpoint_is_replaced_by_another(
             missing in prop::collection::vec(any::<bool>(), 1..40),
             size in 1usize..10,
             seed: u64,
@@ -114,7 +119,7 @@ mod tests {
         }
 
         #[test]
-        fn one_endpoint_more_changes_one_place_at_most(count in 1usize..40, size in 1usize..10, seed: u64) {
+        fn one_more_endpoint_changes_at_most_one_member(count in 1usize..40, size in 1usize..10, seed: u64) {
             let names = names(count + 1);
             let (before, after) = (chosen(&names[..count], size, seed), chosen(&names, size, seed));
             prop_assert!(before.difference(&after).count() <= 1);

@@ -1,34 +1,36 @@
-//! Shares by weight, without a lock or a queue: gRPC's static stride scheduler (A58).
+//! Weighted round robin without a lock or a queue: gRPC's static stride scheduler (A58).
 //!
-//! A counter walks over the members in rounds. In each round a member is taken or skipped so that over many rounds it is
-//! taken in proportion to its weight, and evenly spread.
+//! A counter walks over the members in rounds. In each round a member is picked or skipped so that
+//! over many rounds it is picked in proportion to its weight, and evenly spread.
 //!
-//! A pick skips as many members on average as the largest weight is times the mean, so that one is capped: with it, a pick costs the
-//! same for any number of endpoints.
+//! On average a pick skips as many members as the ratio of the largest weight to the mean. The
+//! ratio is therefore capped, so that a pick costs the same for any number of endpoints.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The largest scaled weight: its member is taken in every round.
+/// The largest scaled weight: its member is picked in every round.
 const FULL: u64 = u16::MAX as u64;
 /// Staggers the members, so that equal weights are not all skipped in the same round.
 const STAGGER: u64 = FULL / 2;
 
-/// How many times the mean weight the largest counts at most; the ratio of gRPC's own scheduler.
+/// The cap of the largest weight as a multiple of the mean; the same as in gRPC's scheduler.
 const LARGEST: u64 = 10;
 
-/// The scaled weights of the members, in their order.
+/// The scaled weights of the members, in order.
 #[derive(Debug)]
 pub(crate) struct Stride {
     weights: Vec<u16>,
 }
 
 impl Stride {
-    /// Weights are relative to the largest; 0 counts as 1, and none for more than ten times the mean.
+    /// Creates a scheduler. Weights are relative to the largest; 0 counts as 1, and none counts for
+    /// more than ten times the mean.
     pub(crate) fn new(weights: impl Iterator<Item = u32> + Clone) -> Self {
         let weights = weights.map(|it| u64::from(it.max(1)));
         let count = (weights.clone().count() as u64).max(1);
         let mut largest = weights.clone().max().unwrap_or(1);
-        // The mean is of what the weights count, so it falls with the cap; it soon stays.
+        // The mean is that of the capped weights, so it decreases with the cap; this converges
+        // quickly.
         loop {
             let sum: u64 = weights.clone().map(|it| it.min(largest)).sum();
             let cap = (sum * LARGEST).div_ceil(count).max(1);
@@ -41,7 +43,8 @@ impl Stride {
         Self { weights: weights.map(scaled).collect() }
     }
 
-    /// The next member. There must be one; the heaviest is taken in every round, so that this ends.
+    /// Returns the next member. There must be one; the heaviest is picked in every round, so this
+    /// terminates.
     pub(crate) fn pick(&self, counter: &AtomicU64) -> usize {
         let count = self.weights.len() as u64;
         loop {
@@ -79,9 +82,10 @@ mod tests {
         assert_eq!(shares(&[7], 3), [3]);
     }
 
-    /// One of weight 1,000,000 among ten thousand of weight 1: without a cap, a pick would walk over nearly all of them.
+    /// One member of weight 1,000,000 among ten thousand of weight 1: without a cap, a pick would
+    /// walk over nearly all of them.
     #[test]
-    fn a_pick_walks_over_few_members_whatever_the_weights_are() {
+    fn a_pick_skips_few_members_whatever_the_weights() {
         let weights = std::iter::once(1_000_000).chain(std::iter::repeat_n(1, 9_999));
         let stride = Stride::new(weights);
         let counter = AtomicU64::new(17);
@@ -90,8 +94,8 @@ mod tests {
             heavy += usize::from(stride.pick(&counter) == 0);
         }
         let steps = (counter.load(Ordering::Relaxed) - 17) as f64 / 20_000.0;
-        assert!(steps < 1.2 * LARGEST as f64, "{steps} steps a pick");
-        assert!((15..25).contains(&heavy), "ten times the mean of 2 in 20,000: {heavy}");
+        assert!(steps < 1.2 * LARGEST as f64, "{steps} steps per pick");
+        assert!((15..25).contains(&heavy), "expected ten times the mean of 2 in 20,000: {heavy}");
     }
 
     proptest! {

@@ -1,11 +1,12 @@
-//! Calls within the zone, as long as the zone can carry them.
+//! Zone awareness: calls stay in the caller's zone as long as it has enough capacity.
 //!
-//! Two things send a call elsewhere: too few of the zone's endpoints are ready (then a share of all calls goes, as Envoy does
-//! between its priorities), or the endpoint that would take it has as many calls as it may have (then this call goes).
+//! Two conditions send a call elsewhere: too few of the zone's endpoints are ready (then a share of
+//! all calls leaves, as between Envoy's priorities), or the picked endpoint has reached its
+//! capacity (then this call leaves).
 
 use std::sync::Arc;
 
-/// Prefer endpoints of our own zone.
+/// Prefers endpoints in the caller's zone.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ZoneAware {
     pub(crate) zone: Arc<str>,
@@ -14,21 +15,23 @@ pub struct ZoneAware {
 }
 
 impl ZoneAware {
-    /// Our zone. Until told otherwise, all calls stay in it while at least five of seven of its endpoints are ready, and
-    /// however busy these are.
+    /// Creates the settings for the caller's zone. By default, all calls stay in it while at least
+    /// five of seven of its endpoints are ready, however busy these are.
     pub fn new(zone: impl Into<Arc<str>>) -> Self {
-        // 1.4 is Envoy's default: a zone is taken to have 40 % more endpoints than it needs.
+        // 1.4 is Envoy's default: a zone is assumed to have 40 % more endpoints than it needs.
         Self { zone: zone.into(), overprovisioning: 1.4, capacity: u32::MAX }
     }
 
-    /// How many times more endpoints the zone has than it needs, at least 1: with 2, half of them may be away before calls leave.
+    /// Sets how many times more endpoints the zone has than it needs, at least 1: with 2, half of
+    /// them may be missing before calls leave. Defaults to 1.4.
     #[must_use]
     pub fn overprovisioning(mut self, times: f64) -> Self {
         self.overprovisioning = times.max(1.0);
         self
     }
 
-    /// A call leaves the zone when the endpoint picked for it has this many calls in flight, and the one picked elsewhere has fewer.
+    /// Lets a call leave the zone when the endpoint picked for it has this many calls in flight,
+    /// and the one picked elsewhere has fewer. Unlimited by default.
     #[must_use]
     pub fn capacity(mut self, in_flight: u32) -> Self {
         self.capacity = in_flight.max(1);
@@ -36,8 +39,8 @@ impl ZoneAware {
     }
 }
 
-/// Which share of the calls stays in the zone, in 2^32nds; `u32::MAX` is all.
-pub(crate) fn staying(ready: usize, usable: usize, elsewhere: usize, overprovisioning: f64) -> u32 {
+/// Returns the share of calls that stay in the zone, in 2^32nds; `u32::MAX` means all.
+pub(crate) fn near_share(ready: usize, usable: usize, elsewhere: usize, overprovisioning: f64) -> u32 {
     if elsewhere == 0 {
         return if ready == 0 { 0 } else { u32::MAX };
     }
@@ -53,9 +56,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_leave_the_zone_as_its_endpoints_do() {
+    fn calls_leave_the_zone_as_its_endpoints_fail() {
         let share =
-            |ready, usable, elsewhere| f64::from(staying(ready, usable, elsewhere, 1.4)) / 2f64.powi(32);
+            |ready, usable, elsewhere| f64::from(near_share(ready, usable, elsewhere, 1.4)) / 2f64.powi(32);
         let table = [
             ((10, 10, 10), 1.0),
             ((8, 10, 10), 1.0),
@@ -64,7 +67,7 @@ mod tests {
             ((1, 10, 10), 0.14),
             ((0, 10, 10), 0.0),
             ((0, 0, 10), 0.0),
-            // With nowhere else to go, what is here carries everything.
+            // Without endpoints elsewhere, the local ones get all calls.
             ((1, 10, 0), 1.0),
             ((0, 10, 0), 0.0),
         ];

@@ -1,17 +1,17 @@
-//! What a channel can be made for: a service of a cluster, a host in DNS, or addresses.
+//! The destination of a channel: a service of a cluster, a host in DNS, or a list of addresses.
 //!
 //! | form | destination |
 //! |---|---|
 //! | `dns:///host:port`, `dns:host:port`, `localhost:port` | the addresses of a host |
 //! | `static:///10.0.0.1:50051,[fd00::1]:50051`, `10.0.0.1:50051` | these addresses |
-//! | anything else | a service, as [`Target`] reads it |
+//! | anything else | a service, as [`Target`] parses it |
 
 use std::net::SocketAddr;
 use std::str::FromStr;
 
 use super::{Target, TargetError, TargetProblem, is_host};
 
-/// What a channel calls.
+/// The destination of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Destination {
     Service(Target),
@@ -20,12 +20,12 @@ pub(crate) enum Destination {
         host: String,
         port: u16,
     },
-    /// These, at least one.
+    /// At least one address.
     Addresses(Vec<SocketAddr>),
 }
 
 impl Destination {
-    /// Addresses with ports, each a text.
+    /// Parses addresses with ports.
     pub(crate) fn addresses(
         addresses: impl IntoIterator<Item = impl ToString>,
     ) -> Result<Vec<SocketAddr>, TargetError> {
@@ -66,8 +66,8 @@ impl FromStr for Destination {
     }
 }
 
-/// A host and its port, behind slashes or not. gRPC allows the address of a DNS server between them, which no function of the
-/// system takes.
+/// Parses a host and its port, with or without leading slashes. gRPC allows the address of a DNS
+/// server between the slashes; the system's resolver takes none, so it is rejected.
 fn host(text: &str) -> Result<Destination, TargetProblem> {
     let wrong = || TargetProblem::BadHost(text.to_owned());
     let named = match text.strip_prefix("//") {
@@ -90,8 +90,9 @@ fn host(text: &str) -> Result<Destination, TargetProblem> {
 mod tests {
     use super::*;
 
-    /// `host:port` of a name, addresses with commas between, a service as it is written, or the problem.
-    fn told(text: &str) -> String {
+    /// Formats a host as `name host:port`, addresses with commas between them, a service as it was
+    /// written, or the problem.
+    fn describe(text: &str) -> String {
         match text.parse::<Destination>() {
             Ok(Destination::Service(target)) => target.to_string(),
             Ok(Destination::Host { host, port }) => format!("name {host}:{port}"),
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_is_read() {
+    fn every_form_is_parsed() {
         for (text, expected) in [
             ("dns:///greeter.example.com:443", "name greeter.example.com:443"),
             ("DNS:greeter:50051", "name greeter:50051"),
@@ -118,12 +119,12 @@ mod tests {
             ("greeter:50051", "kubernetes:///greeter:50051"),
             ("kubernetes:///localhost:50051", "kubernetes:///localhost:50051"),
         ] {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(describe(text), expected, "{text}");
         }
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_destinations_are_rejected_with_the_reason() {
         for (text, expected) in [
             ("dns:///greeter", "\"///greeter\" is not a host with a port"),
             ("dns:///greeter:grpc", "\"///greeter:grpc\" is not a host with a port"),
@@ -137,12 +138,12 @@ mod tests {
             ("static:///10.0.0.1:1,", "\"\" is not an address with a port"),
             ("xds:///greeter", "the scheme \"xds\" is not one of kubernetes"),
         ] {
-            assert!(told(text).starts_with(&format!("! {expected}")), "{text}: {}", told(text));
+            assert!(describe(text).starts_with(&format!("! {expected}")), "{text}: {}", describe(text));
         }
     }
 
     #[test]
-    fn neither_this_machine_nor_an_address_is_a_service() {
+    fn localhost_and_addresses_are_not_services() {
         for text in ["localhost:50051", "localhost", "127.0.0.1:50051", "127.0.0.1", "[::1]:80", "::1"] {
             let error = text.parse::<Target>().expect_err(text);
             assert_eq!(*error.problem(), TargetProblem::NotAService(text.to_owned()));

@@ -1,7 +1,8 @@
-//! What a client dials: `kubernetes:///service.namespace:port` and its other spellings, read and written.
+//! Targets: parses and formats `kubernetes:///service.namespace:port` and its other spellings.
 //!
-//! The grammar is kuberesolver's, form by form, read by a parser of our own: a general URL parser refuses half of it. Where
-//! kuberesolver drops what it does not understand, this says what is wrong. Nothing here knows what the names stand for.
+//! The grammar is kuberesolver's, form by form, in a parser of our own, since a general URL parser
+//! rejects half of the forms. Where kuberesolver ignores input that it does not understand, this
+//! parser reports the mistake. Nothing here resolves the names.
 //!
 //! | form | service | namespace | port |
 //! |---|---|---|---|
@@ -22,47 +23,48 @@ use std::sync::Arc;
 
 pub(crate) use destination::Destination;
 
-/// The scheme that is always understood.
+/// The scheme that is always accepted.
 const KUBERNETES: &str = "kubernetes";
 
-/// The longest name of a service, a namespace or a port: a label of DNS.
+/// The maximum length of the name of a service, a namespace or a port: a DNS label.
 const LONGEST_NAME: usize = 63;
 
-/// A service to call, and the port of it.
+/// A service to call, and its port.
 ///
-/// [`Display`](fmt::Display) writes one spelling for all that mean the same, `kubernetes://namespace/service:port`, which reads back
-/// as the same target.
+/// [`Display`](fmt::Display) writes one canonical spelling, `kubernetes://namespace/service:port`,
+/// which parses back to the same target.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
     scheme: Arc<str>,
     service: Arc<str>,
-    /// `None`: the caller's own.
+    /// `None` stands for the caller's namespace.
     namespace: Option<Arc<str>>,
     port: Port,
 }
 
-/// Which port of a service's endpoints to call.
+/// The port of a service's endpoints to call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Port {
-    /// The first TCP port of the Service. Where the Service cannot be read, the port of its endpoints that has `appProtocol: grpc` or
-    /// is called `grpc`, or the only one they have; where none of that says which, there is nothing to call.
+    /// The first TCP port of the Service. If the Service cannot be read: the port of its endpoints
+    /// that has `appProtocol: grpc` or is named `grpc`, or their only port; otherwise the port is
+    /// ambiguous and there is nothing to call.
     #[default]
     First,
-    /// The service's port of this number, and the port of the pods that stands behind it. Where the Service cannot be read, the
-    /// pods' port of this number.
+    /// The Service port with this number, and the pod port behind it. If the Service cannot be
+    /// read, the pod port with this number.
     Number(u16),
-    /// The pods' port of this number, whatever the Service says: `?port=pod`.
+    /// The pod port with this number, whatever the Service says: `?port=pod`.
     PodNumber(u16),
-    /// The port of this name.
+    /// The port with this name.
     Name(Arc<str>),
 }
 
-/// Which schemes are understood: `kubernetes`, and what else a program calls it.
+/// The accepted schemes: `kubernetes`, and the program's aliases for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schemes(Vec<Arc<str>>);
 
-/// A target that cannot be understood. Correct the text; nothing else helps.
+/// A target that cannot be parsed. Only correcting the text helps.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{target:?} is not a target: {problem}")]
 pub struct TargetError {
@@ -70,79 +72,79 @@ pub struct TargetError {
     problem: TargetProblem,
 }
 
-/// What is wrong with a target.
+/// The mistake in a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetProblem {
-    /// There is no service in it.
+    /// The target names no service.
     #[error("it names no service; write kubernetes:///service.namespace:port")]
     NoService,
-    /// The scheme is not one of those that are understood.
+    /// The scheme is not one of the accepted ones.
     #[error("the scheme {scheme:?} is not one of {known}")]
     UnknownScheme {
         /// The scheme.
         scheme: String,
-        /// Those that are understood.
+        /// The accepted schemes.
         known: String,
     },
-    /// A name is not one that an object can have.
-    #[error("{name:?} cannot be the name of a {what}: those have small letters, digits and '-', at most 63")]
+    /// A name is not valid for an object.
+    #[error("{name:?} cannot be the name of a {what}: use at most 63 lowercase letters, digits and '-'")]
     BadName {
-        /// What it would name.
+        /// The kind of thing it would name.
         what: &'static str,
         /// The name.
         name: String,
     },
-    /// The namespace is said twice, and differently.
+    /// The target names two different namespaces.
     #[error("it names two namespaces, {0:?} and {1:?}")]
     TwoNamespaces(String, String),
-    /// What follows the namespace is no domain of a cluster.
-    #[error("after service and namespace comes svc and the cluster's domain, not {0:?}")]
+    /// The text after the namespace is not a cluster domain.
+    #[error("service and namespace must be followed by svc and the cluster domain, not {0:?}")]
     BadDomain(String),
-    /// A host with a port is the service, and then nothing follows.
+    /// A path follows a host with a port: that host already is the service.
     #[error(
         "a path after a port would be ignored: write kubernetes://namespace/service:port, or leave {0:?} out"
     )]
     PathAfterPort(String),
-    /// The path has more than one part.
-    #[error("the path {0:?} has more than one part")]
+    /// The path has more than one segment.
+    #[error("the path {0:?} has more than one segment")]
     LongPath(String),
-    /// A port out of range.
-    #[error("{0} is not a port: those are 1 to 65535")]
+    /// The port number is out of range.
+    #[error("{0} is not a port: use 1 to 65535")]
     PortOutOfRange(String),
-    /// A port by name stands where a URL can have a number only.
-    #[error("a port by name, {name:?}, goes behind three slashes: kubernetes:///{host}:{name}")]
+    /// A port name is used where a URL allows only a number.
+    #[error("the port name {name:?} needs three slashes: write kubernetes:///{host}:{name}")]
     PortNameInHost {
-        /// What stands before the port.
+        /// The text before the port.
         host: String,
         /// The name.
         name: String,
     },
-    /// An option that does not exist, or a value that it cannot have.
-    #[error("the option {0:?} is unknown; there is port=pod and port=service")]
+    /// An unknown option, or an invalid value of one.
+    #[error("the option {0:?} is unknown; use port=pod or port=service")]
     UnknownOption(String),
-    /// `port=pod` says what a number means, and there is none.
-    #[error("port=pod says what the number of a port means, and there is no number")]
+    /// `port=pod` applies to a port number, and the target has none.
+    #[error("port=pod needs a port number")]
     OptionWithoutNumber,
-    /// A character that no part of a target can have.
-    #[error("{0:?} cannot be part of it")]
+    /// A character that no target can contain.
+    #[error("the character {0:?} is not allowed")]
     BadCharacter(char),
-    /// It is this machine or an address, where a service was asked for.
-    #[error("{0:?} is a host and not a service; a channel takes it as dns:///host:port or address:port")]
+    /// An address or this machine was given where a service is required.
+    #[error("{0:?} is a host, not a service; for a channel, write dns:///host:port or address:port")]
     NotAService(String),
-    /// An address without a port, or none at all.
+    /// Not an address, or an address without a port.
     #[error("{0:?} is not an address with a port, such as 10.0.0.1:50051 or [fd00::1]:50051")]
     BadAddress(String),
-    /// A host without a port, or with one that is no number.
+    /// A host without a port, or with a port that is not a number.
     #[error("{0:?} is not a host with a port; write dns:///host:port")]
     BadHost(String),
 }
 
 impl Target {
-    /// A service of the caller's own namespace, at the first port.
+    /// Creates a target for a service in the caller's namespace, at the first port.
     ///
     /// # Errors
-    /// When no service can have this name.
+    /// Returns an error if no service can have this name.
     pub fn new(service: &str) -> Result<Self, TargetError> {
         let made = name("service", service).map(|service| Self {
             scheme: KUBERNETES.into(),
@@ -153,28 +155,28 @@ impl Target {
         made.map_err(|problem| TargetError { target: service.to_owned(), problem })
     }
 
-    /// The scheme it was written with.
+    /// Returns the scheme that the target was written with.
     pub fn scheme(&self) -> &str {
         &self.scheme
     }
 
-    /// The name of the service.
+    /// Returns the name of the service.
     pub fn service(&self) -> &str {
         &self.service
     }
 
-    /// The namespace, where it says.
+    /// Returns the namespace, if the target names one.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// The same service in this namespace, where it does not say another. White space around the name, such as the end of the line in
-    /// a pod's namespace file, is left out.
+    /// Returns the target in this namespace, unless it names one itself. White space around the
+    /// name, such as the newline at the end of a pod's namespace file, is ignored.
     #[must_use]
     pub fn or_namespace(mut self, namespace: &str) -> Self {
         if self.namespace.is_none() && !namespace.trim().is_empty() {
@@ -183,15 +185,15 @@ impl Target {
         self
     }
 
-    /// The same service at another port.
+    /// Returns the same service at another port.
     #[must_use]
     pub fn with_port(mut self, port: Port) -> Self {
         self.port = port;
         self
     }
 
-    /// How the service is called where a server wants to know: `service.namespace`, as kuberesolver has it. The `:authority` of calls
-    /// and the name in TLS unless said otherwise.
+    /// Returns `service.namespace`, as kuberesolver does. It is the default `:authority` of calls
+    /// and the default name in TLS.
     pub fn authority(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{}.{namespace}", self.service),
@@ -199,7 +201,7 @@ impl Target {
         }
     }
 
-    /// The value of the label `target` of kuberesolver's gauges.
+    /// Returns the value of the label `target` in kuberesolver's gauges.
     pub(crate) fn label(&self) -> String {
         let (scheme, service, namespace) =
             (&self.scheme, &self.service, self.namespace().unwrap_or_default());
@@ -222,7 +224,7 @@ impl fmt::Display for Target {
 }
 
 impl fmt::Display for Port {
-    /// The number or the name; nothing for the first one.
+    /// Writes the number or the name; nothing for the first port.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::First => Ok(()),
@@ -235,43 +237,43 @@ impl fmt::Display for Port {
 impl FromStr for Target {
     type Err = TargetError;
 
-    /// Reads a target of the scheme `kubernetes`. For other schemes see [`Schemes`].
+    /// Parses a target with the scheme `kubernetes`. For other schemes see [`Schemes`].
     fn from_str(text: &str) -> Result<Self, TargetError> {
         Schemes::default().parse(text)
     }
 }
 
 impl TargetError {
-    /// What is wrong.
+    /// Returns the mistake.
     pub fn problem(&self) -> &TargetProblem {
         &self.problem
     }
 }
 
 impl Default for Schemes {
-    /// `kubernetes` alone.
+    /// Accepts only `kubernetes`.
     fn default() -> Self {
         Self(vec![KUBERNETES.into()])
     }
 }
 
 impl Schemes {
-    /// Understands this scheme too. Schemes are the same in small and capital letters.
+    /// Accepts this scheme too. Schemes are case-insensitive.
     #[must_use]
     pub fn alias(mut self, scheme: &str) -> Self {
         self.0.push(scheme.to_ascii_lowercase().into());
         self
     }
 
-    /// Reads a target of one of these schemes. Without a scheme it is `kubernetes`.
+    /// Parses a target with one of these schemes. The default scheme is `kubernetes`.
     ///
     /// # Errors
-    /// When it cannot be understood.
+    /// Returns an error if the text is not a target.
     pub fn parse(&self, text: &str) -> Result<Target, TargetError> {
-        self.read(text).map_err(|problem| TargetError { target: text.to_owned(), problem })
+        self.parse_parts(text).map_err(|problem| TargetError { target: text.to_owned(), problem })
     }
 
-    fn read(&self, text: &str) -> Result<Target, TargetProblem> {
+    fn parse_parts(&self, text: &str) -> Result<Target, TargetProblem> {
         if is_host(text) {
             return Err(TargetProblem::NotAService(text.to_owned()));
         }
@@ -281,15 +283,16 @@ impl Schemes {
         }
         let (text, query) = text.split_once('?').unwrap_or((text, ""));
         let (scheme, rest) = self.split_scheme(text)?;
-        let place = match rest.strip_prefix("//") {
-            Some(rest) => Place::read_url(rest)?,
-            None => Place::read(rest.strip_prefix('/').unwrap_or(rest), None)?,
+        let parts = match rest.strip_prefix("//") {
+            Some(rest) => TargetParts::parse_url(rest)?,
+            None => TargetParts::parse(rest.strip_prefix('/').unwrap_or(rest), None)?,
         };
-        let port = with_options(place.port, query)?;
-        Ok(Target { scheme, service: place.service, namespace: place.namespace, port })
+        let port = with_options(parts.port, query)?;
+        Ok(Target { scheme, service: parts.service, namespace: parts.namespace, port })
     }
 
-    /// The scheme, and what follows its colon. A colon after anything else is that of a port.
+    /// Splits the text into the scheme and the text after its colon. A colon after anything else
+    /// precedes a port.
     fn split_scheme<'t>(&self, text: &'t str) -> Result<(Arc<str>, &'t str), TargetProblem> {
         if let Some((scheme, rest)) = text.split_once(':') {
             let known = self.0.iter().find(|it| it.eq_ignore_ascii_case(scheme));
@@ -305,7 +308,7 @@ impl Schemes {
     }
 }
 
-/// Whether a text without a scheme is an address or this machine, with a port or without.
+/// Returns true if a text without a scheme is an IP address or `localhost`, with or without a port.
 fn is_host(text: &str) -> bool {
     let name = text.rsplit_once(':').map_or(text, |it| it.0);
     name.eq_ignore_ascii_case("localhost")
@@ -313,19 +316,20 @@ fn is_host(text: &str) -> bool {
         || text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok()
 }
 
-/// What a target says once the scheme and the options are off.
-struct Place {
+/// The parts of a target without the scheme and the options.
+struct TargetParts {
     service: Arc<str>,
     namespace: Option<Arc<str>>,
     port: Port,
 }
 
-impl Place {
-    /// What follows two slashes: a host, which is a namespace or the service, and a path, which is the service or nothing.
-    fn read_url(rest: &str) -> Result<Self, TargetProblem> {
+impl TargetParts {
+    /// Parses the text after `//`: a host, which is a namespace or the service, and a path, which
+    /// is the service or empty.
+    fn parse_url(rest: &str) -> Result<Self, TargetProblem> {
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         match (host, path) {
-            ("", path) => Self::read(path, None),
+            ("", path) => Self::parse(path, None),
             (host, "") => {
                 if let Some((host, port)) = host.rsplit_once(':')
                     && !port.is_empty()
@@ -336,15 +340,16 @@ impl Place {
                         name: port.to_owned(),
                     });
                 }
-                Self::read(host, None)
+                Self::parse(host, None)
             }
             (host, path) if host.contains(':') => Err(TargetProblem::PathAfterPort(path.to_owned())),
-            (host, path) => Self::read(path, Some(name("namespace", host)?)),
+            (host, path) => Self::parse(path, Some(name("namespace", host)?)),
         }
     }
 
-    /// `service`, `service.namespace` or `service.namespace.svc.domain`, and a port. The namespace may be said before.
-    fn read(text: &str, said: Option<Arc<str>>) -> Result<Self, TargetProblem> {
+    /// Parses `service`, `service.namespace` or `service.namespace.svc.domain`, and a port. The
+    /// host part may already have named the namespace.
+    fn parse(text: &str, namespace_of_host: Option<Arc<str>>) -> Result<Self, TargetProblem> {
         if text.contains('/') {
             return Err(TargetProblem::LongPath(text.to_owned()));
         }
@@ -364,17 +369,17 @@ impl Place {
             Some(domain) if domain.starts_with("svc.") => {}
             Some(domain) => return Err(TargetProblem::BadDomain(domain.to_owned())),
         }
-        let namespace = match (said, namespace) {
+        let namespace = match (namespace_of_host, namespace) {
             (Some(one), Some(other)) if one != other => {
                 return Err(TargetProblem::TwoNamespaces(one.to_string(), other.to_string()));
             }
             (one, other) => one.or(other),
         };
-        Ok(Self { service, namespace, port: read_port(port)? })
+        Ok(Self { service, namespace, port: parse_port(port)? })
     }
 }
 
-fn read_port(text: &str) -> Result<Port, TargetProblem> {
+fn parse_port(text: &str) -> Result<Port, TargetProblem> {
     if text.is_empty() {
         return Ok(Port::First);
     }
@@ -387,7 +392,7 @@ fn read_port(text: &str) -> Result<Port, TargetProblem> {
     }
 }
 
-/// What kuberesolver takes for a number: digits, with or without a sign.
+/// Returns true if kuberesolver takes the text for a number: digits, with or without a sign.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|it| it.is_ascii_digit())
@@ -409,7 +414,7 @@ fn with_options(port: Port, query: &str) -> Result<Port, TargetProblem> {
     }
 }
 
-/// A label of DNS, as services, namespaces and ports are called.
+/// Checks that a name is a DNS label, as the names of services, namespaces and ports must be.
 fn name(what: &'static str, name: &str) -> Result<Arc<str>, TargetProblem> {
     let allowed = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
     let framed = !name.starts_with('-') && !name.ends_with('-');

@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// `service namespace port`, with `-` for what is not said, and a number of pods as `pod/80`.
-fn told(target: &Target) -> String {
+/// Formats a target as `service namespace port`, with `-` for absent parts, and a pod port number
+/// as `pod/80`.
+fn describe(target: &Target) -> String {
     let port = match target.port() {
         Port::First => "-".to_owned(),
         Port::PodNumber(number) => format!("pod/{number}"),
@@ -15,12 +16,12 @@ fn told(target: &Target) -> String {
 }
 
 fn read(text: &str) -> String {
-    text.parse::<Target>().map_or_else(|error| format!("! {}", error.problem()), |it| told(&it))
+    text.parse::<Target>().map_or_else(|error| format!("! {}", error.problem()), |it| describe(&it))
 }
 
 /// The cases of kuberesolver's TestParseResolverTarget and TestParseTargets, in their order.
 #[test]
-fn every_case_of_kuberesolver_is_read_as_it_reads_it() {
+fn every_case_of_kuberesolver_is_parsed_as_kuberesolver_parses_it() {
     for (text, expected) in [
         ("a", "a - -"),
         ("/a", "a - -"),
@@ -60,9 +61,9 @@ fn every_case_of_kuberesolver_is_read_as_it_reads_it() {
     }
 }
 
-/// The forms that people were promised, and the corners where kuberesolver is lenient by accident.
+/// The documented forms, and the corner cases in which kuberesolver is lenient by accident.
 #[test]
-fn every_other_form_is_read() {
+fn every_other_form_is_parsed() {
     for (text, expected) in [
         ("kubernetes:///service:8080", "service - 8080"),
         ("kubernetes:///service:portname", "service - portname"),
@@ -97,7 +98,7 @@ fn every_other_form_is_read() {
 }
 
 #[test]
-fn what_kuberesolver_passes_over_in_silence_is_said() {
+fn mistakes_that_kuberesolver_ignores_are_reported() {
     for (text, expected) in [
         ("kubernetes:///.ns:80", "it names no service"),
         ("kubernetes://", "it names no service"),
@@ -108,16 +109,16 @@ fn what_kuberesolver_passes_over_in_silence_is_said() {
         ("://svc", "the scheme \"\" is not one of kubernetes"),
         (
             "kubernetes://svc:grpc/",
-            "a port by name, \"grpc\", goes behind three slashes: kubernetes:///svc:grpc",
+            "the port name \"grpc\" needs three slashes: write kubernetes:///svc:grpc",
         ),
-        ("kubernetes://svc:grpc", "a port by name"),
+        ("kubernetes://svc:grpc", "the port name"),
         ("kubernetes://a.b/c:80", "\"a.b\" cannot be the name of a namespace"),
         ("kubernetes://ns/svc.other:80", "it names two namespaces, \"ns\" and \"other\""),
         ("kubernetes://ns:80/svc", "a path after a port would be ignored"),
         ("kubernetes://ns:/svc", "a path after a port would be ignored"),
-        ("kubernetes:///ns/svc", "the path \"ns/svc\" has more than one part"),
-        ("kubernetes://ns/svc:80/", "the path \"svc:80/\" has more than one part"),
-        ("kubernetes:////svc", "the path \"/svc\" has more than one part"),
+        ("kubernetes:///ns/svc", "the path \"ns/svc\" has more than one segment"),
+        ("kubernetes://ns/svc:80/", "the path \"svc:80/\" has more than one segment"),
+        ("kubernetes:////svc", "the path \"/svc\" has more than one segment"),
         ("kubernetes:///svc:0", "0 is not a port"),
         ("kubernetes:///svc:-1", "-1 is not a port"),
         ("kubernetes:///svc:+80", "+80 is not a port"),
@@ -130,17 +131,17 @@ fn what_kuberesolver_passes_over_in_silence_is_said() {
         ("kubernetes:///-svc", "\"-svc\" cannot be the name of a service"),
         ("kubernetes:///svc.Ns", "\"Ns\" cannot be the name of a namespace"),
         ("kubernetes:///svc:Grpc", "\"Grpc\" cannot be the name of a port"),
-        ("kubernetes:///svc.ns.example.com", "after service and namespace comes svc"),
-        ("kubernetes:///svc.ns.svcx.local", "after service and namespace comes svc"),
+        ("kubernetes:///svc.ns.example.com", "service and namespace must be followed by svc"),
+        ("kubernetes:///svc.ns.svcx.local", "service and namespace must be followed by svc"),
         ("kubernetes:///svc?port=node", "the option \"port=node\" is unknown"),
         ("kubernetes:///svc:80?timeout=1", "the option \"timeout=1\" is unknown"),
-        ("kubernetes:///svc?port=pod", "port=pod says what the number of a port means"),
-        ("kubernetes:///svc:grpc?port=pod", "port=pod says what the number of a port means"),
-        ("kubernetes:///svc%20", "'%' cannot be part of it"),
-        ("kubernetes://user@svc/", "'@' cannot be part of it"),
-        ("kubernetes://[::1]:80/", "'[' cannot be part of it"),
-        ("kubernetes:///svc#a", "'#' cannot be part of it"),
-        (" svc", "' ' cannot be part of it"),
+        ("kubernetes:///svc?port=pod", "port=pod needs a port number"),
+        ("kubernetes:///svc:grpc?port=pod", "port=pod needs a port number"),
+        ("kubernetes:///svc%20", "the character '%' is not allowed"),
+        ("kubernetes://user@svc/", "the character '@' is not allowed"),
+        ("kubernetes://[::1]:80/", "the character '[' is not allowed"),
+        ("kubernetes:///svc#a", "the character '#' is not allowed"),
+        (" svc", "the character ' ' is not allowed"),
     ] {
         let problem = match text.parse::<Target>() {
             Err(error) => error.to_string(),
@@ -153,10 +154,10 @@ fn what_kuberesolver_passes_over_in_silence_is_said() {
 }
 
 #[test]
-fn an_alias_is_a_scheme_like_the_first() {
+fn an_alias_is_a_scheme_like_kubernetes() {
     let schemes = Schemes::default().alias("K8s");
     let target = schemes.parse("k8s://shop/greeter:grpc").expect("a target");
-    assert_eq!((target.scheme(), told(&target).as_str()), ("k8s", "greeter shop grpc"));
+    assert_eq!((target.scheme(), describe(&target).as_str()), ("k8s", "greeter shop grpc"));
     assert_eq!(target.to_string(), "k8s://shop/greeter:grpc");
     assert_eq!(schemes.parse(&target.to_string()), Ok(target));
     let error = schemes.parse("xds:///a").expect_err("unknown").to_string();
@@ -165,11 +166,11 @@ fn an_alias_is_a_scheme_like_the_first() {
 }
 
 #[test]
-fn the_callers_namespace_is_used_where_the_target_says_none() {
+fn the_callers_namespace_is_used_if_the_target_has_none() {
     let target = |text: &str| text.parse::<Target>().expect("a target");
-    assert_eq!(told(&target("svc:80").or_namespace("shop\n")), "svc shop 80");
-    assert_eq!(told(&target("svc.ns:80").or_namespace("shop")), "svc ns 80");
-    assert_eq!(told(&target("svc:80").or_namespace("\n")), "svc - 80");
+    assert_eq!(describe(&target("svc:80").or_namespace("shop\n")), "svc shop 80");
+    assert_eq!(describe(&target("svc.ns:80").or_namespace("shop")), "svc ns 80");
+    assert_eq!(describe(&target("svc:80").or_namespace("\n")), "svc - 80");
     assert_eq!(target("svc:80").or_namespace("shop").authority(), "svc.shop");
     assert_eq!(target("svc").authority(), "svc");
 }
@@ -206,12 +207,12 @@ fn a_target() -> impl Strategy<Value = Target> {
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back(target in a_target()) {
+    fn a_formatted_target_parses_back_to_the_same(target in a_target()) {
         prop_assert_eq!(target.to_string().parse::<Target>(), Ok(target));
     }
 
     #[test]
-    fn no_text_is_too_strange_to_be_read_or_refused(text in "[a-zA-Z0-9:/.?=&%@ -]{0,30}") {
+    fn any_text_is_parsed_or_rejected_without_a_panic(text in "[a-zA-Z0-9:/.?=&%@ -]{0,30}") {
         if let Ok(target) = text.parse::<Target>() {
             prop_assert_eq!(target.to_string().parse::<Target>(), Ok(target));
         }

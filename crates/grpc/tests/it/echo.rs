@@ -1,4 +1,5 @@
-//! The service that tests call, and a client for it: what a generator would make of four methods, by hand.
+//! The service that tests call, and a client for it: hand-written in place of generated code, with
+//! four methods.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -26,23 +27,23 @@ pub(crate) struct Message {
     pub(crate) count: u32,
 }
 
-/// What a server saw, and how it behaves.
+/// The recorded calls of a server, and its behaviour.
 #[derive(Debug)]
-pub(crate) struct Seen {
+pub(crate) struct EchoState {
     pub(crate) calls: AtomicUsize,
     pub(crate) connections: AtomicUsize,
-    /// `:authority` of the last call.
+    /// The `:authority` of the last call.
     pub(crate) authority: std::sync::Mutex<String>,
-    /// How often a call with this text was begun.
+    /// The number of times that a call with this text was started.
     pub(crate) begun: std::sync::Mutex<HashMap<String, usize>>,
-    /// Calls and messages whose text begins with "wait" take a permit each, in their order.
+    /// Calls and messages whose text begins with "wait" take a permit each, in order.
     pub(crate) gate: Semaphore,
-    /// So many calls fail with that code before the others succeed.
+    /// This many calls fail with that code before the others succeed.
     pub(crate) failing: AtomicU32,
     pub(crate) code: AtomicU32,
 }
 
-impl Default for Seen {
+impl Default for EchoState {
     fn default() -> Self {
         Self {
             calls: AtomicUsize::new(0),
@@ -56,7 +57,7 @@ impl Default for Seen {
     }
 }
 
-impl Seen {
+impl EchoState {
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
@@ -67,7 +68,7 @@ impl Seen {
         self.failing.store(calls, Ordering::SeqCst);
     }
 
-    /// How often a call with this text was begun.
+    /// Returns the number of times that a call with this text was started.
     pub(crate) fn begun(&self, text: &str) -> usize {
         self.begun.lock().unwrap().get(text).copied().unwrap_or(0)
     }
@@ -77,7 +78,10 @@ impl Seen {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let less = |it: u32| it.checked_sub(1);
         if self.failing.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
-            return Err(Status::new(Code::from_i32(self.code.load(Ordering::SeqCst) as i32), "as told"));
+            return Err(Status::new(
+                Code::from_i32(self.code.load(Ordering::SeqCst) as i32),
+                "injected failure",
+            ));
         }
         if message.text.starts_with("wait") {
             self.gate.acquire().await.unwrap().forget();
@@ -87,7 +91,7 @@ impl Seen {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) struct EchoServer(pub(crate) Arc<Seen>);
+pub(crate) struct EchoServer(pub(crate) Arc<EchoState>);
 
 impl NamedService for EchoServer {
     const NAME: &'static str = "test.Echo";
@@ -95,7 +99,7 @@ impl NamedService for EchoServer {
 
 type Answers = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
 
-async fn many(seen: Arc<Seen>, message: Message) -> Result<Response<Answers>, Status> {
+async fn many(seen: Arc<EchoState>, message: Message) -> Result<Response<Answers>, Status> {
     seen.calls.fetch_add(1, Ordering::SeqCst);
     let answers = futures_util::stream::unfold(0, move |count| {
         let (seen, text) = (Arc::clone(&seen), message.text.clone());
@@ -113,13 +117,13 @@ async fn many(seen: Arc<Seen>, message: Message) -> Result<Response<Answers>, St
     Ok(Response::new(Box::pin(answers)))
 }
 
-async fn both(seen: Arc<Seen>, messages: Streaming<Message>) -> Result<Response<Answers>, Status> {
+async fn both(seen: Arc<EchoState>, messages: Streaming<Message>) -> Result<Response<Answers>, Status> {
     seen.calls.fetch_add(1, Ordering::SeqCst);
     Ok(Response::new(messages.boxed()))
 }
 
-/// How many messages there were, and of how many bytes.
-async fn gather(seen: Arc<Seen>, mut messages: Streaming<Message>) -> Result<Response<Message>, Status> {
+/// Returns the number of messages, and of their bytes.
+async fn gather(seen: Arc<EchoState>, mut messages: Streaming<Message>) -> Result<Response<Message>, Status> {
     seen.calls.fetch_add(1, Ordering::SeqCst);
     let (mut count, mut bytes) = (0, 0);
     while let Some(next) = messages.message().await? {
@@ -170,7 +174,7 @@ impl Service<http::Request<Body>> for EchoServer {
     }
 }
 
-/// The client that a generator would make.
+/// The client that a generator would write.
 #[derive(Debug, Clone)]
 pub(crate) struct EchoClient(tonic::client::Grpc<KubeChannel>);
 

@@ -1,4 +1,4 @@
-//! What stands in headers and trailers, and what becomes of answers that break the rules.
+//! Headers and trailers on the wire, and responses that violate the protocol.
 
 use bytes::Bytes;
 use dogwatch_grpc::invoke::KubeInvoke;
@@ -7,11 +7,11 @@ use grpc::client::{CallOptions, Invoke};
 use grpc::metadata::{MetadataMap, MetadataValue};
 
 use crate::invoke_client::{Raw, ask, request};
-use crate::invoke_server::odd_pod;
+use crate::invoke_test_server::raw_pod;
 use crate::pods::Service;
 
 async fn odd() -> (crate::pods::Pod, KubeInvoke) {
-    let pods = [odd_pod().await];
+    let pods = [raw_pod().await];
     let invoke = KubeInvoke::new(Service::of(&pods).channel());
     let [pod] = pods;
     (pod, invoke)
@@ -36,30 +36,30 @@ fn assert_mirrored(metadata: &MetadataMap) {
 }
 
 #[tokio::test]
-async fn metadata_goes_both_ways_in_text_and_in_bytes() {
+async fn text_and_binary_metadata_are_sent_in_both_directions() {
     let (_pod, invoke) = odd().await;
-    let heard = ask(&invoke, request("/test.Odd/Mirror", metadata()), Raw::text("")).await;
+    let received = ask(&invoke, request("/test.Odd/Mirror", metadata()), Raw::text("")).await;
     assert_eq!(
-        (heard.status(), heard.messages.as_slice()),
+        (received.status(), received.messages.as_slice()),
         ((0, ""), [Bytes::from_static(b"hello")].as_slice())
     );
-    assert_mirrored(heard.headers.unwrap().metadata());
-    assert_mirrored(heard.trailers.metadata());
-    assert!(heard.trailers.metadata().iter().count() == 5, "and nothing of the protocol is shown");
+    assert_mirrored(received.headers.unwrap().metadata());
+    assert_mirrored(received.trailers.metadata());
+    assert!(received.trailers.metadata().iter().count() == 5, "protocol headers should not be shown");
 }
 
-/// A server that has nothing but a status says it in the headers.
+/// A server that sends only a status sends it in the headers.
 #[tokio::test]
-async fn an_answer_of_trailers_alone_has_no_headers() {
+async fn a_trailers_only_response_has_no_headers() {
     let (_pod, invoke) = odd().await;
-    let heard = ask(&invoke, request("/test.Odd/Refuse", metadata()), Raw::text("")).await;
-    assert!(heard.headers.is_none() && heard.messages.is_empty());
-    assert_eq!(heard.status(), (StatusCodeError::PermissionDenied as i32, "not yôu, 100 %"));
-    assert_mirrored(heard.trailers.metadata());
+    let received = ask(&invoke, request("/test.Odd/Refuse", metadata()), Raw::text("")).await;
+    assert!(received.headers.is_none() && received.messages.is_empty());
+    assert_eq!(received.status(), (StatusCodeError::PermissionDenied as i32, "not yôu, 100 %"));
+    assert_mirrored(received.trailers.metadata());
 }
 
 #[tokio::test]
-async fn answers_that_break_the_rules_end_with_the_status_that_grpc_gives_them() {
+async fn responses_that_violate_the_protocol_end_with_the_status_that_grpc_defines() {
     use StatusCodeError::{Aborted, Internal, ResourceExhausted, Unavailable, Unimplemented, Unknown};
     let (_pod, invoke) = odd().await;
     let table = [
@@ -75,8 +75,12 @@ async fn answers_that_break_the_rules_end_with_the_status_that_grpc_gives_them()
         ("/test.None/Such", Unimplemented, 0),
     ];
     for (method, code, messages) in table {
-        let heard = ask(&invoke, request(method, MetadataMap::new()), Raw::text("hi")).await;
-        assert_eq!((heard.status().0, heard.messages.len()), (code as i32, messages), "{method} {heard:?}");
+        let received = ask(&invoke, request(method, MetadataMap::new()), Raw::text("hi")).await;
+        assert_eq!(
+            (received.status().0, received.messages.len()),
+            (code as i32, messages),
+            "{method} {received:?}"
+        );
     }
     let cut = ask(&invoke, request("/test.Odd/Cut", MetadataMap::new()), Raw::text("hi")).await;
     assert_eq!((cut.status().0, cut.messages), (0, vec![Bytes::from_static(b"hello"); 2]));
@@ -84,7 +88,7 @@ async fn answers_that_break_the_rules_end_with_the_status_that_grpc_gives_them()
 }
 
 #[tokio::test]
-async fn no_token_is_shown() {
+async fn tokens_are_not_shown_in_debug_output() {
     let (_pod, invoke) = odd().await;
     let mut metadata = MetadataMap::new();
     metadata.insert("authorization", "Bearer s3cret".parse().unwrap());

@@ -1,50 +1,51 @@
-//! Targets and endpoints against an API server in the same process; whole calls to real tonic servers on the loopback.
-#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
+//! Integration tests: targets and endpoints against an in-process API server, and whole calls to
+//! real tonic servers on the loopback.
+#![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not their helpers")]
 
-mod town;
+mod cluster;
 mod resolve;
 mod resolve_faults;
 mod resolve_churn;
 mod resolve_ports;
-mod selecting;
+mod watches;
 #[cfg(feature = "tonic")]
 mod feed;
-mod still;
+mod manual_clock;
 mod echo;
 mod pods;
 mod traffic;
-mod calling;
-mod failing;
-mod killing;
-mod silence;
-mod rolling;
-mod idling;
-mod emptiness;
-mod loading;
-mod judging;
-mod strangers;
-mod limits;
-mod refusing;
-mod crowded;
-mod patience;
-mod sharing;
+mod calls;
+mod failing_pods;
+mod killed_pods;
+mod silent_pods;
+mod rollouts;
+mod idle_channels;
+mod no_endpoints;
+mod in_flight;
+mod unhealthy_pods;
+mod non_grpc_servers;
+mod flow_control;
+mod retries;
+mod stream_limits;
+mod timeouts;
+mod load_shares;
 mod tls;
 mod threads;
-mod churning;
-mod whole;
+mod churn;
+mod end_to_end;
 #[cfg(feature = "grpc-crate")]
 mod invoke_client;
 #[cfg(feature = "grpc-crate")]
-mod invoke_server;
+mod invoke_test_server;
 #[cfg(feature = "grpc-crate")]
-mod invoke_calling;
+mod invoke_calls;
 #[cfg(feature = "grpc-crate")]
-mod invoke_ending;
+mod invoke_failures;
 #[cfg(feature = "grpc-crate")]
 mod invoke_wire;
-mod families;
+mod dual_stack;
 mod outage;
-mod offline;
-mod definite;
-mod stand_ins;
-mod models;
+mod without_cluster;
+mod definite_errors;
+mod unreachable_endpoints;
+mod loom_models;

@@ -1,4 +1,5 @@
-//! Calls while the API server is away, refuses, forgets or is slow: they go on with the endpoints that were known last.
+//! Calls while the API server is down, forbids access, has compacted its history or is slow: they
+//! use the last known endpoints.
 
 use std::time::Duration;
 
@@ -6,10 +7,10 @@ use dogwatch_apiserver::faults::{Rule, RuleHandle};
 use dogwatch_grpc::Target;
 use tonic::Code;
 
+use crate::cluster::TestCluster;
 use crate::echo::EchoClient;
-use crate::pods::{Pod, pods_on_a_street, until};
-use crate::still::{STEP, StillTime};
-use crate::town::Town;
+use crate::manual_clock::{ManualClock, STEP};
+use crate::pods::{Pod, pods_on_one_port, until};
 use crate::traffic::Traffic;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -18,42 +19,43 @@ fn target() -> Target {
     "kubernetes:///echo:grpc".parse().expect("a target")
 }
 
-async fn list(town: &Town, pods: &[&Pod]) {
+async fn list(cluster: &TestCluster, pods: &[&Pod]) {
     let port = format!("grpc={}", pods[0].address.port());
-    let said: Vec<String> = pods.iter().map(|it| format!("{0} pod-{0}", it.address.ip())).collect();
-    let said: Vec<&str> = said.iter().map(String::as_str).collect();
-    town.slice("echo", "echo", &[&port], &said).await;
+    let listed: Vec<String> = pods.iter().map(|it| format!("{0} pod-{0}", it.address.ip())).collect();
+    let listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+    cluster.slice("echo", "echo", &[&port], &listed).await;
 }
 
-/// Makes the weather, lets a pod be replaced in it, and calls for a minute: every call goes to who was known before. The problem can be
-/// seen, if there is one to see; and when it is over, what was missed is caught up with.
-async fn weather(make: impl FnOnce(&Town) -> RuleHandle, problem: Option<&str>) {
-    let clock = StillTime::begin();
-    let (town, pods) = (Town::start().await, pods_on_a_street(3).await);
-    list(&town, &[&pods[0], &pods[1]]).await;
-    let channel = town.resolver.channel(&target()).no_keep_alive().build().unwrap();
-    let watch = town.resolver.watch(&target());
+/// Injects a fault, replaces a pod meanwhile, and calls for a minute: every call goes to the
+/// endpoints that were known before. The problem is visible, if there is one; and after the fault,
+/// missed changes are applied.
+async fn call_during(make: impl FnOnce(&TestCluster) -> RuleHandle, problem: Option<&str>) {
+    let clock = ManualClock::begin();
+    let (cluster, pods) = (TestCluster::start().await, pods_on_one_port(3).await);
+    list(&cluster, &[&pods[0], &pods[1]]).await;
+    let channel = cluster.resolver.channel(&target()).no_keep_alive().build().unwrap();
+    let watch = cluster.resolver.watch(&target());
     channel.connected(2).await;
     assert_eq!(watch.problem(), None);
-    let made = make(&town);
-    list(&town, &[&pods[1], &pods[2]]).await;
+    let fault = make(&cluster);
+    list(&cluster, &[&pods[1], &pods[2]]).await;
     let traffic = Traffic::new(EchoClient::new(&channel), "hello");
     let mut seen = Vec::new();
     for _ in 0..60 {
         traffic.issue(2);
         traffic.settled().await;
-        clock.pass(STEP).await;
+        clock.advance(STEP).await;
         seen.extend(watch.problem());
     }
-    assert!(made.fired() > 0, "there was weather");
+    assert!(fault.fired() > 0, "the fault should have fired");
     assert!(traffic.failures().is_empty(), "{:?}", traffic.failures());
     let calls: Vec<_> = pods.iter().map(|it| it.seen.calls()).collect();
-    assert_eq!(calls, [60, 60, 0], "the last that was known");
+    assert_eq!(calls, [60, 60, 0], "calls should go to the last known endpoints");
     match problem {
         Some(problem) => assert!(seen.last().is_some_and(|it| it.contains(problem)), "{:?}", seen.last()),
         None => assert!(seen.is_empty(), "{seen:?}"),
     }
-    made.remove();
+    fault.remove();
     let newest = |it: &dogwatch_grpc::KubeChannel| {
         it.ready_endpoints() == 2 && it.endpoints().iter().any(|it| it.peer == Some(pods[2].address))
     };
@@ -63,63 +65,63 @@ async fn weather(make: impl FnOnce(&Town) -> RuleHandle, problem: Option<&str>) 
     traffic.settled().await;
     assert!(traffic.failures().is_empty());
     assert_eq!((pods[0].seen.calls(), pods[2].seen.calls()), (60, 10));
-    clock.pass(MINUTE).await;
+    clock.advance(MINUTE).await;
     assert_eq!(watch.problem(), None);
 }
 
 #[tokio::test]
-async fn calls_go_on_for_a_minute_without_the_api_server() {
-    let down = |town: &Town| {
-        let rule = town.server.faults().rule(Rule::on("list").or("watch").reset_before());
-        town.server.faults().cut_watches();
+async fn calls_continue_for_a_minute_without_the_api_server() {
+    let down = |cluster: &TestCluster| {
+        let rule = cluster.server.faults().rule(Rule::on("list").or("watch").reset_before());
+        cluster.server.faults().cut_watches();
         rule
     };
-    weather(down, Some("API server")).await;
+    call_during(down, Some("API server")).await;
 }
 
 #[tokio::test]
-async fn calls_go_on_when_reading_is_forbidden_later() {
-    let forbidden = |town: &Town| {
+async fn calls_continue_when_reading_becomes_forbidden() {
+    let forbidden = |cluster: &TestCluster| {
         let refusal = Rule::on("list").or("watch").refuse(403).message("no longer allowed");
-        let rule = town.server.faults().rule(refusal);
-        town.server.faults().cut_watches();
+        let rule = cluster.server.faults().rule(refusal);
+        cluster.server.faults().cut_watches();
         rule
     };
-    weather(forbidden, Some("no longer allowed")).await;
+    call_during(forbidden, Some("no longer allowed")).await;
 }
 
-/// The server has forgotten the version that is asked for, and takes longer than a minute to list anew.
+/// The server has compacted the requested version, and takes longer than a minute to list again.
 #[tokio::test]
-async fn calls_go_on_while_a_forgotten_history_is_read_anew_and_that_is_slow() {
-    let slow = |town: &Town| {
+async fn calls_continue_while_an_expired_history_is_listed_again_slowly() {
+    let slow = |cluster: &TestCluster| {
         let slow = Rule::on("list").or("watch").delay(Duration::from_secs(90));
-        let rule = town.server.faults().rule(slow);
-        town.server.faults().expire(town.server.cluster());
+        let rule = cluster.server.faults().rule(slow);
+        cluster.server.faults().expire(cluster.server.cluster());
         rule
     };
-    weather(slow, None).await;
+    call_during(slow, None).await;
 }
 
-/// Where nothing was known before, calls say what keeps it from being known.
+/// If no endpoints were ever known, calls report why.
 #[tokio::test]
-async fn calls_say_why_endpoints_were_never_known() {
+async fn calls_report_why_endpoints_were_never_known() {
     for (rule, expected) in [
         (Rule::on("list").or("watch").reset_before(), "its endpoints could not be read yet"),
         (Rule::on("list").or("watch").refuse(403).message("not you"), "its endpoints may not be read"),
     ] {
-        let (town, pods) = (Town::start().await, pods_on_a_street(1).await);
-        list(&town, &[&pods[0]]).await;
-        let rule = town.server.faults().rule(rule);
-        let builder = town.resolver.channel(&target()).ready_timeout(Duration::ZERO);
+        let (cluster, pods) = (TestCluster::start().await, pods_on_one_port(1).await);
+        list(&cluster, &[&pods[0]]).await;
+        let rule = cluster.server.faults().rule(rule);
+        let builder = cluster.resolver.channel(&target()).ready_timeout(Duration::ZERO);
         let channel = builder.build().unwrap();
-        town.resolver.watch(&target()).known().await;
+        cluster.resolver.watch(&target()).known().await;
         let client = EchoClient::new(&channel);
-        let mut told = client.one("hello").await.unwrap_err();
-        while !told.message().contains(expected) {
-            told = client.one("hello").await.unwrap_err();
+        let mut status = client.one("hello").await.unwrap_err();
+        while !status.message().contains(expected) {
+            status = client.one("hello").await.unwrap_err();
             tokio::task::yield_now().await;
         }
-        assert_eq!(told.code(), Code::Unavailable);
+        assert_eq!(status.code(), Code::Unavailable);
         rule.remove();
         channel.connected(1).await;
         client.one("hello").await.unwrap();

@@ -1,4 +1,5 @@
-//! Pods: tonic servers that can be stopped politely, killed or frozen, and sets of endpoints made of them.
+//! Pods: tonic servers that can be stopped gracefully, killed or frozen, and endpoint sets made of
+//! them.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,13 +16,13 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::server::Router;
 use tonic::transport::{Server, ServerTlsConfig};
 
-use crate::echo::{EchoServer, Seen};
-use crate::still::eventually;
+use crate::echo::{EchoServer, EchoState};
+use crate::manual_clock::eventually;
 
-/// A server with a runtime of its own, so that killing it is like the death of a process.
+/// A server with its own runtime, so that killing it is like killing a process.
 pub(crate) struct Pod {
     pub(crate) address: SocketAddr,
-    pub(crate) seen: Arc<Seen>,
+    pub(crate) seen: Arc<EchoState>,
     runtime: Option<Runtime>,
     stop: Option<oneshot::Sender<()>>,
     /// Dropping it thaws the pod.
@@ -44,7 +45,7 @@ impl Pod {
         Self::serve(TcpListener::bind("127.0.0.1:0").unwrap(), server, more).await
     }
 
-    /// A pod at an address that is taken already.
+    /// Starts a pod at an address that is already bound.
     pub(crate) async fn at(listener: TcpListener) -> Self {
         Self::serve(listener, |it| it, |it| it).await
     }
@@ -56,7 +57,7 @@ impl Pod {
     ) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(EchoState::default());
         let (stop, stopped) = oneshot::channel::<()>();
         let router = more(server(Server::builder()).add_service(EchoServer(Arc::clone(&seen))));
         let counted = Arc::clone(&seen);
@@ -84,17 +85,18 @@ impl Pod {
         pods
     }
 
-    /// As on SIGTERM: no new connections, a goodbye on those there are, and calls are finished.
+    /// Acts as on SIGTERM: accepts no new connections, sends GOAWAY on open ones, and finishes
+    /// calls.
     pub(crate) fn terminate(&mut self) {
         drop(self.stop.take());
     }
 
-    /// As on SIGSTOP, or when a node vanishes: sockets stay open, and nothing is said on them any more. When this returns, no call is
-    /// being answered.
+    /// Acts as on SIGSTOP, or when a node vanishes: sockets stay open, and nothing is sent on them.
+    /// When this returns, no call is being answered.
     pub(crate) async fn freeze(&mut self) {
         let (thaw, frozen) = mpsc::channel::<Infallible>();
         let (begin, begun) = oneshot::channel();
-        // The runtime has one thread, and this takes it.
+        // The runtime has one thread, and this blocks it.
         self.runtime.as_ref().unwrap().spawn(async move {
             let _ = begin.send(());
             frozen.recv().is_ok()
@@ -103,7 +105,7 @@ impl Pod {
         self.frozen = Some(thaw);
     }
 
-    /// As on SIGKILL: every socket is closed. When this returns, nothing of the pod is left.
+    /// Acts as on SIGKILL: every socket is closed. When this returns, nothing of the pod is left.
     pub(crate) async fn kill(&mut self) {
         self.frozen = None;
         if let Some(runtime) = self.runtime.take() {
@@ -127,7 +129,7 @@ pub(crate) fn endpoint(id: &str, address: SocketAddr) -> Endpoint {
     endpoint
 }
 
-/// The endpoints of a service, in the test's hand.
+/// The endpoints of a service, controlled by the test.
 #[derive(Debug)]
 pub(crate) struct Service {
     sender: watch::Sender<Arc<EndpointSet>>,
@@ -205,28 +207,29 @@ pub(crate) fn endpoints(pods: &[Pod]) -> Vec<Endpoint> {
     pods.iter().map(|it| endpoint(&it.address.to_string(), it.address)).collect()
 }
 
-/// Waits until something holds of a channel, whatever the clock does.
+/// Waits until a condition holds for a channel, independently of the paused clock.
 ///
 /// # Panics
-/// When it does not hold for too long, with the line that waited and the state of the endpoints.
+/// Panics if it does not hold for too long, with the line of the caller and the state of the
+/// endpoints.
 #[track_caller]
 pub(crate) fn until(channel: &KubeChannel, holds: impl Fn(&KubeChannel) -> bool) -> impl Future<Output = ()> {
     eventually(move || holds(channel), || format!("{:#?}", channel.endpoints()))
 }
 
-/// Waits until so many endpoints can be called, whatever the clock does.
+/// Waits until this number of endpoints can be called, independently of the paused clock.
 ///
 /// # Panics
-/// When they cannot for too long, with the line that waited and the state of the endpoints.
+/// Panics if they cannot for too long, with the line of the caller and the state of the endpoints.
 #[track_caller]
 pub(crate) fn connected(channel: &KubeChannel, count: usize) -> impl Future<Output = ()> {
     until(channel, move |it| it.ready_endpoints() >= count)
 }
 
-/// Waits until these pods have begun so many calls in all.
+/// Waits until these pods have started this number of calls in total.
 ///
 /// # Panics
-/// When they have not for too long, with the line that waited and their counts.
+/// Panics if they have not for too long, with the line of the caller and their counts.
 #[track_caller]
 pub(crate) fn calls_begun(pods: &[Pod], count: usize) -> impl Future<Output = ()> {
     let seen: Vec<_> = pods.iter().map(|it| Arc::clone(&it.seen)).collect();
@@ -238,31 +241,32 @@ pub(crate) fn calls_begun(pods: &[Pod], count: usize) -> impl Future<Output = ()
     )
 }
 
-/// So many addresses of the loopback with one port, as the pods of a service have it. On Linux, all of 127.0.0.0/8 is at home.
-pub(crate) fn street(houses: u8) -> Vec<TcpListener> {
-    let at = |house: u8, port: u16| TcpListener::bind((Ipv4Addr::new(127, 0, 0, house), port));
+/// Binds this number of loopback addresses with one port, like the pods of a service. On Linux, all
+/// of 127.0.0.0/8 is local.
+pub(crate) fn listeners_on_one_port(count: u8) -> Vec<TcpListener> {
+    let at = |host: u8, port: u16| TcpListener::bind((Ipv4Addr::new(127, 0, 0, host), port));
     for _ in 0..100 {
         let first = at(1, 0).unwrap();
         let port = first.local_addr().unwrap().port();
-        let rest = (2..=houses).map(|house| at(house, port)).collect::<Result<Vec<_>, _>>();
-        // Somebody else may have one of them.
+        let rest = (2..=count).map(|host| at(host, port)).collect::<Result<Vec<_>, _>>();
+        // Another process may use the port on one of them.
         if let Ok(rest) = rest {
             return std::iter::once(first).chain(rest).collect();
         }
     }
-    panic!("no port is free on {houses} addresses of the loopback");
+    panic!("no port is free on {count} addresses of the loopback");
 }
 
-/// Pods at so many addresses with one port.
-pub(crate) async fn pods_on_a_street(houses: u8) -> Vec<Pod> {
+/// Starts pods at this number of addresses with one port.
+pub(crate) async fn pods_on_one_port(count: u8) -> Vec<Pod> {
     let mut pods = Vec::new();
-    for house in street(houses) {
-        pods.push(Pod::at(house).await);
+    for listener in listeners_on_one_port(count) {
+        pods.push(Pod::at(listener).await);
     }
     pods
 }
 
-/// An address where nobody listens, held so that nobody can come to.
+/// Returns an address on which nothing listens; it is bound, so that nothing else can.
 pub(crate) fn refused() -> (socket2::Socket, SocketAddr) {
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -270,15 +274,16 @@ pub(crate) fn refused() -> (socket2::Socket, SocketAddr) {
     (socket, address)
 }
 
-/// An address that the kernel connects to, and that never says a word.
+/// Returns an address that the kernel accepts connections for, and that never answers.
 pub(crate) fn black_hole() -> (TcpListener, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     (listener, address)
 }
 
-/// An address whose queue of connections is full, so that the kernel does not answer there either; with what fills it.
-pub(crate) fn full_house() -> (Vec<socket2::Socket>, SocketAddr) {
+/// Returns an address whose accept queue is full, so that the kernel does not answer there either;
+/// with the sockets that fill it.
+pub(crate) fn full_accept_queue() -> (Vec<socket2::Socket>, SocketAddr) {
     let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     let listener = socket();
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -287,7 +292,7 @@ pub(crate) fn full_house() -> (Vec<socket2::Socket>, SocketAddr) {
     let guest = |_| {
         let guest = socket();
         guest.set_nonblocking(true).unwrap();
-        // It is under way, and more of them than there is room for.
+        // The attempt is in progress; there are more of them than the queue can hold.
         let _ = guest.connect(&address);
         guest
     };

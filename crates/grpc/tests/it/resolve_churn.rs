@@ -1,4 +1,5 @@
-//! Hundreds of changes in bad weather: whatever happens on the way, what is known in the end is what is there.
+//! Hundreds of changes under injected faults: whatever happens meanwhile, the final endpoints are
+//! the existing ones.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,21 +9,21 @@ use dogwatch_grpc::{EndpointWatch, Resolver};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::town::{Town, told, until};
+use crate::cluster::{TestCluster, describe, until};
 
 const SERVICES: usize = 3;
 const SLICES: usize = 3;
 
-/// What the slices say: the pods of each, by service and slice.
+/// The pods of each slice, by service and slice.
 type Written = BTreeMap<(usize, usize), Vec<u8>>;
 
-/// Writes, moves or deletes something.
-async fn change(town: &Town, written: &mut Written, dice: &mut StdRng) {
+/// Writes, moves or deletes pods or slices.
+async fn change(cluster: &TestCluster, written: &mut Written, dice: &mut StdRng) {
     let at = (dice.random_range(0..SERVICES), dice.random_range(0..SLICES));
     let name = format!("svc-{}-{}", at.0, at.1);
     if written.contains_key(&at) && dice.random_bool(0.15) {
         written.remove(&at);
-        return town.delete_slice(&name).await;
+        return cluster.delete_slice(&name).await;
     }
     let pods: Vec<u8> = (0..dice.random_range(0..6)).map(|_| dice.random_range(1..20)).collect();
     let texts: Vec<String> = pods
@@ -30,18 +31,18 @@ async fn change(town: &Town, written: &mut Written, dice: &mut StdRng) {
         .map(|it| format!("10.0.{}.{it} p{}-{it}{}", at.0, at.0, if it % 5 == 0 { " !" } else { "" }))
         .collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    town.slice(&format!("svc-{}", at.0), &name, &["=80"], &texts).await;
+    cluster.slice(&format!("svc-{}", at.0), &name, &["=80"], &texts).await;
     written.insert(at, pods);
 }
 
-/// Makes bad weather, for some time or at once.
-fn disturb(town: &Town, dice: &mut StdRng) {
-    let faults = town.server.faults();
+/// Injects faults, for some time or at once.
+fn disturb(cluster: &TestCluster, dice: &mut StdRng) {
+    let faults = cluster.server.faults();
     match dice.random_range(0..6) {
         0 => faults.drop_watches(),
         1 => faults.cut_watches(),
         2 => {
-            faults.expire(town.server.cluster());
+            faults.expire(cluster.server.cluster());
         }
         3 => {
             faults.rule(Rule::on("watch").times(2).refuse(500));
@@ -55,7 +56,7 @@ fn disturb(town: &Town, dice: &mut StdRng) {
     }
 }
 
-/// How a service is told when everything that was written is known.
+/// Returns the formatted endpoints of a service once everything that was written is known.
 fn expected(written: &Written, service: usize) -> String {
     let mut pods: Vec<u8> =
         written.iter().filter(|((it, _), _)| *it == service).flat_map(|(_, pods)| pods.clone()).collect();
@@ -75,28 +76,28 @@ fn expected(written: &Written, service: usize) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_any_weather_the_endpoints_are_those_that_are_there() {
+async fn after_any_faults_the_endpoints_are_the_existing_ones() {
     for seed in 0..3 {
         let mut dice = StdRng::seed_from_u64(seed);
-        let town = Town::start().await;
+        let cluster = TestCluster::start().await;
         let mut written = Written::new();
         let mut watches: Vec<EndpointWatch> =
-            (0..SERVICES).map(|it| town.watch(&format!("kubernetes:///svc-{it}"))).collect();
+            (0..SERVICES).map(|it| cluster.watch(&format!("kubernetes:///svc-{it}"))).collect();
         for _ in 0..60 {
-            change(&town, &mut written, &mut dice).await;
+            change(&cluster, &mut written, &mut dice).await;
             if dice.random_bool(0.2) {
-                disturb(&town, &mut dice);
+                disturb(&cluster, &mut dice);
             }
             tokio::time::sleep(Duration::from_millis(dice.random_range(0..3000))).await;
         }
-        town.server.faults().clear();
-        let fresh = Resolver::new(town.client.clone());
+        cluster.server.faults().clear();
+        let fresh = Resolver::new(cluster.client.clone());
         for (service, watch) in watches.iter_mut().enumerate() {
             let expected = expected(&written, service);
             until(watch, &expected).await;
             let target = format!("kubernetes:///svc-{service}").parse().expect("a target");
             let newcomer = fresh.watch(&target).known().await;
-            assert_eq!(told(&newcomer), expected, "seed {seed}: one that comes now sees the same");
+            assert_eq!(describe(&newcomer), expected, "seed {seed}: a new watch should see the same");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of endpoints when the API server is away, forgets, refuses, or is slow.
+//! Endpoints while the API server is down, has compacted its history, forbids access, or is slow.
 
 use std::time::Duration;
 
@@ -6,24 +6,24 @@ use dogwatch_apiserver::faults::Rule;
 use dogwatch_grpc::Unavailable;
 use serde_json::json;
 
-use crate::town::{Town, told, until};
+use crate::cluster::{TestCluster, describe, until};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
-async fn the_last_endpoints_survive_an_outage_and_what_was_missed_is_caught_up_with() {
-    let town = Town::start().await;
-    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.2 b"]).await;
-    let mut watch = town.watch("kubernetes:///web");
+async fn the_last_endpoints_survive_an_outage_and_missed_changes_are_applied() {
+    let cluster = TestCluster::start().await;
+    cluster.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.2 b"]).await;
+    let mut watch = cluster.watch("kubernetes:///web");
     let before = until(&mut watch, "10.0.0.1:80 10.0.0.2:80").await;
     assert_eq!(watch.problem(), None);
 
-    let outage = town.server.faults().rule(Rule::on("list").or("watch").reset_before());
-    town.server.faults().cut_watches();
-    town.slice("web", "web-1", &["=80"], &["10.0.0.2 b", "10.0.0.3 c"]).await;
+    let outage = cluster.server.faults().rule(Rule::on("list").or("watch").reset_before());
+    cluster.server.faults().cut_watches();
+    cluster.slice("web", "web-1", &["=80"], &["10.0.0.2 b", "10.0.0.3 c"]).await;
     tokio::time::sleep(MINUTE).await;
-    assert_eq!(watch.current().generation, before.generation, "nothing is taken away");
-    let problem = watch.problem().expect("the outage can be seen");
+    assert_eq!(watch.current().generation, before.generation, "the endpoints should be kept");
+    let problem = watch.problem().expect("the outage should be visible");
     assert!(problem.contains("API server"), "{problem}");
 
     outage.remove();
@@ -33,65 +33,65 @@ async fn the_last_endpoints_survive_an_outage_and_what_was_missed_is_caught_up_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_was_never_reached_is_the_reason_until_it_is() {
-    let town = Town::start().await;
-    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
-    let outage = town.server.faults().rule(Rule::on("list").or("watch").reset_before());
-    let mut watch = town.watch("kubernetes:///web");
+async fn an_unreachable_server_is_the_reason_until_it_is_reached() {
+    let cluster = TestCluster::start().await;
+    cluster.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
+    let outage = cluster.server.faults().rule(Rule::on("list").or("watch").reset_before());
+    let mut watch = cluster.watch("kubernetes:///web");
     let set = watch.known().await;
-    assert!(matches!(set.unavailable, Some(Unavailable::ApiUnreachable(_))), "{}", told(&set));
+    assert!(matches!(set.unavailable, Some(Unavailable::ApiUnreachable(_))), "{}", describe(&set));
     outage.remove();
     until(&mut watch, "10.0.0.1:80").await;
 }
 
 /// kuberesolver takes the error for an empty slice.
 #[tokio::test(start_paused = true)]
-async fn a_history_that_was_forgotten_is_read_anew() {
-    let town = Town::start().await;
-    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.2 b"]).await;
-    town.slice("web", "web-2", &["=80"], &["10.0.0.3 c"]).await;
-    let mut watch = town.watch("kubernetes:///web");
+async fn an_expired_history_is_listed_again() {
+    let cluster = TestCluster::start().await;
+    cluster.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.2 b"]).await;
+    cluster.slice("web", "web-2", &["=80"], &["10.0.0.3 c"]).await;
+    let mut watch = cluster.watch("kubernetes:///web");
     until(&mut watch, "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80").await;
-    town.server.faults().pause();
-    town.delete_slice("web-2").await;
-    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.4 d"]).await;
-    town.server.faults().expire(town.server.cluster());
-    town.server.faults().resume();
+    cluster.server.faults().pause();
+    cluster.delete_slice("web-2").await;
+    cluster.slice("web", "web-1", &["=80"], &["10.0.0.1 a", "10.0.0.4 d"]).await;
+    cluster.server.faults().expire(cluster.server.cluster());
+    cluster.server.faults().resume();
     let set = until(&mut watch, "10.0.0.1:80 10.0.0.4:80").await;
-    assert_eq!(set.generation, 2, "from one state to the next, with nothing in between");
+    assert_eq!(set.generation, 2, "there should be no set in between");
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_a_new_list_is_slow_the_old_endpoints_stay() {
-    let town = Town::start().await;
-    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
-    let mut watch = town.watch("kubernetes:///web");
+async fn the_old_endpoints_stay_while_a_new_list_is_slow() {
+    let cluster = TestCluster::start().await;
+    cluster.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
+    let mut watch = cluster.watch("kubernetes:///web");
     let before = until(&mut watch, "10.0.0.1:80").await;
     let slow = Rule::on("list").or("watch").resource("endpointslices").delay(Duration::from_secs(12));
-    let slow = town.server.faults().rule(slow);
-    town.slice("web", "web-1", &["=80"], &["10.0.0.2 b"]).await;
+    let slow = cluster.server.faults().rule(slow);
+    cluster.slice("web", "web-1", &["=80"], &["10.0.0.2 b"]).await;
     until(&mut watch, "10.0.0.2:80").await;
-    town.server.faults().expire(town.server.cluster());
-    town.slice("web", "web-1", &["=80"], &["10.0.0.3 c"]).await;
+    cluster.server.faults().expire(cluster.server.cluster());
+    cluster.slice("web", "web-1", &["=80"], &["10.0.0.3 c"]).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!((told(&watch.current()), slow.fired() > 0), ("10.0.0.2:80".to_owned(), true));
+    assert_eq!((describe(&watch.current()), slow.fired() > 0), ("10.0.0.2:80".to_owned(), true));
     assert_eq!(watch.current().generation, before.generation + 1);
     until(&mut watch, "10.0.0.3:80").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_read_slices_is_told_so_and_begins_when_it_may() {
-    let town = Town::start().await;
-    town.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
+async fn a_caller_that_may_not_read_slices_gets_the_reason_and_recovers_when_allowed() {
+    let cluster = TestCluster::start().await;
+    cluster.slice("web", "web-1", &["=80"], &["10.0.0.1 a"]).await;
     let message = "endpointslices is forbidden";
-    let slices = town
+    let slices = cluster
         .server
         .faults()
         .rule(Rule::on("list").or("watch").resource("endpointslices").refuse(403).message(message));
-    let legacy = town.server.faults().rule(Rule::on("list").or("watch").resource("endpoints").refuse(403));
-    let mut watch = town.watch("kubernetes:///web");
+    let legacy = cluster.server.faults().rule(Rule::on("list").or("watch").resource("endpoints").refuse(403));
+    let mut watch = cluster.watch("kubernetes:///web");
     let set = watch.known().await;
-    let Some(Unavailable::Forbidden(why)) = &set.unavailable else { panic!("{}", told(&set)) };
+    let Some(Unavailable::Forbidden(why)) = &set.unavailable else { panic!("{}", describe(&set)) };
     assert!(why.contains(message), "{why}");
     slices.remove();
     legacy.remove();
@@ -99,59 +99,60 @@ async fn who_may_not_read_slices_is_told_so_and_begins_when_it_may() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_slices_are_not_served_or_not_allowed_endpoints_are_read() {
+async fn if_slices_are_not_served_or_forbidden_endpoints_objects_are_read() {
     for code in [403, 404] {
-        let town = Town::start().await;
-        town.endpoints("web", 80, &["10.0.0.1", "10.0.0.2"]).await;
-        town.slice("web", "web-1", &["=80"], &["10.0.0.9 z"]).await;
+        let cluster = TestCluster::start().await;
+        cluster.endpoints("web", 80, &["10.0.0.1", "10.0.0.2"]).await;
+        cluster.slice("web", "web-1", &["=80"], &["10.0.0.9 z"]).await;
         let refusal = Rule::on("list").or("watch").resource("endpointslices").refuse(code);
-        let refusal = town.server.faults().rule(refusal);
-        let mut watch = town.watch("kubernetes:///web");
+        let refusal = cluster.server.faults().rule(refusal);
+        let mut watch = cluster.watch("kubernetes:///web");
         until(&mut watch, "10.0.0.1:80 10.0.0.2:80").await;
-        assert_eq!(watch.current().generation, 1, "{code}: no other answer came first");
-        town.endpoints("web", 80, &["10.0.0.2", "10.0.0.3"]).await;
+        assert_eq!(watch.current().generation, 1, "{code}: there should be no earlier set");
+        cluster.endpoints("web", 80, &["10.0.0.2", "10.0.0.3"]).await;
         until(&mut watch, "10.0.0.2:80 10.0.0.3:80").await;
-        let mut nothing = town.watch("kubernetes:///nothing");
-        assert_eq!(told(&nothing.known().await), "(there is no such service)");
+        let mut nothing = cluster.watch("kubernetes:///nothing");
+        assert_eq!(describe(&nothing.known().await), "(there is no such service)");
 
-        // When slices can be read after all, they count, and Endpoints are not read any more.
+        // When slices can be read after all, they take precedence, and Endpoints are no longer
+        // read.
         refusal.remove();
         until(&mut watch, "10.0.0.9:80").await;
         tokio::time::sleep(MINUTE).await;
-        let asked = town.requests("watch", "endpoints");
+        let asked = cluster.requests("watch", "endpoints");
         tokio::time::sleep(30 * MINUTE).await;
-        assert_eq!(town.requests("watch", "endpoints"), asked, "{code}");
+        assert_eq!(cluster.requests("watch", "endpoints"), asked, "{code}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_read_services_gets_the_pods_port_and_is_not_asked_all_the_time() {
-    let town = Town::start().await;
-    town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.1 a"]).await;
-    town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
+async fn a_caller_that_may_not_read_services_gets_the_pods_port_and_rarely_retries() {
+    let cluster = TestCluster::start().await;
+    cluster.slice("web", "web-1", &["grpc=8080"], &["10.0.0.1 a"]).await;
+    cluster.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
     let refusal = Rule::on("list").or("watch").resource("services").refuse(403);
-    let refusal = town.server.faults().rule(refusal);
-    let mut watch = town.watch("kubernetes:///web:80");
-    assert_eq!(told(&watch.known().await), "10.0.0.1:80");
-    let asked = town.requests("list", "services");
+    let refusal = cluster.server.faults().rule(refusal);
+    let mut watch = cluster.watch("kubernetes:///web:80");
+    assert_eq!(describe(&watch.known().await), "10.0.0.1:80");
+    let asked = cluster.requests("list", "services");
     tokio::time::sleep(4 * MINUTE).await;
-    assert_eq!(town.requests("list", "services"), asked);
+    assert_eq!(cluster.requests("list", "services"), asked);
     refusal.remove();
-    // A change is what makes one look again.
+    // A change triggers another resolution.
     tokio::time::sleep(2 * MINUTE).await;
-    town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.2 b"]).await;
+    cluster.slice("web", "web-1", &["grpc=8080"], &["10.0.0.2 b"]).await;
     until(&mut watch, "10.0.0.2:8080").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_that_do_not_come_are_not_waited_for_for_ever() {
-    let town = Town::start().await;
-    town.slice("web", "web-1", &["grpc=8080"], &["10.0.0.1 a"]).await;
-    town.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
+async fn unanswered_reads_of_services_are_not_waited_for_forever() {
+    let cluster = TestCluster::start().await;
+    cluster.slice("web", "web-1", &["grpc=8080"], &["10.0.0.1 a"]).await;
+    cluster.service("web", json!({ "ports": [{ "name": "grpc", "port": 80 }] })).await;
     let failing = Rule::on("list").or("watch").resource("services").refuse(500);
-    let failing = town.server.faults().rule(failing);
-    let mut watch = town.watch("kubernetes:///web:80");
-    assert_eq!(told(&watch.known().await), "10.0.0.1:80");
+    let failing = cluster.server.faults().rule(failing);
+    let mut watch = cluster.watch("kubernetes:///web:80");
+    assert_eq!(describe(&watch.known().await), "10.0.0.1:80");
     failing.remove();
     until(&mut watch, "10.0.0.1:8080").await;
 }

@@ -1,5 +1,5 @@
-//! Slices as the EndpointSlice controller, and others, write them: ports in any order and of any number, conditions left out, Services
-//! for their own node.
+//! Slices as the EndpointSlice controller and other writers create them: ports in any order and
+//! with any number, absent conditions, and Services with local traffic policy.
 
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
@@ -8,15 +8,15 @@ use dogwatch_grpc::{ResolverOptions, Topology, Unavailable};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 
-use crate::town::{Town, told, until};
+use crate::cluster::{TestCluster, describe, until};
 
-/// Writes a slice of `web` word for word.
-async fn write(town: &Town, name: &str, ports: Value, endpoints: Value) {
+/// Writes a slice of `web` verbatim.
+async fn write(cluster: &TestCluster, name: &str, ports: Value, endpoints: Value) {
     let slice = json!({
         "metadata": { "labels": { "kubernetes.io/service-name": "web" } },
         "addressType": "IPv4", "ports": ports, "endpoints": endpoints,
     });
-    let slices = Api::<EndpointSlice>::default_namespaced(town.client.clone());
+    let slices = Api::<EndpointSlice>::default_namespaced(cluster.client.clone());
     slices.apply(name, &PatchParams::apply("test").force(), &slice).await.expect("the slice is written");
 }
 
@@ -25,85 +25,85 @@ fn pod(address: &str, node: &str) -> Value {
         "nodeName": node, "targetRef": { "kind": "Pod", "name": address, "uid": address } })
 }
 
-/// Two slices of a rollout that changes the number behind `grpc`: in one, `metrics` is the first port.
-async fn rollout(town: &Town, grpc: &str) {
+/// Writes two slices of a rollout that changes the number behind `grpc`: in one of them, `metrics`
+/// is the first port.
+async fn rollout(cluster: &TestCluster, grpc: &str) {
     let metrics = json!({ "name": "metrics", "port": 9100, "protocol": "TCP" });
     let port = |number: u16| json!({ "name": grpc, "port": number, "protocol": "TCP" });
-    write(town, "web-1", json!([metrics, port(8080)]), json!([pod("10.0.0.1", "n1")])).await;
-    write(town, "web-2", json!([port(8081), metrics]), json!([pod("10.0.0.2", "n2")])).await;
+    write(cluster, "web-1", json!([metrics, port(8080)]), json!([pod("10.0.0.1", "n1")])).await;
+    write(cluster, "web-2", json!([port(8081), metrics]), json!([pod("10.0.0.2", "n2")])).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_port_the_first_port_of_the_service_is_called_in_every_slice() {
-    let town = Town::start().await;
-    rollout(&town, "api").await;
+async fn without_a_port_the_first_port_of_the_service_is_used_in_every_slice() {
+    let cluster = TestCluster::start().await;
+    rollout(&cluster, "api").await;
     let ports = |first: &str, second: &str| json!({ "ports": [{ "name": first, "port": 80 }, { "name": second, "port": 90 }] });
-    town.service("web", ports("api", "metrics")).await;
-    let mut watch = town.watch("kubernetes:///web");
+    cluster.service("web", ports("api", "metrics")).await;
+    let mut watch = cluster.watch("kubernetes:///web");
     until(&mut watch, "10.0.0.1:8080 10.0.0.2:8081").await;
-    assert_eq!(watch.current().generation, 1, "no other answer came first");
-    town.service("web", json!({ "ports": [{ "name": "metrics", "port": 90 }] })).await;
+    assert_eq!(watch.current().generation, 1, "there should be no earlier set");
+    cluster.service("web", json!({ "ports": [{ "name": "metrics", "port": 90 }] })).await;
     until(&mut watch, "10.0.0.1:9100 10.0.0.2:9100").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_services_may_not_be_read_a_port_called_grpc_is_called_and_no_other_is_guessed() {
-    let town = Town::start().await;
-    town.server.faults().rule(Rule::on("list").or("watch").resource("services").refuse(403));
-    rollout(&town, "grpc").await;
-    let mut watch = town.watch("kubernetes:///web");
-    assert_eq!(told(&watch.known().await), "10.0.0.1:8080 10.0.0.2:8081");
-    rollout(&town, "api").await;
-    let said = "(it has several ports, api, metrics, and the target names none of them)";
-    until(&mut watch, said).await;
-    until(&mut town.watch("kubernetes:///web:api"), "10.0.0.1:8080 10.0.0.2:8081").await;
+async fn if_services_are_forbidden_a_port_named_grpc_is_used_and_no_other_is_guessed() {
+    let cluster = TestCluster::start().await;
+    cluster.server.faults().rule(Rule::on("list").or("watch").resource("services").refuse(403));
+    rollout(&cluster, "grpc").await;
+    let mut watch = cluster.watch("kubernetes:///web");
+    assert_eq!(describe(&watch.known().await), "10.0.0.1:8080 10.0.0.2:8081");
+    rollout(&cluster, "api").await;
+    let expected = "(it has several ports (api, metrics), and the target must name one)";
+    until(&mut watch, expected).await;
+    until(&mut cluster.watch("kubernetes:///web:api"), "10.0.0.1:8080 10.0.0.2:8081").await;
 }
 
-/// kube-apiserver takes any number for the port of a slice. One that cannot be must not hide the endpoints, or keep old ones for ever.
+/// kube-apiserver accepts any number for the port of a slice. An invalid one must neither hide the
+/// endpoints, nor keep old ones forever.
 #[tokio::test(start_paused = true)]
-async fn a_slice_with_a_port_that_cannot_be_is_followed_like_any_other() {
-    let town = Town::start().await;
+async fn a_slice_with_an_invalid_port_is_followed_like_any_other() {
+    let cluster = TestCluster::start().await;
     let port = json!({ "name": "grpc", "port": 80, "protocol": "TCP" });
-    write(&town, "web-1", json!([port]), json!([pod("10.0.0.1", "n1")])).await;
-    let mut watch = town.watch("kubernetes:///web:grpc");
+    write(&cluster, "web-1", json!([port]), json!([pod("10.0.0.1", "n1")])).await;
+    let mut watch = cluster.watch("kubernetes:///web:grpc");
     until(&mut watch, "10.0.0.1:80").await;
     let odd = json!({ "name": "odd", "port": 70_000, "protocol": "TCP" });
-    write(&town, "web-1", json!([port, odd]), json!([pod("10.0.0.2", "n1")])).await;
+    write(&cluster, "web-1", json!([port, odd]), json!([pod("10.0.0.2", "n1")])).await;
     until(&mut watch, "10.0.0.2:80").await;
 }
 
-/// Virtual machines behind one object, and conditions that nobody says.
+/// Virtual machines behind one object, and absent conditions.
 #[tokio::test(start_paused = true)]
-async fn endpoints_of_one_object_that_is_no_pod_are_all_called_and_silence_is_serving() {
-    let town = Town::start().await;
+async fn endpoints_that_share_an_object_are_all_called_and_an_absent_condition_is_serving() {
+    let cluster = TestCluster::start().await;
     let port = json!({ "name": "", "port": 80, "protocol": "TCP" });
     let machine = |address: &str, conditions: Value| {
         json!({ "addresses": [address], "conditions": conditions,
             "targetRef": { "kind": "ExternalWorkload", "name": "m", "uid": "one" } })
     };
     let all = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(|it| machine(it, json!({})));
-    write(&town, "web-1", json!([port]), json!(all)).await;
-    let mut watch = town.watch("kubernetes:///web");
+    write(&cluster, "web-1", json!([port]), json!(all)).await;
+    let mut watch = cluster.watch("kubernetes:///web");
     until(&mut watch, "10.0.0.1:80 10.0.0.2:80 10.0.0.3:80").await;
     let going = machine("10.0.0.4", json!({ "ready": false, "terminating": true }));
-    write(&town, "web-1", json!([port]), json!([going])).await;
+    write(&cluster, "web-1", json!([port]), json!([going])).await;
     until(&mut watch, "10.0.0.4:80").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_for_its_own_node_is_called_there_by_a_caller_that_knows_its_node() {
-    let town = Town::with(ResolverOptions::default().topology(Topology::hints().node("n2"))).await;
-    rollout(&town, "grpc").await;
+async fn a_service_with_local_traffic_policy_is_called_on_the_callers_node() {
+    let cluster = TestCluster::with(ResolverOptions::default().topology(Topology::hints().node("n2"))).await;
+    rollout(&cluster, "grpc").await;
     let ports = json!([{ "name": "grpc", "port": 80 }, { "name": "metrics", "port": 90 }]);
-    town.service("web", json!({ "ports": ports, "internalTrafficPolicy": "Local" })).await;
-    let mut watch = town.watch("kubernetes:///web:grpc");
+    cluster.service("web", json!({ "ports": ports, "internalTrafficPolicy": "Local" })).await;
+    let mut watch = cluster.watch("kubernetes:///web:grpc");
     until(&mut watch, "10.0.0.2:8081 -10.0.0.1:8080").await;
-    town.delete_slice("web-2").await;
-    let set = until(
-        &mut watch,
-        "-10.0.0.1:8080 (it is for callers of its own node only, and has no endpoint on n2)",
-    );
+    cluster.delete_slice("web-2").await;
+    let set =
+        until(&mut watch, "-10.0.0.1:8080 (its internalTrafficPolicy is Local, and node n2 has no endpoint)");
     assert_eq!(set.await.unavailable, Some(Unavailable::NotOnNode("n2".to_owned())));
-    town.service("web", json!({ "ports": ports, "internalTrafficPolicy": "Cluster" })).await;
+    cluster.service("web", json!({ "ports": ports, "internalTrafficPolicy": "Cluster" })).await;
     until(&mut watch, "10.0.0.1:8080").await;
 }

@@ -1,25 +1,26 @@
-//! Callers, connections and the balancer on several threads, as in production: pods die, leave and are full, and every call is accounted for.
+//! Callers, connections and the balancer on several threads, as in production: pods die, leave and
+//! reach their limits, and every call is accounted for.
 
 use dogwatch_grpc::{KubeChannel, LeastRequest, Policy, Retry, WaitForReady};
 use tonic::{Code, Request};
 
 use crate::echo::{EchoClient, message};
+use crate::manual_clock::in_time;
 use crate::pods::{Pod, Service, connected, endpoint, refused, until};
-use crate::still::in_time;
 use crate::traffic::Traffic;
 
 fn in_flight(channel: &KubeChannel) -> u32 {
     channel.endpoints().iter().map(|it| it.in_flight).sum()
 }
 
-/// How often a call was begun, over all pods.
+/// Returns how often a call was started, over all pods.
 fn begun(pods: &[Pod], text: &str) -> usize {
     pods.iter().map(|it| it.seen.begun(text)).sum()
 }
 
-/// Without a policy nothing is carried out twice, and what fails was with the pod that died.
+/// Without a policy no call is executed twice, and failed calls belonged to the killed pod.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn on_many_threads_pods_that_are_killed_cost_only_their_own_calls_and_nothing_is_carried_out_twice() {
+async fn on_many_threads_killed_pods_fail_only_their_own_calls_and_no_call_is_executed_twice() {
     for policy in [Policy::RoundRobin, LeastRequest::default().into()] {
         let mut pods = Pod::start_many(5).await;
         let channel = KubeChannel::builder(Service::of(&pods).receiver()).policy(policy).build().unwrap();
@@ -35,12 +36,12 @@ async fn on_many_threads_pods_that_are_killed_cost_only_their_own_calls_and_noth
             drop(flow);
             traffic.settled().await;
         }
-        for fate in traffic.fates() {
-            let count = begun(&pods, &fate.text);
-            match fate.failure {
-                None => assert_eq!(count, 1, "{}", fate.text),
+        for outcome in traffic.outcomes() {
+            let count = begun(&pods, &outcome.text);
+            match outcome.failure {
+                None => assert_eq!(count, 1, "{}", outcome.text),
                 Some(status) => {
-                    assert!(count <= 1, "{}: {count}", fate.text);
+                    assert!(count <= 1, "{}: {count}", outcome.text);
                     assert!(dead.iter().any(|it| status.message().contains(it)), "{status:?}");
                 }
             }
@@ -50,7 +51,7 @@ async fn on_many_threads_pods_that_are_killed_cost_only_their_own_calls_and_noth
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn on_many_threads_pods_that_are_replaced_cost_no_call() {
+async fn on_many_threads_replaced_pods_fail_no_call() {
     let mut pods = Pod::start_many(3).await;
     let service = Service::of(&pods);
     let builder = KubeChannel::builder(service.receiver());
@@ -78,11 +79,12 @@ async fn on_many_threads_pods_that_are_replaced_cost_no_call() {
     until(&channel, |it| in_flight(it) == 0).await;
 }
 
-/// Calls in line behind a pod's limit of streams, callers that give up, and streams that are dropped half-way.
+/// Calls queued behind a pod's stream limit, callers that give up, and streams that are dropped
+/// half-way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn on_many_threads_nothing_in_flight_is_lost_where_pods_are_full_and_callers_give_up() {
-    let narrow = || Pod::with(|it| it.max_concurrent_streams(4), |it| it);
-    let pods = [narrow().await, narrow().await];
+async fn on_many_threads_no_call_in_flight_leaks_with_full_pods_and_impatient_callers() {
+    let pod_with_stream_limit = || Pod::with(|it| it.max_concurrent_streams(4), |it| it);
+    let pods = [pod_with_stream_limit().await, pod_with_stream_limit().await];
     let channel = Service::of(&pods).channel();
     connected(&channel, 2).await;
     let tasks: Vec<_> = (0..64)
@@ -119,8 +121,8 @@ async fn on_many_threads_nothing_in_flight_is_lost_where_pods_are_full_and_calle
     assert!(channel.endpoints().iter().all(|it| it.failures == 0), "{:?}", channel.endpoints());
 }
 
-/// A channel in a static of a test binary, or in a program that starts a runtime for each job: the tasks of a channel end with the
-/// runtime that it was made on, and nothing would ever move its calls on.
+/// A channel in a static of a test binary, or in a program that starts a runtime for each job: the
+/// tasks of a channel end with the runtime that it was built on, and its calls would hang forever.
 #[tokio::test]
 async fn calls_of_a_channel_whose_runtime_has_ended_fail_at_once() {
     let pods = Pod::start_many(2).await;
@@ -150,16 +152,16 @@ async fn calls_of_a_channel_whose_runtime_has_ended_fail_at_once() {
     }
 }
 
-/// What asks the source to look again is the code of the user, and runs in the task that follows the endpoints.
+/// The resolve callback is user code, and runs in the balancer's task.
 #[tokio::test]
-async fn a_panic_of_what_asks_to_resolve_again_does_not_end_the_channel() {
+async fn a_panic_of_the_resolve_callback_does_not_end_the_channel() {
     let (_held, dead) = refused();
     let (pods, service) = (Pod::start_many(1).await, Service::new());
     service.set(vec![endpoint("dead", dead)]);
     let (asked, asks) = std::sync::mpsc::channel();
     let builder = KubeChannel::builder(service.receiver()).resolving(move || {
         let _ = asked.send(());
-        panic!("the code of the user");
+        panic!("a panic in user code");
     });
     let channel = builder.build().unwrap();
     in_time(

@@ -1,4 +1,4 @@
-//! TLS by the service's name, although pods are dialled by address.
+//! TLS with the service's name, although pods are dialled by address.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,8 +14,8 @@ use tonic::Code;
 use tonic::transport::{Identity, ServerTlsConfig};
 
 use crate::echo::EchoClient;
+use crate::manual_clock::{ManualClock, in_time};
 use crate::pods::{Pod, Service, calls_begun, connected, endpoint, until};
-use crate::still::{StillTime, in_time};
 use crate::traffic::Traffic;
 
 struct Certified {
@@ -36,7 +36,7 @@ fn certified(name: &str) -> Certified {
 }
 
 #[tokio::test]
-async fn a_certificate_for_the_service_is_good_for_its_pods() {
+async fn a_certificate_for_the_service_is_valid_for_its_pods() {
     let Certified { server, client } = certified("echo.test");
     let pods = [Pod::with_tls(server).await];
     let service = Service::of(&pods);
@@ -47,7 +47,7 @@ async fn a_certificate_for_the_service_is_good_for_its_pods() {
 }
 
 #[tokio::test]
-async fn a_certificate_for_another_name_is_refused_with_the_reason() {
+async fn a_certificate_for_another_name_is_rejected_with_the_reason() {
     let Certified { server, client } = certified("other.test");
     let pods = [Pod::with_tls(server).await];
     let service = Service::of(&pods);
@@ -60,7 +60,8 @@ async fn a_certificate_for_another_name_is_refused_with_the_reason() {
     assert!(status.message().contains("certificate"), "{}", status.message());
 }
 
-/// Frames of several calls, and messages of many frames, on connections whose records know nothing of either.
+/// Sends frames of several calls, and messages of many frames, on connections whose TLS records are
+/// independent of both.
 async fn messages_of_all_sizes_at_once() {
     let Certified { server, client } = certified("echo.test");
     let pods = [Pod::with_tls(server.clone()).await, Pod::with_tls(server).await];
@@ -91,16 +92,16 @@ async fn messages_of_all_sizes_at_once() {
 }
 
 #[tokio::test]
-async fn messages_of_all_sizes_at_once_arrive_as_they_were_sent() {
+async fn concurrent_messages_of_all_sizes_arrive_unchanged() {
     messages_of_all_sizes_at_once().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn messages_of_all_sizes_at_once_arrive_as_they_were_sent_on_many_threads() {
+async fn concurrent_messages_of_all_sizes_arrive_unchanged_on_many_threads() {
     messages_of_all_sizes_at_once().await;
 }
 
-/// A verifier of certificates that panics the first time it is asked, and knows no certificate after that.
+/// A certificate verifier that panics the first time, and rejects every certificate after that.
 #[derive(Debug)]
 struct Panicking(AtomicUsize, CryptoProvider);
 
@@ -113,7 +114,7 @@ impl ServerCertVerifier for Panicking {
         _: &[u8],
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "the first time");
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) > 0, "the first verification panics");
         Ok(ServerCertVerified::assertion())
     }
 
@@ -140,10 +141,11 @@ impl ServerCertVerifier for Panicking {
     }
 }
 
-/// Code of the user's runs in the task of an endpoint. When it panics, that is one failed attempt, and not the end of the endpoint.
+/// User code runs in the task of an endpoint. A panic is one failed attempt, and not the end of the
+/// endpoint.
 #[tokio::test]
-async fn an_endpoint_whose_task_panics_is_connected_to_again() {
-    let clock = StillTime::begin();
+async fn an_endpoint_whose_task_panics_is_connected_again() {
+    let clock = ManualClock::begin();
     let Certified { server, mut client } = certified("echo.test");
     let provider = rustls::crypto::ring::default_provider();
     let verifier = Arc::new(Panicking(AtomicUsize::new(0), provider));
@@ -153,19 +155,19 @@ async fn an_endpoint_whose_task_panics_is_connected_to_again() {
     let channel =
         KubeChannel::builder(service.receiver()).authority("echo.test").tls(client).build().unwrap();
     until(&channel, |it| it.endpoints().first().is_some_and(|it| it.error.is_some())).await;
-    assert_eq!(channel.endpoints()[0].error.as_deref(), Some("its task panicked"));
+    assert_eq!(channel.endpoints()[0].error.as_deref(), Some("the endpoint's task panicked"));
     assert_eq!(channel.endpoints()[0].state, State::Backoff);
     clock.until(|| channel.ready_endpoints() == 1).await;
     assert_eq!(EchoClient::new(&channel).one("hello").await.unwrap().text, "hello");
     assert_eq!(verifier.0.load(Ordering::SeqCst), 2);
 }
 
-/// What was begun on a connection is known under TLS too: calls in line behind the one that is lost go elsewhere.
+/// Sent streams are tracked under TLS too: calls queued behind the lost one go elsewhere.
 #[tokio::test]
-async fn calls_in_line_on_a_connection_under_tls_that_dies_go_elsewhere() {
+async fn queued_calls_on_a_tls_connection_that_breaks_go_elsewhere() {
     let Certified { server, client } = certified("echo.test");
-    let (narrow, other) = (server.clone(), Pod::with_tls(server).await);
-    let tls = |it: tonic::transport::Server| it.tls_config(narrow).unwrap().max_concurrent_streams(1);
+    let (limited, other) = (server.clone(), Pod::with_tls(server).await);
+    let tls = |it: tonic::transport::Server| it.tls_config(limited).unwrap().max_concurrent_streams(1);
     let mut pods = [Pod::with(tls, |it| it).await];
     let service = Service::of(&pods);
     let channel =

@@ -1,4 +1,5 @@
-//! Calls in numbers: sent whether or not those before them have ended, each with a text of its own and its fate on record.
+//! A load generator: sends calls whether or not earlier ones have ended, each with its own text,
+//! and records the outcomes.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,14 +12,15 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use tonic::Status;
 
 use crate::echo::{EchoClient, Message};
-use crate::still::in_time;
+use crate::manual_clock::in_time;
 
-/// How often a flow sends what is due.
+/// The interval at which a flow sends the calls that are due.
 const TICK: Duration = Duration::from_millis(4);
-/// A flow waits while so many calls are under way: a slow machine gets a lower rate, not a pile of calls.
+/// A flow waits while this many calls are pending: a slow machine gets a lower rate, not a growing
+/// backlog.
 const AT_MOST: usize = 500;
 
-/// Whoever can be called.
+/// A client that can be called.
 pub(crate) trait Caller: Clone + Send + Sync + 'static {
     fn call(&self, text: String) -> impl Future<Output = Result<Message, Status>> + Send;
 }
@@ -29,51 +31,51 @@ impl Caller for EchoClient {
     }
 }
 
-/// What became of one call.
+/// The outcome of one call.
 #[derive(Debug, Clone)]
-pub(crate) struct Fate {
+pub(crate) struct CallOutcome {
     pub(crate) text: String,
     pub(crate) failure: Option<Status>,
     pub(crate) took: Duration,
 }
 
-/// Calls of one caller. A clone is the same.
+/// The calls of one caller. Clones share their state.
 #[derive(Debug, Clone)]
 pub(crate) struct Traffic<C> {
     caller: C,
     word: &'static str,
-    book: Arc<Book>,
+    log: Arc<CallLog>,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct CallLog {
     issued: AtomicUsize,
     ended: watch::Sender<usize>,
-    fates: Mutex<Vec<Fate>>,
+    outcomes: Mutex<Vec<CallOutcome>>,
 }
 
 impl<C: Caller> Traffic<C> {
-    /// Calls whose texts begin with this word.
+    /// Creates a generator of calls whose texts begin with this word.
     pub(crate) fn new(caller: C, word: &'static str) -> Self {
-        Self { caller, word, book: Arc::default() }
+        Self { caller, word, log: Arc::default() }
     }
 
-    /// Sends so many calls, each in a task of its own.
+    /// Sends this number of calls, each in its own task.
     pub(crate) fn issue(&self, count: usize) {
         for _ in 0..count {
-            let number = self.book.issued.fetch_add(1, Ordering::SeqCst);
+            let number = self.log.issued.fetch_add(1, Ordering::SeqCst);
             let text = format!("{} {number}", self.word);
-            let (caller, book) = (self.caller.clone(), Arc::clone(&self.book));
+            let (caller, log) = (self.caller.clone(), Arc::clone(&self.log));
             tokio::spawn(async move {
                 let began = Instant::now();
                 let failure = caller.call(text.clone()).await.err();
-                book.fates.lock().unwrap().push(Fate { text, failure, took: began.elapsed() });
-                book.ended.send_modify(|it| *it += 1);
+                log.outcomes.lock().unwrap().push(CallOutcome { text, failure, took: began.elapsed() });
+                log.ended.send_modify(|it| *it += 1);
             });
         }
     }
 
-    /// Sends so many calls a second, until the flow is dropped.
+    /// Sends this number of calls per second, until the flow is dropped.
     pub(crate) fn flow(&self, per_second: usize) -> Flow {
         let traffic = self.clone();
         Flow(tokio::spawn(async move {
@@ -89,31 +91,32 @@ impl<C: Caller> Traffic<C> {
     }
 
     pub(crate) fn issued(&self) -> usize {
-        self.book.issued.load(Ordering::SeqCst)
+        self.log.issued.load(Ordering::SeqCst)
     }
 
     pub(crate) fn ended(&self) -> usize {
-        *self.book.ended.borrow()
+        *self.log.ended.borrow()
     }
 
     pub(crate) fn pending(&self) -> usize {
         self.issued() - self.ended()
     }
 
-    /// Waits until so many calls have ended in all.
+    /// Waits until this number of calls have ended in total.
     ///
     /// # Panics
-    /// When they have not for too long, with the line that waited and how many did.
+    /// Panics if they have not for too long, with the line of the caller and the number of ended
+    /// calls.
     #[track_caller]
     pub(crate) fn reaches(&self, count: usize) -> impl Future<Output = ()> {
         let ended =
-            async move { self.book.ended.subscribe().wait_for(|it| *it >= count).await.map(drop).unwrap() };
+            async move { self.log.ended.subscribe().wait_for(|it| *it >= count).await.map(drop).unwrap() };
         in_time(ended, move || {
             format!("{} of {count} calls have ended, {} were sent", self.ended(), self.issued())
         })
     }
 
-    /// Lets so many more calls end.
+    /// Waits until this many more calls have ended.
     #[track_caller]
     pub(crate) fn more(&self, calls: usize) -> impl Future<Output = ()> {
         self.reaches(self.ended() + calls)
@@ -125,18 +128,18 @@ impl<C: Caller> Traffic<C> {
         self.reaches(self.issued())
     }
 
-    /// What became of those that ended.
-    pub(crate) fn fates(&self) -> Vec<Fate> {
-        self.book.fates.lock().unwrap().clone()
+    /// Returns the outcomes of the ended calls.
+    pub(crate) fn outcomes(&self) -> Vec<CallOutcome> {
+        self.log.outcomes.lock().unwrap().clone()
     }
 
-    /// Those that failed.
-    pub(crate) fn failures(&self) -> Vec<Fate> {
-        self.fates().into_iter().filter(|it| it.failure.is_some()).collect()
+    /// Returns the outcomes of the failed calls.
+    pub(crate) fn failures(&self) -> Vec<CallOutcome> {
+        self.outcomes().into_iter().filter(|it| it.failure.is_some()).collect()
     }
 }
 
-/// Calls that are sent at a rate; dropping it ends the sending, not the calls.
+/// A flow of calls at a rate; dropping it stops sending, but not the calls.
 #[derive(Debug)]
 pub(crate) struct Flow(JoinHandle<()>);
 
