@@ -1,7 +1,9 @@
-//! `cargo xtask bench apiserver`: our server, and beside it, where its programs are given, the original over etcd.
+//! `cargo xtask bench apiserver`: measures our API server and, if its programs are given,
+//! kube-apiserver over etcd.
 //!
-//! Both are measured in the same way in the same run: over TLS on loopback, by the same load, which shares the machine with
-//! them. The original's etcd does not wait for the disk, so neither server does; its CPU and memory count as the server's.
+//! Both are measured in the same way in the same run: over TLS on loopback, with the same load,
+//! which runs on the same machine. etcd runs without fsync, so neither server waits for the disk;
+//! etcd's CPU and memory count as kube-apiserver's.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,23 +15,24 @@ use super::apiserver_load::{self as load, CHANGES, CREATES, LANES, OBJECTS, Watc
 use testbed::server::{self, Ours, Server};
 use testbed::waiting;
 
-/// How often ours is started: it takes milliseconds, and the first time reads the program from disk.
+/// The number of times our server is started. A start takes milliseconds, and the first one reads
+/// the program from disk.
 const STARTS: usize = 5;
-/// How long a server is left alone before its memory is read.
+/// The time that a server is left idle before its memory is read.
 const REST: Duration = Duration::from_secs(3);
 
-/// Measures our API server, and the original beside it.
+/// Measures our API server, and compares it with kube-apiserver.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask bench apiserver")]
 struct Options {
     #[command(flatten)]
     ours: Ours,
-    /// A folder with kube-apiserver and etcd, to be measured in the same run.
+    /// A directory with kube-apiserver and etcd, to measure in the same run.
     #[arg(long, value_name = "DIR")]
     kube_apiserver_bin: Option<PathBuf>,
 }
 
-/// What was measured of one server.
+/// The measurements of one server.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     ready_ms: f64,
@@ -37,10 +40,10 @@ struct Figures {
     creates_per_second: f64,
     us_per_create: f64,
     list_mb_per_second: f64,
-    /// Delivered while writers write as fast as they can.
+    /// Events delivered per second while writers write as fast as they can.
     events_per_second: f64,
     rushed_us_per_event: f64,
-    /// While changes come one by one.
+    /// CPU time per event while changes come one by one.
     paced_us_per_event: f64,
     loaded_mb: f64,
 }
@@ -55,11 +58,11 @@ struct Line {
 #[derive(Clone, Copy)]
 enum Goal {
     None,
-    /// Ours stays below this.
+    /// Ours is below this value.
     Below(f64),
-    /// Ours is this many times the other.
+    /// Ours is at least this many times the other value.
     Times(f64),
-    /// Ours is this many times less than the other.
+    /// Ours is at most the other value divided by this number.
     TimesLess(f64),
 }
 
@@ -79,10 +82,10 @@ const LINES: &[Line] = &[
     Line { what: "memory at the end, MB", of: |it| it.loaded_mb, goal: Goal::None },
 ];
 
-/// Prints the table, and fails when a goal is missed.
+/// Prints the table.
 ///
 /// # Errors
-/// When a server does not start or does not answer as it should, or a goal is missed.
+/// If a server does not start, a response is not the expected one, or a goal is missed.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let name = "cargo xtask bench apiserver".to_owned();
     let options = match Options::try_parse_from([name].iter().chain(arguments)) {
@@ -104,7 +107,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     })
 }
 
-/// Measures one server, which ends here. `earlier` is how long earlier starts of it took.
+/// Measures one server and stops it. `earlier` has the durations of its earlier starts.
 async fn measure(server: Server, earlier: Vec<Duration>) -> Result<Figures> {
     let mut ready = earlier;
     ready.push(server.ready_after);
@@ -140,7 +143,7 @@ async fn measure(server: Server, earlier: Vec<Duration>) -> Result<Figures> {
     })
 }
 
-/// Prints the table. Whether every goal is met that can be judged.
+/// Prints the table. Returns true if every goal is met that can be judged.
 fn print(ours: &Figures, original: Option<&Figures>) -> bool {
     println!(
         "TLS on loopback; {CREATES} creates over {LANES} connections, a list of {OBJECTS} objects, {} watchers over {} \
@@ -165,7 +168,8 @@ fn print(ours: &Figures, original: Option<&Figures>) -> bool {
     met
 }
 
-/// Whether a goal is met, and what it was; nothing if there is none, or nothing to compare with.
+/// Judges a goal. Returns the verdict and the goal as text, or `None` if there is no goal or
+/// nothing to compare with.
 fn judge(goal: Goal, mine: f64, other: Option<f64>) -> Option<(bool, String)> {
     match goal {
         Goal::None => None,
@@ -175,7 +179,7 @@ fn judge(goal: Goal, mine: f64, other: Option<f64>) -> Option<(bool, String)> {
     }
 }
 
-/// With as many places as can be meant.
+/// Formats a value with one decimal below 100 and none above.
 fn number(value: f64) -> String {
     if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
@@ -185,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_are_judged_in_their_direction_and_only_where_there_is_something_to_judge() {
+    fn a_goal_is_judged_in_its_direction_and_only_with_something_to_compare_with() {
         let met = |goal, mine, other| judge(goal, mine, other).map(|it| it.0);
         assert_eq!(met(Goal::Below(20.0), 19.9, None), Some(true));
         assert_eq!(met(Goal::Below(20.0), 20.0, Some(1.0)), Some(false));

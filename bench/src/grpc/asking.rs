@@ -1,4 +1,4 @@
-//! The hand on a caller: starts its process, tells it what to do and reads how it went.
+//! The handle on a caller process: starts it, sends it commands and reads the outcomes.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use super::contenders::{Contender, Who};
 use super::halves::Halves;
 use super::town::Town;
 
-/// Longer than anybody takes to answer.
+/// The time within which a caller has to respond. It is longer than any of them takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How endpoints are chosen.
+/// The balancing policy of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// Each in turn, or whatever else a contender does where it has no choice.
+    /// Round robin, or the only policy of a contender that has no choice.
     Turns,
-    /// By load, as well as it can.
+    /// The contender's best policy by load.
     Load,
 }
 
-/// A process that calls a service. Dropping it ends it.
+/// A process that calls a service. Dropping this kills the process.
 pub(super) struct Caller {
     pub(super) who: Who,
     input: ChildStdin,
@@ -35,7 +35,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Starts a contender; it has a channel when this returns, and whom to call is its own affair.
+    /// Starts a contender and waits until it has a channel. It finds the endpoints by itself.
     pub(super) async fn start(
         contender: &Contender,
         town: &Town,
@@ -55,32 +55,32 @@ impl Caller {
             .kill_on_drop(true);
         let child = halves.at_callers(|| command.spawn())?;
         let mut child = child.with_context(|| format!("cannot start {name}"))?;
-        let input = child.stdin.take().context("it has an input")?;
-        let output = BufReader::new(child.stdout.take().context("it has an output")?).lines();
+        let input = child.stdin.take().context("standard input is not piped")?;
+        let output = BufReader::new(child.stdout.take().context("standard output is not piped")?).lines();
         let mut caller = Self { who: contender.who, input, output, _child: child };
         let ready: Value = caller.answer().await?;
-        ensure!(ready["ready"] == true, "{name} says {ready}");
+        ensure!(ready["ready"] == true, "unexpected first line from {name}: {ready}");
         Ok(caller)
     }
 
-    /// Calls without a pause, so many at a time.
+    /// Calls without a pause, with `in_flight` concurrent calls.
     pub(super) async fn burst(&mut self, in_flight: usize, time: Duration) -> Result<Outcome> {
         self.tell(&format!("burst {in_flight} {}", time.as_millis())).await?;
         self.answer().await
     }
 
-    /// Begins to call at a rate.
+    /// Starts calling at a rate of calls per second.
     pub(super) async fn begin(&mut self, rate: u32) -> Result<()> {
         self.tell(&format!("begin {rate}")).await
     }
 
-    /// Ends what was begun.
+    /// Stops the calls that [`begin`](Self::begin) started.
     pub(super) async fn end(&mut self) -> Result<Outcome> {
         self.tell("end").await?;
         self.answer().await
     }
 
-    /// Calls at a rate for so long.
+    /// Calls at a rate for a duration.
     pub(super) async fn steady(&mut self, rate: u32, time: Duration) -> Result<Outcome> {
         self.begin(rate).await?;
         tokio::time::sleep(time).await;
@@ -89,14 +89,17 @@ impl Caller {
 
     async fn tell(&mut self, line: &str) -> Result<()> {
         let line = format!("{line}\n");
-        self.input.write_all(line.as_bytes()).await.with_context(|| format!("{} is gone", self.who.name()))
+        self.input
+            .write_all(line.as_bytes())
+            .await
+            .with_context(|| format!("cannot write to {}", self.who.name()))
     }
 
     async fn answer<T: DeserializeOwned>(&mut self) -> Result<T> {
         let name = self.who.name();
         let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await;
-        let line = line.with_context(|| format!("{name} does not answer"))??;
-        let line = line.with_context(|| format!("{name} has ended"))?;
-        serde_json::from_str(&line).with_context(|| format!("{name} says {line}"))
+        let line = line.with_context(|| format!("{name} does not respond within {PATIENCE:?}"))??;
+        let line = line.with_context(|| format!("{name} exited"))?;
+        serde_json::from_str(&line).with_context(|| format!("unexpected line from {name}: {line}"))
     }
 }

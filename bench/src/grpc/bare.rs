@@ -1,7 +1,8 @@
-//! A pod that costs as little as it can: `h2` without a server around it, which says all it has to say at once. With it, calls a second
-//! are those of the side that calls.
+//! The cheapest possible pod: `h2` without a server around it, which writes everything it has at
+//! once. With it, the client limits the number of calls per second.
 //!
-//! Tonic's own server takes about as long for a call as a client does. Beside it all who call look more alike than they are.
+//! Tonic's server spends about as much time on a call as a client does, which would hide much of
+//! the difference between clients.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,20 +20,21 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// Windows that no burst of ours fills.
+/// Flow-control windows that no burst of the benchmark fills.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// More calls at a time than any burst makes.
+/// More concurrent calls than any burst makes.
 const MOST_CALLS: u32 = 10_000;
 
-/// Gives every caller back what it sends, whatever method it calls. Dropping the future ends the connections too.
+/// Echoes the body of every request, whatever its method. Dropping the future closes the
+/// connections too.
 pub(super) async fn serve(incoming: impl Stream<Item = io::Result<TcpStream>> + Unpin) {
     let connections = incoming.filter_map(async |it| it.ok()).map(converse);
-    // Whoever has gone is not missed.
+    // A client that disconnects is not an error.
     connections.buffer_unordered(usize::MAX).for_each(async |_| ()).await;
 }
 
-/// One connection to its end, in one task.
+/// Serves one connection until it ends, in one task.
 async fn converse(socket: TcpStream) -> io::Result<()> {
     let (read, mut write) = socket.into_split();
     let said = Said::default();
@@ -41,13 +43,14 @@ async fn converse(socket: TcpStream) -> io::Result<()> {
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_concurrent_streams(MOST_CALLS);
-    // The greeting of a caller is all that this waits for.
+    // Waits for the client's connection preface only.
     let opening = settings.handshake::<_, Bytes>(Socket { read, said: said.clone() });
     let mut connection = opening.await.map_err(io::Error::other)?;
     let mut calls = Vec::new();
     poll_fn(|cx| {
         let ended = poll_calls(&mut connection, &mut calls, cx);
-        // What cannot leave now leaves when it can: until then the caller has enough to read.
+        // A write that would block is retried with the next poll: until then the client has enough
+        // to read.
         match said.poll_leave(&mut write, cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => ended.map(Ok),
@@ -57,7 +60,7 @@ async fn converse(socket: TcpStream) -> io::Result<()> {
     write.shutdown().await
 }
 
-/// Takes what callers send, and answers those who have sent all. Ready when the connection has ended.
+/// Reads requests, and responds to those that are complete. Ready when the connection has ended.
 fn poll_calls(
     connection: &mut Connection<Socket, Bytes>,
     calls: &mut Vec<Call>,
@@ -80,7 +83,7 @@ fn poll_calls(
     }
 }
 
-/// A call whose request is not whole yet.
+/// A call whose request is not complete yet.
 struct Call {
     request: RecvStream,
     answer: SendResponse<Bytes>,
@@ -88,18 +91,19 @@ struct Call {
 }
 
 impl Call {
-    /// Ready when it is answered, or when the caller has gone.
+    /// Ready when the response is queued or the client has cancelled the call.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(data) = ready!(self.request.poll_data(cx)) {
             let Ok(data) = data else { return Poll::Ready(()) };
-            // It only fails for a stream that is no more.
+            // Fails only for a stream that has ended.
             let _ = self.request.flow_control().release_capacity(data.len());
-            // Some end a request with a frame of nothing; given back it would not be the end, and `h2` suffers few of those.
+            // Some clients end a request with an empty DATA frame. Echoed, it would not be the last
+            // frame, and `h2` limits the number of empty frames that do not end a stream.
             if !data.is_empty() {
                 self.heard.push(data);
             }
         }
-        // Whoever has gone needs no answer.
+        // Fails only if the client has cancelled the call.
         let _ = self.give_back();
         Poll::Ready(())
     }
@@ -117,7 +121,7 @@ impl Call {
     }
 }
 
-/// What was said and has not left.
+/// The bytes that `h2` has written and the socket has not sent yet.
 #[derive(Clone, Default)]
 struct Said(Arc<Mutex<BytesMut>>);
 
@@ -136,7 +140,7 @@ impl Said {
     }
 }
 
-/// What `h2` takes for a socket.
+/// The I/O object of `h2`: reads the socket and writes into the [`OutputBuffer`].
 struct Socket {
     read: OwnedReadHalf,
     said: Said,

@@ -1,26 +1,26 @@
-//! How thoroughly to measure.
+//! The number and length of the measurements.
 
 use std::time::Duration;
 
-/// How often and how long things are done.
+/// The number and length of the measurements.
 #[derive(Debug)]
 pub(super) struct Effort {
-    /// How many calls are in flight, one after the other.
+    /// The numbers of concurrent calls to measure with.
     pub(super) in_flight: &'static [usize],
-    /// How long calls are made without a pause, and how often.
+    /// The length of one burst, and the number of bursts.
     pub(super) burst: Duration,
     pub(super) repeats: usize,
-    /// How long calls are made at a steady rate where it is high.
+    /// The length of a measurement at a fixed high rate.
     pub(super) steady: Duration,
-    /// The same where it is a few calls a second.
+    /// The length of a measurement at a few calls per second.
     pub(super) seldom: Duration,
-    /// Between two steps of a rolling restart.
+    /// The pause between two steps of a rolling restart.
     pub(super) step: Duration,
-    /// How often a pod comes and goes.
+    /// The number of times that a pod is added and removed.
     pub(super) visits: usize,
 }
 
-/// For figures to quote.
+/// For figures to publish.
 pub(super) const THOROUGH: Effort = Effort {
     in_flight: &[1, 64, 1_024],
     burst: Duration::from_millis(400),
@@ -31,7 +31,7 @@ pub(super) const THOROUGH: Effort = Effort {
     visits: 5,
 };
 
-/// For a look.
+/// For a quick check.
 pub(super) const QUICK: Effort = Effort {
     in_flight: &[64],
     burst: Duration::from_millis(150),

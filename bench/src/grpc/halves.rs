@@ -1,11 +1,11 @@
-//! Processors for those who call and others for the pods, so that neither takes from the other what is measured of it.
+//! Separate processors for callers and pods, so that neither side takes CPU time from the other.
 //!
-//! On a cluster they are on different machines. Here each side has half of the processors; with a single one, or where threads cannot be
-//! told where to run, both have all.
+//! In a cluster they run on different machines. Here each side gets half of the processors. With a
+//! single processor, or on a system without thread affinity, both sides use all of them.
 
 use anyhow::Result;
 
-/// Which processors each side has. Dropping it lets this thread run everywhere again.
+/// The processors of each side. Dropping this lets the thread run on all processors again.
 #[derive(Debug, Default)]
 pub(super) struct Halves {
     all: Vec<usize>,
@@ -14,10 +14,11 @@ pub(super) struct Halves {
 }
 
 impl Halves {
-    /// Divides what this thread may run on, and moves it to the pods' half, with every thread that it starts from here on.
+    /// Splits the processors of this thread, and pins it to the pods' half, with every thread that
+    /// it starts from now on.
     ///
     /// # Errors
-    /// When the system does not say where we may run, or does not let us.
+    /// If the system does not report or does not accept the affinity.
     pub(super) fn divide() -> Result<Self> {
         let all = threads::here()?;
         let (pods, callers) = split(&all);
@@ -25,10 +26,10 @@ impl Halves {
         Ok(Self { all, callers, pods })
     }
 
-    /// Does something on the callers' half: a process that it starts stays there.
+    /// Runs a closure on the callers' half. A process that it starts stays there.
     ///
     /// # Errors
-    /// When the system does not let us go there.
+    /// If the system does not accept the affinity.
     pub(super) fn at_callers<T>(&self, start: impl FnOnce() -> T) -> Result<T> {
         threads::stay(&self.callers)?;
         let started = start();
@@ -39,12 +40,12 @@ impl Halves {
 
 impl Drop for Halves {
     fn drop(&mut self) {
-        // Where this fails, the process only has fewer processors than it could have.
+        // If this fails, the process keeps running on fewer processors than it could.
         let _ = threads::stay(&self.all);
     }
 }
 
-/// The one that is left over goes to the first half. A single one is not divided.
+/// Splits the processors in two; the first half gets the odd one. A single processor is shared.
 fn split(all: &[usize]) -> (Vec<usize>, Vec<usize>) {
     match all {
         [] | [_] => (all.to_vec(), all.to_vec()),
@@ -60,20 +61,21 @@ mod threads {
     use anyhow::{Context, Result};
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-    /// The processors that this thread may run on.
+    /// Returns the processors that this thread may run on.
     pub(super) fn here() -> Result<Vec<usize>> {
-        let set = sched_getaffinity(None).context("cannot tell on which processors we may run")?;
+        let set = sched_getaffinity(None).context("cannot read the CPU affinity of this thread")?;
         Ok((0..CpuSet::MAX_CPU).filter(|it| set.is_set(*it)).collect())
     }
 
-    /// Lets this thread run on these only; on whatever it could run on before, if there are none.
+    /// Pins this thread to these processors. Does nothing if there are none.
     pub(super) fn stay(on: &[usize]) -> Result<()> {
         if on.is_empty() {
             return Ok(());
         }
         let mut set = CpuSet::new();
         on.iter().for_each(|it| set.set(*it));
-        sched_setaffinity(None, &set).with_context(|| format!("cannot run on the processors {on:?}"))
+        sched_setaffinity(None, &set)
+            .with_context(|| format!("cannot pin this thread to the processors {on:?}"))
     }
 }
 
@@ -104,7 +106,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn whoever_is_started_for_the_callers_stays_on_their_half_and_we_come_back() {
+    fn a_thread_started_for_callers_stays_on_their_half_and_this_thread_returns_to_its_own() {
         let before = threads::here().unwrap();
         let halves = Halves::divide().unwrap();
         let there = halves.at_callers(|| std::thread::spawn(|| threads::here().unwrap())).unwrap();

@@ -1,7 +1,8 @@
-//! Calls per second, how long they take and what they cost, with 1, 10 and 100 pods.
+//! Calls per second, latency and CPU time per call, with 1, 10 and 100 pods.
 //!
-//! Pods have half of the processors and those who call the other half. Contenders take turns, another one first in each round. Figures are medians of the rounds, and ratios are medians of the
-//! ratios within a round, so that what the machine does beside weighs on both sides alike.
+//! Pods have half of the processors and callers the other half. Contenders take turns, and each
+//! round begins with another one. Figures are medians of the rounds, and ratios are medians of the
+//! ratios within a round, so that other load on the machine affects both sides alike.
 
 use std::time::Duration;
 
@@ -17,33 +18,35 @@ use super::pods::{Kind, Pods};
 use super::town::Town;
 
 const SERVERS: [u8; 3] = [1, 10, 100];
-/// As many endpoints as Kubernetes puts into one slice.
+/// The maximum number of endpoints that Kubernetes puts into one slice.
 const SLICE: usize = 100;
-/// Where goals are judged.
+/// The number of concurrent calls at which goals are judged.
 const JUDGED: usize = 64;
-/// How long each calls before it counts: tonic's own channels connect only then.
+/// The length of the warm-up of each caller: tonic's channels connect with the first call.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// At least so many times the calls of tonic's balanced channel.
+/// The minimum ratio of our calls per second to those of tonic's balanced channel.
 const THROUGHPUT_GOAL: f64 = 1.5;
-/// At most so many times the processor time of a single channel.
+/// The maximum ratio of our CPU time per call to that of a single channel.
 const CPU_GOAL: f64 = 1.1;
 
-/// One contender at work.
+/// One contender in the measurement.
 struct Lane {
     name: String,
     caller: Caller,
     choice: Choice,
-    /// What came out, one for each round.
+    /// The outcomes, one for each round.
     rounds: Vec<Outcome>,
 }
 
-/// Prints a table for each kind and number of pods and of calls in flight, then the goals.
+/// Prints a table for each kind and number of pods and each number of concurrent calls, then the
+/// goals.
 ///
-/// Goals are judged with bare pods, where those who call are what takes time. What comes out beside tonic's servers is told too.
+/// Goals are judged with bare pods, where the caller takes most of the time. The ratio with tonic's
+/// servers is printed too.
 ///
 /// # Errors
-/// When a goal is missed, or a contender fails.
+/// If a goal is missed, or a contender fails.
 pub(super) async fn run(contenders: &[Contender], effort: &Effort, halves: &Halves) -> Result<()> {
     let (town, mut goals) = (Town::start().await?, Goals::default());
     for (kind, count) in [Kind::Bare, Kind::Tonic].into_iter().flat_map(|it| SERVERS.map(|count| (it, count)))
@@ -96,7 +99,7 @@ async fn lanes(contenders: &[Contender], town: &Town, service: &str, halves: &Ha
 
 async fn take_turns(lanes: &mut [Lane], in_flight: usize, effort: &Effort) -> Result<()> {
     lanes.iter_mut().for_each(|it| it.rounds.clear());
-    // Goals deserve more of a look.
+    // Measurements with goals get more rounds.
     let rounds = if in_flight == JUDGED { 3 * effort.repeats } else { effort.repeats };
     for round in 0..rounds {
         let count = lanes.len();
@@ -108,12 +111,12 @@ async fn take_turns(lanes: &mut [Lane], in_flight: usize, effort: &Effort) -> Re
     Ok(())
 }
 
-/// Calls a second.
+/// Successful calls per second.
 fn rate(it: &Outcome) -> f64 {
     (it.calls - it.failed) as f64 / it.seconds
 }
 
-/// Microseconds of all processors for a call.
+/// CPU time per call, in microseconds.
 fn cpu(it: &Outcome) -> f64 {
     it.cpu_seconds * 1e6 / it.calls as f64
 }
@@ -135,14 +138,14 @@ fn print(title: &str, lanes: &[Lane]) {
     }
 }
 
-/// How many times a figure of ours is that of another, in the middle of the rounds.
+/// The median ratio of a figure of ours to that of another contender.
 fn times(lanes: &[Lane], other: Who, figure: fn(&Outcome) -> f64) -> Option<f64> {
     let of = |who| lanes.iter().find(|it| it.caller.who == who && it.choice == Choice::Turns);
     let pairs = of(Who::Kube)?.rounds.iter().zip(&of(other)?.rounds);
     median(pairs.map(|(ours, theirs)| figure(ours) / figure(theirs)))
 }
 
-/// What is not judged, in a line.
+/// Prints the ratio for which there is no goal.
 fn tell(lanes: &[Lane]) {
     if let Some(calls) = times(lanes, Who::Balance, rate) {
         println!("{calls:.2} times the calls of tonic's balanced channel");
@@ -150,7 +153,7 @@ fn tell(lanes: &[Lane]) {
 }
 
 fn judge(count: u8, lanes: &[Lane], goals: &mut Goals) -> Result<()> {
-    let told = |other, figure| times(lanes, other, figure).context("everybody of ours has called");
+    let told = |other, figure| times(lanes, other, figure).context("a contender of this program is missing");
     let calls = told(Who::Balance, rate)?;
     goals.add(
         calls >= THROUGHPUT_GOAL,
@@ -162,8 +165,8 @@ fn judge(count: u8, lanes: &[Lane], goals: &mut Goals) -> Result<()> {
     goals.add(
         single <= CPU_GOAL,
         format!(
-            "{count} pods: {single:.2} times the CPU of a single channel, at most {CPU_GOAL} ({each:.2} times that of a channel \
-             to each)"
+            "{count} pods: {single:.2} times the CPU of a single channel, at most {CPU_GOAL} ({each:.2} times that of one channel \
+            per pod)"
         ),
     );
     Ok(())

@@ -1,8 +1,9 @@
-//! `cargo xtask bench grpc [picks|load|score|parts] [--quick] [--alone]`: what it costs to choose an endpoint and to call one, and what
-//! becomes of calls while endpoints come, go, die and dawdle; beside tonic's own channels, tonic-lb-k8s and kuberesolver.
+//! `cargo xtask bench grpc [picks|load|score|parts] [--quick] [--alone]`: the cost of picking an
+//! endpoint and of a call, and the failures and latencies of calls while endpoints are added and
+//! removed, die or respond slowly; compared with tonic's channels, tonic-lb-k8s and kuberesolver.
 //!
 //! ```text
-//! this process: API server, pods, measuring ─── lines ──► one process per contender: resolver, channel, calls
+//! this process: API server, pods, measuring ─── commands ──► one process per contender: resolver, channel, calls
 //! ```
 //!
 //! The `mod` lines below are in layer order.
@@ -34,10 +35,10 @@ use testbed::waiting;
 /// Runs one part, or all of them one after the other.
 ///
 /// # Errors
-/// When a goal is missed, or an argument is unknown.
+/// If a goal is missed, or an argument is unknown.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    // What the benchmark starts to have somebody who calls.
+    // The subcommands with which the benchmark starts its caller processes.
     if let ["call", caller @ ..] = arguments.as_slice() {
         return waiting::wait(own::call(caller));
     }
@@ -55,13 +56,13 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             }
         }
     }
-    // What the parts of a connection bring is a question of its own, and has no goal.
+    // The contribution of each part of a connection is a separate question without a goal.
     if parts == ["parts"] {
         return waiting::wait(parts::run(effort));
     }
-    ensure!(!parts.contains(&"parts"), "parts are measured alone");
+    ensure!(!parts.contains(&"parts"), "`parts` cannot be combined with other parts of the benchmark");
     let wanted = |part| parts.is_empty() || parts.contains(&part);
-    // A goal that one part misses does not hide what the others have to say.
+    // A missed goal in one part does not stop the other parts.
     let picks = if wanted("picks") { picks::run(effort.repeats < THOROUGH.repeats) } else { Ok(()) };
     if !wanted("load") && !wanted("score") {
         return picks;
@@ -72,7 +73,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     picks.and(load).and(score)
 }
 
-/// The pods live in threads that are started when the processors are divided.
+/// Runs `load`. The threads of the pods are started after the processors are split.
 fn calls_per_second(contenders: &[Contender], effort: &Effort) -> Result<()> {
     let halves = Halves::divide()?;
     waiting::wait(load::run(contenders, effort, &halves))

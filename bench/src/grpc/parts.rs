@@ -1,7 +1,8 @@
-//! What the cork, the reading turns and the frame tracker of a connection bring or cost: each on and off, with 1, 2 and 8 threads that call.
+//! The contribution of write coalescing (the cork), reading turns and the frame tracker of a
+//! connection: each on and off, with 1, 2 and 8 calling threads.
 //!
-//! The pods are bare, and those who call are processes of their own that take turns, another one first in each round. Pods and callers share all
-//! processors: with half of two, several threads that call would have one between them.
+//! The pods are bare. Callers are processes that take turns, and each round begins with another
+//! one. Pods and callers share all processors: half of two would leave one for all calling threads.
 
 use std::time::Duration;
 
@@ -17,14 +18,14 @@ use super::pods::{Kind, Pods};
 use super::switches::{self, Switches};
 use super::town::Town;
 
-/// With one pod its connection has all calls, with ten a few each.
+/// With one pod, its connection carries all calls; with ten, a few each.
 const PODS: [u8; 2] = [1, 10];
 const WORKERS: [usize; 3] = [1, 2, 8];
 const IN_FLIGHT: usize = 64;
 const SLICE: usize = 100;
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// A process that calls with some of the parts.
+/// A caller process with some of the parts enabled.
 struct Lane {
     switches: Switches,
     caller: Caller,
@@ -34,7 +35,7 @@ struct Lane {
 /// Prints a table in Markdown.
 ///
 /// # Errors
-/// When a process that calls fails.
+/// If a caller process fails.
 pub(super) async fn run(effort: &Effort) -> Result<()> {
     let town = Town::start().await?;
     println!(
@@ -71,7 +72,7 @@ async fn lanes(town: &Town, service: &str, workers: usize) -> Result<Vec<Lane>> 
         let workers = workers.to_string();
         let arguments = ["grpc", "call-parts", switches.name(), &workers].map(str::to_owned).to_vec();
         let contender = Contender { who: Who::Kube, program: itself.clone(), arguments };
-        // Nothing is divided: both sides run on all processors.
+        // Both sides run on all processors.
         let mut caller = Caller::start(&contender, town, service, Choice::Turns, &Halves::default()).await?;
         caller.burst(IN_FLIGHT, WARM_UP).await?;
         lanes.push(Lane { switches, caller, rounds: Vec::new() });
@@ -79,7 +80,7 @@ async fn lanes(town: &Town, service: &str, workers: usize) -> Result<Vec<Lane>> 
     Ok(lanes)
 }
 
-/// The figures of a lane, and how many times those of the first they are.
+/// Formats the figures of a participant, and their ratios to those of the first one.
 fn row(lane: &Lane, first: &[Outcome]) -> String {
     let rate = |it: &Outcome| (it.calls - it.failed) as f64 / it.seconds;
     let cpu = |it: &Outcome| it.cpu_seconds * 1e6 / it.calls.max(1) as f64;

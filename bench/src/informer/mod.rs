@@ -1,5 +1,5 @@
-//! `cargo xtask bench informer [store|fan_out|memory] [--quick] [--alone]`: what a local copy costs to keep, to read and to tell of,
-//! beside client-go's and kube-rs'.
+//! `cargo xtask bench informer [store|fan_out|memory] [--quick] [--alone]`: the costs of a local
+//! cache in updates, reads, notifications and memory, compared with client-go and kube-rs.
 
 mod effort;
 mod peers;
@@ -12,17 +12,17 @@ use anyhow::{Result, ensure};
 use self::effort::{Goals, QUICK, THOROUGH};
 use self::peers::{Beside, Figures, Notification};
 
-/// At least so many times client-go's updates, beside 80 readers.
+/// The minimum ratio of our updates to client-go's, with 80 concurrent readers.
 const WRITES_GOAL: f64 = 5.0;
-/// At most this part of client-go's time for a notification.
+/// The maximum ratio of the cost of a notification to client-go's.
 const NOTIFICATION_GOAL: f64 = 1.0 / 5.0;
-/// At least so many times quicker than client-go to find 100 of 100,000 objects by label.
+/// The minimum ratio of client-go's time to ours to find 100 of 100,000 objects by label.
 const LABEL_GOAL: f64 = 10.0;
 
 /// Runs one part, or all of them one after the other.
 ///
 /// # Errors
-/// When a goal is missed, or an argument is unknown.
+/// If a goal is missed, or an argument is unknown.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let (mut effort, mut alone, mut parts) = (&THOROUGH, false, Vec::new());
     for argument in arguments {
@@ -50,7 +50,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             notifications_beside_peers(&measured, &peers, &mut goals);
         }
     }
-    // A goal that is missed does not hide what the others have to say.
+    // A missed goal does not stop the other parts.
     let memory = if wanted("memory") { memory::run(effort.rounds < THOROUGH.rounds) } else { Ok(()) };
     println!();
     for (met, goal) in &goals.0 {
@@ -63,7 +63,10 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 
 fn beside_peers(ours: &store::Measured, peers: &[Figures], goals: &mut Goals) {
     let most = ours.beside.iter().map(|it| it.readers).max().unwrap_or_default();
-    println!("\nbeside {most} readers, per second\n{:24} {:>8} {:>12} {:>12}", "", "pods", "reads", "writes");
+    println!(
+        "\nwith {most} concurrent readers, per second\n{:24} {:>8} {:>12} {:>12}",
+        "", "pods", "reads", "writes"
+    );
     let show = |name: &str, all: &[Beside]| {
         for Beside { pods, reads, writes, .. } in all.iter().filter(|it| it.readers == most) {
             println!("{name:24} {pods:>8} {reads:>12.0} {writes:>12.1}");
@@ -80,14 +83,15 @@ fn beside_peers(ours: &store::Measured, peers: &[Figures], goals: &mut Goals) {
         let Some(mine) = ours.beside.iter().find(same) else { continue };
         let times = mine.writes / theirs.writes;
         let goal = format!(
-            "{WRITES_GOAL} times client-go's writes beside {most} readers of {} pods ({times:.1})",
+            "at least {WRITES_GOAL} times client-go's writes with {most} readers of {} pods ({times:.1})",
             theirs.pods
         );
         goals.add(times >= WRITES_GOAL, goal);
     }
     let times = client_go.label_ns / (ours.by_index * 1e9);
-    let goal =
-        format!("{LABEL_GOAL} times as quick as client-go to list 100 of 100,000 by label ({times:.0})");
+    let goal = format!(
+        "at least {LABEL_GOAL} times as fast as client-go to list 100 of 100,000 by label ({times:.0})"
+    );
     goals.add(times >= LABEL_GOAL, goal);
 }
 
@@ -98,17 +102,18 @@ fn notifications_beside_peers(ours: &[fan_out::Cost], peers: &[Figures], goals: 
         notifications.iter().for_each(|Notification { handlers, ns }| println!("{handlers:>9} {ns:>10.0}"));
     }
     for fan_out::Cost { handlers, coalesce, grow } in ours {
-        // client-go tells everything from a buffer that grows, so that this is what its figure of the same run is held against.
+        // client-go buffers all notifications without a limit, so its figure is compared with
+        // `Grow`.
         if let Some(it) = client_go.and_then(|it| it.notifications.iter().find(|it| it.handlers == *handlers))
         {
             let goal = format!(
-                "a notification of {handlers}, from a line that grows, within a fifth of client-go's {:.0} ns ({grow:.0})",
+                "a notification with {handlers} handlers, from a growing buffer, within a fifth of client-go's {:.0} ns ({grow:.0})",
                 it.ns
             );
             goals.add(*grow <= it.ns * NOTIFICATION_GOAL, goal);
         }
         let goal = format!(
-            "a notification of {handlers}, merged, within a fifth of the {:.0} ns of client-go's own benchmark ({coalesce:.0})",
+            "a notification with {handlers} handlers, coalesced, within a fifth of the {:.0} ns of client-go's own benchmark ({coalesce:.0})",
             fan_out::CLIENT_GO
         );
         goals.add(*coalesce <= fan_out::CLIENT_GO * NOTIFICATION_GOAL, goal);

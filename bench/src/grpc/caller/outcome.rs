@@ -1,4 +1,4 @@
-//! How calls went: how many, how many failed, how long they took and what they cost.
+//! The outcome of calls: their number, failures, latencies and CPU time.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tonic::Status;
 
-/// What is said of calls. The times are of those that did not fail.
+/// The outcome of a number of calls. Latencies are those of the calls that succeeded.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) calls: u64,
     pub(crate) failed: u64,
     pub(crate) seconds: f64,
-    /// Of all threads of the process that called.
+    /// The CPU time of all threads of the calling process.
     pub(crate) cpu_seconds: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
-    /// The first failure; empty without one.
+    /// The first failure. Empty without one.
     pub(crate) why: String,
 }
 
-/// What calls have come to so far.
+/// The statistics of the calls so far.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     took: Vec<Duration>,
@@ -51,7 +51,7 @@ impl Told {
         }
     }
 
-    /// The time that this part of the calls stayed within, in microseconds. They are in order.
+    /// The given percentile of the latencies, in microseconds. The latencies have to be sorted.
     fn at(&self, part: f64) -> f64 {
         let place = (part * self.took.len() as f64) as usize;
         let took = self.took.get(place.min(self.took.len().saturating_sub(1)));
@@ -59,7 +59,7 @@ impl Told {
     }
 }
 
-/// Since when calls are made.
+/// The wall-clock time and CPU time at the start of the calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
     wall: Instant,
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn times_are_of_the_calls_that_did_not_fail() {
+    async fn latencies_are_of_the_calls_that_succeed() {
         let clocks = Clocks::start();
         let mut told = Told::default();
         (1..=100).rev().for_each(|it| told.add(Duration::from_micros(it), Ok(())));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_has_no_times() {
+    async fn no_calls_have_latencies_of_zero() {
         let outcome = Clocks::start().outcome(Told::default());
         assert_eq!((outcome.calls, outcome.p50_us, outcome.p999_us), (0, 0.0, 0.0));
     }

@@ -1,6 +1,8 @@
-//! The scoreboard: what becomes of calls while endpoints come and go, are dead, slow or many.
+//! The scoreboard: failures, latencies and shares of calls while endpoints are added and removed,
+//! dead, slow or many.
 //!
-//! Every contender has pods, a service and a process of its own in each scene, and all of them the same events.
+//! In each scenario every contender has its own pods, service and process, and all contenders see
+//! the same events.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -23,20 +25,21 @@ use super::effort::Effort;
 use super::goals::Goals;
 use super::town::Town;
 
-/// As even as this, of 1, whatever the rate: a call or two may go out before all pods are connected.
+/// The minimum fairness, at any rate. It is not 1, because the first calls may start before all
+/// pods are connected.
 const FAIRNESS_GOAL: f64 = 0.9;
 
-/// What became of one contender.
+/// The results of one contender.
 struct Card {
     who: Who,
     told_first: Outcome,
     told_late: Outcome,
     lag: Lag,
     dead: Outcome,
-    /// With 1, 10 and 1,000 calls a second.
+    /// Jain's index with 1, 10 and 1,000 calls per second.
     fairness: [f64; 3],
     slow: Outcome,
-    /// The same where endpoints can be chosen by load.
+    /// The same with the policy by load, for contenders that have one.
     slow_by_load: Option<Outcome>,
     seen: usize,
 }
@@ -44,12 +47,12 @@ struct Card {
 /// Prints the table, then the goals.
 ///
 /// # Errors
-/// When a goal is missed, or a contender fails.
+/// If a goal is missed, or a contender fails.
 pub(super) async fn run(contenders: &[Contender], effort: &Effort) -> Result<()> {
     let town = Town::start().await?;
     let resolving = contenders.iter().filter(|it| !matches!(it.who, Who::Single | Who::Each));
     let scenes: Vec<_> = resolving.map(|contender| Scene { contender, town: &town, effort }).collect();
-    // These need next to nothing of the machine, and time: all at once.
+    // These need little CPU and much time, so they run concurrently.
     let (seldom, often, dead) = tokio::try_join!(
         try_join_all(scenes.iter().map(|it| shares::fairness(it, 1))),
         try_join_all(scenes.iter().map(|it| shares::fairness(it, 10))),
@@ -84,8 +87,8 @@ fn print(cards: &[Card]) {
     };
     println!();
     row(String::new(), &|it| it.who.name().to_owned());
-    row("failed in a rolling restart, told before".into(), &|it| failed(&it.told_first));
-    row("failed in a rolling restart, told after".into(), &|it| failed(&it.told_late));
+    row("failed in a rolling restart, slice first".into(), &|it| failed(&it.told_first));
+    row("failed in a rolling restart, pod first".into(), &|it| failed(&it.told_late));
     row("first call on a new pod, after ms".into(), &|it| ms(it.lag.first));
     row("last call on a removed pod, after ms".into(), &|it| ms(it.lag.last));
     row(format!("failed with 1 pod of {} dead", weak::PODS), &|it| failed(&it.dead));
@@ -94,18 +97,18 @@ fn print(cards: &[Card]) {
     }
     let slow = format!("p99 with 1 pod of {} slow by {} ms, ms", weak::PODS, weak::DELAY.as_millis());
     row(slow, &|it| p99(&it.slow));
-    row("  the same, chosen by load".into(), &|it| it.slow_by_load.as_ref().map_or("-".into(), p99));
+    row("  the same, balanced by load".into(), &|it| it.slow_by_load.as_ref().map_or("-".into(), p99));
     row(format!("pods called of {} in 3 slices", shares::MANY), &|it| it.seen.to_string());
     println!();
     for it in cards {
-        let all = [("told before", &it.told_first), ("told after", &it.told_late), ("one dead", &it.dead)];
+        let all = [("slice first", &it.told_first), ("pod first", &it.told_late), ("one dead", &it.dead)];
         for (scene, outcome) in all.into_iter().filter(|(_, it)| it.failed > 0) {
             println!("{}, {scene}, the first failure: {}", it.who.name(), outcome.why);
         }
     }
 }
 
-/// Only ours has goals.
+/// Judges our own channel; the other contenders have no goals.
 fn judge(cards: &[Card]) -> Result<()> {
     let mut goals = Goals::default();
     for it in cards.iter().filter(|it| it.who == Who::Kube) {

@@ -1,4 +1,5 @@
-//! A rolling restart at a steady load: each pod is replaced by a new one, and nobody should notice.
+//! A rolling restart under a constant load: each pod is replaced by a new one, and no call should
+//! fail.
 
 use anyhow::Result;
 use tokio::time::{Duration, sleep};
@@ -10,17 +11,18 @@ use crate::grpc::pods::Pods;
 
 const PODS: usize = 10;
 const RATE: u32 = 500;
-/// Before the first pod goes, and after the last one.
+/// The pause before the first pod is replaced, and after the last one.
 const REST: Duration = Duration::from_millis(500);
 
-/// Whether the slice or the pod itself is first to say that the pod goes. In a cluster both happen.
+/// The order in which a pod is marked as terminating in its slice and shuts down. Both orders
+/// happen in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     ToldFirst,
     ToldLate,
 }
 
-/// How the calls went meanwhile.
+/// Runs a rolling restart. Returns the outcome of the calls meanwhile.
 pub(super) async fn roll(scene: &Scene<'_>, order: Order) -> Result<Outcome> {
     let service = scene.service(&format!("roll-{order:?}"));
     let mut pods = Pods::start(2 * PODS as u8)?;

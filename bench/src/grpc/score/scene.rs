@@ -1,4 +1,4 @@
-//! What every scene begins with: pods, the service that they make, and a fresh process that calls it.
+//! The setup of every scenario: pods, their service, and a new caller process.
 
 use std::net::Ipv4Addr;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::grpc::halves::Halves;
 use crate::grpc::pods::Pods;
 use crate::grpc::town::{Condition, Town};
 
-/// Who plays, and where.
+/// A contender and the cluster in which it calls.
 pub(super) struct Scene<'a> {
     pub(super) contender: &'a Contender,
     pub(super) town: &'a Town,
@@ -20,17 +20,17 @@ pub(super) struct Scene<'a> {
 }
 
 impl Scene<'_> {
-    /// The service of this contender in a scene of that name.
+    /// Returns the name of this contender's service in a scenario.
     pub(super) fn service(&self, scene: &str) -> String {
         format!("{scene}-{:?}", self.contender.who).to_lowercase()
     }
 
-    /// A process of the contender's that has called nobody yet.
+    /// Starts a process of the contender that has not called yet.
     pub(super) async fn caller(&self, service: &str, choice: Choice) -> Result<Caller> {
         Caller::start(self.contender, self.town, service, choice, &Halves::default()).await
     }
 
-    /// Says that these pods are ready, that one is about to go, and that there are no others.
+    /// Publishes an endpoint slice with these ready pods and at most one terminating pod.
     pub(super) async fn tell(
         &self,
         service: &str,

@@ -1,4 +1,4 @@
-//! Who is called how often: evenly at any rate, and nobody left out where there are many.
+//! The distribution of calls: even at any rate, and to all pods where there are many.
 
 use anyhow::Result;
 use tokio::time::Duration;
@@ -8,14 +8,16 @@ use crate::grpc::asking::Choice;
 use crate::grpc::pods::Pods;
 
 const PODS: usize = 5;
-/// More than fit into two slices.
+/// More pods than fit into two slices.
 pub(super) const MANY: u8 = 250;
 const SLICE: usize = 100;
-/// How often and how long the many are called: whoever is chosen by chance is left out by one in a thousand.
+/// The rate and length of the calls to many pods. At random, a pod is missed with a probability
+/// below 0.1 %.
 const RATE: u32 = 1_000;
 const TIME: Duration = Duration::from_secs(3);
 
-/// How even the shares of a few pods are that a new channel calls at this rate, as Jain's index: 1 is even.
+/// Calls a few pods over a new channel at this rate. Returns Jain's fairness index of their shares:
+/// 1 is even.
 pub(super) async fn fairness(scene: &Scene<'_>, rate: u32) -> Result<f64> {
     let service = scene.service(&format!("fair-{rate}"));
     let pods = Pods::start(PODS as u8)?;
@@ -25,7 +27,7 @@ pub(super) async fn fairness(scene: &Scene<'_>, rate: u32) -> Result<f64> {
     Ok(jain(&pods.calls()))
 }
 
-/// How many of many pods are called.
+/// Returns the number of pods that are called, of many.
 pub(super) async fn seen(scene: &Scene<'_>) -> Result<usize> {
     let (service, pods) = (scene.service("many"), Pods::start(MANY)?);
     scene.town.list(&service, &pods, SLICE).await?;
@@ -33,7 +35,8 @@ pub(super) async fn seen(scene: &Scene<'_>) -> Result<usize> {
     Ok(pods.calls().iter().filter(|it| **it > 0).count())
 }
 
-/// The square of the sum by the sum of the squares: 1 when all are alike, 1 of n when one has everything.
+/// Jain's index: the square of the sum divided by n times the sum of the squares. It is 1 if all
+/// shares are equal, and 1/n if one pod has all calls.
 fn jain(shares: &[u64]) -> f64 {
     let sum: f64 = shares.iter().map(|it| *it as f64).sum();
     let squares: f64 = shares.iter().map(|it| (*it as f64).powi(2)).sum();
@@ -45,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jains_index_is_one_for_even_shares_and_one_of_n_for_all_in_one_hand() {
+    fn jains_index_is_one_for_even_shares_and_one_nth_for_a_single_pod() {
         assert_eq!(jain(&[7, 7, 7, 7]), 1.0);
         assert_eq!(jain(&[9, 0, 0, 0]), 0.25);
         assert_eq!(jain(&[0, 0]), 0.0);

@@ -1,4 +1,5 @@
-//! How soon a change of a slice shows in the calls: a pod comes, and goes again, while it serves all the time.
+//! The delay between the change of a slice and its effect on calls: a pod is added and removed
+//! again, and serves all the time.
 
 use anyhow::Result;
 use tokio::time::{Duration, Instant, sleep};
@@ -9,18 +10,18 @@ use crate::grpc::goals::median;
 use crate::grpc::pods::Pods;
 
 const PODS: usize = 5;
-/// Resolution is a millisecond.
+/// The resolution is one millisecond.
 const RATE: u32 = 1_000;
 const REST: Duration = Duration::from_millis(500);
-/// How long a change may take to show.
+/// The time after which a change counts as not effective.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Milliseconds from the write of a slice, in the middle of several; `None` if it does not show.
+/// The median delay after writing a slice, in milliseconds. `None` if the change has no effect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lag {
-    /// To the first call on a pod that is new in it.
+    /// Until the first call on a pod that was added.
     pub(super) first: Option<f64>,
-    /// To the last call on a pod that is no longer in it.
+    /// Until the last call on a pod that was removed.
     pub(super) last: Option<f64>,
 }
 
@@ -45,7 +46,7 @@ pub(super) async fn lag(scene: &Scene<'_>) -> Result<Lag> {
         let written = Instant::now();
         scene.tell(&service, &pods, 0..PODS, None).await?;
         sleep(REST).await;
-        // One that was called a moment ago still is.
+        // A pod whose last call is this recent is still being called.
         let moment = visitor.last().filter(|it| it.elapsed() > REST / 5);
         last.extend(moment.map(|it| it.saturating_duration_since(written)));
     }

@@ -1,4 +1,4 @@
-//! One pod of a few is no good: dead although its slice says that it is ready, or slow.
+//! One of several pods is degraded: dead although its slice says that it is ready, or slow.
 
 use std::net::SocketAddr;
 
@@ -12,11 +12,11 @@ use crate::grpc::caller::outcome::Outcome;
 use crate::grpc::pods::Pods;
 
 pub(super) const PODS: usize = 5;
-/// How much longer the slow one takes.
+/// The delay of the slow pod's responses.
 pub(super) const DELAY: Duration = Duration::from_millis(100);
 const RATE: u32 = 500;
 
-/// How calls go when one pod refuses connections.
+/// Returns the outcome of calls while one pod refuses connections.
 pub(super) async fn dead(scene: &Scene<'_>) -> Result<Outcome> {
     let (service, mut pods) = (scene.service("dead"), Pods::start(PODS as u8)?);
     let address = SocketAddr::from((pods.all()[0].address, pods.port));
@@ -28,7 +28,8 @@ pub(super) async fn dead(scene: &Scene<'_>) -> Result<Outcome> {
     scene.caller(&service, Choice::Turns).await?.steady(RATE, scene.effort.steady).await
 }
 
-/// How calls go when one pod is slow, once that can be known.
+/// Returns the outcome of calls while one pod is slow, after a warm-up in which the caller can
+/// measure that.
 pub(super) async fn slow(scene: &Scene<'_>, choice: Choice) -> Result<Outcome> {
     let service = scene.service(&format!("slow-{choice:?}"));
     let pods = Pods::start(PODS as u8)?;
