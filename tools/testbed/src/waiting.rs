@@ -1,15 +1,16 @@
-//! Waiting for a task that talks to others, so that an interrupted one leaves nothing behind.
+//! Runs a task that starts processes, so that an interrupted one leaves none behind.
 
 use anyhow::{Context, Result, bail};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Runs a task to its end. When we are interrupted or told to end, the task is dropped, and with it all that it started.
+/// Runs a task to its end. On SIGINT or SIGTERM the task is dropped, with everything that it
+/// started.
 pub fn wait(task: impl Future<Output = Result<()>>) -> Result<()> {
     wait_on(&Runtime::new().context("cannot start a runtime")?, task)
 }
 
-/// The same on a runtime with so many worker threads.
+/// Does the same on a runtime with this many worker threads.
 pub fn wait_with(workers: usize, task: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build();
     wait_on(&runtime.context("cannot start a runtime")?, task)
@@ -21,7 +22,7 @@ fn wait_on(runtime: &Runtime, task: impl Future<Output = Result<()>>) -> Result<
         tokio::select! {
             done = task => done,
             _ = tokio::signal::ctrl_c() => bail!("interrupted"),
-            _ = terminate.recv() => bail!("told to end"),
+            _ = terminate.recv() => bail!("terminated"),
         }
     })
 }

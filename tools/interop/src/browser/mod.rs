@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! Chromium ──► page (127.0.0.2) ──► its attempts ──► dogwatch serve -v (127.0.0.1, same port)
-//!                └── report                               └── log of requests, and what is stored
+//!                └── report                               └── request log, and stored objects
 //! ```
 //!
-//! A server without credentials trusts every connection of this machine, and a browser on this machine opens connections for every
-//! page it shows. A page of another site must neither write to the server nor read from it. What the server checks is in
-//! `crates/apiserver/src/http/web_guard.rs`; only a browser shows that it is what browsers send.
+//! A server without credentials trusts every connection from this machine, and a browser on this
+//! machine opens connections for every page it shows. A page of another site must neither write to
+//! the server nor read from it. The server's checks are in
+//! `crates/apiserver/src/http/web_guard.rs`; only a real browser proves that they match what
+//! browsers send.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -34,34 +36,35 @@ use request_log::{Logged, requests};
 use scene::{FOREIGN_NAME, Scene};
 use testbed::server::Ours;
 
-/// Programs that are a Chromium, by name.
+/// The names of Chromium executables.
 const NAMES: [&str; 5] =
     ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell"];
-/// Where the page comes from: this machine, and another address than the server's.
+/// The address of the page's server: on this machine, and different from the API server's.
 const PAGE_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
-/// What no page may read.
-const SECRET: &str = "for nobody but the owner";
-/// The object that has it.
+/// The content that no page may read.
+const SECRET: &str = "for the owner only";
+/// The object with that content.
 const KEPT: &str = "kept";
-/// How long a browser may take to start and to try everything, on a busy machine.
+/// The time within which a browser has to start and make all attempts, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// How often the server's log is looked at.
+/// The interval at which the server's log is read.
 const POLL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
     ours: Ours,
-    /// The Chromium to use; without it, one is looked for in PATH.
+    /// The Chromium to use. Defaults to the first one found in PATH.
     #[arg(long, value_name = "FILE")]
     chromium: Option<PathBuf>,
 }
 
-/// Lets pages of other sites try to use our server; fails if one can. Where there is no Chromium it says so, and shows nothing.
+/// Lets pages of other sites try to use our server, and fails if one succeeds. Without a Chromium
+/// it prints so and does nothing.
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let Some(chromium) = options.chromium.clone().or_else(find_chromium) else {
-        println!("no Chromium in PATH ({}): nothing was tried", NAMES.join(", "));
-        println!("install one, or name it with --chromium FILE");
+        println!("skipped: there is no Chromium in PATH ({})", NAMES.join(", "));
+        println!("install one, or pass its path with --chromium FILE");
         return Ok(());
     };
     let mut target = Target::start(&options.ours).await?;
@@ -71,7 +74,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     for scene in Scene::ALL {
         let before = target.mark(scene).await?;
         let report = visit(&chromium, scene, page, &mut site, target.folder.path()).await;
-        let report = report.with_context(|| format!("the page of the scene {}", scene.name()))?;
+        let report = report.with_context(|| format!("scenario {}", scene.name()))?;
         let asked = target.requests()?.split_off(before);
         let created = target.created_by(scene).await?;
         println!("{}: {} attempts, {} requests", scene.name(), report.len(), asked.len());
@@ -82,19 +85,19 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         target.restore().await?;
     }
     failures.iter().for_each(|it| println!("FAILED: {it}"));
-    ensure!(failures.is_empty(), "a page of another site is not kept out, or the control shows nothing");
-    println!("pages of other sites created nothing and read nothing; the control did both");
+    ensure!(failures.is_empty(), "a page of another site reached the server, or the control failed");
+    println!("pages of other sites could neither write nor read; the control could do both");
     Ok(())
 }
 
-/// The Chromium of this machine, if it has one.
+/// Returns the first Chromium in PATH.
 fn find_chromium() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let files = std::env::split_paths(&path).flat_map(|folder| NAMES.map(|name| folder.join(name)));
     files.into_iter().find(|it| it.is_file())
 }
 
-/// Shows a page in a browser of its own, and returns what the page reports.
+/// Opens a page in a new browser, and returns the page's report.
 async fn visit(
     chromium: &Path,
     scene: Scene,
@@ -106,9 +109,11 @@ async fn visit(
     let url = format!("http://{}:{}/page/{}", scene.host(&page.ip().to_string()), page.port(), scene.name());
     let mut command = Command::new(chromium);
     command.args(["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
-    // It shows one page, which this task wrote; the sandbox cannot be had as root or in most containers.
+    // The browser shows one page, which is part of this program; the sandbox does not work as root
+    // or in most containers.
     command.arg("--no-sandbox");
-    // Newer versions ask a person before a page may use the loopback. Others do not: the server has to defend itself.
+    // Newer versions ask the user before a page may use loopback. Others do not, so the server has
+    // to protect itself.
     command.arg("--disable-features=LocalNetworkAccessChecks,BlockInsecurePrivateNetworkRequests");
     command.arg(format!("--host-resolver-rules=MAP {FOREIGN_NAME} {}", page.ip()));
     command.arg(format!("--user-data-dir={}", profile.path().display())).arg(url);
@@ -118,18 +123,20 @@ async fn visit(
         Ok(report) => report,
         Err(_) => {
             browser.ensure_alive()?;
-            anyhow::bail!("no report within {PATIENCE:?}; the browser said:\n{}", browser.said()?)
+            anyhow::bail!("no report within {PATIENCE:?}; output of the browser:\n{}", browser.said()?)
         }
     }
 }
 
-/// What is not as it should be, as sentences.
+/// Returns the violations in a scenario, as sentences.
 fn breaches(scene: Scene, report: &[Attempt], asked: &[Logged], created: &[String]) -> Vec<String> {
     let (name, has_read) = (scene.name(), report.iter().find(|it| it.outcome.contains(SECRET)));
     let mut breaches = Vec::new();
     if scene == Scene::Control {
         if created.is_empty() || has_read.is_none() {
-            breaches.push(format!("{name}: the page created {created:?} and read {has_read:?}"));
+            breaches.push(format!(
+                "{name}: the control failed: the page created {created:?} and read {has_read:?}"
+            ));
         }
         return breaches;
     }
@@ -137,14 +144,19 @@ fn breaches(scene: Scene, report: &[Attempt], asked: &[Logged], created: &[Strin
         breaches.push(format!("{name}: the page created {created:?}"));
     }
     if let Some(attempt) = has_read {
-        breaches.push(format!("{name}: the page could read by {:?}", attempt.name));
+        breaches.push(format!("{name}: the page could read with {:?}", attempt.name));
     }
     breaches.extend(
-        asked.iter().filter(|it| it.status != 403).map(|it| format!("{name}: this was not refused: {it:?}")),
+        asked
+            .iter()
+            .filter(|it| it.status != 403)
+            .map(|it| format!("{name}: the server did not reject {it:?}")),
     );
     for method in ["GET", "POST"] {
         if !asked.iter().any(|it| it.method == method && it.path.contains("/configmaps")) {
-            breaches.push(format!("{name}: no {method} of the page came to the server, so nothing is shown"));
+            breaches.push(format!(
+                "{name}: no {method} of the page reached the server, so the scenario proves nothing"
+            ));
         }
     }
     breaches
@@ -154,7 +166,7 @@ fn shortened(text: &str) -> String {
     text.replace('\n', " ").chars().take(100).collect()
 }
 
-/// The server under attack, and an object on it that no page may read or change.
+/// The attacked server, with an object that no page may read or change.
 struct Target {
     address: SocketAddr,
     maps: Api<ConfigMap>,
@@ -164,7 +176,7 @@ struct Target {
 
 impl Target {
     async fn start(ours: &Ours) -> Result<Self> {
-        let folder = tempfile::tempdir().context("cannot make a folder for the server")?;
+        let folder = tempfile::tempdir().context("cannot create a directory for the server")?;
         let mut command = Command::new(ours.binary()?);
         command.args(["serve", "-v"]).env_remove("DOGWATCH_TOKEN");
         let mut process = Process::start("dogwatch", &mut command, folder.path())?;
@@ -174,10 +186,10 @@ impl Target {
             if let Some(url) = process.said()?.lines().find_map(|it| it.strip_prefix("ready ")) {
                 break url.trim().to_owned();
             }
-            ensure!(start.elapsed() < PATIENCE, "our server did not say that it is ready");
+            ensure!(start.elapsed() < PATIENCE, "our server is not ready within {PATIENCE:?}");
             tokio::time::sleep(POLL).await;
         };
-        let address = url.strip_prefix("http://").context("it does not serve HTTP")?.parse()?;
+        let address = url.strip_prefix("http://").context("the server does not serve plain HTTP")?.parse()?;
         let mut overrides = Overrides::default();
         overrides.cluster_info.server = Some(url);
         let client = Client::new(Config::infer(&Environment::empty(), &overrides)?)?;
@@ -186,7 +198,7 @@ impl Target {
         Ok(target)
     }
 
-    /// Makes the server as it was before a page tried anything.
+    /// Restores the objects to their state before a page made its attempts.
     async fn restore(&mut self) -> Result<()> {
         for map in self.maps.list_all(&ListParams::default()).await?.items {
             let name = map.metadata.name.unwrap_or_default();
@@ -199,7 +211,7 @@ impl Target {
         Ok(())
     }
 
-    /// What a page created, changed or deleted.
+    /// Returns the objects that a page created, changed or deleted.
     async fn created_by(&self, scene: Scene) -> Result<Vec<String>> {
         let list = self.maps.list_all(&ListParams::default()).await?.items;
         let name = |map: &ConfigMap| map.metadata.name.clone().unwrap_or_default();
@@ -211,11 +223,11 @@ impl Target {
         Ok(touched)
     }
 
-    /// Waits until all of our own requests are in the log, and returns how many requests it has then.
+    /// Waits until all of our own requests are in the log. Returns the number of requests in it.
     async fn mark(&mut self, scene: Scene) -> Result<usize> {
         let name = format!("before-{}", scene.name());
         let missing = self.maps.get(&name).await;
-        ensure!(missing.is_err_and(|it| it.is_not_found()), "there is a {name}");
+        ensure!(missing.is_err_and(|it| it.is_not_found()), "unexpected object {name}");
         let start = Instant::now();
         loop {
             let requests = self.requests()?;
@@ -223,7 +235,7 @@ impl Target {
                 return Ok(requests.len());
             }
             self.process.ensure_alive()?;
-            ensure!(start.elapsed() < PATIENCE, "the server does not log its requests");
+            ensure!(start.elapsed() < PATIENCE, "the server did not log our request within {PATIENCE:?}");
             tokio::time::sleep(POLL).await;
         }
     }

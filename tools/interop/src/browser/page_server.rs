@@ -1,7 +1,9 @@
-//! The web site of an attacker: it serves the page, takes the page's report, and passes everything else on to the server.
+//! The attacker's web site: it serves the page, receives the page's report, and forwards everything
+//! else to the server.
 //!
-//! Passing on is what DNS rebinding does. The browser speaks to one origin, and the connection leads to the page's own server at
-//! first and to the attacked one later; here both are behind one address, and what the browser sent is not changed.
+//! Forwarding has the effect of DNS rebinding: to the browser it is one origin, which leads to the
+//! page's own server first and to the attacked one later. Here both are behind one address, and
+//! requests are forwarded unchanged.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,9 +24,9 @@ use tokio::task::JoinSet;
 use super::scene::Scene;
 
 const PAGE: &str = include_str!("page.html");
-/// How long the attacked server may take to answer a request that is passed on.
+/// The timeout of a forwarded request.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What a browser adds by itself, and no page can change.
+/// The headers that a browser adds by itself and a page cannot change.
 const OF_BROWSERS: [HeaderName; 5] = [
     ORIGIN,
     HeaderName::from_static("sec-fetch-site"),
@@ -33,14 +35,14 @@ const OF_BROWSERS: [HeaderName; 5] = [
     HeaderName::from_static("referer"),
 ];
 
-/// What the page says of one attempt.
+/// The page's report of one attempt.
 #[derive(Debug, Deserialize)]
 pub(super) struct Attempt {
     pub(super) name: String,
     pub(super) outcome: String,
 }
 
-/// The site. It is gone when this is dropped.
+/// The attacker's site. Dropping this stops it.
 #[derive(Debug)]
 pub(super) struct PageServer {
     reports: mpsc::UnboundedReceiver<Vec<Attempt>>,
@@ -54,10 +56,10 @@ struct Site {
 }
 
 impl PageServer {
-    /// Listens on `address` for a page that attacks another.
+    /// Serves a page on `address` that attacks the server at `attacked`.
     pub(super) async fn start(address: SocketAddr, attacked: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind(address).await;
-        let listener = listener.with_context(|| format!("cannot listen on {address} for the page"))?;
+        let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
         let (sender, reports) = mpsc::unbounded_channel();
         let site = Arc::new(Site { attacked, reports: sender });
         let mut accepting = JoinSet::new();
@@ -67,7 +69,7 @@ impl PageServer {
                 let site = Arc::clone(&site);
                 connections.spawn(async move {
                     let service = service_fn(|request| site.answer(request));
-                    // A browser that hangs up has what it wanted.
+                    // A browser that closes the connection is not an error.
                     let http = hyper::server::conn::http1::Builder::new();
                     let _ = http.serve_connection(TokioIo::new(stream), service).await;
                 });
@@ -77,9 +79,9 @@ impl PageServer {
         Ok(Self { reports, _accepting: accepting })
     }
 
-    /// What the next page reports.
+    /// Waits for the next page's report.
     pub(super) async fn report(&mut self) -> Result<Vec<Attempt>> {
-        self.reports.recv().await.context("the site of the page ended")
+        self.reports.recv().await.context("the page server has stopped")
     }
 }
 
@@ -89,7 +91,7 @@ impl Site {
         if path == "/report" {
             let body = request.into_body().collect().await?.to_bytes();
             if let Ok(report) = serde_json::from_slice(&body) {
-                // Nobody may wait for it any more.
+                // Fails only if the receiver is gone.
                 let _ = self.reports.send(report);
             }
             return Ok(status(StatusCode::NO_CONTENT));
@@ -112,7 +114,8 @@ impl Site {
         response
     }
 
-    /// Sends a request to the attacked server: as it is, or for the control as a program on this machine would send it.
+    /// Forwards a request to the attacked server: unchanged, or for the control without the headers
+    /// that browsers add.
     async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
         let (mut parts, body) = request.into_parts();
         let host = parts.headers.get(HOST).and_then(|it| it.to_str().ok()).unwrap_or_default();
@@ -131,7 +134,7 @@ impl Site {
             answer = exchange => answer,
             ended = connection => {
                 ended?;
-                anyhow::bail!("the server hung up")
+                anyhow::bail!("the server closed the connection")
             }
         }
     }

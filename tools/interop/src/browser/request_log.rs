@@ -1,4 +1,4 @@
-//! What a server was asked, read from the log that `dogwatch serve -v` writes.
+//! Parses the requests in the log of `dogwatch serve -v`.
 
 /// One request of the log.
 #[derive(Debug, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(super) struct Logged {
     pub(super) status: u16,
 }
 
-/// The requests in a log, oldest first.
+/// Returns the requests in a log, oldest first.
 pub(super) fn requests(log: &str) -> Vec<Logged> {
     log.lines().filter(|it| it.contains("dogwatch_apiserver::requests")).filter_map(request).collect()
 }

@@ -1,24 +1,26 @@
-//! The ways in which a page of another site may try to reach a server of this machine, and one in which it must succeed.
+//! The ways in which a page of another site may try to reach a server on this machine, and a
+//! control that has to succeed.
 
-/// Where a page comes from, and what it attacks.
+/// The origin of a page, and its way to the attacked server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scene {
     /// A page of one origin sends requests to another: forms, beacons, `fetch` without CORS.
     CrossSite,
-    /// The name of the page's server leads to the attacked one, so that both are one origin to the browser.
+    /// The name of the page's server resolves to the attacked one, so that both are one origin to
+    /// the browser.
     Rebinding,
-    /// The same attempts without the headers by which a browser says where they come from. A write and a read must
-    /// succeed, or the other scenes show nothing.
+    /// The same attempts without the headers by which a browser reports their origin. A write and a
+    /// read have to succeed, or the other scenarios prove nothing.
     Control,
 }
 
-/// The name that leads to the page's server, and is not the attacked one's.
+/// The name of the page's server, which is not a name of the attacked one.
 pub(super) const FOREIGN_NAME: &str = "evil.example";
 
 impl Scene {
     pub(super) const ALL: [Self; 3] = [Self::CrossSite, Self::Rebinding, Self::Control];
 
-    /// The name of the scene, and of what its page creates.
+    /// The name of the scenario, and the prefix of the objects its page creates.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::CrossSite => "cross-site",
@@ -27,23 +29,24 @@ impl Scene {
         }
     }
 
-    /// Whether the page takes the attacked server for its own origin.
+    /// Returns true if the attacked server has the page's own origin.
     pub(super) fn is_same_origin(self) -> bool {
         self != Self::CrossSite
     }
 
-    /// The host under which the browser finds the page, where `address` is that of its server.
+    /// Returns the host of the page's URL. `address` is that of the page's server.
     pub(super) fn host(self, address: &str) -> String {
         if self == Self::Rebinding { FOREIGN_NAME.to_owned() } else { address.to_owned() }
     }
 
-    /// The scene whose page this is.
+    /// Returns the scenario of a page, by its path.
     pub(super) fn of_path(path: &str) -> Option<Self> {
         let name = path.strip_prefix("/page/")?;
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
-    /// The scene in which a page asks its own origin for something else, by the `Host` of the request.
+    /// Returns the scenario of a page that sends a request to its own origin, by the `Host` of the
+    /// request.
     pub(super) fn of_host(host: &str) -> Self {
         if host.starts_with(FOREIGN_NAME) { Self::Rebinding } else { Self::Control }
     }

@@ -1,4 +1,4 @@
-//! A follower's copy: names and versions, and the digest by which copies are compared.
+//! A follower's cache: names and versions, and the digest by which caches are compared.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,19 +6,19 @@ use std::fmt::Write;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// Which objects there are, in which version.
+/// The versions of all objects, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Copy(pub(super) BTreeMap<String, String>);
 
-/// What a follower says at its end; see bench/README.md.
+/// The final report of a follower; see bench/README.md.
 #[derive(Debug, Deserialize)]
 pub(super) struct Outcome {
     pub(super) peer: String,
     pub(super) objects: usize,
     pub(super) digest: String,
-    /// How many changes it was told of.
+    /// The number of changes it received.
     pub(super) events: u64,
-    /// How often it began anew.
+    /// The number of lists it made.
     pub(super) lists: u64,
 }
 
@@ -27,7 +27,7 @@ impl Copy {
         self.0.len()
     }
 
-    /// The SHA-256 of a line `NAME VERSION` for each object, in the order of their names.
+    /// Returns the SHA-256 of one line `NAME VERSION` per object, ordered by name.
     pub(super) fn digest(&self) -> String {
         let mut digest = Sha256::new();
         for (name, version) in &self.0 {
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_digest_is_that_of_sorted_lines() {
+    fn the_digest_is_of_the_sorted_lines() {
         let copy: Copy =
             [("b", "2"), ("a", "10")].map(|(a, b)| (a.to_owned(), b.to_owned())).into_iter().collect();
         // printf 'a 10\nb 2\n' | sha256sum

@@ -1,4 +1,4 @@
-//! The faults: rules that stay while the followers run, and orders that are given again and again.
+//! The injected faults: rules that stay while the followers run, and actions that are repeated.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use testbed::link::Link;
 
 const FAULTS: &str = "/_dogwatch/faults";
-/// Between two orders.
+/// The pause between two actions.
 const PACE: Duration = Duration::from_millis(1_500);
 
-/// The faults of a server.
+/// The fault injection of a server.
 #[derive(Debug)]
 pub(super) struct Weather {
     link: Link,
 }
 
 impl Weather {
-    /// Places the rules.
+    /// Adds the rules.
     pub(super) async fn begin(link: &Link) -> Result<Self> {
         let weather = Self { link: link.clone() };
         for rule in rules() {
@@ -29,7 +29,8 @@ impl Weather {
         Ok(weather)
     }
 
-    /// Drops and cuts watches, forces bookmarks, stops delivery for a moment and forgets history, in turn and for ever.
+    /// Drops and cuts watches, forces bookmarks, pauses delivery for a moment and compacts history,
+    /// in turn and forever.
     pub(super) async fn change<T>(&self) -> Result<T> {
         let orders = [
             ("/drop-watches", json!({ "on": { "resource": "configmaps" } })),
@@ -48,12 +49,12 @@ impl Weather {
         }
     }
 
-    /// No more orders: what waited is delivered. The rules stay.
+    /// Resumes delivery at the end of the actions. The rules stay.
     pub(super) async fn settle(&self) -> Result<()> {
         self.order(Method::POST, "/resume", Value::Null).await.map(drop)
     }
 
-    /// Clears the sky; gives the count of what happened.
+    /// Removes the rules. Returns the counts of the injected faults.
     pub(super) async fn end(self) -> Result<Value> {
         let answer = self.order(Method::DELETE, "", Value::Null).await?;
         for fault in ["refused", "reset", "dropped", "delayed"] {
@@ -65,12 +66,17 @@ impl Weather {
     async fn order(&self, method: Method, path: &str, body: Value) -> Result<Value> {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let (code, answer) = self.link.lane().await?.send(method, &format!("{FAULTS}{path}"), body).await?;
-        ensure!(code.is_success(), "the order {path} was refused: {}", String::from_utf8_lossy(&answer));
+        ensure!(
+            code.is_success(),
+            "the fault-injection request {path} failed: {}",
+            String::from_utf8_lossy(&answer)
+        );
         Ok(serde_json::from_slice(&answer)?)
     }
 }
 
-/// What happens by chance. The seeds make the chance the same in each run, as far as requests come in the same order.
+/// Returns the random faults. Their seeds make them reproducible, as far as requests come in the
+/// same order.
 fn rules() -> Vec<Value> {
     let on = |verbs: &[&str]| json!({ "verbs": verbs, "resource": "configmaps" });
     let reads = on(&["list", "watch"]);

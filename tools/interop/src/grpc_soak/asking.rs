@@ -1,4 +1,4 @@
-//! The hand on who calls: starts the process, tells it what to do and reads its answers.
+//! The handle on the caller process: starts it, sends commands and reads the responses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,18 +16,19 @@ use super::load::Outcome;
 use super::town::{SERVICE, Town};
 use super::wishes::{Standing, Streamed, Wish, agree};
 
-/// Longer than any answer takes, on a machine that does other things too.
+/// The time within which the caller has to respond, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long it may take until what changed last has come to rest.
+/// The time within which the effects of the last change have to settle.
 pub(super) const SETTLING: Duration = Duration::from_secs(30);
-/// How often one looks whether it has.
+/// The interval at which that is polled.
 pub(super) const LOOK: Duration = Duration::from_millis(50);
 
-/// For glibc's allocator: one arena, and what is given out is touched at once. Otherwise buffers that nobody has filled yet are not resident,
-/// and the memory of who uses them later seems to grow.
+/// Settings of glibc's allocator: one arena, and allocated memory is touched at once. Otherwise
+/// buffers that have not been filled yet are not resident, and memory seems to grow when they are
+/// used later.
 const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_PERTURB_", "85")];
 
-/// A process that calls. Dropping it kills it.
+/// The caller process. Dropping this kills it.
 pub(super) struct Asking {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
@@ -35,10 +36,10 @@ pub(super) struct Asking {
 }
 
 impl Asking {
-    /// Starts this program once more.
+    /// Starts this program once more, as the caller.
     ///
     /// # Errors
-    /// When that cannot be done.
+    /// If the process cannot be started.
     pub(super) fn start() -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["grpc-soak", "--caller"])
@@ -47,9 +48,9 @@ impl Asking {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .context("cannot start the process that calls")?;
-        let input = child.stdin.take().context("it has an input")?;
-        let output = BufReader::new(child.stdout.take().context("it has an output")?).lines();
+            .context("cannot start the caller process")?;
+        let input = child.stdin.take().context("standard input is not piped")?;
+        let output = BufReader::new(child.stdout.take().context("standard output is not piped")?).lines();
         Ok(Self { input, output, child })
     }
 
@@ -57,7 +58,8 @@ impl Asking {
         self.ask(Wish::Held).await
     }
 
-    /// Returns when so many endpoints of the town's service are connected.
+    /// Connects a channel to the cluster's service. Returns when `endpoints` endpoints are
+    /// connected.
     pub(super) async fn connect(&mut self, town: &Town, endpoints: usize) -> Result<()> {
         let wish = Wish::Connect { url: town.url().to_owned(), service: SERVICE.to_owned(), endpoints };
         self.ask(wish).await
@@ -71,14 +73,14 @@ impl Asking {
         self.ask(Wish::End).await
     }
 
-    /// Calls at a rate for so long.
+    /// Calls at a rate for a duration.
     pub(super) async fn steady(&mut self, rate: u32, time: Duration) -> Result<Outcome> {
         self.begin(rate).await?;
         sleep(time).await;
         self.end().await
     }
 
-    /// Returns when the first message was read.
+    /// Starts a stream. Returns when the first message is received.
     pub(super) async fn stream(&mut self, messages: u64, every: Duration) -> Result<()> {
         self.ask(Wish::Stream { messages, milliseconds: every.as_millis() as u64 }).await
     }
@@ -92,7 +94,8 @@ impl Asking {
         self.ask(Wish::Drop).await
     }
 
-    /// Waits until the channel is connected to exactly these endpoints. The last it says, and whether it came to that.
+    /// Waits until the channel is connected to exactly these endpoints. Returns its last state, and
+    /// true if it matches.
     pub(super) async fn settled(
         &mut self,
         expected: &BTreeMap<String, SocketAddr>,
@@ -108,7 +111,8 @@ impl Asking {
         }
     }
 
-    /// Waits until it holds as many tasks and files as that. What it holds in the end, whatever that is.
+    /// Waits until the process has as many tasks and files as `before`. Returns the last usage,
+    /// equal or not.
     pub(super) async fn returned_to(&mut self, before: Held) -> Result<Held> {
         let end = Instant::now() + SETTLING;
         loop {
@@ -120,25 +124,24 @@ impl Asking {
         }
     }
 
-    /// Waits until it has ended of itself, as it does with its input.
+    /// Closes the process's input and waits until it exits.
     ///
     /// # Errors
-    /// When it does not end, or not well.
+    /// If it does not exit, or exits with an error.
     pub(super) async fn dismiss(self) -> Result<()> {
         let Self { input, mut child, .. } = self;
         drop(input);
-        let status =
-            timeout(PATIENCE, child.wait()).await.context("the process that calls does not end")??;
-        ensure!(status.success(), "the process that calls ended with {status}");
+        let status = timeout(PATIENCE, child.wait()).await.context("the caller process does not exit")??;
+        ensure!(status.success(), "the caller process exited with {status}");
         Ok(())
     }
 
     async fn ask<T: DeserializeOwned>(&mut self, wish: Wish) -> Result<T> {
         let line = serde_json::to_string(&wish)? + "\n";
-        self.input.write_all(line.as_bytes()).await.context("the process that calls is gone")?;
+        self.input.write_all(line.as_bytes()).await.context("cannot write to the caller process")?;
         let answer = timeout(PATIENCE, self.output.next_line()).await;
-        let answer = answer.with_context(|| format!("no answer to {wish:?}"))??;
-        let answer = answer.with_context(|| format!("the process that calls has ended at {wish:?}"))?;
-        serde_json::from_str(&answer).with_context(|| format!("{wish:?} is answered by {answer}"))
+        let answer = answer.with_context(|| format!("no response to {wish:?}"))??;
+        let answer = answer.with_context(|| format!("the caller process exited during {wish:?}"))?;
+        serde_json::from_str(&answer).with_context(|| format!("unexpected response to {wish:?}: {answer}"))
     }
 }

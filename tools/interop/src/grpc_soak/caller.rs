@@ -1,6 +1,8 @@
-//! Who calls, in a process of its own: it does what it is told on its standard input, and ends with it.
+//! The caller, in a process of its own: it runs the commands on its standard input, and exits when
+//! that is closed.
 //!
-//! Everything it holds is for the calls: no server, no slices, no pods are here, so that what it holds is what a channel costs.
+//! The process has neither server nor slices nor pods, so that its resources are those of a
+//! channel.
 
 use std::time::Duration;
 
@@ -20,19 +22,20 @@ use super::limit;
 use super::load::Flow;
 use super::wishes::{Standing, Streamed, Wish};
 
-/// A connection to each of a thousand endpoints, those that are made before others are closed, and a few of our own.
+/// The number of open files: a connection to each of a thousand endpoints, new ones that overlap
+/// with old ones, and a few others.
 const FILES: u64 = 1_200;
 
-/// Does as it is told, until its input ends.
+/// Runs commands until standard input is closed.
 ///
 /// # Errors
-/// When it is told what cannot be done then.
+/// If a command is invalid in the current state.
 pub(super) async fn serve() -> Result<()> {
     limit::at_least(FILES)?;
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut caller = Caller::default();
     while let Some(line) = lines.next_line().await? {
-        let wish = serde_json::from_str(&line).with_context(|| format!("cannot read {line}"))?;
+        let wish = serde_json::from_str(&line).with_context(|| format!("invalid command {line}"))?;
         println!("{}", caller.perform(wish).await?);
     }
     Ok(())
@@ -50,7 +53,7 @@ fn line(answer: &impl Serialize) -> Result<String> {
 }
 
 impl Caller {
-    /// Performs a wish, and gives the line to answer with.
+    /// Runs a command, and returns the response line.
     async fn perform(&mut self, wish: Wish) -> Result<String> {
         match wish {
             Wish::Held => line(&Held::now()?),
@@ -63,7 +66,7 @@ impl Caller {
                 self.flow = Some(Flow::begin(self.client()?, rate));
                 line(&())
             }
-            Wish::End => line(&self.flow.take().context("nothing was begun")?.end().await?),
+            Wish::End => line(&self.flow.take().context("there is no load to end")?.end().await?),
             Wish::Stream { messages, milliseconds } => {
                 let began = Instant::now();
                 let every = Duration::from_millis(milliseconds);
@@ -89,7 +92,7 @@ impl Caller {
     }
 }
 
-/// A channel with all defaults; it is all that keeps its resolver alive.
+/// Creates a channel with all defaults. Only the channel keeps its resolver alive.
 async fn connect(url: &str, service: &str, endpoints: usize) -> Result<KubeChannel> {
     let resolver = Resolver::new(Client::new(Config::new(url.parse()?))?);
     let target: Target = format!("kubernetes:///{service}.default:grpc").parse()?;
@@ -109,7 +112,7 @@ fn standings(channel: &KubeChannel) -> Vec<Standing> {
     channel.endpoints().into_iter().map(standing).collect()
 }
 
-/// Reads what is left of a stream.
+/// Reads the rest of a stream.
 async fn read(mut stream: Streaming<Message>, mut messages: u64, began: Instant) -> Streamed {
     let why = loop {
         match stream.message().await {

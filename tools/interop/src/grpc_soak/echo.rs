@@ -1,4 +1,5 @@
-//! What is called: a unary method that gives back a number, and one that answers with a stream. Both sides, by hand.
+//! The service that is called: a unary echo of a number, and a method that responds with a stream.
+//! Both client and server, written by hand.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +24,8 @@ use tower_service::Service;
 const ONE: &str = "/soak.Echo/One";
 const MANY: &str = "/soak.Echo/Many";
 
-/// For one: a number that comes back. For many: how many messages are wanted, and how far apart.
+/// A request or response. Of `One`: a number that is echoed. Of `Many`: the number of messages and
+/// their distance.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Message {
     #[prost(uint64, tag = "1")]
@@ -36,23 +38,23 @@ fn codec() -> ProstCodec<Message, Message> {
     ProstCodec::default()
 }
 
-/// Makes one call, to the end of its answer.
+/// Makes one call, to the end of its response.
 ///
 /// # Errors
-/// What the channel or the server says, and an answer to another question.
+/// The status of the channel or the server, or `DATA_LOSS` for a response to another request.
 pub(super) async fn one(mut client: Grpc<KubeChannel>, number: u64) -> Result<(), Status> {
     let request = Request::new(Message { number, milliseconds: 0 });
     let answer = client.unary(request, PathAndQuery::from_static(ONE), codec()).await?;
     match answer.into_inner().number == number {
         true => Ok(()),
-        false => Err(Status::data_loss("the answer is to another question")),
+        false => Err(Status::data_loss("the response belongs to another request")),
     }
 }
 
-/// Begins a stream of so many messages, one each so often.
+/// Starts a stream of `messages` messages, one in each interval of `every`.
 ///
 /// # Errors
-/// What the channel or the server says.
+/// The status of the channel or the server.
 pub(super) async fn many(
     mut client: Grpc<KubeChannel>,
     messages: u64,
@@ -63,7 +65,7 @@ pub(super) async fn many(
     Ok(answer.into_inner())
 }
 
-/// What a server was asked.
+/// The number of calls and streams of a server.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     calls: AtomicU64,
@@ -71,7 +73,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// How many calls it has carried out, streams apart.
+    /// Returns the number of unary calls it has served.
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -99,10 +101,10 @@ async fn answer_many(seen: Arc<Seen>, request: Request<Message>) -> Result<Respo
     seen.streams.fetch_add(1, Ordering::Relaxed);
     let Message { number: last, milliseconds } = request.into_inner();
     let mut ticks = interval(Duration::from_millis(milliseconds.max(1)));
-    // One that is late is not late for ever: the stream lasts as long as was asked.
+    // Catch up after a late tick, so that the stream lasts as long as requested.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let answers = unfold((ticks, 0), move |(mut ticks, number)| async move {
-        // The first tick is now, and the stream ends a tick after its last message.
+        // The first tick is immediate, and the stream ends one tick after its last message.
         ticks.tick().await;
         let message = Message { number, milliseconds };
         (number < last).then_some((Ok(message), (ticks, number + 1)))

@@ -1,6 +1,8 @@
-//! A server with all of grpc-go's defaults, which ends connections of clients that ping more often than it permits: ours stay.
+//! A server with grpc-go's defaults, which closes connections of clients that ping more often than
+//! it permits: ours stay open.
 //!
-//! The rules of such a server are also played by a test of the crate (crates/grpc/src/connection/enforcer.rs), in no time; here they are its own.
+//! A test of the crate simulates the rules of such a server
+//! (crates/grpc/src/connection/enforcer.rs) with a paused clock; here the real server applies them.
 
 use std::net::Ipv4Addr;
 use std::process::Stdio;
@@ -22,7 +24,7 @@ use super::promises::Promises;
 use super::town::{Listed, SERVICE, Town};
 use processes::go;
 
-/// Longer than the server takes to begin and to end.
+/// The time within which the server has to start and to exit.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// `grpc.health.v1.HealthCheckRequest`.
@@ -39,18 +41,18 @@ struct Health {
     status: i32,
 }
 
-/// Keeps a quiet stream, an idle channel and an answer that is not read for that long, and judges what became of them. Says so where Go
-/// is not installed.
+/// Keeps a quiet stream, an idle channel and an unread response open for `time`, and judges their
+/// state. Skips the scenario if Go is not installed.
 ///
 /// # Errors
-/// When the server does not build or start.
+/// If the server does not build or start.
 pub(super) async fn play(time: Duration, promises: &mut Promises) -> Result<()> {
     let Some(program) = go::build("grpc-go-server")? else {
-        println!("Go is not installed: the scenario with a server of grpc-go is left out");
+        println!("skipping the grpc-go server: Go is not installed");
         return Ok(());
     };
     println!(
-        "a server of grpc-go: a quiet stream, an idle channel and an answer that is not read, for {} s",
+        "grpc-go server: a quiet stream, an idle channel and an unread response, for {} s",
         time.as_secs()
     );
     let mut server = Server::start(&program)?;
@@ -62,21 +64,24 @@ pub(super) async fn play(time: Duration, promises: &mut Promises) -> Result<()> 
     let target: Target = format!("kubernetes:///{SERVICE}.default:grpc").parse()?;
     let (idle, busy) = (resolver.channel(&target).build()?, resolver.channel(&target).build()?);
     let slow = resolver.channel(&target).build()?;
-    check(&idle).await.context("the first call")?;
-    let mut stream = watch(&busy).await.context("the stream begins")?;
-    stream.message().await.context("the health at first")?;
-    // For the server this call is over: to it, the connection is as idle as the one without a call.
-    let mut unread = stream_of(&slow, "/grpc.health.v1.Health/Check").await.context("the answer begins")?;
+    check(&idle).await.context("the first call failed")?;
+    let mut stream = watch(&busy).await.context("cannot start the stream")?;
+    stream.message().await.context("cannot read the first health status")?;
+    // The server has finished this call, so it regards the connection as idle, like the one without
+    // a call.
+    let mut unread =
+        stream_of(&slow, "/grpc.health.v1.Health/Check").await.context("cannot start the response")?;
     let over = timeout(time, stream.message()).await;
-    promises.add(over.is_err(), &format!("the stream is open ({over:?})"));
+    promises.add(over.is_err(), &format!("the stream is still open ({over:?})"));
     let again = check(&idle).await;
-    promises.add(again.is_ok(), &format!("the idle channel can call ({again:?})"));
+    promises.add(again.is_ok(), &format!("the idle channel can still call ({again:?})"));
     let late = unread.message().await;
-    promises.add(matches!(late, Ok(Some(_))), &format!("the answer can still be read ({late:?})"));
-    // Asked before the channels are dropped: those have a connection each.
+    promises.add(matches!(late, Ok(Some(_))), &format!("the response can still be read ({late:?})"));
+    // Stop the server before the channels are dropped: each of them has a connection.
     server.end();
     let connections = server.answer("connections").await?;
-    promises.add(connections == 3, &format!("each channel has had one connection ({connections} in all)"));
+    promises
+        .add(connections == 3, &format!("each channel used a single connection ({connections} in total)"));
     Ok(())
 }
 
@@ -92,14 +97,14 @@ async fn watch(channel: &KubeChannel) -> Result<Streaming<Health>> {
     stream_of(channel, "/grpc.health.v1.Health/Watch").await
 }
 
-/// The answer of a method as a stream, of which nothing is read yet.
+/// Returns the response of a method as a stream of which nothing has been read yet.
 async fn stream_of(channel: &KubeChannel, method: &'static str) -> Result<Streaming<Health>> {
     let mut grpc = Grpc::new(channel.clone());
     let (path, codec) = (PathAndQuery::from_static(method), ProstCodec::<Asked, Health>::default());
     Ok(grpc.server_streaming(Request::new(Asked::default()), path, codec).await?.into_inner())
 }
 
-/// The process. Dropping it ends it.
+/// The server process. Dropping it kills it.
 struct Server {
     child: Child,
     output: Lines<BufReader<ChildStdout>>,
@@ -109,20 +114,22 @@ impl Server {
     fn start(program: &std::path::Path) -> Result<Self> {
         let mut command = Command::new(program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        let mut child = command.spawn().context("the server does not start")?;
-        let output = BufReader::new(child.stdout.take().context("it has an output")?).lines();
+        let mut child = command.spawn().context("cannot start the grpc-go server")?;
+        let output = BufReader::new(child.stdout.take().context("standard output is not piped")?).lines();
         Ok(Self { child, output })
     }
 
-    /// It ends with its input.
+    /// Closes the server's input, on which it exits.
     fn end(&mut self) {
         drop(self.child.stdin.take());
     }
 
-    /// The number of that name in its next line.
+    /// Reads the field of that name from the next line of output.
     async fn answer(&mut self, name: &str) -> Result<u64> {
-        let line = timeout(PATIENCE, self.output.next_line()).await.context("the server says nothing")??;
-        let line: Value = serde_json::from_str(&line.context("the server has ended")?)?;
-        line[name].as_u64().with_context(|| format!("the server says {line}"))
+        let line = timeout(PATIENCE, self.output.next_line())
+            .await
+            .context("the grpc-go server printed nothing in time")??;
+        let line: Value = serde_json::from_str(&line.context("the grpc-go server exited")?)?;
+        line[name].as_u64().with_context(|| format!("unexpected line from the grpc-go server: {line}"))
     }
 }

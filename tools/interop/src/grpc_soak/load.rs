@@ -1,7 +1,8 @@
-//! An open load: so many calls a second whatever comes back, and how they went.
+//! An open-loop load: a fixed number of calls per second whatever the responses are, and its
+//! outcome.
 //!
-//! A call that is due is made, unless so many are under way that the machine cannot be up to the rate; what is left out is not made up
-//! for, and shows in the rate that was reached.
+//! Every call is made when it is due, unless too many are in flight because the machine cannot keep
+//! up with the rate. Such calls are skipped, not made later, and show in the achieved rate.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,28 +19,31 @@ use tonic::client::Grpc;
 
 use super::echo;
 
-/// How many calls may be under way: a fifth of a second of the highest rate. With more of them one would measure a queue.
+/// The maximum number of calls in flight: a fifth of a second at the highest rate. With more, the
+/// queueing delay would be measured.
 const MOST: usize = 1_000;
-/// How often calls are made: as often as tokio's clock has a moment, so a few at a time.
+/// The interval at which due calls are made. It is the resolution of tokio's timer, so a few calls
+/// are made at a time.
 const TICK: Duration = Duration::from_millis(1);
-/// How long calls may go on after the last one was made. Those that take longer are lost.
+/// The time within which calls have to end after the last one was made. Those that take longer are
+/// lost.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Of the rate that was wanted, so much has to be reached to say no more about it.
+/// The share of the requested rate below which the output has a warning.
 const NEARLY: f64 = 0.98;
 
-/// How calls went. The times are of those that were answered, from when they were due.
+/// The outcome of calls. Latencies are of those that were answered, from when they were due.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Outcome {
     pub(super) wanted: u32,
-    /// In which calls were made.
+    /// The time in which calls were made.
     pub(super) seconds: f64,
     pub(super) calls: u64,
     pub(super) failed: u64,
-    /// Neither answered nor failed.
+    /// The number of calls that neither were answered nor failed.
     pub(super) lost: u64,
     pub(super) p50_us: u64,
     pub(super) p99_us: u64,
-    /// The first failure; empty without one.
+    /// The first failure. Empty without one.
     pub(super) why: String,
 }
 
@@ -59,10 +63,10 @@ impl fmt::Display for Outcome {
         let Self { wanted, seconds, calls, failed, lost, .. } = self;
         write!(f, "{calls} calls in {seconds:.1} s, {failed} failed, {lost} lost, ")?;
         write!(f, "p50 {:.2} ms, p99 {:.2} ms; ", ms(self.p50_us), ms(self.p99_us))?;
-        write!(f, "wanted {wanted}/s, reached {:.0}/s", self.reached())?;
+        write!(f, "requested {wanted}/s, achieved {:.0}/s", self.reached())?;
         if self.reached() < NEARLY * f64::from(*wanted) {
             let build = if cfg!(debug_assertions) { "debug" } else { "release" };
-            write!(f, ": NOT THE WANTED RATE, this machine has no room for more in a {build} build")?;
+            write!(f, ": RATE NOT ACHIEVED, this machine is too slow for it with a {build} build")?;
         }
         if !self.why.is_empty() {
             write!(f, "; the first failure: {}", self.why)?;
@@ -71,7 +75,8 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Calls that are made at a rate. Dropping it ends the making, not the calls.
+/// Calls made at a fixed rate. Dropping this stops making calls, but does not cancel those in
+/// flight.
 #[derive(Debug)]
 pub(super) struct Flow {
     stop: oneshot::Sender<()>,
@@ -84,10 +89,10 @@ impl Flow {
         Self { stop, calling: tokio::spawn(call(client, rate.max(1), stopped)) }
     }
 
-    /// Makes no more calls, and waits for those that are under way.
+    /// Stops making calls, and waits for those in flight.
     ///
     /// # Errors
-    /// When it has panicked.
+    /// If the task has panicked.
     pub(super) async fn end(self) -> Result<Outcome> {
         drop(self.stop);
         Ok(self.calling.await?)
@@ -104,7 +109,7 @@ async fn call(client: Grpc<KubeChannel>, rate: u32, mut stopped: oneshot::Receiv
             _ = &mut stopped => break,
             _ = ticks.tick() => {}
         }
-        // However late this task has its turn, it knows what is due.
+        // The due calls follow from the elapsed time, so a late tick catches up.
         let due = due(began.elapsed(), rate);
         for number in made..due {
             if book.under_way.load(Ordering::Relaxed) < MOST {
@@ -124,7 +129,7 @@ async fn call(client: Grpc<KubeChannel>, rate: u32, mut stopped: oneshot::Receiv
     told.outcome(rate, seconds, lost)
 }
 
-/// How many calls are due by then; the first one is at once.
+/// Returns the number of calls that are due after `elapsed`. The first one is due immediately.
 fn due(elapsed: Duration, rate: u32) -> u64 {
     (elapsed.as_micros() * u128::from(rate) / 1_000_000) as u64 + 1
 }
@@ -135,11 +140,11 @@ async fn one(client: Grpc<KubeChannel>, number: u64, due: Instant, book: Arc<Boo
     book.under_way.fetch_sub(1, Ordering::Release);
 }
 
-/// What all calls of a flow have in common.
+/// The state that all calls of a load share.
 #[derive(Debug, Default)]
 struct Book {
     under_way: AtomicUsize,
-    /// Never held across an await.
+    /// Never locked across an await.
     told: Mutex<Told>,
 }
 
@@ -149,7 +154,7 @@ impl Book {
     }
 }
 
-/// What calls have come to so far.
+/// The statistics of the calls so far.
 #[derive(Debug, Default)]
 struct Told {
     micros: Vec<u64>,
@@ -177,7 +182,7 @@ impl Told {
         Outcome { wanted, seconds, calls, failed: self.failed, lost, p50_us, p99_us, why: self.why }
     }
 
-    /// The time that so many of a hundred calls stayed within. They are in order.
+    /// The given percentile of the latencies. They have to be sorted.
     fn at(&self, percent: usize) -> u64 {
         let place = (self.micros.len() * percent / 100).min(self.micros.len().saturating_sub(1));
         self.micros.get(place).copied().unwrap_or(0)
@@ -196,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_call_is_answered_or_failed_or_lost_and_times_are_of_the_answered() {
+    fn every_call_is_answered_failed_or_lost_and_latencies_are_of_the_answered() {
         let outcome = told((1..=100).rev(), &["away", "odd"]).outcome(51, 2.0, 3);
         assert_eq!((outcome.calls, outcome.failed, outcome.lost, outcome.answered()), (105, 2, 3, 100));
         assert_eq!((outcome.p50_us, outcome.p99_us, outcome.why.as_str()), (51, 100, "away"));
@@ -205,17 +210,17 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_due_by_the_clock_from_the_first_moment_on() {
+    fn calls_are_due_by_the_elapsed_time_and_the_first_one_immediately() {
         let due_after = |millis| due(Duration::from_millis(millis), 5_000);
         assert_eq!([0, 1, 2, 1_000, 60_000].map(due_after), [1, 6, 11, 5_001, 300_001]);
         assert_eq!(due(Duration::from_micros(399), 5_000), 2);
     }
 
     #[test]
-    fn a_rate_that_was_not_reached_is_said() {
+    fn a_rate_that_is_not_achieved_is_reported() {
         let said = |seconds| told(1..=100, &[]).outcome(50, seconds, 0).to_string();
-        assert!(said(2.0).ends_with("wanted 50/s, reached 50/s"), "{}", said(2.0));
-        assert!(said(2.01).ends_with("reached 50/s"), "{}", said(2.01));
-        assert!(said(4.0).contains("wanted 50/s, reached 25/s: NOT THE WANTED RATE"), "{}", said(4.0));
+        assert!(said(2.0).ends_with("requested 50/s, achieved 50/s"), "{}", said(2.0));
+        assert!(said(2.01).ends_with("achieved 50/s"), "{}", said(2.01));
+        assert!(said(4.0).contains("requested 50/s, achieved 25/s: RATE NOT ACHIEVED"), "{}", said(4.0));
     }
 }

@@ -1,10 +1,12 @@
-//! Channels at full scale: `cargo xtask soak grpc [rollout|churn|grpc-go] [--quick|--long] [--release]`.
+//! Channels at full scale: `cargo xtask soak grpc [rollout|churn|grpc-go] [--quick|--long]
+//! [--release]`.
 //!
 //! ```text
-//! this process: API server, pods, what happens to them ─── lines ──► one process that calls: resolver, channel, load, counts
+//! this process: API server, pods, changes ─── commands ──► one caller process: resolver, channel, load, counts
 //! ```
 //!
-//! The tests of the crate play the same in small (crates/grpc/tests/it/rolling.rs and churning.rs), with a clock that stands still.
+//! The tests of the crate run the same scenarios at a small scale with a paused clock
+//! (crates/grpc/tests/it/rolling.rs and churning.rs).
 //!
 //! The `mod` lines below are in layer order.
 
@@ -34,19 +36,20 @@ use testbed::waiting;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The scenarios to play; all, when none is named.
+    /// The scenarios to run. Defaults to all.
     #[arg(value_enum, value_name = "SCENARIO")]
     scenarios: Vec<Scenario>,
-    /// A stream of 6 s instead of 30 s, and a churn of 5 s instead of 60 s.
+    /// Use a stream of 6 s instead of 30 s, and a churn of 5 s instead of 60 s.
     #[arg(long)]
     quick: bool,
-    /// Twenty minutes of grpc-go instead of 150 s: pings that are five minutes apart have to be counted too.
+    /// Run grpc-go for twenty minutes instead of 150 s, to include keep-alive pings every five
+    /// minutes.
     #[arg(long, conflicts_with = "quick")]
     long: bool,
     /// Build with optimizations, without the assertions of debug builds.
     #[arg(long)]
     release: bool,
-    /// What this task starts to have somebody who calls.
+    /// Run as the caller process that this task starts.
     #[arg(long, hide = true)]
     caller: bool,
 }
@@ -57,14 +60,14 @@ enum Scenario {
     Rollout,
     /// of 1,000 connected endpoints, 100 are replaced each second
     Churn,
-    /// a quiet stream, an idle channel and an unread answer, to a server with all of grpc-go's defaults
+    /// a quiet stream, an idle channel and an unread response, to a server with grpc-go's defaults
     GrpcGo,
 }
 
-/// Plays what is wanted, and prints it.
+/// Runs the selected scenarios, and prints the results.
 ///
 /// # Errors
-/// When a promise is broken, or a scenario cannot be played here.
+/// If a check fails, or a scenario cannot run here.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.release && cfg!(debug_assertions) {
         return cargo::in_release("interop");
@@ -88,7 +91,9 @@ async fn play(options: &Options) -> Result<()> {
         churn::play(seconds(60, 5), &mut promises).await?;
     }
     if wanted(Scenario::GrpcGo) {
-        // Clients that ping every half a minute are thrown out after 90 s, and their streams after 120 s.
+        // grpc-go closes connections that ping every 30 s: idle ones after 90 s, those with a
+        // stream after 120 s (google.golang.org/grpc v1.85.0 internal/transport/http2_server.go,
+        // handlePing: more than two pings that come too early).
         let whole = if options.long { 20 * 60 } else { 150 };
         go_server::play(seconds(whole, 130), &mut promises).await?;
     }

@@ -1,6 +1,7 @@
-//! Pods: tonic servers on addresses of the loopback and one port, since the port belongs to the slice.
+//! Pods: tonic servers on loopback addresses that share one port, since a port belongs to the whole
+//! slice.
 //!
-//! On Linux all of 127.0.0.0/8 is at home. Nothing here listens anywhere else, and nothing listens on all addresses.
+//! On Linux, all of 127.0.0.0/8 is local. Nothing listens on other addresses or on all addresses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,40 +15,43 @@ use tonic::transport::server::TcpIncoming;
 
 use super::echo::{EchoServer, Seen};
 
-/// How often a port is looked for that is free on all addresses.
+/// The number of attempts to find a port that is free on all addresses.
 const ATTEMPTS: usize = 20;
 
-/// Doors on one port, where nobody answers yet.
+/// Listeners on one port at several addresses, which do not accept connections yet.
 pub(super) struct Street {
     pub(super) port: u16,
     doors: Vec<(Ipv4Addr, TcpIncoming)>,
 }
 
 impl Street {
-    /// Opens a door at each address.
+    /// Listens on each address.
     ///
     /// # Errors
-    /// When no port is free on all of them.
+    /// If no port is free on all of them.
     pub(super) fn open(addresses: &[Ipv4Addr]) -> Result<Self> {
-        let Some((first, others)) = addresses.split_first() else { bail!("a street has addresses") };
+        let Some((first, others)) = addresses.split_first() else {
+            bail!("there are no addresses to listen on")
+        };
         for _ in 0..ATTEMPTS {
             let first = door(*first, 0)?;
             let port = first.1.local_addr()?.port();
-            // Where one is taken, so is the port.
+            // The port is taken on one of the addresses: try another one.
             let Ok(others) = others.iter().map(|it| door(*it, port)).collect::<Result<Vec<_>>>() else {
                 continue;
             };
             return Ok(Self { port, doors: [first].into_iter().chain(others).collect() });
         }
-        bail!("no port is free on {} addresses of the loopback from {first} on", addresses.len())
+        bail!("no port is free on {} loopback addresses from {first} on", addresses.len())
     }
 
-    /// A pod behind each door.
+    /// Starts one pod per listener.
     pub(super) fn pods(self) -> Vec<Pod> {
         self.doors.into_iter().map(|(address, incoming)| Pod::serve(address, incoming)).collect()
     }
 
-    /// One server behind all doors, which costs a thousand endpoints one listener each and no more. Dropping it ends the server.
+    /// Starts one server for all listeners: a thousand endpoints cost only a listener each.
+    /// Dropping the result stops the server.
     pub(super) fn crowd(self) -> Crowd {
         let seen = Arc::new(Seen::default());
         let (running, stopped) = oneshot::channel::<()>();
@@ -68,7 +72,7 @@ fn door(address: Ipv4Addr, port: u16) -> Result<(Ipv4Addr, TcpIncoming)> {
 pub(super) struct Pod {
     pub(super) address: Ipv4Addr,
     pub(super) seen: Arc<Seen>,
-    /// Dropping it ends the server as SIGTERM would.
+    /// Dropping it shuts the server down as SIGTERM does.
     running: Option<oneshot::Sender<()>>,
 }
 
@@ -81,7 +85,8 @@ impl Pod {
         Self { address, seen, running: Some(running) }
     }
 
-    /// As on SIGTERM: no new connections, a goodbye on those there are, and calls are finished.
+    /// Shuts down as on SIGTERM: refuses new connections, sends GOAWAY on the others, and finishes
+    /// calls in flight.
     pub(super) fn stop(&mut self) {
         self.running = None;
     }
@@ -93,7 +98,7 @@ pub(super) struct Crowd {
     _running: oneshot::Sender<()>,
 }
 
-/// So many addresses from 127.0.0.2 on, as networks of 250.
+/// Returns `count` addresses from 127.0.0.2 on, 250 in each /24 network.
 pub(super) fn addresses(count: usize) -> Vec<Ipv4Addr> {
     let address = |number: usize| Ipv4Addr::new(127, 0, (number / 250) as u8, (number % 250) as u8 + 2);
     (0..count).map(address).collect()
@@ -106,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_distinct_and_of_the_loopback() {
+    fn addresses_are_distinct_and_on_loopback() {
         let all = addresses(1_100);
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 1_100);
         assert!(all.iter().all(|it| it.is_loopback() && !it.is_broadcast() && it.octets()[3] > 1));

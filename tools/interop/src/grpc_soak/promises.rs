@@ -1,8 +1,8 @@
-//! What is promised of a scenario, and whether it was kept.
+//! The checks of a scenario, and their verdicts.
 
 use anyhow::{Result, ensure};
 
-/// Promises with their verdicts. Each is printed when it is judged, so that it stands below what it is about.
+/// Checks with their verdicts. Each is printed when it is judged, below the figures it is about.
 #[derive(Debug, Default)]
 pub(super) struct Promises {
     broken: usize,
@@ -10,14 +10,16 @@ pub(super) struct Promises {
 
 impl Promises {
     pub(super) fn add(&mut self, kept: bool, promise: &str) {
-        println!("  {}: {promise}", if kept { "kept" } else { "BROKEN" });
+        println!("  {}: {promise}", if kept { "ok" } else { "FAILED" });
         self.broken += usize::from(!kept);
     }
 
+    /// Fails if a check has failed.
+    ///
     /// # Errors
-    /// When one was broken.
+    /// If a check has failed.
     pub(super) fn judge(&self) -> Result<()> {
-        ensure!(self.broken == 0, "promises broken: {}", self.broken);
+        ensure!(self.broken == 0, "checks failed: {}", self.broken);
         Ok(())
     }
 }
@@ -27,12 +29,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_broken_promise_is_enough_to_fail() {
+    fn one_failed_check_is_enough_to_fail() {
         let mut promises = Promises::default();
         promises.add(true, "fine");
         assert!(promises.judge().is_ok());
         promises.add(false, "not");
         promises.add(true, "fine");
-        assert_eq!(promises.judge().unwrap_err().to_string(), "promises broken: 1");
+        assert_eq!(promises.judge().unwrap_err().to_string(), "checks failed: 1");
     }
 }

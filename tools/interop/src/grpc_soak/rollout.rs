@@ -1,7 +1,9 @@
-//! A rolling restart of ten pods under an open load, with a long stream on the pod that goes first: nobody notices.
+//! A rolling restart of ten pods under an open-loop load, with a long stream on the first pod to be
+//! replaced: no call fails.
 //!
-//! The pod with the stream is told to stop like the others, and finishes the stream first, as a server does. Its endpoint is said to be
-//! terminating, and is gone from the slices when half of the stream is over.
+//! The pod with the stream is stopped like the others and finishes the stream first, as a server
+//! does. Its endpoint is marked as terminating, and is removed from the slices in the middle of the
+//! stream.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,19 +22,21 @@ use super::wishes::{Standing, Streamed};
 
 const PODS: usize = 10;
 const RATE: u32 = 5_000;
-/// Between two messages of the stream.
+/// The interval between two messages of the stream.
 const EVERY: Duration = Duration::from_millis(500);
-/// Between two things that happen to one pod.
+/// The pause between two steps of replacing one pod.
 const BEAT: Duration = Duration::from_millis(100);
-/// Before the first pod goes, and after the last one.
+/// The pause before the first pod is replaced, and after the last one.
 const REST: Duration = Duration::from_secs(1);
-/// Turns after which everybody knows that the first pod goes, and after which half of the stream is over.
+/// The numbers of replaced pods after which the caller surely knows that the first pod is
+/// terminating, and after which half of the stream is over.
 const A_WHILE: usize = 2;
 const HALF: usize = PODS / 2;
-/// Pods are listed in so many slices.
+/// The number of slices.
 const SLICES: usize = 2;
 
-/// Whether the slices or the pod itself are first to say that a pod goes. In a cluster both happen.
+/// The order in which a pod is marked as terminating in the slices and stops. Both orders happen in
+/// a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Announced,
@@ -43,15 +47,15 @@ impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Announced => "terminating, then stopped, then deleted",
-            Self::Racing => "stopped before the slices say so",
+            Self::Racing => "stopped before the slices are updated",
         })
     }
 }
 
-/// Rolls while a stream of this length goes on, prints what was seen, and judges it.
+/// Replaces all pods during a stream of this length, prints the results and judges them.
 ///
 /// # Errors
-/// When it cannot be played.
+/// If the scenario cannot run.
 pub(super) async fn play(order: Order, stream: Duration, promises: &mut Promises) -> Result<()> {
     println!("rollout of {PODS} pods, {order}; a stream of {} s", stream.as_secs());
     let mut deployment = Deployment::start().await?;
@@ -74,7 +78,7 @@ pub(super) async fn play(order: Order, stream: Duration, promises: &mut Promises
     Ok(())
 }
 
-/// What is said of a pod.
+/// The state of a pod in the slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Nothing,
@@ -82,7 +86,7 @@ enum Said {
     Terminating,
 }
 
-/// The pods that go, then those that come, and what is said of each.
+/// The old pods, then the new ones, and the published state of each.
 struct Deployment {
     town: Town,
     port: u16,
@@ -102,8 +106,8 @@ impl Deployment {
         Ok(deployment)
     }
 
-    /// Replaces all pods one by one in about that time, first the one with the stream. How many calls that one had when it had been
-    /// terminating for a while.
+    /// Replaces all pods one by one in about `time`, beginning with the one with the stream.
+    /// Returns the number of calls of that pod after it has been terminating for a while.
     async fn roll(&mut self, order: Order, carrier: usize, time: Duration) -> Result<u64> {
         let (began, step) = (Instant::now(), time / PODS as u32);
         let mut parting = 0;
@@ -149,12 +153,12 @@ impl Deployment {
         Listed { id: format!("pod-{pod:02}"), address: self.pods[pod].address, terminating }
     }
 
-    /// The pod with the stream.
+    /// Returns the pod with the stream.
     fn carrier(&self) -> Option<usize> {
         self.pods.iter().position(|it| it.seen.streams() > 0)
     }
 
-    /// Who is there in the end.
+    /// Returns the expected endpoints after the rollout.
     fn replaced(&self) -> BTreeMap<String, SocketAddr> {
         let pod = |it| (self.listed(it).id, SocketAddr::from((self.pods[it].address, self.port)));
         (PODS..2 * PODS).map(pod).collect()
@@ -165,16 +169,16 @@ impl Deployment {
     }
 }
 
-/// In which order pods go: the one with the stream is the first.
+/// Returns the order in which pods are replaced: the one with the stream is the first.
 fn leaving(carrier: usize) -> Vec<usize> {
     [carrier].into_iter().chain((0..PODS).filter(|it| *it != carrier)).collect()
 }
 
-/// How it went.
+/// The results of the scenario.
 struct Seen {
     deployment: Deployment,
     carrier: usize,
-    /// The calls of that pod when it had been terminating for a while.
+    /// The number of calls of the pod with the stream, after it had been terminating for a while.
     parting: u64,
     outcome: Outcome,
     streamed: Streamed,
@@ -191,9 +195,9 @@ impl Seen {
         };
         let calls = self.deployment.calls();
         let (old, new) = calls.split_at(PODS);
-        println!("  calls by pod: {} on those that went, {} on those that came", range(old), range(new));
+        println!("  calls by pod: {} on old pods, {} on new pods", range(old), range(new));
         let Streamed { messages, seconds, why } = &self.streamed;
-        let why = why.as_ref().map_or(String::new(), |it| format!("; it broke: {it}"));
+        let why = why.as_ref().map_or(String::new(), |it| format!("; it failed: {it}"));
         let address = self.deployment.pods[self.carrier].address;
         println!("  stream: {messages} of {} messages in {seconds:.1} s, on {address}{why}", self.messages);
     }
@@ -204,17 +208,20 @@ impl Seen {
         promises.add(outcome.lost == 0, "no call was lost");
         let carried: u64 = calls.iter().sum();
         let answered = outcome.answered();
-        promises.add(carried == answered, &format!("{answered} answers are of {carried} calls carried out"));
+        promises.add(
+            carried == answered,
+            &format!("the pods served as many calls as were answered ({carried} and {answered})"),
+        );
         let idle = calls.iter().filter(|it| **it == 0).count();
         promises.add(idle == 0, &format!("every pod got calls ({idle} got none)"));
         let whole = self.streamed.messages == self.messages && self.streamed.why.is_none();
         let streams: u64 = self.deployment.pods.iter().map(|it| it.seen.streams()).sum();
-        promises.add(whole && streams == 1, "the stream was read to its end, on the pod where it began");
+        promises.add(whole && streams == 1, "the stream ran to its end on the pod where it started");
         let late = calls[self.carrier] - self.parting;
-        promises.add(late == 0, &format!("and meanwhile that pod got no other calls ({late})"));
-        promises.add(self.replaced, "the channel is connected to the new pods and to nobody else");
+        promises.add(late == 0, &format!("its terminating pod got no other calls ({late})"));
+        promises.add(self.replaced, "the channel is connected to exactly the new pods");
         let failures: u64 = self.standings.iter().map(|it| it.failures).sum();
-        promises.add(failures == 0, "and counts no failure of them");
+        promises.add(failures == 0, "the channel counts no failures of the new pods");
     }
 }
 
@@ -223,16 +230,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pod_with_the_stream_goes_first_and_all_others_follow_once() {
+    fn the_pod_with_the_stream_is_replaced_first_and_every_other_pod_once() {
         assert_eq!(leaving(3), [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]);
         assert_eq!(leaving(0), (0..PODS).collect::<Vec<_>>());
     }
 
     #[test]
-    fn the_stream_outlasts_the_steps_of_its_pod() {
-        // Half of the shortest stream is longer than it takes until its pod is stopped.
+    fn the_stream_is_longer_than_the_steps_of_replacing_its_pod() {
+        // Half of the shortest stream is longer than the time until its pod is stopped.
         assert!(Duration::from_secs(6) / 2 > 3 * BEAT);
-        // The steps of one pod fit into its share of the shortest roll.
+        // The steps of one pod fit into its share of the shortest rollout.
         assert!(Duration::from_secs(6) / PODS as u32 > 3 * BEAT);
     }
 }

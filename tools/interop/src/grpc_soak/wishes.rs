@@ -1,55 +1,57 @@
-//! What the process that calls is told, a line of JSON each, and what it answers, a line of JSON each.
+//! The commands to the caller process and its responses, each one line of JSON.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-/// What is wanted of who calls. It does one after the other, and answers each.
+/// A command to the caller. It runs one at a time, and responds to each.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) enum Wish {
-    /// What do you hold? A [`Held`](super::held::Held).
+    /// Returns the [`ResourceUsage`](super::resource_usage::ResourceUsage) of the process.
     Held,
-    /// Make a channel to the service, by this API server, and connect to so many endpoints.
+    /// Creates a channel to the service, found through this API server, and waits for the number of
+    /// connected endpoints.
     Connect { url: String, service: String, endpoints: usize },
-    /// How do your endpoints stand? A list of [`Standing`].
+    /// Returns the state of the endpoints: a list of [`EndpointState`].
     Endpoints,
-    /// Begin to call so often a second.
+    /// Starts calling, this often per second.
     Begin { rate: u32 },
-    /// End that: an [`Outcome`](super::load::Outcome).
+    /// Stops calling, and returns an [`Outcome`](super::load::Outcome).
     End,
-    /// Begin a stream of so many messages, one each so often, and read the first of them.
+    /// Starts a stream of this many messages at this interval, and reads the first of them.
     Stream { messages: u64, milliseconds: u64 },
-    /// Read the stream to its end: a [`Streamed`].
+    /// Reads the stream to its end, and returns a [`StreamOutcome`].
     Streamed,
-    /// Drop the channel, and all that belongs to it.
+    /// Drops the channel with everything that belongs to it.
     Drop,
 }
 
-/// How a channel stands to an endpoint.
+/// The state of an endpoint in a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct Standing {
     pub(super) id: String,
-    /// Where it is connected, if it is.
+    /// The connected address, if it is connected.
     pub(super) peer: Option<SocketAddr>,
-    /// It can be called.
+    /// True if it can be called.
     pub(super) ready: bool,
     pub(super) in_flight: u32,
-    /// Of all that it was sent.
+    /// The number of failed calls so far.
     pub(super) failures: u64,
 }
 
-/// How a stream went.
+/// The outcome of a stream.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub(super) struct Streamed {
-    /// In their order, from the first on.
+    /// The number of messages received in order, from the first on.
     pub(super) messages: u64,
     pub(super) seconds: f64,
-    /// Why it did not come to its end.
+    /// The error that ended it early.
     pub(super) why: Option<String>,
 }
 
-/// Whether a channel is connected to exactly these endpoints, by their ids and addresses, and has nothing under way.
+/// Returns true if a channel is connected to exactly these endpoints, by their ids and addresses,
+/// and has no calls in flight.
 pub(super) fn agree(standings: &[Standing], expected: &BTreeMap<String, SocketAddr>) -> bool {
     let as_expected = |it: &Standing| {
         it.ready && it.in_flight == 0 && it.peer.is_some() && it.peer.as_ref() == expected.get(&it.id)
@@ -67,15 +69,18 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_agrees_with_a_set_when_it_is_connected_to_all_of_it_and_to_nobody_else() {
+    fn a_channel_matches_a_set_when_it_is_connected_to_exactly_its_endpoints() {
         let expected: BTreeMap<_, SocketAddr> =
             [("a", 1), ("b", 2)].map(|(id, port)| (id.to_owned(), ([127, 0, 0, 1], port).into())).into();
         let good = [standing("a", 1), standing("b", 2)];
         assert!(agree(&good, &expected));
-        assert!(!agree(&good[..1], &expected), "one is missing");
-        assert!(!agree(&[good[0].clone(), good[1].clone(), standing("c", 3)], &expected), "one is too many");
-        assert!(!agree(&[good[0].clone(), standing("b", 3)], &expected), "one is elsewhere");
-        assert!(!agree(&[good[0].clone(), standing("c", 2)], &expected), "one is another");
+        assert!(!agree(&good[..1], &expected), "an endpoint is missing");
+        assert!(
+            !agree(&[good[0].clone(), good[1].clone(), standing("c", 3)], &expected),
+            "there is an additional endpoint"
+        );
+        assert!(!agree(&[good[0].clone(), standing("b", 3)], &expected), "an endpoint has another address");
+        assert!(!agree(&[good[0].clone(), standing("c", 2)], &expected), "an endpoint has another id");
         let with = |change: fn(&mut Standing)| {
             let mut changed = good.clone();
             change(&mut changed[1]);
@@ -85,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn wishes_are_lines() {
+    fn a_command_is_one_line() {
         let wish = Wish::Connect { url: "http://127.0.0.1:1".into(), service: "echo".into(), endpoints: 3 };
         let line = serde_json::to_string(&wish).unwrap();
         assert!(!line.contains('\n'));

@@ -1,6 +1,8 @@
-//! The story: one chapter per thing the original controllers do, each saying what it saw.
+//! The scenario: one section per responsibility of kube-controller-manager, each reporting its
+//! observations.
 //!
-//! A chapter creates what it needs and waits for what must come of it. Chapters share a namespace, which the last one empties.
+//! A section creates the objects it needs and waits for the expected reaction. Sections share a
+//! namespace, which the last one deletes.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -8,10 +10,10 @@ use serde_json::{Value, json};
 use super::objects::Objects;
 use super::report::{Look, Report, seen_if};
 
-/// The namespace of the story.
+/// The namespace of the scenario.
 const NAMESPACE: &str = "original-controllers";
 
-/// Tells it all. Fails only where the server refuses what the story itself does.
+/// Runs all sections. Fails only if the server rejects a request of the scenario itself.
 pub(super) async fn tell(objects: &Objects, report: &mut Report) -> Result<()> {
     election(objects, report).await;
     namespace_begins(objects, report).await?;
@@ -48,19 +50,19 @@ fn names(objects: &[Value]) -> String {
     objects.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether `object` is owned by the object with this uid.
+/// Returns true if `object` is owned by the object with this uid.
 fn is_owned_by(object: &Value, uid: &Value) -> bool {
     object["metadata"]["ownerReferences"].as_array().is_some_and(|it| it.iter().any(|it| it["uid"] == *uid))
 }
 
-/// The objects of a collection that an object owns.
+/// Returns the objects of a collection that an object owns.
 async fn owned(objects: &Objects, path: &str, uid: &Value) -> Result<Vec<Value>> {
     let mut list = objects.list(path).await?;
     list.retain(|it| is_owned_by(it, uid));
     Ok(list)
 }
 
-/// The ReplicaSets and pods of a Deployment, by the label that carries its name.
+/// Returns the ReplicaSets and pods of a Deployment, by the label with its name.
 async fn made_for(objects: &Objects, app: &str) -> Result<(Vec<Value>, Vec<Value>)> {
     let of = |mut list: Vec<Value>| {
         list.retain(|it| it["metadata"]["labels"]["app"] == app);
@@ -72,7 +74,7 @@ async fn made_for(objects: &Objects, app: &str) -> Result<(Vec<Value>, Vec<Value
 async fn election(objects: &Objects, report: &mut Report) {
     let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
     let mut first = None;
-    let held = "the controllers elect themselves and hold their lease";
+    let held = "kube-controller-manager acquires and renews its lease";
     report
         .expect(held, async || {
             let spec = objects.get(path).await?["spec"].take();
@@ -92,7 +94,7 @@ async fn namespace_begins(objects: &Objects, report: &mut Report) -> Result<()> 
         })
         .await;
     report
-        .expect("a new namespace gets the certificate to trust", async || {
+        .expect("a new namespace gets the root certificate", async || {
             let map = objects.get(&core("configmaps/kube-root-ca.crt")).await?;
             seen_if(text(&map["data"]["ca.crt"]).contains("BEGIN CERTIFICATE"), name(&map))
         })
@@ -151,7 +153,7 @@ async fn service(objects: &Objects, report: &mut Report) -> Result<()> {
     objects.create(&core("services"), &service).await?;
     let slices = format!("/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices");
     report
-        .expect("the EndpointSlice of a Service holds the 3 ready pods", async || {
+        .expect("the EndpointSlice of a Service has the 3 ready pods", async || {
             let slices = objects.list(&slices).await?;
             let endpoints = slices.iter().flat_map(|it| it["endpoints"].as_array().into_iter().flatten());
             let ready: Vec<_> = endpoints
@@ -162,7 +164,7 @@ async fn service(objects: &Objects, report: &mut Report) -> Result<()> {
         })
         .await;
     report
-        .expect("the Endpoints of the Service follow", async || {
+        .expect("the Endpoints of the Service have them too", async || {
             let endpoints = objects.get(&core("endpoints/web")).await?;
             let count = endpoints["subsets"][0]["addresses"].as_array().map_or(0, Vec::len);
             seen_if(count == 3, format!("{count} addresses"))
@@ -200,7 +202,7 @@ async fn rollout(objects: &Objects, report: &mut Report) -> Result<()> {
 async fn background(objects: &Objects, report: &mut Report) -> Result<()> {
     objects.delete(&apps("deployments/web"), "Background").await?;
     report
-        .expect("a Deployment deleted in the background is gone, and all it owned", async || {
+        .expect("a Deployment deleted in the background is removed with all its dependents", async || {
             let gone = objects.is_gone(&apps("deployments/web")).await?;
             let (sets, pods) = made_for(objects, "web").await?;
             let left = format!("ReplicaSets left: {}; pods left: {}", names(&sets), names(&pods));
@@ -213,13 +215,13 @@ async fn background(objects: &Objects, report: &mut Report) -> Result<()> {
 async fn foreground(objects: &Objects, report: &mut Report) -> Result<()> {
     deploy(objects, "front", 2).await?;
     wait_for_pods(objects, report, "front").await;
-    // A pod that is held keeps everything above it.
+    // A pod with a finalizer keeps everything above it.
     let hold = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
     let pod = made_for(objects, "front").await?.1.first().map(name).unwrap_or_default();
     objects.merge(&core(&format!("pods/{pod}")), &hold).await?;
     objects.delete(&apps("deployments/front"), "Foreground").await?;
     report
-        .expect("a Deployment deleted in the foreground waits for what it owns", async || {
+        .expect("a Deployment deleted in the foreground waits for its dependents", async || {
             let metadata = objects.get(&apps("deployments/front")).await?["metadata"].take();
             let (sets, pods) = made_for(objects, "front").await?;
             let waits = text(&metadata["finalizers"][0]) == "foregroundDeletion";
@@ -230,10 +232,10 @@ async fn foreground(objects: &Objects, report: &mut Report) -> Result<()> {
         .await;
     objects.merge(&core(&format!("pods/{pod}")), &json!({ "metadata": { "finalizers": null } })).await?;
     report
-        .expect("when they are gone, so is it", async || {
+        .expect("it is removed after its dependents", async || {
             let gone = objects.is_gone(&apps("deployments/front")).await?;
             let (sets, pods) = made_for(objects, "front").await?;
-            // Once it is gone, nothing of it can be left.
+            // Once it is removed, none of its dependents may be left.
             let left = format!("ReplicaSets left: {}; pods left: {}", names(&sets), names(&pods));
             seen_if(gone && sets.is_empty() && pods.is_empty(), left)
         })
@@ -256,7 +258,7 @@ async fn orphans(objects: &Objects, report: &mut Report) -> Result<()> {
     wait_for_pods(objects, report, "left").await;
     objects.delete(&apps("deployments/left"), "Orphan").await?;
     report
-        .expect("a Deployment that orphans leaves its ReplicaSet behind, without an owner", async || {
+        .expect("a Deployment deleted with Orphan leaves its ReplicaSet without an owner", async || {
             let gone = objects.is_gone(&apps("deployments/left")).await?;
             let (sets, pods) = made_for(objects, "left").await?;
             let free = sets.iter().filter(|it| !is_owned_by(it, &uid)).count();
@@ -276,12 +278,12 @@ async fn absent_owner(objects: &Objects, report: &mut Report) -> Result<()> {
     objects.create(&core("configmaps"), &map("astray", json!([owner]))).await?;
     objects.create(&core("configmaps"), &map("kept", json!([owner, there]))).await?;
     report
-        .expect("an object whose only owner never was is collected", async || {
+        .expect("an object whose only owner does not exist is garbage-collected", async || {
             seen_if(objects.is_gone(&core("configmaps/astray")).await?, "astray is gone")
         })
         .await;
     report
-        .expect("one with another owner stays, and forgets the absent one", async || {
+        .expect("an object with another owner stays, without the absent one", async || {
             let map = objects.get(&core("configmaps/kept")).await?;
             let owners = map["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
             seen_if(
@@ -302,7 +304,7 @@ async fn namespace_ends(objects: &Objects, report: &mut Report) -> Result<()> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}");
     objects.delete(&path, "Background").await?;
     report
-        .expect("a namespace that ends says what it waits for", async || {
+        .expect("a terminating namespace reports the finalizers it waits for", async || {
             let status = objects.get(&path).await?["status"].take();
             let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
             let remaining = conditions.iter().find(|it| it["type"] == "NamespaceFinalizersRemaining");
@@ -312,7 +314,7 @@ async fn namespace_ends(objects: &Objects, report: &mut Report) -> Result<()> {
         })
         .await;
     report
-        .expect("everything else in it is removed", async || {
+        .expect("all other objects in it are removed", async || {
             let (sets, pods) = made_for(objects, "left").await?;
             let maps = objects.list(&core("configmaps")).await?;
             let left =
