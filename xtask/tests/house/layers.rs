@@ -1,23 +1,24 @@
 //! The order of `mod` lines is the layer order: a module uses only modules declared above it.
 //!
-//! The rule holds at every level: in `lib.rs` or `main.rs`, and inside a folder in its `mod.rs`. Two modules are compared
-//! where their paths part. The names a parent re-exports count as the child's own. The parent's own items have their
-//! layer too: below every child they use and above every child that uses them; where there is no such place, that is a
-//! breach. So a crate has no import cycle. Input is [`crate::tokens`]; where files come from is the caller's matter.
+//! The rule applies at every level: in `lib.rs` or `main.rs`, and inside a directory in its
+//! `mod.rs`. Two modules are compared where their paths diverge. The names a parent re-exports
+//! count as the child's own. The parent's own items have a layer too: below every child they use
+//! and above every child that uses them; if there is no such layer, that is a violation. So a crate
+//! has no import cycle. The input comes from [`crate::tokens`], and the caller reads the files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::tokens::{self, Import, Source};
 
-/// The path of a module from its crate's root; the root itself is empty.
+/// The path of a module from its crate's root. The root itself is empty.
 type ModulePath = Vec<String>;
 
 /// One crate, as a tree of modules.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     modules: BTreeMap<ModulePath, Module>,
-    /// What went wrong while reading.
+    /// The errors while reading.
     problems: Vec<String>,
 }
 
@@ -25,31 +26,32 @@ pub(crate) struct Tree {
 struct Module {
     file: PathBuf,
     source: Source,
-    /// Names of the child modules, in the order of their `mod` lines.
+    /// The names of the child modules, in the order of their `mod` lines.
     children: Vec<String>,
 }
 
-/// Where a path leads: a module, or an item that this module defines.
+/// The target of a path: a module, or an item that this module defines.
 #[derive(Debug, PartialEq, Eq)]
 struct Place {
     module: ModulePath,
     item: Option<String>,
 }
 
-/// A use of something by the code of one module.
+/// A use of an item or module by the code of one module.
 struct Reference {
     place: Place,
     line: usize,
 }
 
 impl Tree {
-    /// Reads the crate whose root is `root`, asking `read` for the text of each file; `None` means there is no such file.
+    /// Reads the crate whose root is `root`. `read` returns the text of a file, or `None` if there
+    /// is no such file.
     pub(crate) fn load(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Self {
         let mut tree = Self::default();
         let folder = root.parent().unwrap_or(Path::new("")).to_owned();
         match read(root) {
             Some(text) => tree.add_text(Vec::new(), root.to_owned(), &folder, &text, read),
-            None => tree.problems.push(format!("{}: cannot be read", root.display())),
+            None => tree.problems.push(format!("{}: cannot read the file", root.display())),
         }
         tree
     }
@@ -68,7 +70,7 @@ impl Tree {
         }
     }
 
-    /// Adds a module and its children; `folder` is where the files of its children are.
+    /// Adds a module and its children. `folder` is the directory of its children's files.
     fn add(
         &mut self,
         path: ModulePath,
@@ -88,7 +90,7 @@ impl Tree {
                 self.add_text(child, place, &inside, &text, read);
             } else {
                 let (file, line, name) = (file.display(), declared.line, &declared.name);
-                self.problems.push(format!("{file}:{line}: no file for `mod {name};` beside it"));
+                self.problems.push(format!("{file}:{line}: no file for `mod {name};`"));
                 continue;
             }
             children.push(declared.name);
@@ -96,10 +98,11 @@ impl Tree {
         self.modules.insert(path, Module { file, source, children });
     }
 
-    /// Every breach of the rule, as `file:line: what`.
+    /// Returns every violation of the rule, as `file:line: message`.
     pub(crate) fn breaches(&self) -> Vec<String> {
         let mut breaches = self.problems.clone();
-        // For each module: the lowest child its own code uses, and the highest child that uses its own items.
+        // For each module: the lowest child its own code uses, and the highest child that uses its
+        // own items.
         let mut downward: BTreeMap<&[String], (usize, String)> = BTreeMap::new();
         let mut upward: BTreeMap<ModulePath, (usize, String)> = BTreeMap::new();
         for (path, module) in &self.modules {
@@ -118,7 +121,7 @@ impl Tree {
                     }
                     (Some(_), None) if place.item.as_deref() == Some(EVERYTHING) => {
                         let above = shown(&place.module);
-                        breaches.push(format!("{here}: imports everything of {above}: name what is used"));
+                        breaches.push(format!("{here}: imports everything of {above}: import items by name"));
                     }
                     (Some(mine), None) => {
                         let Some(item) = place.item else { continue };
@@ -144,14 +147,15 @@ impl Tree {
             if let Some((used, there)) = downward.get(module.as_slice()).filter(|(used, _)| *used >= user) {
                 let child = &self.modules[&module].children[*used];
                 breaches.push(format!(
-                    "{said}, whose own code uses `{child}`, not above it ({there}): move what is shared into a module above both"
+                    "{said}, whose own code uses `{child}`, which is not above it ({there}): move the shared items into a module above both"
                 ));
             }
         }
         breaches
     }
 
-    /// Everything that the code of one module uses in its crate. A re-export alone is no use; its name in the code is.
+    /// Returns everything that the code of one module uses in its crate. A re-export alone does not
+    /// count as a use; its name in the code does.
     fn references(&self, path: &[String], module: &Module) -> Vec<Reference> {
         let mut found = Vec::new();
         for Import { segments, name, public, line } in &module.source.imports {
@@ -175,9 +179,11 @@ impl Tree {
         found
     }
 
-    /// Where `segments`, written in module `from`, lead; `None` when that is not in this crate.
+    /// Resolves `segments`, written in module `from`. Returns `None` for a path outside of this
+    /// crate.
     fn resolve(&self, from: &[String], segments: &[String]) -> Option<Place> {
-        // Imports may lead to imports; a circle of them would not compile, so this depth is never reached in real code.
+        // Imports may lead to imports. A cycle of them would not compile, so real code never
+        // reaches this depth.
         self.resolve_within(from, segments, 32)
     }
 
@@ -210,7 +216,8 @@ impl Tree {
                 known.source.imports.iter().find(|it| it.name.as_ref() == Some(segment))
             {
                 let onward: Vec<String> = import.segments.iter().chain(after).cloned().collect();
-                // `use crate::a::b` inside `b`'s own scope names the import itself; it leads nowhere new.
+                // `use crate::a::b` inside `b`'s own scope names the import itself; it leads
+                // nowhere new.
                 return if depth == 0 { None } else { self.resolve_within(&module, &onward, depth - 1) };
             } else {
                 return Some(self.item(module, segment, depth));
@@ -220,7 +227,8 @@ impl Tree {
         Some(Place { module, item: None })
     }
 
-    /// Whose `name` is, seen from `module`: its own, or that of the first module it re-exports whole and that defines it.
+    /// Returns the module that defines `name`, seen from `module`: itself, or the first module
+    /// among its `*` re-exports that defines it.
     fn item(&self, module: ModulePath, name: &str, depth: usize) -> Place {
         let item = Some(name.to_owned());
         let source = &self.modules[&module].source;
@@ -238,15 +246,15 @@ impl Tree {
     }
 }
 
-/// What a `*` import takes.
+/// The name of a `*` import.
 const EVERYTHING: &str = "*";
 
-/// The layer of a child within its parent, counted from the top.
+/// Returns the layer of a child within its parent, counted from the top.
 fn position(parent: &Module, child: &str) -> usize {
-    parent.children.iter().position(|it| it == child).expect("a module is listed with its parent")
+    parent.children.iter().position(|it| it == child).expect("a child is in its parent's list")
 }
 
-/// A module path as people write it.
+/// Formats a module path.
 fn shown(path: &[String]) -> String {
     if path.is_empty() { "the crate root".to_owned() } else { path.join("::") }
 }
@@ -283,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_to_write_the_path_is_seen() {
+    fn every_form_of_a_path_is_recognised() {
         let uses = [
             "use super::b::B;",
             "use crate::{b::B};",
@@ -314,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_have_an_order_of_their_own() {
+    fn directories_have_an_order_of_their_own() {
         let files = [
             ("lib.rs", "mod config; mod auth;"),
             ("config/mod.rs", "mod null;\nmod exec;\npub use exec::Exec;"),
@@ -365,20 +373,20 @@ mod tests {
     }
 
     #[test]
-    fn a_child_names_what_it_takes_from_its_parent() {
+    fn a_child_imports_items_of_its_parent_by_name() {
         let files = [("lib.rs", "mod a; pub struct Shared;"), ("a.rs", "use super::*;")];
-        assert_eq!(breaches(&files), ["a.rs:1: imports everything of the crate root: name what is used"]);
+        assert_eq!(breaches(&files), ["a.rs:1: imports everything of the crate root: import items by name"]);
     }
 
     #[test]
-    fn an_import_of_another_crate_through_our_root_is_nobodys() {
+    fn an_import_of_another_crate_through_our_root_has_no_layer() {
         let files =
             [("lib.rs", "mod a; mod b; pub use bytes::Bytes;"), ("a.rs", "use crate::Bytes;"), ("b.rs", "")];
         assert_eq!(breaches(&files), [] as [&str; 0]);
     }
 
     #[test]
-    fn a_missing_file_is_told() {
-        assert_eq!(breaches(&[("lib.rs", "\nmod a;")]), ["lib.rs:2: no file for `mod a;` beside it"]);
+    fn a_missing_file_is_reported() {
+        assert_eq!(breaches(&[("lib.rs", "\nmod a;")]), ["lib.rs:2: no file for `mod a;`"]);
     }
 }

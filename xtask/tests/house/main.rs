@@ -1,7 +1,8 @@
-//! The rules of the house, checked on the sources themselves: layers, direction, headers, names, examples, clocks,
-//! chance, ledgers.
+//! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
+//! names, examples, clocks, reproducible seeds, ledgers, rule ids.
 //!
-//! Runs with `cargo test --workspace`. Each rule lives in a file that also shows, on small fixtures, what it refuses.
+//! They run with `cargo test --workspace`. Each rule is in its own file, with small fixtures of
+//! what it accepts and rejects.
 
 mod tokens;
 mod layers;
@@ -32,7 +33,7 @@ fn modules_use_only_modules_declared_above_them() {
             roots += 1;
         }
     }
-    assert!(roots > 0, "cargo metadata names no library and no binary");
+    assert!(roots > 0, "`cargo metadata` has no library and no binary");
     assert_none(&breaches);
 }
 
@@ -56,7 +57,7 @@ fn every_file_has_a_header_and_a_name_and_examples_are_short() {
 }
 
 #[test]
-fn moments_are_added_to_where_they_cannot_overflow() {
+fn additions_to_points_in_time_cannot_overflow() {
     let root = root();
     let mut breaches = Vec::new();
     for file in rust_files([root.join("crates")]) {
@@ -68,7 +69,7 @@ fn moments_are_added_to_where_they_cannot_overflow() {
 }
 
 #[test]
-fn what_a_seed_plays_leaves_nothing_to_chance() {
+fn code_that_soaks_run_has_only_biased_selects() {
     let root = root();
     let mut breaches = Vec::new();
     for file in rust_files([root.join("crates")]) {
@@ -89,7 +90,7 @@ fn the_readme_names_every_example() {
 }
 
 #[test]
-fn the_documents_name_only_files_that_are_there() {
+fn the_documents_name_only_existing_files() {
     let root = root();
     let mut breaches = Vec::new();
     for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
@@ -101,7 +102,7 @@ fn the_documents_name_only_files_that_are_there() {
 }
 
 #[test]
-fn every_ledger_of_scenarios_keeps_its_word() {
+fn every_ledger_of_scenarios_is_complete() {
     let mut breaches = Vec::new();
     for (name, least) in
         [("client", 251), ("informer", 101), ("workqueue", 41), ("controller", 81), ("grpc", 51)]
@@ -131,7 +132,7 @@ fn every_rule_id_is_defined_and_every_defined_rule_is_used() {
     assert_none(&rules::breaches(&defined, &used));
 }
 
-/// What cargo knows of this workspace, without its dependencies, so without a network.
+/// Returns the output of `cargo metadata` without dependencies, which needs no network.
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -144,10 +145,10 @@ fn metadata() -> Value {
 
 fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().expect("xtask is a folder of the repository").to_owned()
+    xtask.parent().expect("xtask has a parent directory").to_owned()
 }
 
-/// Every Rust file of the workspace, in order of their paths.
+/// Returns every Rust file of the workspace, ordered by path.
 fn sources(root: &Path) -> Vec<PathBuf> {
     rust_files(["bench/src", "crates", "examples", "tools", "xtask"].map(|it| root.join(it)))
 }
@@ -157,7 +158,7 @@ fn rust_files(folders: impl Into<Vec<PathBuf>>) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("the folder exists").flatten() {
             let path = entry.path();
-            // Cargo marks what it builds into; a module may well be called `target`.
+            // Cargo marks its build directories; a module may well be called `target`.
             if path.is_dir() && !path.join("CACHEDIR.TAG").exists() {
                 folders.push(path);
             } else if path.extension().is_some_and(|it| it == "rs") {
@@ -171,7 +172,7 @@ fn rust_files(folders: impl Into<Vec<PathBuf>>) -> Vec<PathBuf> {
 
 #[track_caller]
 fn assert_none(breaches: &[String]) {
-    // Paths from the root of the repository are easier to read, and to click.
+    // Paths relative to the root of the repository are easier to read and to click.
     let here = format!("{}/", root().display());
     assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n").replace(&here, ""));
 }

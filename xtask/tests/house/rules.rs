@@ -1,16 +1,17 @@
 //! The ids of client-go's rules: every id that a source uses is defined in `docs/rules.md`, and every id defined there is used.
 //!
-//! Works on texts that the caller has read.
+//! It works on texts that the caller has read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ids that a document defines: the first cell of each row of its tables.
+/// Returns the ids that a document defines: the first cell of each row of its tables.
 pub(crate) fn defined(document: &str) -> Vec<String> {
     let cells = document.lines().filter_map(|it| it.strip_prefix("| ")?.split_once(" |"));
     cells.map(|(first, _)| first.to_owned()).filter(|it| split(it).is_some()).collect()
 }
 
-/// The ids of the families of `defined` that a source uses, in comments (`KC-3`) or in names of tests (`kc_3_…`).
+/// Returns the ids of the families of `defined` that a source uses, in comments (`KC-3`) or in
+/// names of tests (`kc_3_…`).
 pub(crate) fn used(source: &str, defined: &[String]) -> BTreeSet<String> {
     let families: BTreeSet<_> = defined.iter().filter_map(|it| Some(split(it)?.0)).collect();
     let mut found = BTreeSet::new();
@@ -35,14 +36,14 @@ pub(crate) fn breaches(defined: &[String], used: &BTreeMap<String, String>) -> V
     breaches
 }
 
-/// The family and the number of an id such as `KC-3`.
+/// Splits an id such as `KC-3` into its family and number.
 fn split(id: &str) -> Option<(&str, u32)> {
     let (family, number) = id.split_once('-')?;
     let is_family = (2..=3).contains(&family.len()) && family.bytes().all(|it| it.is_ascii_uppercase());
     Some((family, number.parse().ok()?)).filter(|_| is_family)
 }
 
-/// The id in a name such as `kc_3_an_override_wins`.
+/// Returns the id in a name such as `kc_3_an_override_wins`.
 fn in_a_test_name(word: &str) -> Option<String> {
     let mut parts = word.splitn(3, '_');
     let (family, number, _) = (parts.next()?, parts.next()?, parts.next()?);
