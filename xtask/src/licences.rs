@@ -20,6 +20,6 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 fn is_installed() -> bool {
-    let asked = std::process::Command::new("cargo-deny").arg("--version").output();
-    asked.is_ok_and(|it| it.status.success())
+    let version = std::process::Command::new("cargo-deny").arg("--version").output();
+    version.is_ok_and(|it| it.status.success())
 }

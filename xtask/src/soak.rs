@@ -58,11 +58,11 @@ struct Schedules {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     match &options.subject {
         Some(Subject::Grpc(rest)) => programs::interop("grpc-soak", rest),
-        None => play(&options.schedules),
+        None => run_schedules(&options.schedules),
     }
 }
 
-fn play(options: &Schedules) -> anyhow::Result<()> {
+fn run_schedules(options: &Schedules) -> anyhow::Result<()> {
     let package = if options.controllers { "dogwatch-controller" } else { "dogwatch-informer" };
     let mut arguments = vec!["test", "--package", package, "--test", "soak"];
     arguments.extend(options.release.then_some("--release"));

@@ -7,7 +7,7 @@
 mod definitions;
 mod resources;
 mod protobuf;
-mod prose;
+mod descriptions;
 
 use std::path::{Path, PathBuf};
 
@@ -32,16 +32,16 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let generated = folder.join("generated");
     for (name, text) in tables(&folder)? {
         let path = generated.join(name);
-        let packed = name.ends_with(".gz");
+        let compressed = name.ends_with(".gz");
         let current = std::fs::read(&path).unwrap_or_default();
-        if if packed { prose::unpack(&current) == text } else { current == text.as_bytes() } {
+        if if compressed { descriptions::decompress(&current) == text } else { current == text.as_bytes() } {
             continue;
         }
         if options.check {
             bail!("{name} is out of date; run `cargo xtask gen`");
         }
         std::fs::create_dir_all(&generated).context("cannot create the directory for the tables")?;
-        let bytes = if packed { prose::pack(&text)? } else { text.into_bytes() };
+        let bytes = if compressed { descriptions::compress(&text)? } else { text.into_bytes() };
         std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         eprintln!("wrote {name}");
     }
@@ -59,7 +59,7 @@ fn tables(folder: &Path) -> anyhow::Result<Vec<Table>> {
     let values = read(folder.join("openapi-values.json"))?;
     let definitions = definitions::normalise(&read(folder.join("openapi-definitions.json"))?, &values)?;
     let fields = text(folder.join("proto-fields.tsv"))?;
-    let words = text(folder.join("openapi-prose.tsv"))?;
+    let descriptions_data = text(folder.join("openapi-prose.tsv"))?;
     let kinds = definitions::kinds(&definitions);
     let served = definitions::served(&definitions, &resources::group_versions(&resources)?);
     Ok(vec![
@@ -67,7 +67,7 @@ fn tables(folder: &Path) -> anyhow::Result<Vec<Table>> {
         ("resources.json", resources::table(&resources, &kinds, &served)?),
         ("columns.json", resources::columns(&columns)?),
         ("protobuf.txt", protobuf::lines(&fields, &definitions, &resources::group_versions(&resources)?)?),
-        ("prose.gz", prose::lines(&words, &served)?),
+        ("prose.gz", descriptions::lines(&descriptions_data, &served)?),
     ])
 }
 

@@ -22,11 +22,11 @@ type Messages<'a> = BTreeMap<String, Vec<Field<'a>>>;
 
 /// Returns the lines of the table, from the field data and the definitions of the fields in JSON.
 pub(super) fn lines(
-    facts: &str,
+    data: &str,
     definitions: &Definitions,
     group_versions: &BTreeSet<String>,
 ) -> anyhow::Result<String> {
-    let messages = read(facts)?;
+    let messages = read(data)?;
     let reachable = reachable(&messages, group_versions);
     let index: BTreeMap<&str, usize> =
         reachable.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
@@ -47,9 +47,9 @@ pub(super) fn lines(
     Ok(text)
 }
 
-fn read(facts: &str) -> anyhow::Result<Messages<'_>> {
+fn read(data: &str) -> anyhow::Result<Messages<'_>> {
     let mut messages = Messages::new();
-    for line in facts.lines().filter(|it| !it.starts_with('#')) {
+    for line in data.lines().filter(|it| !it.starts_with('#')) {
         let [package, message, number, label, kind, json] = line.split('\t').collect::<Vec<_>>()[..] else {
             bail!("a line of the protobuf data does not have six parts: {line}");
         };

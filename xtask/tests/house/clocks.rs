@@ -17,7 +17,7 @@ const HOMES: [&str; 2] = ["crates/apiserver/src/time.rs", "crates/grpc/src/time.
 
 /// Returns the additions in one source file that may panic, as messages. `path` is relative to the
 /// root of the repository.
-pub(crate) fn breaches(path: &Path, text: &str) -> Vec<String> {
+pub(crate) fn violations(path: &Path, text: &str) -> Vec<String> {
     let shown = path.to_string_lossy();
     let in_scope = shown.starts_with("crates/") && shown.contains("/src/");
     if !in_scope || HOMES.contains(&&*shown) {
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> usize {
-        breaches(Path::new("crates/apiserver/src/http/watch.rs"), text).len()
+        violations(Path::new("crates/apiserver/src/http/watch.rs"), text).len()
     }
 
     #[test]
@@ -119,9 +119,9 @@ mod tests {
         ] {
             assert_eq!(found(text), 0, "{text}");
         }
-        assert_eq!(breaches(Path::new(HOMES[0]), "fn f() { now + delay }"), [] as [&str; 0]);
+        assert_eq!(violations(Path::new(HOMES[0]), "fn f() { now + delay }"), [] as [&str; 0]);
         assert_eq!(
-            breaches(Path::new("crates/apiserver/tests/it/a.rs"), "fn f() { now + delay }"),
+            violations(Path::new("crates/apiserver/tests/it/a.rs"), "fn f() { now + delay }"),
             [] as [&str; 0]
         );
     }

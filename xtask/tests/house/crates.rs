@@ -79,15 +79,15 @@ const fn row(
 }
 
 /// Returns every dependency in the wrong direction, given the output of `cargo metadata --no-deps`.
-pub(crate) fn breaches(metadata: &Value) -> Vec<String> {
-    let mut breaches = Vec::new();
+pub(crate) fn violations(metadata: &Value) -> Vec<String> {
+    let mut violations = Vec::new();
     for package in list(metadata, "packages") {
         let name = text(package, "name");
         if TOOLS.contains(&name) {
             continue;
         }
         let Some(row) = ROWS.iter().find(|it| it.name == name) else {
-            breaches
+            violations
                 .push(format!("{name} is not in the layer order: add a row to xtask/tests/house/crates.rs"));
             continue;
         };
@@ -96,14 +96,14 @@ pub(crate) fn breaches(metadata: &Value) -> Vec<String> {
             if is_ours(used) {
                 let for_tests = test_only && row.tested_on_apiserver && used == "dogwatch-apiserver";
                 if !row.uses.contains(&used) && !for_tests {
-                    breaches.push(format!("{name} depends on {used}, which is not below it"));
+                    violations.push(format!("{name} depends on {used}, which is not below it"));
                 }
             } else if row.never.iter().any(|it| is_of_family(used, it)) {
-                breaches.push(format!("{name} depends on {used}, which is not allowed there"));
+                violations.push(format!("{name} depends on {used}, which is not allowed there"));
             }
         }
     }
-    breaches
+    violations
 }
 
 fn is_ours(name: &str) -> bool {
@@ -132,7 +132,7 @@ mod tests {
 
     fn found(name: &str, used: &str, kind: Option<&str>) -> Vec<String> {
         let dependencies = json!([{ "name": used, "kind": kind }]);
-        breaches(&json!({ "packages": [{ "name": name, "dependencies": dependencies }] }))
+        violations(&json!({ "packages": [{ "name": name, "dependencies": dependencies }] }))
     }
 
     #[test]

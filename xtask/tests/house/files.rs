@@ -13,24 +13,24 @@ const EMPTY_NAMES: [&str; 6] = ["util", "utils", "helper", "helpers", "common", 
 
 /// Returns the violations in one source file, as messages. `path` is relative to the root of the
 /// repository.
-pub(crate) fn breaches(path: &Path, text: &str) -> Vec<String> {
-    let mut breaches = Vec::new();
+pub(crate) fn violations(path: &Path, text: &str) -> Vec<String> {
+    let mut violations = Vec::new();
     let shown = path.display();
     if !text.starts_with("//! ") {
-        breaches.push(format!("{shown}: does not begin with a `//!` header"));
+        violations.push(format!("{shown}: does not begin with a `//!` header"));
     }
     if is_example(path) && text.lines().count() > LONGEST_EXAMPLE {
         let lines = text.lines().count();
-        breaches.push(format!("{shown}: the example has {lines} lines, more than {LONGEST_EXAMPLE}"));
+        violations.push(format!("{shown}: the example has {lines} lines, more than {LONGEST_EXAMPLE}"));
     }
     let names = path.components().map(|it| it.as_os_str().to_string_lossy());
     for name in names {
         let stem = name.strip_suffix(".rs").unwrap_or(&name);
         if stem.split(['_', '-']).any(|word| EMPTY_NAMES.contains(&word)) {
-            breaches.push(format!("{shown}: `{stem}` does not describe the content"));
+            violations.push(format!("{shown}: `{stem}` does not describe the content"));
         }
     }
-    breaches
+    violations
 }
 
 /// Returns the examples among `targets` that `readme` does not name.
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        breaches(Path::new(path), text)
+        violations(Path::new(path), text)
     }
 
     #[test]

@@ -5,37 +5,37 @@
 
 use std::collections::HashSet;
 
-const NOT_OURS: &str = "does not apply: ";
+const DOES_NOT_APPLY: &str = "does not apply: ";
 /// The minimum length of a reason, exclusive.
 const SHORTEST_REASON: usize = 10;
 
-/// Returns the violations in a ledger, as messages. `least` is the minimum number of scenarios, so
+/// Returns the violations in a ledger, as messages. `minimum` is the minimum number of scenarios, so
 /// that none is lost by accident.
-pub(crate) fn breaches(ledger: &str, tests: &HashSet<String>, least: usize) -> Vec<String> {
-    let mut breaches = Vec::new();
+pub(crate) fn violations(ledger: &str, tests: &HashSet<String>, minimum: usize) -> Vec<String> {
+    let mut violations = Vec::new();
     let (mut section, mut seen) = ("", HashSet::new());
     for line in ledger.lines() {
         section = line.strip_prefix("## ").unwrap_or(section);
         let Some(entry) = line.strip_prefix("- ") else { continue };
-        let Some((scenario, held)) = entry.split_once(" → ") else {
-            breaches.push(format!("{section}: there is no ` → ` in {entry:?}"));
+        let Some((scenario, evidence)) = entry.split_once(" → ") else {
+            violations.push(format!("{section}: there is no ` → ` in {entry:?}"));
             continue;
         };
         if !seen.insert((section, scenario)) {
-            breaches.push(format!("{section}: listed twice: {scenario}"));
+            violations.push(format!("{section}: listed twice: {scenario}"));
         }
-        let mut named = held.split('`').skip(1).step_by(2).peekable();
-        let reason = held.strip_prefix(NOT_OURS).is_some_and(|it| it.len() > SHORTEST_REASON);
+        let mut named = evidence.split('`').skip(1).step_by(2).peekable();
+        let reason = evidence.strip_prefix(DOES_NOT_APPLY).is_some_and(|it| it.len() > SHORTEST_REASON);
         if named.peek().is_none() && !reason {
-            breaches.push(format!("{section}: {scenario} has neither a test nor a reason"));
+            violations.push(format!("{section}: {scenario} has neither a test nor a reason"));
         }
         let missing = named.filter(|it| !tests.contains(*it));
-        breaches.extend(missing.map(|it| format!("{section}: {scenario}: there is no test {it}")));
+        violations.extend(missing.map(|it| format!("{section}: {scenario}: there is no test {it}")));
     }
-    if seen.len() < least {
-        breaches.push(format!("the ledger has only {} of at least {least} scenarios", seen.len()));
+    if seen.len() < minimum {
+        violations.push(format!("the ledger has only {} of at least {minimum} scenarios", seen.len()));
     }
-    breaches
+    violations
 }
 
 /// Returns the names of the tests in a source. A test program with its own `main` calls its
@@ -75,12 +75,12 @@ mod tests {
     #[test]
     fn a_complete_ledger_is_accepted() {
         let ledger = "# L\n## A\n- s → `one`, `two`\n- t → does not apply: there is no such thing\n## B\n- s → `one`\n";
-        assert_eq!(breaches(ledger, &tests(), 3), Vec::<String>::new());
+        assert_eq!(violations(ledger, &tests(), 3), Vec::<String>::new());
     }
 
     #[test]
     fn every_violation_of_a_ledger_is_reported() {
-        for (ledger, told) in [
+        for (ledger, expected) in [
             ("## A\n- s\n- t → `one`", "A: there is no ` → ` in \"s\""),
             ("## A\n- s → `one`\n- s → `two`", "A: listed twice: s"),
             ("## A\n- s → later", "A: s has neither a test nor a reason"),
@@ -88,7 +88,7 @@ mod tests {
             ("## A\n- s → `gone`", "A: s: there is no test gone"),
             ("## A\n", "the ledger has only 0 of at least 1 scenarios"),
         ] {
-            assert_eq!(breaches(ledger, &tests(), 1), [told], "{ledger}");
+            assert_eq!(violations(ledger, &tests(), 1), [expected], "{ledger}");
         }
     }
 }

@@ -27,13 +27,13 @@ pub(crate) fn used(source: &str, defined: &[String]) -> BTreeSet<String> {
 }
 
 /// Describes each difference between the ids in use and those defined. `used` has the name of a file for each id.
-pub(crate) fn breaches(defined: &[String], used: &BTreeMap<String, String>) -> Vec<String> {
+pub(crate) fn violations(defined: &[String], used: &BTreeMap<String, String>) -> Vec<String> {
     let unknown = used.iter().filter(|(id, _)| !defined.contains(id));
     let unused = defined.iter().filter(|id| !used.contains_key(*id));
-    let mut breaches: Vec<_> =
+    let mut violations: Vec<_> =
         unknown.map(|(id, file)| format!("{file}: docs/rules.md does not define {id}")).collect();
-    breaches.extend(unused.map(|id| format!("docs/rules.md defines {id}, which no source uses")));
-    breaches
+    violations.extend(unused.map(|id| format!("docs/rules.md defines {id}, which no source uses")));
+    violations
 }
 
 /// Splits an id such as `KC-3` into its family and number.
@@ -76,6 +76,6 @@ mod tests {
             "b.rs: docs/rules.md does not define KC-7",
             "docs/rules.md defines REF-12, which no source uses",
         ];
-        assert_eq!(breaches(&defined(RULES), &used), expected);
+        assert_eq!(violations(&defined(RULES), &used), expected);
     }
 }

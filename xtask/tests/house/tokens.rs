@@ -13,7 +13,7 @@ use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// `mod` items, in source order.
-    pub(crate) modules: Vec<Declared>,
+    pub(crate) modules: Vec<ModuleItem>,
     /// `use` items, one entry per imported name.
     pub(crate) imports: Vec<Import>,
     /// Paths of two or more segments in the code.
@@ -26,7 +26,7 @@ pub(crate) struct Source {
 
 /// A `mod` item.
 #[derive(Debug)]
-pub(crate) struct Declared {
+pub(crate) struct ModuleItem {
     pub(crate) name: String,
     pub(crate) line: usize,
     /// The inside of `mod name { … }`; `None` for `mod name;`.
@@ -113,7 +113,7 @@ fn word(tokens: &[TokenTree], at: usize, source: &mut Source) -> usize {
                 }
                 _ => None,
             };
-            source.modules.push(Declared { name, line, body });
+            source.modules.push(ModuleItem { name, line, body });
             at + 3
         }
         "struct" | "enum" | "union" | "trait" | "type" | "fn" | "const" | "static"

@@ -13,13 +13,14 @@ use proc_macro2::{TokenStream, TokenTree};
 use crate::tokens::{is_punct, text_of};
 
 /// The crates that soaks run.
-const PLAYED: [&str; 7] = ["apiserver", "client", "controller", "core", "informer", "wire", "workqueue"];
+const SOAKED_CRATES: [&str; 7] =
+    ["apiserver", "client", "controller", "core", "informer", "wire", "workqueue"];
 
 /// Returns the uses of `select!` without `biased` in one source file, as messages. `path` is
 /// relative to the root of the repository.
-pub(crate) fn breaches(path: &Path, text: &str) -> Vec<String> {
+pub(crate) fn violations(path: &Path, text: &str) -> Vec<String> {
     let shown = path.to_string_lossy();
-    if !PLAYED.iter().any(|it| shown.starts_with(&format!("crates/{it}/src/"))) {
+    if !SOAKED_CRATES.iter().any(|it| shown.starts_with(&format!("crates/{it}/src/"))) {
         return Vec::new();
     }
     let lines = text.parse().map_or_else(|_| Vec::new(), unbiased);
@@ -48,7 +49,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> usize {
-        breaches(Path::new("crates/informer/src/a.rs"), text).len()
+        violations(Path::new("crates/informer/src/a.rs"), text).len()
     }
 
     #[test]
@@ -62,7 +63,7 @@ mod tests {
         let text = "fn f() { tokio::select! { // first things first\n biased; () = a => {} } }";
         assert_eq!(found(text), 0);
         let unbiased = "fn f() { select! { () = a => {} } }";
-        assert_eq!(breaches(Path::new("crates/cli/src/a.rs"), unbiased), [] as [&str; 0]);
-        assert_eq!(breaches(Path::new("crates/informer/tests/a.rs"), unbiased), [] as [&str; 0]);
+        assert_eq!(violations(Path::new("crates/cli/src/a.rs"), unbiased), [] as [&str; 0]);
+        assert_eq!(violations(Path::new("crates/informer/tests/a.rs"), unbiased), [] as [&str; 0]);
     }
 }

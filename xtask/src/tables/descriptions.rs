@@ -11,10 +11,10 @@ use flate2::write::GzEncoder;
 use super::definitions::Definitions;
 
 /// Returns the lines about definitions that are `served`.
-pub(crate) fn lines(facts: &str, served: &Definitions) -> anyhow::Result<String> {
+pub(crate) fn lines(data: &str, served: &Definitions) -> anyhow::Result<String> {
     let mut text = String::new();
     let mut fields = None;
-    for line in facts.lines() {
+    for line in data.lines() {
         let (name, _) =
             line.trim_start_matches('\t').split_once('\t').context("a line has no name or no description")?;
         if !line.starts_with('\t') {
@@ -33,14 +33,14 @@ pub(crate) fn lines(facts: &str, served: &Definitions) -> anyhow::Result<String>
 }
 
 /// Compresses a text with gzip at its best level.
-pub(crate) fn pack(text: &str) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn compress(text: &str) -> anyhow::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(text.as_bytes())?;
     Ok(encoder.finish()?)
 }
 
 /// Decompresses a text. Returns an empty string if the bytes are damaged or missing.
-pub(crate) fn unpack(bytes: &[u8]) -> String {
+pub(crate) fn decompress(bytes: &[u8]) -> String {
     let mut text = String::new();
     GzDecoder::new(bytes).read_to_string(&mut text).map_or_else(|_| String::new(), |_| text)
 }
@@ -56,8 +56,8 @@ mod tests {
         let served = Definitions::from([("a.A".to_owned(), json!({"properties": {"x": {}}}))]);
         let kept = lines("a.A\tAn A\n\tx\tIts x\na.B\tA B\n\ty\tIts y\n", &served).unwrap();
         assert_eq!(kept, "a.A\tAn A\n\tx\tIts x\n");
-        assert_eq!(unpack(&pack(&kept).unwrap()), kept);
-        assert_eq!(unpack(b"nothing"), "");
+        assert_eq!(decompress(&compress(&kept).unwrap()), kept);
+        assert_eq!(decompress(b"nothing"), "");
         assert!(lines("a.A\tAn A\n\ty\tIts y\n", &served).is_err());
     }
 }
