@@ -11,9 +11,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Parser;
 
-use super::apiserver_load::{self as load, CHANGES, CREATES, LANES, OBJECTS, Watching};
-use testbed::server::{self, Ours, Server};
-use testbed::waiting;
+use super::apiserver_load::{self as load, CHANGES, CREATES, OBJECTS, WRITERS, WatchLoad};
+use testbed::runtime;
+use testbed::server::{self, OwnServer, Server};
 
 /// The number of times our server is started. A start takes milliseconds, and the first one reads
 /// the program from disk.
@@ -26,7 +26,7 @@ const REST: Duration = Duration::from_secs(3);
 #[command(bin_name = "cargo xtask bench apiserver")]
 struct Options {
     #[command(flatten)]
-    ours: Ours,
+    ours: OwnServer,
     /// A directory with kube-apiserver and etcd, to measure in the same run.
     #[arg(long, value_name = "DIR")]
     kube_apiserver_bin: Option<PathBuf>,
@@ -50,7 +50,7 @@ struct Figures {
 
 /// One line of the table.
 struct Line {
-    what: &'static str,
+    label: &'static str,
     of: fn(&Figures) -> f64,
     goal: Goal,
 }
@@ -67,19 +67,23 @@ enum Goal {
 }
 
 const LINES: &[Line] = &[
-    Line { what: "time to ready, ms", of: |it| it.ready_ms, goal: Goal::Below(20.0) },
-    Line { what: "memory when idle, MB", of: |it| it.idle_mb, goal: Goal::Below(20.0) },
-    Line { what: "creates per second", of: |it| it.creates_per_second, goal: Goal::Times(10.0) },
-    Line { what: "CPU per create, us", of: |it| it.us_per_create, goal: Goal::None },
-    Line { what: "list, MB/s", of: |it| it.list_mb_per_second, goal: Goal::None },
-    Line { what: "events per second, at full speed", of: |it| it.events_per_second, goal: Goal::None },
+    Line { label: "time to ready, ms", of: |it| it.ready_ms, goal: Goal::Below(20.0) },
+    Line { label: "memory when idle, MB", of: |it| it.idle_mb, goal: Goal::Below(20.0) },
+    Line { label: "creates per second", of: |it| it.creates_per_second, goal: Goal::Times(10.0) },
+    Line { label: "CPU per create, us", of: |it| it.us_per_create, goal: Goal::None },
+    Line { label: "list, MB/s", of: |it| it.list_mb_per_second, goal: Goal::None },
+    Line { label: "events per second, at full speed", of: |it| it.events_per_second, goal: Goal::None },
     Line {
-        what: "CPU per event at full speed, us",
+        label: "CPU per event at full speed, us",
         of: |it| it.rushed_us_per_event,
         goal: Goal::TimesLess(5.0),
     },
-    Line { what: "CPU per event one by one, us", of: |it| it.paced_us_per_event, goal: Goal::TimesLess(5.0) },
-    Line { what: "memory at the end, MB", of: |it| it.loaded_mb, goal: Goal::None },
+    Line {
+        label: "CPU per event one by one, us",
+        of: |it| it.paced_us_per_event,
+        goal: Goal::TimesLess(5.0),
+    },
+    Line { label: "memory at the end, MB", of: |it| it.loaded_mb, goal: Goal::None },
 ];
 
 /// Prints the table.
@@ -92,9 +96,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         Ok(options) => options,
         Err(error) => error.exit(),
     };
-    waiting::wait(async move {
-        let original = match &options.kube_apiserver_bin {
-            Some(binaries) => Some(measure(server::start_original(binaries).await?, Vec::new()).await?),
+    runtime::run(async move {
+        let kube_apiserver = match &options.kube_apiserver_bin {
+            Some(binaries) => Some(measure(server::start_kube_apiserver(binaries).await?, Vec::new()).await?),
             None => None,
         };
         let mut earlier = Vec::new();
@@ -102,7 +106,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             earlier.push(options.ours.start(&[]).await?.ready_after);
         }
         let ours = measure(options.ours.start(&[]).await?, earlier).await?;
-        ensure!(print(&ours, original.as_ref()), "a goal is missed");
+        ensure!(print(&ours, kube_apiserver.as_ref()), "a goal is missed");
         Ok(())
     })
 }
@@ -117,17 +121,17 @@ async fn measure(server: Server, earlier: Vec<Duration>) -> Result<Figures> {
     tokio::time::sleep(REST).await;
     let idle_mb = server.resident_mb()?;
 
-    load::prepare(&server.link).await?;
-    let (before, seconds) = (server.cpu_seconds()?, load::create(&server.link).await?);
+    load::prepare(&server.connector).await?;
+    let (before, seconds) = (server.cpu_seconds()?, load::create(&server.connector).await?);
     let us_per_create = (server.cpu_seconds()? - before) * 1e6 / CREATES as f64;
     let creates_per_second = CREATES as f64 / seconds;
-    let (bytes, seconds) = load::list(&server.link).await?;
+    let (bytes, seconds) = load::list(&server.connector).await?;
     let list_mb_per_second = bytes as f64 / 1e6 / seconds;
 
-    let mut watching = Watching::begin(&server.link).await?;
-    let (before, seconds) = (server.cpu_seconds()?, watching.rush().await?);
+    let mut watches = WatchLoad::begin(&server.connector).await?;
+    let (before, seconds) = (server.cpu_seconds()?, watches.rush().await?);
     let rushed = server.cpu_seconds()? - before;
-    let (before, _) = (server.cpu_seconds()?, watching.pace().await?);
+    let (before, _) = (server.cpu_seconds()?, watches.pace().await?);
     let paced = server.cpu_seconds()? - before;
     let events = (CHANGES * load::WATCHERS) as f64;
     Ok(Figures {
@@ -144,17 +148,17 @@ async fn measure(server: Server, earlier: Vec<Duration>) -> Result<Figures> {
 }
 
 /// Prints the table. Returns true if every goal is met that can be judged.
-fn print(ours: &Figures, original: Option<&Figures>) -> bool {
+fn print(ours: &Figures, kube_apiserver: Option<&Figures>) -> bool {
     println!(
-        "TLS on loopback; {CREATES} creates over {LANES} connections, a list of {OBJECTS} objects, {} watchers over {} \
+        "TLS on loopback; {CREATES} creates over {WRITERS} connections, a list of {OBJECTS} objects, {} watchers over {} \
          connections, {CHANGES} changes of 1 KB objects, twice; the load runs on the same machine",
         load::WATCHERS,
-        load::ROADS,
+        load::WATCH_CONNECTIONS,
     );
     println!("{:34} {:>12} {:>15} {:>8}  goal", "", "dogwatch", "kube-apiserver", "ratio");
     let mut met = true;
     for line in LINES {
-        let (mine, other) = ((line.of)(ours), original.map(line.of));
+        let (mine, other) = ((line.of)(ours), kube_apiserver.map(line.of));
         let ratio = other.map(|it| mine.max(it) / mine.min(it));
         let shown = ratio.map_or_else(String::new, |it| format!("{it:.1}x"));
         let other_shown = other.map_or_else(String::new, number);
@@ -163,7 +167,7 @@ fn print(ours: &Figures, original: Option<&Figures>) -> bool {
         let verdict = verdict.map_or_else(String::new, |(met, goal)| {
             format!("{goal}: {}", if met { "met" } else { "MISSED" })
         });
-        println!("{:34} {:>12} {other_shown:>15} {shown:>8}  {verdict}", line.what, number(mine));
+        println!("{:34} {:>12} {other_shown:>15} {shown:>8}  {verdict}", line.label, number(mine));
     }
     met
 }

@@ -86,14 +86,17 @@ struct Case {
     whole: bool,
     /// The case it is compared with, and the maximum share of its CPU time.
     #[cfg_attr(feature = "heap", expect(dead_code, reason = "only times are compared"))]
-    beside: Option<(usize, f64)>,
+    baseline: Option<(usize, f64)>,
 }
 
 fn cases() -> Vec<Case> {
-    let case =
-        |name, body: fn(&Pods) -> Vec<u8>, objects, decode: fn(&[u8], &mut Clock) -> _, beside: Option<_>| {
-            Case { name, body, objects, decode, whole: beside.is_none(), beside }
-        };
+    let case = |name,
+                body: fn(&Pods) -> Vec<u8>,
+                objects,
+                decode: fn(&[u8], &mut Clock) -> _,
+                baseline: Option<_>| {
+        Case { name, body, objects, decode, whole: baseline.is_none(), baseline }
+    };
     let list = |pods: &Pods| pods.list(PODS);
     let metadata = |pods: &Pods| pods.metadata_list(PODS);
     let watch = |pods: &Pods| pods.watch(EVENTS);
@@ -126,7 +129,7 @@ fn stream_list<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) ->
     let mut decoder = ListDecoder::<T>::json();
     let mut items = Vec::new();
     let mut bad = None;
-    arrive(body, |chunk| {
+    feed_in_chunks(body, |chunk| {
         clock.time(|| {
             decoder.feed(chunk, |item| match item {
                 Ok(item) => items.push(Arc::new(item)),
@@ -151,7 +154,7 @@ fn watch_lines(body: &[u8], clock: &mut Clock) -> Result<Decoded> {
 fn stream_watch<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) -> Result<Decoded> {
     let mut decoder = WatchDecoder::<T>::json();
     let mut items = Vec::new();
-    arrive(body, |chunk| {
+    feed_in_chunks(body, |chunk| {
         clock.time(|| {
             decoder.feed(chunk, |event| {
                 if let Ok(WatchEvent::Modified(item)) = event {
@@ -167,7 +170,7 @@ fn stream_watch<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) -
 
 /// Passes a body on as a socket does: each chunk has just been copied into one small buffer, so it
 /// is in the CPU cache.
-fn arrive<E>(body: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+fn feed_in_chunks<E>(body: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
     let mut buffer = Vec::with_capacity(CHUNK);
     for chunk in body.chunks(CHUNK) {
         buffer.clear();
@@ -217,10 +220,10 @@ pub(crate) fn run() -> Result<()> {
 #[cfg(not(feature = "heap"))]
 fn times() -> Result<()> {
     let cases = cases();
-    let mut measured: Vec<Measured> = cases.iter().map(|_| Measured::default()).collect();
+    let mut measured: Vec<CaseTimes> = cases.iter().map(|_| CaseTimes::default()).collect();
     for _ in 0..PASSES {
         for (number, case) in cases.iter().enumerate() {
-            measured[number].add(in_a_process(number, case)?);
+            measured[number].add(run_in_process(number, case)?);
         }
     }
     out(format!(
@@ -233,7 +236,7 @@ fn times() -> Result<()> {
     let mut missed = false;
     for (case, times) in cases.iter().zip(&measured) {
         let (best, median) = (times.best(), times.median());
-        let verdict = match case.beside {
+        let verdict = match case.baseline {
             Some((other, goal)) => {
                 let share = best / measured[other].best();
                 missed |= share > goal;
@@ -258,14 +261,14 @@ fn times() -> Result<()> {
 /// The size of a body, and the time of each round.
 #[cfg(not(feature = "heap"))]
 #[derive(Default)]
-struct Measured {
+struct CaseTimes {
     bytes: f64,
     /// In seconds, sorted.
     rounds: Vec<f64>,
 }
 
 #[cfg(not(feature = "heap"))]
-impl Measured {
+impl CaseTimes {
     fn add(&mut self, more: Self) {
         self.bytes = more.bytes;
         self.rounds.extend(more.rounds);
@@ -285,7 +288,7 @@ impl Measured {
 
 /// Runs one case in a process of its own.
 #[cfg(not(feature = "heap"))]
-fn in_a_process(number: usize, case: &Case) -> Result<Measured> {
+fn run_in_process(number: usize, case: &Case) -> Result<CaseTimes> {
     let child = Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
         .env(CASE, number.to_string())
@@ -295,7 +298,7 @@ fn in_a_process(number: usize, case: &Case) -> Result<Measured> {
     let text = String::from_utf8(child.stdout)?;
     let numbers: Vec<f64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
     let (bytes, rounds) = numbers.split_first().context("the case printed no numbers")?;
-    Ok(Measured { bytes: *bytes, rounds: rounds.to_vec() })
+    Ok(CaseTimes { bytes: *bytes, rounds: rounds.to_vec() })
 }
 
 /// Prints the size of the body and the time of each round.

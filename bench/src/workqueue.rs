@@ -23,13 +23,13 @@ use processes::go;
 const PRODUCERS: usize = 8;
 const WORKERS: usize = 8;
 /// The number of keys of each producer.
-const EACH: usize = 100_000;
+const KEYS_PER_PRODUCER: usize = 100_000;
 /// The number of add, take and done cycles in one round.
-const TURNS: usize = 20_000;
+const CYCLES: usize = 20_000;
 /// The number of delayed keys in one round.
-const MANY: usize = 500_000;
+const DELAYED_KEYS: usize = 500_000;
 /// The number of turns of each queue.
-const TURNS_OF_QUEUES: usize = 3;
+const PASSES: usize = 3;
 /// The number of rounds in a turn: of fast operations, where at least one of many rounds finds a
 /// quiet machine, and of slow ones.
 const SHORT: usize = 70;
@@ -38,7 +38,7 @@ const LONG: usize = 2;
 /// The maximum number of nanoseconds to add, take and finish one key.
 const ALTERNATING_GOAL: f64 = 100.0;
 /// The minimum ratio of our throughput to client-go's.
-const CROWD_GOAL: f64 = 3.0;
+const THROUGHPUT_GOAL: f64 = 3.0;
 /// The maximum number of nanoseconds for a delayed add.
 const ADD_AFTER_GOAL: f64 = 500.0;
 
@@ -70,7 +70,7 @@ impl Figures {
 }
 
 /// The time of a round.
-struct Spent {
+struct RoundTime {
     wall: Duration,
     cpu: Duration,
 }
@@ -80,12 +80,12 @@ struct Spent {
 /// # Errors
 /// If a goal is missed, or the Go program does not build or run.
 pub(crate) fn run() -> Result<()> {
-    let program = build_theirs()?;
+    let program = build_go_queues()?;
     let mut all: Vec<Figures> = Vec::new();
-    for _ in 0..TURNS_OF_QUEUES {
+    for _ in 0..PASSES {
         let mut turn = vec![ours()?];
         if let Some(program) = &program {
-            turn.extend(theirs(program)?);
+            turn.extend(go_queues(program)?);
         }
         match all.is_empty() {
             true => all = turn,
@@ -113,9 +113,9 @@ pub(crate) fn run() -> Result<()> {
         let times = client_go.crowd_ns / all[0].crowd_ns;
         let cpu = client_go.crowd_cpu_ns / all[0].crowd_cpu_ns;
         let text = format!(
-            "at least {CROWD_GOAL} times client-go's keys with 8 producers and 8 workers ({times:.1}; {cpu:.1} by CPU)"
+            "at least {THROUGHPUT_GOAL} times client-go's keys with 8 producers and 8 workers ({times:.1}; {cpu:.1} by CPU)"
         );
-        goals.push((times >= CROWD_GOAL, text));
+        goals.push((times >= THROUGHPUT_GOAL, text));
     }
     for (met, goal) in &goals {
         println!("{}: {goal}", if *met { "met" } else { "MISSED" });
@@ -125,16 +125,16 @@ pub(crate) fn run() -> Result<()> {
 }
 
 fn ours() -> Result<Figures> {
-    let (alternating_ns, _) = best(SHORT, TURNS, alternating)?;
-    let (crowd_ns, crowd_cpu_ns) = best(LONG, PRODUCERS * EACH, crowd)?;
-    let (add_after_ns, _) = best(LONG, MANY, || delayed(Duration::from_mins(10), false))?;
-    let (due_ns, _) = best(LONG, MANY, || delayed(Duration::from_millis(10), true))?;
+    let (alternating_ns, _) = best(SHORT, CYCLES, alternating)?;
+    let (crowd_ns, crowd_cpu_ns) = best(LONG, PRODUCERS * KEYS_PER_PRODUCER, concurrent)?;
+    let (add_after_ns, _) = best(LONG, DELAYED_KEYS, || delayed(Duration::from_mins(10), false))?;
+    let (due_ns, _) = best(LONG, DELAYED_KEYS, || delayed(Duration::from_millis(10), true))?;
     let queue = "dogwatch".to_owned();
     Ok(Figures { queue, alternating_ns, crowd_ns, crowd_cpu_ns, add_after_ns, due_ns })
 }
 
 /// Builds the program with the Go queues. Returns `None` if Go is not installed.
-fn build_theirs() -> Result<Option<PathBuf>> {
+fn build_go_queues() -> Result<Option<PathBuf>> {
     let program = go::build("workqueue-go")?;
     if program.is_none() {
         println!("skipping the comparison: Go is not installed");
@@ -143,7 +143,7 @@ fn build_theirs() -> Result<Option<PathBuf>> {
 }
 
 /// Runs one turn of the Go queues.
-fn theirs(program: &Path) -> Result<Vec<Figures>> {
+fn go_queues(program: &Path) -> Result<Vec<Figures>> {
     let output = Command::new(program)
         .args([SHORT.to_string(), LONG.to_string()])
         .output()
@@ -157,7 +157,7 @@ fn theirs(program: &Path) -> Result<Vec<Figures>> {
 }
 
 /// The best of several rounds, by wall-clock and CPU time, in nanoseconds per key.
-fn best(rounds: usize, keys: usize, mut round: impl FnMut() -> Result<Spent>) -> Result<(f64, f64)> {
+fn best(rounds: usize, keys: usize, mut round: impl FnMut() -> Result<RoundTime>) -> Result<(f64, f64)> {
     let (mut wall, mut cpu) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..rounds {
         let spent = round()?;
@@ -171,9 +171,9 @@ fn keys(namespace: &str, count: usize) -> Vec<ObjectKey> {
     (0..count).map(|it| ObjectKey::namespaced(namespace, &format!("key-{it}"))).collect()
 }
 
-fn alternating() -> Result<Spent> {
+fn alternating() -> Result<RoundTime> {
     let hundred = keys("namespace", 100);
-    let keys: Vec<_> = hundred.iter().cycle().take(TURNS).cloned().collect();
+    let keys: Vec<_> = hundred.iter().cycle().take(CYCLES).cloned().collect();
     Builder::new_current_thread().build()?.block_on(async {
         let queue = WorkQueue::new();
         let start = (Instant::now(), ProcessTime::now());
@@ -181,12 +181,12 @@ fn alternating() -> Result<Spent> {
             queue.add(key);
             queue.take().await.context("the queue is shut down")?.done();
         }
-        Ok(Spent { wall: start.0.elapsed(), cpu: start.1.elapsed() })
+        Ok(RoundTime { wall: start.0.elapsed(), cpu: start.1.elapsed() })
     })
 }
 
-fn crowd() -> Result<Spent> {
-    let all: Vec<_> = (0..PRODUCERS).map(|it| keys(&format!("namespace-{it}"), EACH)).collect();
+fn concurrent() -> Result<RoundTime> {
+    let all: Vec<_> = (0..PRODUCERS).map(|it| keys(&format!("namespace-{it}"), KEYS_PER_PRODUCER)).collect();
     // Keep a second reference to the keys, as the store of an informer does, so that none is freed
     // inside the measurement.
     let kept = all.clone();
@@ -223,18 +223,18 @@ fn crowd() -> Result<Spent> {
         for worker in workers {
             done += worker.await?;
         }
-        ensure!(done == PRODUCERS * EACH, "{done} keys were done");
-        Ok(Spent { wall: start.0.elapsed(), cpu: start.1.elapsed() })
+        ensure!(done == PRODUCERS * KEYS_PER_PRODUCER, "{done} keys were done");
+        Ok(RoundTime { wall: start.0.elapsed(), cpu: start.1.elapsed() })
     });
     drop(kept);
     spent
 }
 
-fn delayed(longest: Duration, take: bool) -> Result<Spent> {
-    let keys = keys("namespace", MANY);
+fn delayed(longest: Duration, take: bool) -> Result<RoundTime> {
+    let keys = keys("namespace", DELAYED_KEYS);
     // Multiplying by a large odd number (Fibonacci hashing) scatters the delays well enough.
     let delay = |it: usize| longest.mul_f64((it as u32).wrapping_mul(2_654_435_769) as f64 / 4_294_967_296.0);
-    let delays: Vec<_> = (0..MANY).map(delay).collect();
+    let delays: Vec<_> = (0..DELAYED_KEYS).map(delay).collect();
     Builder::new_current_thread().enable_time().build()?.block_on(async {
         let queue = WorkQueue::new();
         let start = (Instant::now(), ProcessTime::now());
@@ -242,10 +242,10 @@ fn delayed(longest: Duration, take: bool) -> Result<Spent> {
             queue.add_after(key, delay);
         }
         if take {
-            for _ in 0..MANY {
+            for _ in 0..DELAYED_KEYS {
                 queue.take().await.context("the queue is shut down")?.done();
             }
         }
-        Ok(Spent { wall: start.0.elapsed(), cpu: start.1.elapsed() })
+        Ok(RoundTime { wall: start.0.elapsed(), cpu: start.1.elapsed() })
     })
 }

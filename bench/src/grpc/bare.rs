@@ -24,34 +24,34 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 /// More concurrent calls than any burst makes.
-const MOST_CALLS: u32 = 10_000;
+const MAX_CONCURRENT_CALLS: u32 = 10_000;
 
 /// Echoes the body of every request, whatever its method. Dropping the future closes the
 /// connections too.
 pub(super) async fn serve(incoming: impl Stream<Item = io::Result<TcpStream>> + Unpin) {
-    let connections = incoming.filter_map(async |it| it.ok()).map(converse);
+    let connections = incoming.filter_map(async |it| it.ok()).map(serve_connection);
     // A client that disconnects is not an error.
     connections.buffer_unordered(usize::MAX).for_each(async |_| ()).await;
 }
 
 /// Serves one connection until it ends, in one task.
-async fn converse(socket: TcpStream) -> io::Result<()> {
+async fn serve_connection(socket: TcpStream) -> io::Result<()> {
     let (read, mut write) = socket.into_split();
-    let said = Said::default();
+    let output = OutputBuffer::default();
     let mut settings = Builder::new();
     settings
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(MOST_CALLS);
+        .max_concurrent_streams(MAX_CONCURRENT_CALLS);
     // Waits for the client's connection preface only.
-    let opening = settings.handshake::<_, Bytes>(Socket { read, said: said.clone() });
+    let opening = settings.handshake::<_, Bytes>(Socket { read, output: output.clone() });
     let mut connection = opening.await.map_err(io::Error::other)?;
     let mut calls = Vec::new();
     poll_fn(|cx| {
         let ended = poll_calls(&mut connection, &mut calls, cx);
         // A write that would block is retried with the next poll: until then the client has enough
         // to read.
-        match said.poll_leave(&mut write, cx) {
+        match output.poll_write_to(&mut write, cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => ended.map(Ok),
         }
@@ -68,8 +68,8 @@ fn poll_calls(
 ) -> Poll<()> {
     loop {
         match connection.poll_accept(cx) {
-            Poll::Ready(Some(Ok((request, answer)))) => {
-                calls.push(Call { request: request.into_body(), answer, heard: Vec::new() });
+            Poll::Ready(Some(Ok((request, response)))) => {
+                calls.push(Call { request: request.into_body(), response, received: Vec::new() });
             }
             Poll::Ready(_) => return Poll::Ready(()),
             Poll::Pending => {
@@ -86,8 +86,8 @@ fn poll_calls(
 /// A call whose request is not complete yet.
 struct Call {
     request: RecvStream,
-    answer: SendResponse<Bytes>,
-    heard: Vec<Bytes>,
+    response: SendResponse<Bytes>,
+    received: Vec<Bytes>,
 }
 
 impl Call {
@@ -100,19 +100,19 @@ impl Call {
             // Some clients end a request with an empty DATA frame. Echoed, it would not be the last
             // frame, and `h2` limits the number of empty frames that do not end a stream.
             if !data.is_empty() {
-                self.heard.push(data);
+                self.received.push(data);
             }
         }
         // Fails only if the client has cancelled the call.
-        let _ = self.give_back();
+        let _ = self.echo();
         Poll::Ready(())
     }
 
-    fn give_back(&mut self) -> Result<(), h2::Error> {
+    fn echo(&mut self) -> Result<(), h2::Error> {
         let mut head = Response::new(());
         head.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        let mut body = self.answer.send_response(head, false)?;
-        for data in self.heard.drain(..) {
+        let mut body = self.response.send_response(head, false)?;
+        for data in self.received.drain(..) {
             body.send_data(data, false)?;
         }
         let mut status = HeaderMap::with_capacity(1);
@@ -123,18 +123,18 @@ impl Call {
 
 /// The bytes that `h2` has written and the socket has not sent yet.
 #[derive(Clone, Default)]
-struct Said(Arc<Mutex<BytesMut>>);
+struct OutputBuffer(Arc<Mutex<BytesMut>>);
 
-impl Said {
-    fn add(&self, words: &[u8]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(words);
+impl OutputBuffer {
+    fn add(&self, bytes: &[u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
     }
 
-    fn poll_leave(&self, write: &mut OwnedWriteHalf, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while !said.is_empty() {
-            let count = ready!(Pin::new(&mut *write).poll_write(cx, &said))?;
-            said.advance(count);
+    fn poll_write_to(&self, write: &mut OwnedWriteHalf, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while !output.is_empty() {
+            let count = ready!(Pin::new(&mut *write).poll_write(cx, &output))?;
+            output.advance(count);
         }
         Poll::Ready(Ok(()))
     }
@@ -143,7 +143,7 @@ impl Said {
 /// The I/O object of `h2`: reads the socket and writes into the [`OutputBuffer`].
 struct Socket {
     read: OwnedReadHalf,
-    said: Said,
+    output: OutputBuffer,
 }
 
 impl AsyncRead for Socket {
@@ -157,9 +157,9 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, words: &[u8]) -> Poll<io::Result<usize>> {
-        self.said.add(words);
-        Poll::Ready(Ok(words.len()))
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.output.add(bytes);
+        Poll::Ready(Ok(bytes.len()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

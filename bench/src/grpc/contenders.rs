@@ -11,14 +11,14 @@ use processes::go;
 /// A program that can call a service by its name.
 #[derive(Clone, Debug)]
 pub(super) struct Contender {
-    pub(super) who: Who,
+    pub(super) kind: ContenderKind,
     pub(super) program: PathBuf,
     /// The arguments before those that all contenders get.
     pub(super) arguments: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum ContenderKind {
     /// One tonic channel to one pod, without balancing.
     Single,
     /// One tonic channel per pod, assigned to the concurrent calls in turn: no balancing, with as
@@ -31,7 +31,7 @@ pub(super) enum Who {
     Kuberesolver,
 }
 
-impl Who {
+impl ContenderKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Single => "tonic, one channel",
@@ -44,7 +44,7 @@ impl Who {
     }
 
     /// Returns true if it also has a policy that balances by load.
-    pub(super) fn knows_load(self) -> bool {
+    pub(super) fn supports_load(self) -> bool {
         matches!(self, Self::Kube | Self::Kuberesolver)
     }
 }
@@ -55,21 +55,30 @@ impl Who {
 /// If Go is installed and a peer in Go does not build.
 pub(super) fn find(alone: bool) -> Result<Vec<Contender>> {
     let itself = std::env::current_exe().context("cannot find the path of this program")?;
-    let own = [(Who::Single, "single"), (Who::Each, "each"), (Who::Balance, "balance"), (Who::Kube, "kube")];
-    let own = own.map(|(who, name)| {
+    let own = [
+        (ContenderKind::Single, "single"),
+        (ContenderKind::Each, "each"),
+        (ContenderKind::Balance, "balance"),
+        (ContenderKind::Kube, "kube"),
+    ];
+    let own = own.map(|(kind, name)| {
         let arguments = ["grpc", "call", name].map(str::to_owned).to_vec();
-        Contender { who, program: itself.clone(), arguments }
+        Contender { kind, program: itself.clone(), arguments }
     });
     let mut all = Vec::from(own);
     if alone {
         return Ok(all);
     }
     match tonic_lb_k8s() {
-        Ok(program) => all.push(Contender { who: Who::TonicLbK8s, program, arguments: Vec::new() }),
+        Ok(program) => {
+            all.push(Contender { kind: ContenderKind::TonicLbK8s, program, arguments: Vec::new() })
+        }
         Err(error) => println!("skipping tonic-lb-k8s, which does not build: {error}"),
     }
     match go::build("grpc-go")? {
-        Some(program) => all.push(Contender { who: Who::Kuberesolver, program, arguments: Vec::new() }),
+        Some(program) => {
+            all.push(Contender { kind: ContenderKind::Kuberesolver, program, arguments: Vec::new() })
+        }
         None => println!("skipping kuberesolver: Go is not installed"),
     }
     Ok(all)

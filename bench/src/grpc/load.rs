@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::asking::{Caller, Choice};
 use super::caller::outcome::Outcome;
-use super::contenders::{Contender, Who};
-use super::effort::Effort;
+use super::caller_process::{Balancing, CallerProcess};
+use super::contenders::{Contender, ContenderKind};
+use super::cpu_split::CpuSplit;
 use super::goals::{Goals, median};
-use super::halves::Halves;
 use super::pods::{Kind, Pods};
-use super::town::Town;
+use super::settings::BenchSettings;
+use super::test_cluster::TestCluster;
 
 const SERVERS: [u8; 3] = [1, 10, 100];
 /// The maximum number of endpoints that Kubernetes puts into one slice.
@@ -31,10 +31,10 @@ const THROUGHPUT_GOAL: f64 = 1.5;
 const CPU_GOAL: f64 = 1.1;
 
 /// One contender in the measurement.
-struct Lane {
+struct Participant {
     name: String,
-    caller: Caller,
-    choice: Choice,
+    caller: CallerProcess,
+    balancing: Balancing,
     /// The outcomes, one for each round.
     rounds: Vec<Outcome>,
 }
@@ -47,23 +47,27 @@ struct Lane {
 ///
 /// # Errors
 /// If a goal is missed, or a contender fails.
-pub(super) async fn run(contenders: &[Contender], effort: &Effort, halves: &Halves) -> Result<()> {
-    let (town, mut goals) = (Town::start().await?, Goals::default());
+pub(super) async fn run(
+    contenders: &[Contender],
+    settings: &BenchSettings,
+    cpu_split: &CpuSplit,
+) -> Result<()> {
+    let (cluster, mut goals) = (TestCluster::start().await?, Goals::default());
     for (kind, count) in [Kind::Bare, Kind::Tonic].into_iter().flat_map(|it| SERVERS.map(|count| (it, count)))
     {
         let (pods, service) = (Pods::serve(count, kind)?, format!("{}-{count}", name(kind)));
-        town.list(&service, &pods, SLICE).await?;
-        let mut lanes = lanes(contenders, &town, &service, halves).await?;
-        for lane in &mut lanes {
-            lane.caller.burst(JUDGED, WARM_UP).await?;
+        cluster.publish_pods(&service, &pods, SLICE).await?;
+        let mut participants = participants(contenders, &cluster, &service, cpu_split).await?;
+        for participant in &mut participants {
+            participant.caller.burst(JUDGED, WARM_UP).await?;
         }
-        let in_flight = if kind == Kind::Bare { effort.in_flight } else { &[JUDGED] };
+        let in_flight = if kind == Kind::Bare { settings.in_flight } else { &[JUDGED] };
         for &in_flight in in_flight {
-            take_turns(&mut lanes, in_flight, effort).await?;
-            print(&format!("{count} {} pods, {in_flight} in flight", name(kind)), &lanes);
+            take_turns(&mut participants, in_flight, settings).await?;
+            print(&format!("{count} {} pods, {in_flight} in flight", name(kind)), &participants);
             match (kind, in_flight) {
-                (Kind::Bare, JUDGED) => judge(count, &lanes, &mut goals)?,
-                (Kind::Tonic, _) => tell(&lanes),
+                (Kind::Bare, JUDGED) => judge(count, &participants, &mut goals)?,
+                (Kind::Tonic, _) => print_ratio(&participants),
                 _ => {}
             }
         }
@@ -79,33 +83,43 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
-async fn lanes(contenders: &[Contender], town: &Town, service: &str, halves: &Halves) -> Result<Vec<Lane>> {
-    let mut lanes = Vec::new();
+async fn participants(
+    contenders: &[Contender],
+    cluster: &TestCluster,
+    service: &str,
+    cpu_split: &CpuSplit,
+) -> Result<Vec<Participant>> {
+    let mut participants = Vec::new();
     for contender in contenders {
-        let ours = contender.who == Who::Kube;
-        for choice in [Choice::Turns, Choice::Load].into_iter().take(if ours { 2 } else { 1 }) {
-            let caller = Caller::start(contender, town, service, choice, halves).await?;
-            let more = if choice == Choice::Load { ", peak_ewma" } else { "" };
-            lanes.push(Lane {
-                name: format!("{}{more}", contender.who.name()),
+        let ours = contender.kind == ContenderKind::Kube;
+        for balancing in [Balancing::RoundRobin, Balancing::ByLoad].into_iter().take(if ours { 2 } else { 1 })
+        {
+            let caller = CallerProcess::start(contender, cluster, service, balancing, cpu_split).await?;
+            let more = if balancing == Balancing::ByLoad { ", peak_ewma" } else { "" };
+            participants.push(Participant {
+                name: format!("{}{more}", contender.kind.name()),
                 caller,
-                choice,
+                balancing,
                 rounds: Vec::new(),
             });
         }
     }
-    Ok(lanes)
+    Ok(participants)
 }
 
-async fn take_turns(lanes: &mut [Lane], in_flight: usize, effort: &Effort) -> Result<()> {
-    lanes.iter_mut().for_each(|it| it.rounds.clear());
+async fn take_turns(
+    participants: &mut [Participant],
+    in_flight: usize,
+    settings: &BenchSettings,
+) -> Result<()> {
+    participants.iter_mut().for_each(|it| it.rounds.clear());
     // Measurements with goals get more rounds.
-    let rounds = if in_flight == JUDGED { 3 * effort.repeats } else { effort.repeats };
+    let rounds = if in_flight == JUDGED { 3 * settings.repeats } else { settings.repeats };
     for round in 0..rounds {
-        let count = lanes.len();
+        let count = participants.len();
         for number in 0..count {
-            let lane = &mut lanes[(number + round) % count];
-            lane.rounds.push(lane.caller.burst(in_flight, effort.burst).await?);
+            let participant = &mut participants[(number + round) % count];
+            participant.rounds.push(participant.caller.burst(in_flight, settings.burst).await?);
         }
     }
     Ok(())
@@ -121,12 +135,12 @@ fn cpu(it: &Outcome) -> f64 {
     it.cpu_seconds * 1e6 / it.calls as f64
 }
 
-fn print(title: &str, lanes: &[Lane]) {
+fn print(title: &str, participants: &[Participant]) {
     println!(
         "\n{title:27} {:>10} {:>10} {:>10} {:>10} {:>12}",
         "calls/s", "p50 us", "p99 us", "p99.9 us", "CPU us/call"
     );
-    for Lane { name, rounds, .. } in lanes {
+    for Participant { name, rounds, .. } in participants {
         let [rate, p50, p99, p999, cpu] =
             [rate, |it: &Outcome| it.p50_us, |it: &Outcome| it.p99_us, |it: &Outcome| it.p999_us, cpu]
                 .map(|of| median(rounds.iter().map(of)).unwrap_or_default());
@@ -139,29 +153,31 @@ fn print(title: &str, lanes: &[Lane]) {
 }
 
 /// The median ratio of a figure of ours to that of another contender.
-fn times(lanes: &[Lane], other: Who, figure: fn(&Outcome) -> f64) -> Option<f64> {
-    let of = |who| lanes.iter().find(|it| it.caller.who == who && it.choice == Choice::Turns);
-    let pairs = of(Who::Kube)?.rounds.iter().zip(&of(other)?.rounds);
+fn times(participants: &[Participant], other: ContenderKind, figure: fn(&Outcome) -> f64) -> Option<f64> {
+    let of =
+        |kind| participants.iter().find(|it| it.caller.kind == kind && it.balancing == Balancing::RoundRobin);
+    let pairs = of(ContenderKind::Kube)?.rounds.iter().zip(&of(other)?.rounds);
     median(pairs.map(|(ours, theirs)| figure(ours) / figure(theirs)))
 }
 
 /// Prints the ratio for which there is no goal.
-fn tell(lanes: &[Lane]) {
-    if let Some(calls) = times(lanes, Who::Balance, rate) {
+fn print_ratio(participants: &[Participant]) {
+    if let Some(calls) = times(participants, ContenderKind::Balance, rate) {
         println!("{calls:.2} times the calls of tonic's balanced channel");
     }
 }
 
-fn judge(count: u8, lanes: &[Lane], goals: &mut Goals) -> Result<()> {
-    let told = |other, figure| times(lanes, other, figure).context("a contender of this program is missing");
-    let calls = told(Who::Balance, rate)?;
+fn judge(count: u8, participants: &[Participant], goals: &mut Goals) -> Result<()> {
+    let ratio =
+        |other, figure| times(participants, other, figure).context("a contender of this program is missing");
+    let calls = ratio(ContenderKind::Balance, rate)?;
     goals.add(
         calls >= THROUGHPUT_GOAL,
         format!(
             "{count} pods: {calls:.2} times the calls of tonic's balanced channel, at least {THROUGHPUT_GOAL}"
         ),
     );
-    let (single, each) = (told(Who::Single, cpu)?, told(Who::Each, cpu)?);
+    let (single, each) = (ratio(ContenderKind::Single, cpu)?, ratio(ContenderKind::Each, cpu)?);
     goals.add(
         single <= CPU_GOAL,
         format!(

@@ -48,14 +48,14 @@ pub(super) enum Kind {
 /// One server.
 pub(super) struct Pod {
     pub(super) address: Ipv4Addr,
-    seen: Arc<Seen>,
+    record: Arc<CallRecord>,
     /// Dropping it shuts the server down as SIGTERM does.
     running: Option<oneshot::Sender<()>>,
 }
 
 /// The calls that a pod has received.
 #[derive(Debug)]
-struct Seen {
+struct CallRecord {
     since: Instant,
     calls: AtomicU64,
     /// The time of the first call, in microseconds since `since`, plus one. Zero for never.
@@ -90,13 +90,13 @@ impl Pods {
         &self.pods
     }
 
-    pub(super) fn one(&mut self, number: usize) -> &mut Pod {
+    pub(super) fn pod_mut(&mut self, number: usize) -> &mut Pod {
         &mut self.pods[number]
     }
 
     /// Returns the number of calls of each pod.
     pub(super) fn calls(&self) -> Vec<u64> {
-        self.pods.iter().map(|it| it.seen.calls.load(Ordering::Relaxed)).collect()
+        self.pods.iter().map(|it| it.record.calls.load(Ordering::Relaxed)).collect()
     }
 }
 
@@ -111,11 +111,11 @@ impl Pod {
         let SocketAddr::V4(address) = incoming.local_addr()? else {
             unreachable!("the listener is bound to an IPv4 address")
         };
-        let seen = Arc::new(Seen::new());
+        let record = Arc::new(CallRecord::new());
         let (running, stopped) = oneshot::channel::<()>();
         match kind {
             Kind::Tonic => {
-                let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
+                let server = Server::builder().add_service(EchoServer(Arc::clone(&record)));
                 tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
             }
             Kind::Bare => {
@@ -127,7 +127,7 @@ impl Pod {
                 });
             }
         }
-        Ok(Self { address: *address.ip(), seen, running: Some(running) })
+        Ok(Self { address: *address.ip(), record, running: Some(running) })
     }
 
     /// Shuts down as on SIGTERM: refuses new connections, sends GOAWAY on the others, and finishes
@@ -138,33 +138,33 @@ impl Pod {
 
     /// Delays every response from now on.
     pub(super) fn delay(&self, time: Duration) {
-        self.seen.delay.store(time.as_millis() as u64, Ordering::Relaxed);
+        self.record.delay.store(time.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// Returns the time of the first call since [`forget`](Self::forget).
+    /// Returns the time of the first call since [`reset_times`](Self::reset_times).
     pub(super) fn first(&self) -> Option<Instant> {
-        self.seen.moment(&self.seen.first)
+        self.record.moment(&self.record.first)
     }
 
     /// Returns the time of the last call.
     pub(super) fn last(&self) -> Option<Instant> {
-        self.seen.moment(&self.seen.last)
+        self.record.moment(&self.record.last)
     }
 
     /// Resets the times of the first and last call.
-    pub(super) fn forget(&self) {
-        self.seen.first.store(0, Ordering::Relaxed);
-        self.seen.last.store(0, Ordering::Relaxed);
+    pub(super) fn reset_times(&self) {
+        self.record.first.store(0, Ordering::Relaxed);
+        self.record.last.store(0, Ordering::Relaxed);
     }
 }
 
-impl Seen {
+impl CallRecord {
     fn new() -> Self {
         let (calls, first, last, delay) = Default::default();
         Self { since: Instant::now(), calls, first, last, delay }
     }
 
-    fn note(&self) {
+    fn record_call(&self) {
         let now = self.since.elapsed().as_micros() as u64 + 1;
         self.calls.fetch_add(1, Ordering::Relaxed);
         if self.first.load(Ordering::Relaxed) == 0 {
@@ -179,7 +179,7 @@ impl Seen {
     }
 
     async fn echo(&self, request: Request<Echo>) -> Result<Response<Echo>, Status> {
-        self.note();
+        self.record_call();
         let delay = self.delay.load(Ordering::Relaxed);
         if delay > 0 {
             tokio::time::sleep(Duration::from_millis(delay)).await;
@@ -189,7 +189,7 @@ impl Seen {
 }
 
 #[derive(Debug, Clone)]
-struct EchoServer(Arc<Seen>);
+struct EchoServer(Arc<CallRecord>);
 
 impl NamedService for EchoServer {
     const NAME: &'static str = "bench.Echo";
@@ -205,11 +205,11 @@ impl Service<http::Request<Body>> for EchoServer {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let seen = Arc::clone(&self.0);
+        let record = Arc::clone(&self.0);
         Box::pin(async move {
             let echo = move |it| {
-                let seen = Arc::clone(&seen);
-                async move { seen.echo(it).await }
+                let record = Arc::clone(&record);
+                async move { record.echo(it).await }
             };
             Ok(tonic::server::Grpc::new(codec()).unary(tower::service_fn(echo), request).await)
         })

@@ -23,7 +23,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::time::Instant;
 
-use super::effort::Effort;
+use super::settings::BenchSettings;
 
 /// The number of objects, which change in turn.
 const OBJECTS: u64 = 10_000;
@@ -107,16 +107,16 @@ pub(super) struct Cost {
 ///
 /// # Errors
 /// If notifications are lost.
-pub(super) fn run(effort: &Effort) -> Result<Vec<Cost>> {
+pub(super) fn run(settings: &BenchSettings) -> Result<Vec<Cost>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     println!("\none notification, CPU time beyond that of an informer without handlers");
     println!("{:>9} {:>14} {:>14} {:>22}", "handlers", "Coalesce, ns", "Grow, ns", "without, ns a change");
     let mut costs = Vec::new();
     for handlers in [1, 10, 100] {
-        let events = effort.events / (handlers as u64).min(10);
+        let events = settings.events / (handlers as u64).min(10);
         // Without handlers, and with each of the two policies.
         let mut best = [f64::INFINITY; 3];
-        for _ in 0..effort.rounds {
+        for _ in 0..settings.rounds {
             let kinds = [(0, Overflow::Coalesce), (handlers, Overflow::Coalesce), (handlers, Overflow::Grow)];
             for (best, (handlers, overflow)) in best.iter_mut().zip(kinds) {
                 *best = best.min(runtime.block_on(flood(handlers, overflow, events))?);
@@ -131,7 +131,7 @@ pub(super) fn run(effort: &Effort) -> Result<Vec<Cost>> {
     println!("\nfrom the event to the handler, one event every {PACE:?}");
     println!("{:>9} {:>10} {:>10}", "handlers", "p50, us", "p99, us");
     for handlers in [1, 10, 100] {
-        let (median, late) = runtime.block_on(latency(handlers, effort.events / 100))?;
+        let (median, late) = runtime.block_on(latency(handlers, settings.events / 100))?;
         println!("{handlers:>9} {:>10.1} {:>10.1}", median * 1e6, late * 1e6);
     }
     Ok(costs)
@@ -143,29 +143,29 @@ async fn flood(handlers: usize, overflow: Overflow, events: u64) -> Result<f64> 
     let (go, gone) = tokio::sync::oneshot::channel::<()>();
     let source = Source::new(gone.map(|_| stream::iter(changes)).flatten_stream().boxed());
     let informer = SharedInformer::new(source);
-    let told = Arc::new(AtomicU64::new(0));
+    let notified = Arc::new(AtomicU64::new(0));
     let mut registrations = Vec::new();
     for _ in 0..handlers {
         let options = HandlerOptions::default().overflow(overflow);
-        registrations.push(informer.add_handler_with(Count(Arc::clone(&told)), options)?);
+        registrations.push(informer.add_handler_with(Count(Arc::clone(&notified)), options)?);
     }
     informer.start();
     informer.synced().await?;
     for registration in registrations {
         registration.synced().await?;
     }
-    told.store(0, Ordering::Relaxed);
+    notified.store(0, Ordering::Relaxed);
     let start = ProcessTime::now();
     drop(go);
     informer.wait_until(&(events + 1).to_string().into()).await?;
     // Stopping delivers the remaining notifications to the handlers.
     informer.stop().await;
     let took = start.elapsed().as_secs_f64();
-    let told = told.load(Ordering::Relaxed);
+    let notified = notified.load(Ordering::Relaxed);
     if overflow == Overflow::Grow {
         ensure!(
-            told == events * handlers as u64,
-            "{told} notifications instead of {}",
+            notified == events * handlers as u64,
+            "{notified} notifications instead of {}",
             events * handlers as u64
         );
     }

@@ -23,10 +23,10 @@ pub(super) fn run(quick: bool) -> Result<()> {
 }
 
 #[cfg(feature = "heap")]
-pub(super) use self::counted::run;
+pub(super) use self::heap::run;
 
 #[cfg(feature = "heap")]
-mod counted {
+mod heap {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
 
@@ -147,7 +147,7 @@ mod counted {
         let count = if quick { 10_000 } else { 50_000 };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (changed, lists) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (expire, told) = (Arc::new(Mutex::new(None)), Arc::new(AtomicUsize::new(0)));
+        let (expire, notified) = (Arc::new(Mutex::new(None)), Arc::new(AtomicUsize::new(0)));
         let source = Source {
             resource: ResourceType::namespaced(Gvk::new("", "v1", "Pod"), "pods"),
             pods: Arc::new(Pods::new()?),
@@ -160,7 +160,7 @@ mod counted {
         let first = measure(|| {
             let made = runtime.block_on(async {
                 let made = SharedInformer::new(source);
-                let handler = made.add_handler(Count(Arc::clone(&told)))?;
+                let handler = made.add_handler(Count(Arc::clone(&notified)))?;
                 made.start();
                 handler.synced().await?;
                 anyhow::Ok(made)
@@ -178,14 +178,14 @@ mod counted {
         {
             changed.store(part, Ordering::Relaxed);
             let version = (100_000_000 + lists.load(Ordering::Relaxed)).to_string();
-            let before = told.load(Ordering::Relaxed);
+            let before = notified.load(Ordering::Relaxed);
             let taken =
                 expire.lock().ok().and_then(|mut it| it.take()).context("the informer does not watch")?;
             let relist = measure(|| {
                 runtime.block_on(async {
                     let _ = taken.send(());
                     let _ = informer.wait_until(&version.as_str().into()).await;
-                    while part != 0 && told.load(Ordering::Relaxed) < before + count / part {
+                    while part != 0 && notified.load(Ordering::Relaxed) < before + count / part {
                         tokio::task::yield_now().await;
                     }
                     // The handler releases the last notification when it waits for the next one.
@@ -194,7 +194,7 @@ mod counted {
                     }
                 });
             });
-            let changes = told.load(Ordering::Relaxed) - before;
+            let changes = notified.load(Ordering::Relaxed) - before;
             ensure!(part == 0 || changes == count / part, "{changes} changes with {name}");
             // Replacing all objects takes twice what is kept, unless readers release the old ones
             // first: no limit.

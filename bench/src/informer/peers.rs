@@ -10,7 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-use super::effort::Effort;
+use super::settings::BenchSettings;
 use processes::cargo::Cargo;
 use processes::go;
 
@@ -18,7 +18,8 @@ use processes::go;
 #[derive(Debug, Deserialize)]
 pub(super) struct Figures {
     pub(super) peer: String,
-    pub(super) beside: Vec<Beside>,
+    #[serde(rename = "beside")]
+    pub(super) contended: Vec<ContendedRates>,
     /// Empty if the peer has none.
     pub(super) notifications: Vec<Notification>,
     /// Nanoseconds to find 100 of 100,000 objects by a label.
@@ -27,7 +28,7 @@ pub(super) struct Figures {
 
 /// Reads and writes per second with concurrent readers.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub(super) struct Beside {
+pub(super) struct ContendedRates {
     pub(super) pods: usize,
     pub(super) readers: usize,
     /// Reads of all objects.
@@ -43,14 +44,14 @@ pub(super) struct Notification {
 }
 
 /// Builds and runs the peers that are available. Prints those that are not.
-pub(super) fn measure(effort: &Effort) -> Result<Vec<Figures>> {
+pub(super) fn measure(settings: &BenchSettings) -> Result<Vec<Figures>> {
     let mut all = Vec::new();
     match go::build("informer-go")? {
-        Some(program) => all.push(run(&program, effort)?),
+        Some(program) => all.push(run(&program, settings)?),
         None => println!("skipping client-go: Go is not installed"),
     }
     match kube_rs() {
-        Ok(program) => all.push(run(&program, effort)?),
+        Ok(program) => all.push(run(&program, settings)?),
         Err(error) => println!("skipping kube-rs, which does not build: {error}"),
     }
     Ok(all)
@@ -73,19 +74,19 @@ fn kube_rs() -> Result<PathBuf> {
     Ok(Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).join("release/store"))
 }
 
-fn run(program: &Path, effort: &Effort) -> Result<Figures> {
+fn run(program: &Path, settings: &BenchSettings) -> Result<Figures> {
     let output = Command::new(program)
-        .arg(serde_json::to_string(effort.pods)?)
-        .arg(serde_json::to_string(effort.readers)?)
-        .arg(effort.time.as_millis().to_string())
-        .arg(effort.events.to_string())
-        .arg(effort.rounds.to_string())
+        .arg(serde_json::to_string(settings.pods)?)
+        .arg(serde_json::to_string(settings.readers)?)
+        .arg(settings.time.as_millis().to_string())
+        .arg(settings.events.to_string())
+        .arg(settings.rounds.to_string())
         // With WatchListClient, the fake watch would have to send the initial list itself.
         .env("KUBE_FEATURE_WatchListClient", "false")
         .output()
         .with_context(|| format!("cannot start {}", program.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{} failed: {said}", program.display());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} failed: {stderr}", program.display());
     serde_json::from_slice(&output.stdout)
         .with_context(|| format!("unexpected output of {}", program.display()))
 }

@@ -18,8 +18,8 @@ use dogwatch_core::{Header, LabelSelector, Meta, Object, ObjectKey};
 use dogwatch_informer::{Change, Delta, Index, Lister, Store, StoreWriter};
 use tokio::time::Instant;
 
-use super::effort::{Effort, Goals};
-use super::peers::Beside;
+use super::peers::ContendedRates;
+use super::settings::{BenchSettings, Goals};
 
 const NAMESPACE: &str = "default";
 /// The number of namespaces.
@@ -42,8 +42,8 @@ impl Object for Pod {
 
 /// The figures that are compared with those of the peers.
 #[derive(Debug)]
-pub(super) struct Measured {
-    pub(super) beside: Vec<Beside>,
+pub(super) struct StoreFigures {
+    pub(super) contended: Vec<ContendedRates>,
     /// Seconds to find 100 of 100,000 objects by a label that has an index.
     pub(super) by_index: f64,
 }
@@ -52,9 +52,9 @@ pub(super) struct Measured {
 ///
 /// # Errors
 /// If a result is wrong.
-pub(super) fn run(effort: &Effort, goals: &mut Goals) -> Result<Measured> {
-    let beside = beside_readers(effort);
-    let sizes: &[usize] = if effort.pods.len() < 3 { &[100_000] } else { &[10_000, 100_000, 160_000] };
+pub(super) fn run(settings: &BenchSettings, goals: &mut Goals) -> Result<StoreFigures> {
+    let contended = with_readers(settings);
+    let sizes: &[usize] = if settings.pods.len() < 3 { &[100_000] } else { &[10_000, 100_000, 160_000] };
     println!("\nCPU time of one operation, in ns");
     println!(
         "{:>8} {:>7} {:>9} {:>9} {:>14} {:>16} {:>16} {:>12} {:>12} {:>14}",
@@ -76,22 +76,22 @@ pub(super) fn run(effort: &Effort, goals: &mut Goals) -> Result<Measured> {
             by_index = measured;
         }
     }
-    Ok(Measured { beside, by_index })
+    Ok(StoreFigures { contended, by_index })
 }
 
 /// Measures updates and full reads per second, for every number of objects and readers.
-fn beside_readers(effort: &Effort) -> Vec<Beside> {
-    let time = effort.time;
+fn with_readers(settings: &BenchSettings) -> Vec<ContendedRates> {
+    let time = settings.time;
     println!("\nupdates one by one, with concurrent readers that visit all objects, {time:?} each");
     println!(
         "{:>8} {:>8} {:>12} {:>16} {:>12} {:>16}",
         "pods", "readers", "reads/s", "objects read/s", "writes/s", "CPU us/write"
     );
     let mut all = Vec::new();
-    for size in effort.pods {
+    for size in settings.pods {
         let mut writer = StoreWriter::new();
         let mut version = fill(&mut writer, *size, |_| NAMESPACE.to_owned());
-        for readers in effort.readers {
+        for readers in settings.readers {
             let rates = contend(&mut writer, *size, *readers, time, &mut version);
             let Rates { reads, writes, cpu } = rates;
             let objects = reads * *size as f64;
@@ -99,7 +99,7 @@ fn beside_readers(effort: &Effort) -> Vec<Beside> {
                 "{size:>8} {readers:>8} {reads:>12.0} {objects:>16.0} {writes:>12.0} {:>16.2}",
                 cpu * 1e6
             );
-            all.push(Beside { pods: *size, readers: *readers, reads, writes });
+            all.push(ContendedRates { pods: *size, readers: *readers, reads, writes });
         }
     }
     all

@@ -15,7 +15,7 @@ mod grpc_soak;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use testbed::waiting;
+use testbed::runtime;
 
 /// Runs dogwatch together with other programs.
 #[derive(Debug, Parser)]
@@ -75,11 +75,11 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
-        Task::OriginalControllers(options) => waiting::wait(kube_controller_manager::run(&options)),
-        Task::ControllerRuntime(options) => waiting::wait(controller_runtime::run(&options)),
-        Task::E2e(options) => waiting::wait(e2e::run(&options)),
-        Task::Browser(options) => waiting::wait(browser::run(&options)),
-        Task::Follow(options) => waiting::wait(follow::run(&options)),
+        Task::OriginalControllers(options) => runtime::run(kube_controller_manager::run(&options)),
+        Task::ControllerRuntime(options) => runtime::run(controller_runtime::run(&options)),
+        Task::E2e(options) => runtime::run(e2e::run(&options)),
+        Task::Browser(options) => runtime::run(browser::run(&options)),
+        Task::Follow(options) => runtime::run(follow::run(&options)),
         Task::GrpcSoak(options) => grpc_soak::run(&options),
     }
 }

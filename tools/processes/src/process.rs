@@ -34,7 +34,7 @@ impl Process {
         let Some(status) = self.child.try_wait()? else {
             return Ok(());
         };
-        let text = self.said()?;
+        let text = self.output()?;
         let lines: Vec<_> = text.lines().collect();
         let last = lines[lines.len().saturating_sub(5)..].join("\n");
         bail!("{} exited ({status}):\n{last}", self.name)
@@ -43,12 +43,12 @@ impl Process {
     /// Waits until it exits, and fails if it does not succeed.
     pub fn wait(&mut self) -> Result<()> {
         let status = self.child.wait()?;
-        ensure!(status.success(), "{} failed ({status}):\n{}", self.name, self.said()?);
+        ensure!(status.success(), "{} failed ({status}):\n{}", self.name, self.output()?);
         Ok(())
     }
 
     /// Returns its output so far.
-    pub fn said(&self) -> Result<String> {
+    pub fn output(&self) -> Result<String> {
         let text =
             std::fs::read(&self.log).with_context(|| format!("cannot read the log of {}", self.name))?;
         Ok(String::from_utf8_lossy(&text).into_owned())

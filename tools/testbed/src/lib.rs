@@ -3,6 +3,6 @@
 
 #![allow(clippy::print_stderr, reason = "a task reports to the terminal")]
 
-pub mod link;
+pub mod connector;
 pub mod server;
-pub mod waiting;
+pub mod runtime;

@@ -20,12 +20,12 @@ use tokio::time::Instant;
 use processes::cargo::{Cargo, target_folder};
 use processes::process::Process;
 
-use crate::link::Link;
+use crate::connector::Connector;
 
 /// The bearer token of the administrator.
 pub const TOKEN: &str = "admin-token";
 /// The time within which a server has to become ready.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The interval at which readiness is polled, which is the resolution of `ready_after`.
 const POLL: Duration = Duration::from_millis(1);
 
@@ -39,7 +39,7 @@ pub struct Server {
     /// The file with the CA certificate.
     pub ca: PathBuf,
     /// Opens plain connections to it.
-    pub link: Link,
+    pub connector: Connector,
     /// The time from its start to the first `ok` of `/readyz`.
     pub ready_after: Duration,
     processes: Vec<Process>,
@@ -49,13 +49,13 @@ pub struct Server {
 
 /// The program of our server.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Ours {
+pub struct OwnServer {
     /// The dogwatch program to use. Without it, one is built in release mode.
     #[arg(long, value_name = "FILE")]
     server_binary: Option<PathBuf>,
 }
 
-impl Ours {
+impl OwnServer {
     /// Starts our server with these arguments, in addition to those for its address and
     /// credentials.
     pub async fn start(&self, arguments: &[&str]) -> Result<Server> {
@@ -70,11 +70,11 @@ impl Ours {
         let mut process = Process::start("dogwatch", &mut command, folder.path())?;
         let url = loop {
             process.ensure_alive()?;
-            let said = process.said()?;
-            if let Some(url) = said.lines().find_map(|it| it.strip_prefix("ready ")) {
+            let output = process.output()?;
+            if let Some(url) = output.lines().find_map(|it| it.strip_prefix("ready ")) {
                 break url.trim().to_owned();
             }
-            ensure!(start.elapsed() < PATIENCE, "our server did not print `ready` within {PATIENCE:?}");
+            ensure!(start.elapsed() < TIMEOUT, "our server did not print `ready` within {TIMEOUT:?}");
             tokio::time::sleep(POLL).await;
         };
         let authority = url
@@ -96,7 +96,7 @@ impl Ours {
 }
 
 /// Starts kube-apiserver over etcd, both from `binaries`, without fsync and without authorization.
-pub async fn start_original(binaries: &Path) -> Result<Server> {
+pub async fn start_kube_apiserver(binaries: &Path) -> Result<Server> {
     let folder = tempfile::tempdir().context("cannot create a directory for the server")?;
     let file = |name: &str| folder.path().join(name);
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
@@ -155,11 +155,12 @@ impl Server {
     ) -> Result<Self> {
         let ca = folder.path().join("ca.crt");
         std::fs::write(&ca, pem)?;
-        let link = Link::new(authority, pem, TOKEN)?;
-        let mut server = Self { name, kubeconfig, ca, link, ready_after: Duration::ZERO, processes, folder };
-        while !server.link.is_ready().await {
+        let connector = Connector::new(authority, pem, TOKEN)?;
+        let mut server =
+            Self { name, kubeconfig, ca, connector, ready_after: Duration::ZERO, processes, folder };
+        while !server.connector.is_ready().await {
             server.processes.iter_mut().try_for_each(Process::ensure_alive)?;
-            ensure!(start.elapsed() < PATIENCE, "{name} is not ready within {PATIENCE:?}");
+            ensure!(start.elapsed() < TIMEOUT, "{name} is not ready within {TIMEOUT:?}");
             tokio::time::sleep(POLL).await;
         }
         server.ready_after = start.elapsed();

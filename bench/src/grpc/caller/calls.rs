@@ -11,10 +11,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tonic::Status;
 
 use super::echo::{Callee, PAYLOAD};
-use super::outcome::{Clocks, Outcome, Told};
+use super::outcome::{CallStats, Clocks, Outcome};
 
 /// The deadline of a call at a fixed rate. A call that misses it has failed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn payload() -> Bytes {
     Bytes::from(vec![7; PAYLOAD])
@@ -27,19 +27,19 @@ pub(super) async fn burst<C: Callee>(callees: &[C], in_flight: usize, time: Dura
     for callee in callees.iter().cycle().take(in_flight) {
         let (mut callee, payload) = (callee.clone(), payload.clone());
         workers.spawn(async move {
-            let (mut told, mut now) = (Told::default(), Instant::now());
+            let (mut stats, mut now) = (CallStats::default(), Instant::now());
             while now < end {
                 let answer = callee.call(payload.clone()).await;
                 let after = Instant::now();
-                told.add(after - now, answer);
+                stats.add(after - now, answer);
                 now = after;
             }
-            told
+            stats
         });
     }
-    let mut all = Told::default();
-    while let Some(told) = workers.join_next().await {
-        all.join(told?);
+    let mut all = CallStats::default();
+    while let Some(stats) = workers.join_next().await {
+        all.join(stats?);
     }
     Ok(clocks.outcome(all))
 }
@@ -49,7 +49,7 @@ pub(super) async fn burst<C: Callee>(callees: &[C], in_flight: usize, time: Dura
 pub(super) struct Steady {
     clocks: Clocks,
     stop: oneshot::Sender<()>,
-    calling: JoinHandle<Result<Told>>,
+    calling: JoinHandle<Result<CallStats>>,
 }
 
 impl Steady {
@@ -67,8 +67,12 @@ impl Steady {
 
 /// Latencies count from the time a call was due, not from when it was made, so that a slow client
 /// does not look better by calling late (coordinated omission).
-async fn call<C: Callee>(callees: Vec<C>, rate: u32, mut stopped: oneshot::Receiver<()>) -> Result<Told> {
-    let (mut told, mut calls, payload) = (Told::default(), JoinSet::new(), payload());
+async fn call<C: Callee>(
+    callees: Vec<C>,
+    rate: u32,
+    mut stopped: oneshot::Receiver<()>,
+) -> Result<CallStats> {
+    let (mut stats, mut calls, payload) = (CallStats::default(), JoinSet::new(), payload());
     let mut ticks = interval(Duration::from_secs(1) / rate);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     for callee in callees.iter().cycle() {
@@ -79,17 +83,17 @@ async fn call<C: Callee>(callees: Vec<C>, rate: u32, mut stopped: oneshot::Recei
         let (mut callee, payload) = (callee.clone(), payload.clone());
         calls.spawn(async move {
             let late = |_| Err(Status::deadline_exceeded("no response in time"));
-            let answer = timeout(PATIENCE, callee.call(payload)).await.unwrap_or_else(late);
+            let answer = timeout(TIMEOUT, callee.call(payload)).await.unwrap_or_else(late);
             (due.elapsed(), answer)
         });
         while let Some(ended) = calls.try_join_next() {
             let (took, answer) = ended?;
-            told.add(took, answer);
+            stats.add(took, answer);
         }
     }
     while let Some(ended) = calls.join_next().await {
         let (took, answer) = ended?;
-        told.add(took, answer);
+        stats.add(took, answer);
     }
-    Ok(told)
+    Ok(stats)
 }

@@ -24,13 +24,13 @@ pub(crate) struct Outcome {
 
 /// The statistics of the calls so far.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct CallStats {
     took: Vec<Duration>,
     failed: u64,
     why: String,
 }
 
-impl Told {
+impl CallStats {
     pub(super) fn add(&mut self, took: Duration, answer: Result<(), Status>) {
         match answer {
             Ok(()) => self.took.push(took),
@@ -52,9 +52,9 @@ impl Told {
     }
 
     /// The given percentile of the latencies, in microseconds. The latencies have to be sorted.
-    fn at(&self, part: f64) -> f64 {
-        let place = (part * self.took.len() as f64) as usize;
-        let took = self.took.get(place.min(self.took.len().saturating_sub(1)));
+    fn percentile(&self, part: f64) -> f64 {
+        let index = (part * self.took.len() as f64) as usize;
+        let took = self.took.get(index.min(self.took.len().saturating_sub(1)));
         took.map_or(0.0, |it| it.as_secs_f64() * 1e6)
     }
 }
@@ -71,18 +71,18 @@ impl Clocks {
         Self { wall: Instant::now(), cpu: ProcessTime::now() }
     }
 
-    pub(super) fn outcome(self, mut told: Told) -> Outcome {
+    pub(super) fn outcome(self, mut stats: CallStats) -> Outcome {
         let (wall, cpu) = (self.wall.elapsed(), self.cpu.elapsed());
-        told.took.sort_unstable();
+        stats.took.sort_unstable();
         Outcome {
-            calls: told.took.len() as u64 + told.failed,
-            failed: told.failed,
+            calls: stats.took.len() as u64 + stats.failed,
+            failed: stats.failed,
             seconds: wall.as_secs_f64(),
             cpu_seconds: cpu.as_secs_f64(),
-            p50_us: told.at(0.5),
-            p99_us: told.at(0.99),
-            p999_us: told.at(0.999),
-            why: told.why,
+            p50_us: stats.percentile(0.5),
+            p99_us: stats.percentile(0.99),
+            p999_us: stats.percentile(0.999),
+            why: stats.why,
         }
     }
 }
@@ -94,13 +94,13 @@ mod tests {
     #[tokio::test]
     async fn latencies_are_of_the_calls_that_succeed() {
         let clocks = Clocks::start();
-        let mut told = Told::default();
-        (1..=100).rev().for_each(|it| told.add(Duration::from_micros(it), Ok(())));
-        let mut other = Told::default();
+        let mut stats = CallStats::default();
+        (1..=100).rev().for_each(|it| stats.add(Duration::from_micros(it), Ok(())));
+        let mut other = CallStats::default();
         other.add(Duration::from_secs(9), Err(Status::unavailable("away")));
         other.add(Duration::from_secs(9), Err(Status::internal("odd")));
-        told.join(other);
-        let outcome = clocks.outcome(told);
+        stats.join(other);
+        let outcome = clocks.outcome(stats);
         assert_eq!((outcome.calls, outcome.failed), (102, 2));
         assert_eq!((outcome.p50_us, outcome.p99_us, outcome.p999_us), (51.0, 100.0, 100.0));
         assert!(outcome.why.contains("away"), "{}", outcome.why);
@@ -108,7 +108,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_calls_have_latencies_of_zero() {
-        let outcome = Clocks::start().outcome(Told::default());
+        let outcome = Clocks::start().outcome(CallStats::default());
         assert_eq!((outcome.calls, outcome.p50_us, outcome.p999_us), (0, 0.0, 0.0));
     }
 }

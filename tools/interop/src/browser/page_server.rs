@@ -21,13 +21,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::scene::Scene;
+use super::scenario::Scenario;
 
 const PAGE: &str = include_str!("page.html");
 /// The timeout of a forwarded request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The headers that a browser adds by itself and a page cannot change.
-const OF_BROWSERS: [HeaderName; 5] = [
+const BROWSER_HEADERS: [HeaderName; 5] = [
     ORIGIN,
     HeaderName::from_static("sec-fetch-site"),
     HeaderName::from_static("sec-fetch-mode"),
@@ -96,19 +96,20 @@ impl Site {
             }
             return Ok(status(StatusCode::NO_CONTENT));
         }
-        if let Some(scene) = Scene::of_path(path) {
-            return Ok(self.page(scene));
+        if let Some(scenario) = Scenario::of_path(path) {
+            return Ok(self.page(scenario));
         }
         if path == "/favicon.ico" {
             return Ok(status(StatusCode::NOT_FOUND));
         }
-        let passed = tokio::time::timeout(PATIENCE, self.pass_on(request)).await;
+        let passed = tokio::time::timeout(TIMEOUT, self.forward(request)).await;
         Ok(passed.ok().and_then(Result::ok).unwrap_or_else(|| status(StatusCode::BAD_GATEWAY)))
     }
 
-    fn page(&self, scene: Scene) -> Response<Full<Bytes>> {
-        let server = if scene.is_same_origin() { String::new() } else { format!("http://{}", self.attacked) };
-        let page = PAGE.replace("@SERVER@", &server).replace("@SCENE@", scene.name());
+    fn page(&self, scenario: Scenario) -> Response<Full<Bytes>> {
+        let server =
+            if scenario.is_same_origin() { String::new() } else { format!("http://{}", self.attacked) };
+        let page = PAGE.replace("@SERVER@", &server).replace("@SCENARIO@", scenario.name());
         let mut response = Response::new(Full::new(Bytes::from(page)));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
         response
@@ -116,11 +117,11 @@ impl Site {
 
     /// Forwards a request to the attacked server: unchanged, or for the control without the headers
     /// that browsers add.
-    async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
+    async fn forward(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
         let (mut parts, body) = request.into_parts();
         let host = parts.headers.get(HOST).and_then(|it| it.to_str().ok()).unwrap_or_default();
-        if Scene::of_host(host) == Scene::Control {
-            OF_BROWSERS.iter().for_each(|it| drop(parts.headers.remove(it)));
+        if Scenario::of_host(host) == Scenario::Control {
+            BROWSER_HEADERS.iter().for_each(|it| drop(parts.headers.remove(it)));
             parts.headers.insert(HOST, HeaderValue::from_str(&self.attacked.to_string())?);
         }
         let body = Full::new(body.collect().await?.to_bytes());

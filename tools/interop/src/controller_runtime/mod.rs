@@ -7,12 +7,12 @@
 //!
 //! Every package of the checkout whose tests start a server through envtest runs, one after the
 //! other, and its results are counted. The task fails if a test fails without a reason in
-//! [`skipped`]. With `--kube-apiserver-bin` the suites run on kube-apiserver, to distinguish a
+//! [`known_failures`]. With `--kube-apiserver-bin` the suites run on kube-apiserver, to distinguish a
 //! defect of our server from one of a suite.
 //!
 //! The `mod` lines below are in layer order.
 
-mod left_out;
+mod known_failures;
 mod outcome;
 
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use outcome::Outcome;
-use testbed::server::{self, Ours};
+use testbed::server::{self, OwnServer};
 
 /// The Go module of the suites.
 const MODULE: &str = "sigs.k8s.io/controller-runtime";
 
 /// Specs that create the same objects and leave them behind: each gets a server of its own.
-const APART: [(&str, [&str; 2]); 1] =
+const ISOLATED_SPECS: [(&str, [&str; 2]); 1] =
     [("pkg/manager/internal/integration", ["controller warmup enabled", "controller warmup not enabled"])];
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     source: PathBuf,
     #[command(flatten)]
-    ours: Ours,
+    ours: OwnServer,
     /// Test kube-apiserver instead of our server: a directory with kube-apiserver and etcd.
     #[arg(long, value_name = "DIR")]
     kube_apiserver_bin: Option<PathBuf>,
@@ -51,14 +51,14 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let source = source.canonicalize().with_context(|| format!("cannot find {}", source.display()))?;
     let mut failures = 0;
     for package in packages(&source, &options.packages)? {
-        if let Some(why) = left_out::package(&package) {
+        if let Some(why) = known_failures::package(&package) {
             println!("{package}: skipped: {why}");
             continue;
         }
-        let apart = APART.iter().find(|(it, _)| *it == package);
-        for focus in apart.map_or(&[""] as &[&str], |(_, specs)| specs.as_slice()) {
+        let isolated = ISOLATED_SPECS.iter().find(|(it, _)| *it == package);
+        for focus in isolated.map_or(&[""] as &[&str], |(_, specs)| specs.as_slice()) {
             let server = match &options.kube_apiserver_bin {
-                Some(binaries) => server::start_original(binaries).await?,
+                Some(binaries) => server::start_kube_apiserver(binaries).await?,
                 None => options.ours.start(&[]).await?,
             };
             let outcome = test(&source, &package, focus, &server.kubeconfig)?;
@@ -71,22 +71,22 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
 
 /// Prints the results of a package. Returns the number of failures without a known reason.
 fn report(package: &str, outcome: &Outcome) -> usize {
-    let (reasoned, failed): (Vec<&String>, Vec<&String>) =
-        outcome.failed.iter().partition(|it| left_out::test(package, it).is_some());
+    let (ignored, failed): (Vec<&String>, Vec<&String>) =
+        outcome.failed.iter().partition(|it| known_failures::test(package, it).is_some());
     let Outcome { passed, skipped, .. } = outcome;
     println!(
         "{package}: {passed} passed, {} failed, {} ignored, {skipped} skipped",
         failed.len(),
-        reasoned.len()
+        ignored.len()
     );
-    for name in reasoned {
-        println!("  ignored: {name}: {}", left_out::test(package, name).unwrap_or_default());
+    for name in ignored {
+        println!("  ignored: {name}: {}", known_failures::test(package, name).unwrap_or_default());
     }
     for name in &failed {
         println!("  FAILED: {name}");
     }
     if outcome.passed == 0 && outcome.failed.is_empty() {
-        println!("  FAILED: no test ran:\n{}", outcome.last_words());
+        println!("  FAILED: no test ran:\n{}", outcome.last_lines());
         return 1;
     }
     failed.len()
@@ -113,7 +113,7 @@ fn packages(source: &Path, named: &[String]) -> Result<Vec<String>> {
         let starts = package == envtest || words.any(|it| it == envtest);
         let path = package.strip_prefix(MODULE)?.trim_start_matches('/');
         // Skipped packages are included, so that the output says why they did not run.
-        (starts || left_out::package(path).is_some()).then(|| path.to_owned())
+        (starts || known_failures::package(path).is_some()).then(|| path.to_owned())
     });
     let packages: Vec<String> = starting.collect();
     if packages.is_empty() {
@@ -134,9 +134,8 @@ fn test(source: &Path, package: &str, focus: &str, kubeconfig: &Path) -> Result<
         .env("KUBECONFIG", kubeconfig)
         .output()
         .context("cannot start go")?;
-    let (said, complaints) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    Ok(Outcome::read(&said, &complaints))
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    Ok(Outcome::read(&stdout, &stderr))
 }
 
 fn go(source: &Path) -> Command {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 /// The number of output lines to show of a package that ran no test.
-const LAST_WORDS: usize = 20;
+const LAST_LINES: usize = 20;
 
 /// The results of a package.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Outcome {
     pub(super) skipped: usize,
     /// The names of failed tests and specs.
     pub(super) failed: BTreeSet<String>,
-    said: Vec<String>,
+    output: Vec<String>,
 }
 
 /// One line of `go test -json`.
@@ -32,13 +32,13 @@ struct Event {
 
 impl Outcome {
     /// Parses the standard output and standard error of a run.
-    pub(super) fn read(said: &str, complaints: &str) -> Self {
+    pub(super) fn read(output: &str, stderr: &str) -> Self {
         let mut outcome = Self::default();
         let mut results: BTreeMap<String, String> = BTreeMap::new();
         let mut suites: BTreeSet<String> = BTreeSet::new();
-        for line in said.lines() {
+        for line in output.lines() {
             let Ok(event) = serde_json::from_str::<Event>(line) else {
-                outcome.said.push(line.to_owned());
+                outcome.output.push(line.to_owned());
                 continue;
             };
             if matches!(event.action.as_str(), "pass" | "fail" | "skip")
@@ -46,14 +46,14 @@ impl Outcome {
             {
                 results.insert(test, event.action);
             } else if event.action == "output" {
-                let text = plain(event.output.trim_end());
+                let text = without_colours(event.output.trim_end());
                 if outcome.count_specs(&text) {
                     suites.extend(event.test);
                 }
-                outcome.said.push(text);
+                outcome.output.push(text);
             }
         }
-        outcome.said.extend(complaints.lines().map(str::to_owned));
+        outcome.output.extend(stderr.lines().map(str::to_owned));
         let within = |name: &str| results.keys().any(|it| it.starts_with(&format!("{name}/")));
         for (name, result) in results.iter().filter(|(name, _)| !suites.contains(*name) && !within(name)) {
             match result.as_str() {
@@ -86,13 +86,13 @@ impl Outcome {
     }
 
     /// Returns the last lines of the output.
-    pub(super) fn last_words(&self) -> String {
-        self.said[self.said.len().saturating_sub(LAST_WORDS)..].join("\n")
+    pub(super) fn last_lines(&self) -> String {
+        self.output[self.output.len().saturating_sub(LAST_LINES)..].join("\n")
     }
 }
 
 /// Removes the colour codes of a line.
-fn plain(line: &str) -> String {
+fn without_colours(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn specs_count_instead_of_their_suite_and_subtests_instead_of_their_parent() {
-        let said = [
+        let output = [
             line("output", "TestSuite", "  \u{1b}[31m[FAIL]\u{1b}[0m Client List [It] should list\n"),
             line(
                 "output",
@@ -122,22 +122,22 @@ mod tests {
             line("skip", "TestTable/two", ""),
             "no event".to_owned(),
         ];
-        let outcome = Outcome::read(&said.join("\n"), "from stderr");
+        let outcome = Outcome::read(&output.join("\n"), "from stderr");
         assert_eq!((outcome.passed, outcome.skipped), (8, 6));
         assert_eq!(
             outcome.failed.iter().collect::<Vec<_>>(),
             ["Client List [It] should list", "TestTable/one"]
         );
-        assert!(outcome.last_words().ends_with("no event\nfrom stderr"));
+        assert!(outcome.last_lines().ends_with("no event\nfrom stderr"));
     }
 
     #[test]
     fn a_suite_that_breaks_before_its_first_spec_fails() {
-        let said = [
+        let output = [
             line("output", "TestSuite", "FAIL! -- 0 Passed | 0 Failed | 0 Pending | 9 Skipped\n"),
             line("fail", "TestSuite", ""),
         ];
-        let outcome = Outcome::read(&said.join("\n"), "");
+        let outcome = Outcome::read(&output.join("\n"), "");
         assert_eq!(outcome.failed.iter().collect::<Vec<_>>(), ["TestSuite"]);
     }
 }

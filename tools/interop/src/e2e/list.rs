@@ -11,7 +11,7 @@ const LIST: &str = include_str!("../../data/e2e-tests.txt");
 
 /// Selected tests of the suite.
 #[derive(Clone, Debug)]
-pub(super) struct Chosen {
+pub(super) struct SelectedTests {
     tests: Vec<Test>,
 }
 
@@ -31,7 +31,7 @@ enum Needs {
     Kubectl,
 }
 
-impl Chosen {
+impl SelectedTests {
     /// Returns the whole list.
     pub(super) fn all() -> Result<Self> {
         Self::parse(LIST)
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_list_parses_and_every_test_has_a_group() {
-        let all = Chosen::all().unwrap();
+        let all = SelectedTests::all().unwrap();
         assert!(all.tests().iter().all(|it| !it.group.is_empty() && it.name.ends_with("[Conformance]")));
         let (alone, with) = (all.clone().with(false, false).len(), all.clone().with(true, false).len());
         assert!(0 < alone && alone < with && with <= all.len());
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_line_has_the_name_and_the_requirements_of_a_test() {
         let text = "# apps\n[sig-apps] A [Conformance]\ncontrollers: [sig-apps] B (x) [Conformance]\n\n# cli\nkubectl: [sig-cli] C\n";
-        let all = Chosen::parse(text).unwrap();
+        let all = SelectedTests::parse(text).unwrap();
         let groups: Vec<_> = all.tests().iter().map(|it| it.group).collect();
         assert_eq!(groups, ["apps", "apps", "cli"]);
         assert_eq!(all.clone().with(false, true).pattern(), r" (\[sig-apps\] A \[Conformance\])$");
@@ -131,6 +131,6 @@ mod tests {
             all.clone().only(&["(x)".to_owned()]).pattern(),
             r" (\[sig-apps\] B \(x\) \[Conformance\])$"
         );
-        assert!(Chosen::parse("A").is_err() && Chosen::parse("[sig-a] A\n[sig-a] A").is_err());
+        assert!(SelectedTests::parse("A").is_err() && SelectedTests::parse("[sig-a] A\n[sig-a] A").is_err());
     }
 }

@@ -24,15 +24,15 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::kube_controller_manager::start_manager;
-use list::Chosen;
+use list::SelectedTests;
 use processes::process::Process;
 use report::Report;
-use testbed::server::{Ours, Server};
+use testbed::server::{OwnServer, Server};
 
 /// The interval at which the end of the tests is polled.
 const POLL: Duration = Duration::from_millis(200);
 /// The timeout of the whole run. Some tests wait for minutes on purpose.
-const PATIENCE: &str = "2h";
+const TIMEOUT: &str = "2h";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -40,7 +40,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     e2e_binary: PathBuf,
     #[command(flatten)]
-    ours: Ours,
+    ours: OwnServer,
     /// kube-controller-manager, version 1.36. With it, the tests that need it run too.
     #[arg(long, value_name = "FILE")]
     kube_controller_manager: Option<PathBuf>,
@@ -54,21 +54,21 @@ pub(crate) struct Options {
 
 /// Runs the tests, and fails if one of them fails.
 pub(crate) async fn run(options: &Options) -> Result<()> {
-    let binary = found(&options.e2e_binary)?;
-    let kubectl = options.kubectl.as_deref().map(found).transpose()?;
-    let manager = options.kube_controller_manager.as_deref().map(found).transpose()?;
-    let chosen = Chosen::all()?.with(manager.is_some(), kubectl.is_some()).only(&options.only);
-    ensure!(!chosen.is_empty(), "no selected test matches");
+    let binary = canonical(&options.e2e_binary)?;
+    let kubectl = options.kubectl.as_deref().map(canonical).transpose()?;
+    let manager = options.kube_controller_manager.as_deref().map(canonical).transpose()?;
+    let selected = SelectedTests::all()?.with(manager.is_some(), kubectl.is_some()).only(&options.only);
+    ensure!(!selected.is_empty(), "no selected test matches");
 
     let server = match &manager {
         Some(_) => options.ours.start(&["--no-controllers", "--simulate-nodes"]).await?,
         None => options.ours.start(&["--simulate"]).await?,
     };
     let mut manager = manager.map(|it| start_manager(&it, &server)).transpose()?;
-    println!("{} is ready for {} tests of the conformance suite", server.name, chosen.len());
+    println!("{} is ready for {} tests of the conformance suite", server.name, selected.len());
 
     let results = server.folder().join("results.json");
-    let mut tests = start_tests(&binary, &server, &chosen, kubectl.as_deref(), &results)?;
+    let mut tests = start_tests(&binary, &server, &selected, kubectl.as_deref(), &results)?;
     while tests.ensure_alive().is_ok() {
         tokio::time::sleep(POLL).await;
     }
@@ -79,20 +79,20 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
         tests.ensure_alive()?;
         anyhow::bail!("the tests wrote no results");
     };
-    let report = Report::read(&written, &chosen)?;
+    let report = Report::read(&written, &selected)?;
     print!("{report}");
-    ensure!(report.is_good(), "some tests did not pass");
+    ensure!(report.is_success(), "some tests did not pass");
     Ok(())
 }
 
-fn found(program: &Path) -> Result<PathBuf> {
+fn canonical(program: &Path) -> Result<PathBuf> {
     program.canonicalize().with_context(|| format!("cannot find {}", program.display()))
 }
 
 fn start_tests(
     binary: &Path,
     server: &Server,
-    chosen: &Chosen,
+    selected: &SelectedTests,
     kubectl: Option<&Path>,
     results: &Path,
 ) -> Result<Process> {
@@ -104,8 +104,8 @@ fn start_tests(
         // test/e2e/framework/test_context.go): ours are simulated.
         "--allowed-not-ready-nodes=-1".to_owned(),
         "--dump-logs-on-failure=false".to_owned(),
-        format!("--ginkgo.focus={}", chosen.pattern()),
-        format!("--ginkgo.timeout={PATIENCE}"),
+        format!("--ginkgo.focus={}", selected.pattern()),
+        format!("--ginkgo.timeout={TIMEOUT}"),
         format!("--ginkgo.json-report={}", results.display()),
         "--ginkgo.no-color".to_owned(),
     ]);

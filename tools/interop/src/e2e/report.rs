@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::list::Chosen;
+use super::list::SelectedTests;
 
 /// The results of the selected tests.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ struct Failure {
 
 impl Report {
     /// Parses a report. A selected test that is not in it has not run, which counts as a failure.
-    pub(super) fn read(written: &[u8], chosen: &Chosen) -> Result<Self> {
+    pub(super) fn read(written: &[u8], selected: &SelectedTests) -> Result<Self> {
         let suites: Vec<Suite> = serde_json::from_slice(written).context("cannot parse the results")?;
         let specs = suites.into_iter().flat_map(|it| it.spec_reports.unwrap_or_default());
         let mut states = BTreeMap::new();
@@ -58,7 +58,7 @@ impl Report {
             states.insert(words.join(" "), (spec.state, spec.failure.message));
         }
         let mut groups: BTreeMap<_, (usize, Vec<_>)> = BTreeMap::new();
-        for test in chosen.tests() {
+        for test in selected.tests() {
             let (passed, failed) = groups.entry(test.group).or_default();
             match states.get(test.name) {
                 Some((state, _)) if state == "passed" => *passed += 1,
@@ -73,7 +73,7 @@ impl Report {
     }
 
     /// Returns true if all tests have passed.
-    pub(super) fn is_good(&self) -> bool {
+    pub(super) fn is_success(&self) -> bool {
         self.groups.values().all(|(_, failed)| failed.is_empty())
     }
 }
@@ -99,8 +99,8 @@ mod tests {
 
     #[test]
     fn a_failed_test_is_listed_with_its_reason_and_so_is_one_that_did_not_run() {
-        let chosen = Chosen::all().unwrap().with(false, false);
-        let names: Vec<_> = chosen.tests().iter().take(2).map(|it| it.name).collect();
+        let selected = SelectedTests::all().unwrap().with(false, false);
+        let names: Vec<_> = selected.tests().iter().take(2).map(|it| it.name).collect();
         let (head, leaf) = names[0].split_once(' ').unwrap();
         let written = serde_json::json!([{ "SpecReports": [
             { "LeafNodeText": "x", "State": "skipped" },
@@ -108,13 +108,13 @@ mod tests {
             { "ContainerHierarchyTexts": null, "LeafNodeText": names[1], "State": "failed",
                 "Failure": { "Message": "because\nof this" } },
         ] }]);
-        let chosen = chosen.only(&names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
-        let report = Report::read(written.to_string().as_bytes(), &chosen).unwrap();
-        let told = report.to_string();
-        assert!(!report.is_good() && told.contains("failed: because\n"), "{told}");
-        assert!(told.contains("1 passed    1 failed"), "{told}");
-        let report = Report::read(b"[]", &chosen).unwrap();
-        assert!(!report.is_good() && report.to_string().contains("did not run"));
-        assert!(Report::read(b"{}", &chosen).is_err());
+        let selected = selected.only(&names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        let report = Report::read(written.to_string().as_bytes(), &selected).unwrap();
+        let text = report.to_string();
+        assert!(!report.is_success() && text.contains("failed: because\n"), "{text}");
+        assert!(text.contains("1 passed    1 failed"), "{text}");
+        let report = Report::read(b"[]", &selected).unwrap();
+        assert!(!report.is_success() && report.to_string().contains("did not run"));
+        assert!(Report::read(b"{}", &selected).is_err());
     }
 }

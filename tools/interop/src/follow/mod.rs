@@ -14,9 +14,9 @@
 //!
 //! The `mod` lines below are in layer order.
 
-mod followed;
-mod copy;
-mod weather;
+mod objects;
+mod cache;
+mod faults;
 mod writers;
 mod ours;
 mod peers;
@@ -28,17 +28,17 @@ use hyper::Method;
 use hyper::body::Bytes;
 use serde_json::Value;
 
-use copy::{Copy, Outcome};
-use followed::{NAMESPACE, PATIENCE};
+use cache::{Cache, Outcome};
+use faults::Faults;
+use objects::{NAMESPACE, TIMEOUT};
 use peers::Peer;
-use testbed::link::Link;
-use testbed::server::Ours;
-use weather::Weather;
+use testbed::connector::Connector;
+use testbed::server::OwnServer;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    ours: Ours,
+    ours: OwnServer,
     /// The number of objects.
     #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
     objects: usize,
@@ -51,9 +51,9 @@ pub(crate) struct Options {
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let programs = peers::build()?;
     let server = options.ours.start(&["--admin"]).await?;
-    writers::fill(&server.link, options.objects).await?;
+    writers::fill(&server.connector, options.objects).await?;
     println!("{} objects created; injecting faults", options.objects);
-    let weather = Weather::begin(&server.link).await?;
+    let faults = Faults::begin(&server.connector).await?;
 
     let mut peers = Vec::new();
     for program in &programs {
@@ -68,34 +68,34 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     println!("all {} followers have synced; changing the objects for {} s", peers.len() + 1, options.seconds);
 
     let changing = Duration::from_secs(options.seconds);
-    let changes = writers::change(&server.link, options.objects, changing);
+    let changes = writers::change(&server.connector, options.objects, changing);
     let changes = tokio::select! {
         changes = changes => changes?,
-        broken = weather.change() => broken?,
+        broken = faults.repeat_actions() => broken?,
     };
-    weather.settle().await?;
-    writers::end(&server.link).await?;
+    faults.resume().await?;
+    writers::end(&server.connector).await?;
 
     let mut outcomes = Vec::new();
     for peer in peers {
         outcomes.push(peer.outcome().await?);
     }
     outcomes.push(
-        tokio::time::timeout(PATIENCE, ours)
+        tokio::time::timeout(TIMEOUT, ours)
             .await
             .context("our own client did not see the last change in time")???,
     );
-    let tally = weather.end().await?;
-    let truth = copy_of(&server.link).await?;
+    let tally = faults.clear().await?;
+    let truth = server_state(&server.connector).await?;
     println!("{changes} changes; injected faults: {tally}");
     ensure!(print(&outcomes, &truth), "the cache of a follower differs from the server's state");
     Ok(())
 }
 
 /// Returns the server's state.
-async fn copy_of(link: &Link) -> Result<Copy> {
+async fn server_state(connector: &Connector) -> Result<Cache> {
     let target = format!("/api/v1/namespaces/{NAMESPACE}/configmaps");
-    let (_, list) = link.lane().await?.send(Method::GET, &target, Bytes::new()).await?;
+    let (_, list) = connector.http1().await?.send(Method::GET, &target, Bytes::new()).await?;
     let list: Value = serde_json::from_slice(&list)?;
     let items = list["items"].as_array().context("the server returned no list")?;
     let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
@@ -107,7 +107,7 @@ async fn copy_of(link: &Link) -> Result<Copy> {
 
 /// Prints the followers. Returns true if the cache of each equals the server's state, and each
 /// received changes.
-fn print(outcomes: &[Outcome], truth: &Copy) -> bool {
+fn print(outcomes: &[Outcome], truth: &Cache) -> bool {
     println!("{:24} {:>8} {:>8} {:>6}  cache", "follower", "objects", "events", "lists");
     let mut good = true;
     for it in outcomes {

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::copy::Outcome;
-use super::followed::{END, NAMESPACE, PATIENCE};
+use super::cache::Outcome;
+use super::objects::{END, NAMESPACE, TIMEOUT};
 use processes::cargo::Cargo;
 use processes::process::Process;
 use testbed::server::Server;
@@ -100,16 +100,16 @@ impl Peer {
 
     /// Waits for a line of JSON with this field.
     async fn wait_for(&mut self, field: &str) -> Result<Value> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let ended = self.process.ensure_alive();
-            let said = self.process.said()?;
-            let lines = said.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
+            let output = self.process.output()?;
+            let lines = output.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
             if let Some(line) = lines.into_iter().find(|it| !it[field].is_null()) {
                 return Ok(line);
             }
             ended.with_context(|| format!("while waiting for {}", self.name))?;
-            ensure!(Instant::now() < deadline, "{} did not print `{field}` in time:\n{said}", self.name);
+            ensure!(Instant::now() < deadline, "{} did not print `{field}` in time:\n{output}", self.name);
             tokio::time::sleep(POLL).await;
         }
     }

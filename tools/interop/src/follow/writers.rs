@@ -10,8 +10,8 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::followed::{END, NAMESPACE, PATIENCE, object};
-use testbed::link::{Lane, Link};
+use super::objects::{END, NAMESPACE, TIMEOUT, object};
+use testbed::connector::{Connector, Http1Connection};
 
 /// The number of concurrent writers.
 const WRITERS: usize = 4;
@@ -21,14 +21,14 @@ const PACE: Duration = Duration::from_millis(10);
 const STRIDE: usize = 7_919;
 
 /// Creates the namespace and its objects.
-pub(super) async fn fill(link: &Link, count: usize) -> Result<()> {
+pub(super) async fn fill(connector: &Connector, count: usize) -> Result<()> {
     let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
     let body = Bytes::from(body.to_string());
-    let (code, _) = link.lane().await?.send(Method::POST, "/api/v1/namespaces", body).await?;
+    let (code, _) = connector.http1().await?.send(Method::POST, "/api/v1/namespaces", body).await?;
     ensure!(code == StatusCode::CREATED, "creating the namespace failed with {code}");
     let mut writers = JoinSet::new();
     for first in 0..WRITERS {
-        let mut writer = Writer { link: link.clone(), lane: None };
+        let mut writer = Writer { connector: connector.clone(), connection: None };
         writers.spawn(async move {
             for number in (first..count).step_by(WRITERS) {
                 writer.create(&name(number), 0).await?;
@@ -40,11 +40,11 @@ pub(super) async fn fill(link: &Link, count: usize) -> Result<()> {
 }
 
 /// Changes, deletes and creates objects for a duration. Returns the number of changes.
-pub(super) async fn change(link: &Link, count: usize, how_long: Duration) -> Result<usize> {
+pub(super) async fn change(connector: &Connector, count: usize, how_long: Duration) -> Result<usize> {
     let end = Instant::now() + how_long;
     let mut writers = JoinSet::new();
     for first in 0..WRITERS {
-        let mut writer = Writer { link: link.clone(), lane: None };
+        let mut writer = Writer { connector: connector.clone(), connection: None };
         writers.spawn(async move {
             let mut changes = 0;
             while Instant::now() < end {
@@ -65,8 +65,8 @@ pub(super) async fn change(link: &Link, count: usize, how_long: Duration) -> Res
 }
 
 /// Creates the object that marks the end.
-pub(super) async fn end(link: &Link) -> Result<()> {
-    Writer { link: link.clone(), lane: None }.create(END, 0).await
+pub(super) async fn end(connector: &Connector) -> Result<()> {
+    Writer { connector: connector.clone(), connection: None }.create(END, 0).await
 }
 
 fn name(number: usize) -> String {
@@ -83,8 +83,8 @@ async fn sum(mut writers: JoinSet<Result<usize>>) -> Result<usize> {
 
 /// Writes over one connection, and opens a new one when it breaks.
 struct Writer {
-    link: Link,
-    lane: Option<Lane>,
+    connector: Connector,
+    connection: Option<Http1Connection>,
 }
 
 impl Writer {
@@ -107,15 +107,15 @@ impl Writer {
     /// injected faults.
     async fn until(&mut self, method: Method, path: &str, body: Bytes, codes: &[StatusCode]) -> Result<()> {
         let target = format!("/api/v1/namespaces/{NAMESPACE}/configmaps{path}");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            let mut lane = match self.lane.take() {
-                Some(lane) => lane,
-                None => self.link.lane().await?,
+            let mut connection = match self.connection.take() {
+                Some(connection) => connection,
+                None => self.connector.http1().await?,
             };
-            let unlike = match lane.send(method.clone(), &target, body.clone()).await {
+            let failure = match connection.send(method.clone(), &target, body.clone()).await {
                 Ok((code, answer)) => {
-                    self.lane = Some(lane);
+                    self.connection = Some(connection);
                     if codes.contains(&code) {
                         return Ok(());
                     }
@@ -123,7 +123,7 @@ impl Writer {
                 }
                 Err(error) => format!("{error:#}"),
             };
-            ensure!(Instant::now() < deadline, "{method} {target} did not succeed in time: {unlike}");
+            ensure!(Instant::now() < deadline, "{method} {target} did not succeed in time: {failure}");
         }
     }
 }

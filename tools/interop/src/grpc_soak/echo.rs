@@ -67,12 +67,12 @@ pub(super) async fn many(
 
 /// The number of calls and streams of a server.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct CallCounts {
     calls: AtomicU64,
     streams: AtomicU64,
 }
 
-impl Seen {
+impl CallCounts {
     /// Returns the number of unary calls it has served.
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
@@ -84,7 +84,7 @@ impl Seen {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct EchoServer(pub(super) Arc<Seen>);
+pub(super) struct EchoServer(pub(super) Arc<CallCounts>);
 
 impl NamedService for EchoServer {
     const NAME: &'static str = "soak.Echo";
@@ -92,13 +92,16 @@ impl NamedService for EchoServer {
 
 type Answers = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
 
-async fn answer_one(seen: Arc<Seen>, request: Request<Message>) -> Result<Response<Message>, Status> {
-    seen.calls.fetch_add(1, Ordering::Relaxed);
+async fn answer_one(counts: Arc<CallCounts>, request: Request<Message>) -> Result<Response<Message>, Status> {
+    counts.calls.fetch_add(1, Ordering::Relaxed);
     Ok(Response::new(request.into_inner()))
 }
 
-async fn answer_many(seen: Arc<Seen>, request: Request<Message>) -> Result<Response<Answers>, Status> {
-    seen.streams.fetch_add(1, Ordering::Relaxed);
+async fn answer_many(
+    counts: Arc<CallCounts>,
+    request: Request<Message>,
+) -> Result<Response<Answers>, Status> {
+    counts.streams.fetch_add(1, Ordering::Relaxed);
     let Message { number: last, milliseconds } = request.into_inner();
     let mut ticks = interval(Duration::from_millis(milliseconds.max(1)));
     // Catch up after a late tick, so that the stream lasts as long as requested.
@@ -122,16 +125,16 @@ impl Service<http::Request<Body>> for EchoServer {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let seen = Arc::clone(&self.0);
+        let counts = Arc::clone(&self.0);
         Box::pin(async move {
             let mut grpc = tonic::server::Grpc::new(codec());
             Ok(match request.uri().path() {
                 MANY => {
-                    let many = move |it| answer_many(Arc::clone(&seen), it);
+                    let many = move |it| answer_many(Arc::clone(&counts), it);
                     grpc.server_streaming(tower::service_fn(many), request).await
                 }
                 _ => {
-                    let one = move |it| answer_one(Arc::clone(&seen), it);
+                    let one = move |it| answer_one(Arc::clone(&counts), it);
                     grpc.unary(tower::service_fn(one), request).await
                 }
             })

@@ -20,23 +20,23 @@ use tonic::client::Grpc;
 use tonic::{Request, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::promises::Promises;
-use super::town::{Listed, SERVICE, Town};
+use super::checks::Checks;
+use super::test_cluster::{SERVICE, SlicePod, TestCluster};
 use processes::go;
 
 /// The time within which the server has to start and to exit.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// `grpc.health.v1.HealthCheckRequest`.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Asked {
+struct HealthCheckRequest {
     #[prost(string, tag = "1")]
     service: String,
 }
 
 /// `grpc.health.v1.HealthCheckResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
-struct Health {
+struct HealthCheckResponse {
     #[prost(int32, tag = "1")]
     status: i32,
 }
@@ -46,7 +46,7 @@ struct Health {
 ///
 /// # Errors
 /// If the server does not build or start.
-pub(super) async fn play(time: Duration, promises: &mut Promises) -> Result<()> {
+pub(super) async fn run(time: Duration, checks: &mut Checks) -> Result<()> {
     let Some(program) = go::build("grpc-go-server")? else {
         println!("skipping the grpc-go server: Go is not installed");
         return Ok(());
@@ -55,12 +55,12 @@ pub(super) async fn play(time: Duration, promises: &mut Promises) -> Result<()> 
         "grpc-go server: a quiet stream, an idle channel and an unread response, for {} s",
         time.as_secs()
     );
-    let mut server = Server::start(&program)?;
-    let port = server.answer("port").await?;
-    let town = Town::start(u16::try_from(port)?).await?;
-    let pod = Listed { id: "grpc-go".to_owned(), address: Ipv4Addr::LOCALHOST, terminating: false };
-    town.write(0, [&pod]).await?;
-    let resolver = Resolver::new(Client::new(Config::new(town.url().parse()?))?);
+    let mut server = GoServer::start(&program)?;
+    let port = server.read_number("port").await?;
+    let cluster = TestCluster::start(u16::try_from(port)?).await?;
+    let pod = SlicePod { id: "grpc-go".to_owned(), address: Ipv4Addr::LOCALHOST, terminating: false };
+    cluster.write(0, [&pod]).await?;
+    let resolver = Resolver::new(Client::new(Config::new(cluster.url().parse()?))?);
     let target: Target = format!("kubernetes:///{SERVICE}.default:grpc").parse()?;
     let (idle, busy) = (resolver.channel(&target).build()?, resolver.channel(&target).build()?);
     let slow = resolver.channel(&target).build()?;
@@ -72,45 +72,50 @@ pub(super) async fn play(time: Duration, promises: &mut Promises) -> Result<()> 
     let mut unread =
         stream_of(&slow, "/grpc.health.v1.Health/Check").await.context("cannot start the response")?;
     let over = timeout(time, stream.message()).await;
-    promises.add(over.is_err(), &format!("the stream is still open ({over:?})"));
+    checks.add(over.is_err(), &format!("the stream is still open ({over:?})"));
     let again = check(&idle).await;
-    promises.add(again.is_ok(), &format!("the idle channel can still call ({again:?})"));
+    checks.add(again.is_ok(), &format!("the idle channel can still call ({again:?})"));
     let late = unread.message().await;
-    promises.add(matches!(late, Ok(Some(_))), &format!("the response can still be read ({late:?})"));
+    checks.add(matches!(late, Ok(Some(_))), &format!("the response can still be read ({late:?})"));
     // Stop the server before the channels are dropped: each of them has a connection.
     server.end();
-    let connections = server.answer("connections").await?;
-    promises
-        .add(connections == 3, &format!("each channel used a single connection ({connections} in total)"));
+    let connections = server.read_number("connections").await?;
+    checks.add(connections == 3, &format!("each channel used a single connection ({connections} in total)"));
     Ok(())
 }
 
-async fn check(channel: &KubeChannel) -> Result<Health> {
+async fn check(channel: &KubeChannel) -> Result<HealthCheckResponse> {
     let mut grpc = Grpc::new(channel.clone());
     let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
-    let answer =
-        grpc.unary(Request::new(Asked::default()), path, ProstCodec::<Asked, Health>::default()).await;
+    let answer = grpc
+        .unary(
+            Request::new(HealthCheckRequest::default()),
+            path,
+            ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default(),
+        )
+        .await;
     Ok(answer?.into_inner())
 }
 
-async fn watch(channel: &KubeChannel) -> Result<Streaming<Health>> {
+async fn watch(channel: &KubeChannel) -> Result<Streaming<HealthCheckResponse>> {
     stream_of(channel, "/grpc.health.v1.Health/Watch").await
 }
 
 /// Returns the response of a method as a stream of which nothing has been read yet.
-async fn stream_of(channel: &KubeChannel, method: &'static str) -> Result<Streaming<Health>> {
+async fn stream_of(channel: &KubeChannel, method: &'static str) -> Result<Streaming<HealthCheckResponse>> {
     let mut grpc = Grpc::new(channel.clone());
-    let (path, codec) = (PathAndQuery::from_static(method), ProstCodec::<Asked, Health>::default());
-    Ok(grpc.server_streaming(Request::new(Asked::default()), path, codec).await?.into_inner())
+    let (path, codec) =
+        (PathAndQuery::from_static(method), ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default());
+    Ok(grpc.server_streaming(Request::new(HealthCheckRequest::default()), path, codec).await?.into_inner())
 }
 
 /// The server process. Dropping it kills it.
-struct Server {
+struct GoServer {
     child: Child,
     output: Lines<BufReader<ChildStdout>>,
 }
 
-impl Server {
+impl GoServer {
     fn start(program: &std::path::Path) -> Result<Self> {
         let mut command = Command::new(program);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -125,8 +130,8 @@ impl Server {
     }
 
     /// Reads the field of that name from the next line of output.
-    async fn answer(&mut self, name: &str) -> Result<u64> {
-        let line = timeout(PATIENCE, self.output.next_line())
+    async fn read_number(&mut self, name: &str) -> Result<u64> {
+        let line = timeout(TIMEOUT, self.output.next_line())
             .await
             .context("the grpc-go server printed nothing in time")??;
         let line: Value = serde_json::from_str(&line.context("the grpc-go server exited")?)?;

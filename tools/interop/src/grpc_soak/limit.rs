@@ -21,8 +21,8 @@ fn raise(limit: &Rlimit, files: u64) -> Result<Option<Rlimit>> {
     if limit.current.is_none_or(|it| it >= files) {
         return Ok(None);
     }
-    let most = limit.maximum.unwrap_or(u64::MAX);
-    ensure!(most >= files, "this needs {files} open files, but the hard limit is {most} (ulimit -H -n)");
+    let max = limit.maximum.unwrap_or(u64::MAX);
+    ensure!(max >= files, "this needs {files} open files, but the hard limit is {max} (ulimit -H -n)");
     Ok(Some(Rlimit { current: Some(files), maximum: limit.maximum }))
 }
 

@@ -21,15 +21,15 @@ use super::echo;
 
 /// The maximum number of calls in flight: a fifth of a second at the highest rate. With more, the
 /// queueing delay would be measured.
-const MOST: usize = 1_000;
+const MAX_IN_FLIGHT: usize = 1_000;
 /// The interval at which due calls are made. It is the resolution of tokio's timer, so a few calls
 /// are made at a time.
 const TICK: Duration = Duration::from_millis(1);
 /// The time within which calls have to end after the last one was made. Those that take longer are
 /// lost.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The share of the requested rate below which the output has a warning.
-const NEARLY: f64 = 0.98;
+const RATE_TOLERANCE: f64 = 0.98;
 
 /// The outcome of calls. Latencies are of those that were answered, from when they were due.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -64,7 +64,7 @@ impl fmt::Display for Outcome {
         write!(f, "{calls} calls in {seconds:.1} s, {failed} failed, {lost} lost, ")?;
         write!(f, "p50 {:.2} ms, p99 {:.2} ms; ", ms(self.p50_us), ms(self.p99_us))?;
         write!(f, "requested {wanted}/s, achieved {:.0}/s", self.reached())?;
-        if self.reached() < NEARLY * f64::from(*wanted) {
+        if self.reached() < RATE_TOLERANCE * f64::from(*wanted) {
             let build = if cfg!(debug_assertions) { "debug" } else { "release" };
             write!(f, ": RATE NOT ACHIEVED, this machine is too slow for it with a {build} build")?;
         }
@@ -78,12 +78,12 @@ impl fmt::Display for Outcome {
 /// Calls made at a fixed rate. Dropping this stops making calls, but does not cancel those in
 /// flight.
 #[derive(Debug)]
-pub(super) struct Flow {
+pub(super) struct SteadyLoad {
     stop: oneshot::Sender<()>,
     calling: JoinHandle<Outcome>,
 }
 
-impl Flow {
+impl SteadyLoad {
     pub(super) fn begin(client: Grpc<KubeChannel>, rate: u32) -> Self {
         let (stop, stopped) = oneshot::channel();
         Self { stop, calling: tokio::spawn(call(client, rate.max(1), stopped)) }
@@ -100,7 +100,7 @@ impl Flow {
 }
 
 async fn call(client: Grpc<KubeChannel>, rate: u32, mut stopped: oneshot::Receiver<()>) -> Outcome {
-    let (began, book, mut made) = (Instant::now(), Arc::new(Book::default()), 0);
+    let (began, state, mut made) = (Instant::now(), Arc::new(LoadState::default()), 0);
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
@@ -112,21 +112,21 @@ async fn call(client: Grpc<KubeChannel>, rate: u32, mut stopped: oneshot::Receiv
         // The due calls follow from the elapsed time, so a late tick catches up.
         let due = due(began.elapsed(), rate);
         for number in made..due {
-            if book.under_way.load(Ordering::Relaxed) < MOST {
-                book.under_way.fetch_add(1, Ordering::Relaxed);
+            if state.in_flight.load(Ordering::Relaxed) < MAX_IN_FLIGHT {
+                state.in_flight.fetch_add(1, Ordering::Relaxed);
                 let moment = began + Duration::from_secs_f64(number as f64 / f64::from(rate));
-                tokio::spawn(one(client.clone(), number, moment, Arc::clone(&book)));
+                tokio::spawn(one(client.clone(), number, moment, Arc::clone(&state)));
             }
         }
         made = due;
     }
-    let (seconds, end) = (began.elapsed().as_secs_f64(), Instant::now() + PATIENCE);
-    while book.under_way.load(Ordering::Acquire) > 0 && Instant::now() < end {
+    let (seconds, end) = (began.elapsed().as_secs_f64(), Instant::now() + TIMEOUT);
+    while state.in_flight.load(Ordering::Acquire) > 0 && Instant::now() < end {
         ticks.tick().await;
     }
-    let lost = book.under_way.load(Ordering::Acquire) as u64;
-    let told = std::mem::take(&mut *book.told());
-    told.outcome(rate, seconds, lost)
+    let lost = state.in_flight.load(Ordering::Acquire) as u64;
+    let stats = std::mem::take(&mut *state.stats());
+    stats.outcome(rate, seconds, lost)
 }
 
 /// Returns the number of calls that are due after `elapsed`. The first one is due immediately.
@@ -134,35 +134,35 @@ fn due(elapsed: Duration, rate: u32) -> u64 {
     (elapsed.as_micros() * u128::from(rate) / 1_000_000) as u64 + 1
 }
 
-async fn one(client: Grpc<KubeChannel>, number: u64, due: Instant, book: Arc<Book>) {
+async fn one(client: Grpc<KubeChannel>, number: u64, due: Instant, state: Arc<LoadState>) {
     let answer = echo::one(client, number).await;
-    book.told().add(answer.map(|()| due.elapsed()).map_err(|it| it.to_string()));
-    book.under_way.fetch_sub(1, Ordering::Release);
+    state.stats().add(answer.map(|()| due.elapsed()).map_err(|it| it.to_string()));
+    state.in_flight.fetch_sub(1, Ordering::Release);
 }
 
 /// The state that all calls of a load share.
 #[derive(Debug, Default)]
-struct Book {
-    under_way: AtomicUsize,
+struct LoadState {
+    in_flight: AtomicUsize,
     /// Never locked across an await.
-    told: Mutex<Told>,
+    stats: Mutex<CallStats>,
 }
 
-impl Book {
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+impl LoadState {
+    fn stats(&self) -> MutexGuard<'_, CallStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The statistics of the calls so far.
 #[derive(Debug, Default)]
-struct Told {
+struct CallStats {
     micros: Vec<u64>,
     failed: u64,
     why: String,
 }
 
-impl Told {
+impl CallStats {
     fn add(&mut self, ended: Result<Duration, String>) {
         match ended {
             Ok(took) => self.micros.push(took.as_micros() as u64),
@@ -178,14 +178,14 @@ impl Told {
     fn outcome(mut self, wanted: u32, seconds: f64, lost: u64) -> Outcome {
         self.micros.sort_unstable();
         let calls = self.micros.len() as u64 + self.failed + lost;
-        let (p50_us, p99_us) = (self.at(50), self.at(99));
+        let (p50_us, p99_us) = (self.percentile(50), self.percentile(99));
         Outcome { wanted, seconds, calls, failed: self.failed, lost, p50_us, p99_us, why: self.why }
     }
 
     /// The given percentile of the latencies. They have to be sorted.
-    fn at(&self, percent: usize) -> u64 {
-        let place = (self.micros.len() * percent / 100).min(self.micros.len().saturating_sub(1));
-        self.micros.get(place).copied().unwrap_or(0)
+    fn percentile(&self, percent: usize) -> u64 {
+        let index = (self.micros.len() * percent / 100).min(self.micros.len().saturating_sub(1));
+        self.micros.get(index).copied().unwrap_or(0)
     }
 }
 
@@ -193,19 +193,19 @@ impl Told {
 mod tests {
     use super::*;
 
-    fn told(micros: impl IntoIterator<Item = u64>, failures: &[&str]) -> Told {
-        let mut told = Told::default();
-        micros.into_iter().for_each(|it| told.add(Ok(Duration::from_micros(it))));
-        failures.iter().for_each(|it| told.add(Err((*it).to_owned())));
-        told
+    fn stats(micros: impl IntoIterator<Item = u64>, failures: &[&str]) -> CallStats {
+        let mut stats = CallStats::default();
+        micros.into_iter().for_each(|it| stats.add(Ok(Duration::from_micros(it))));
+        failures.iter().for_each(|it| stats.add(Err((*it).to_owned())));
+        stats
     }
 
     #[test]
     fn every_call_is_answered_failed_or_lost_and_latencies_are_of_the_answered() {
-        let outcome = told((1..=100).rev(), &["away", "odd"]).outcome(51, 2.0, 3);
+        let outcome = stats((1..=100).rev(), &["away", "odd"]).outcome(51, 2.0, 3);
         assert_eq!((outcome.calls, outcome.failed, outcome.lost, outcome.answered()), (105, 2, 3, 100));
         assert_eq!((outcome.p50_us, outcome.p99_us, outcome.why.as_str()), (51, 100, "away"));
-        let none = told([], &[]).outcome(1, 0.0, 0);
+        let none = stats([], &[]).outcome(1, 0.0, 0);
         assert_eq!((none.calls, none.p50_us, none.p99_us), (0, 0, 0));
     }
 
@@ -218,9 +218,9 @@ mod tests {
 
     #[test]
     fn a_rate_that_is_not_achieved_is_reported() {
-        let said = |seconds| told(1..=100, &[]).outcome(50, seconds, 0).to_string();
-        assert!(said(2.0).ends_with("requested 50/s, achieved 50/s"), "{}", said(2.0));
-        assert!(said(2.01).ends_with("achieved 50/s"), "{}", said(2.01));
-        assert!(said(4.0).contains("requested 50/s, achieved 25/s: RATE NOT ACHIEVED"), "{}", said(4.0));
+        let text = |seconds| stats(1..=100, &[]).outcome(50, seconds, 0).to_string();
+        assert!(text(2.0).ends_with("requested 50/s, achieved 50/s"), "{}", text(2.0));
+        assert!(text(2.01).ends_with("achieved 50/s"), "{}", text(2.01));
+        assert!(text(4.0).contains("requested 50/s, achieved 25/s: RATE NOT ACHIEVED"), "{}", text(4.0));
     }
 }

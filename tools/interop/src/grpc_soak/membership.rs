@@ -4,16 +4,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 
-use super::town::Listed;
+use super::test_cluster::SlicePod;
 
 /// The pods of a service in slices of equal size. An address belongs to one pod at a time; a freed
 /// address is reused after all other free ones.
 #[derive(Debug)]
 pub(super) struct Membership {
-    slices: Vec<VecDeque<Listed>>,
+    slices: Vec<VecDeque<SlicePod>>,
     spare: VecDeque<Ipv4Addr>,
     /// The number of pods created so far.
-    born: usize,
+    created: usize,
     /// The slice to change next.
     turn: usize,
 }
@@ -22,10 +22,10 @@ impl Membership {
     /// Creates `slices` slices of `size` pods. The other addresses are spare.
     pub(super) fn new(addresses: Vec<Ipv4Addr>, slices: usize, size: usize) -> Self {
         let empty = (0..slices).map(|_| VecDeque::with_capacity(size + 1)).collect();
-        let mut membership = Self { slices: empty, spare: addresses.into(), born: 0, turn: 0 };
+        let mut membership = Self { slices: empty, spare: addresses.into(), created: 0, turn: 0 };
         for slice in 0..slices {
             for _ in 0..size {
-                membership.join(slice);
+                membership.add_pod(slice);
             }
         }
         membership
@@ -35,7 +35,7 @@ impl Membership {
     pub(super) fn replace(&mut self, pods: usize) -> usize {
         let slice = self.turn;
         for _ in 0..pods {
-            self.join(slice);
+            self.add_pod(slice);
             if let Some(left) = self.slices[slice].pop_front() {
                 self.spare.push_back(left.address);
             }
@@ -45,21 +45,21 @@ impl Membership {
     }
 
     /// Adds a new pod at the address that has been free for longest. Does nothing if none is free.
-    fn join(&mut self, slice: usize) {
+    fn add_pod(&mut self, slice: usize) {
         if let Some(address) = self.spare.pop_front() {
-            let id = format!("pod-{:06}", self.born);
-            self.born += 1;
-            self.slices[slice].push_back(Listed { id, address, terminating: false });
+            let id = format!("pod-{:06}", self.created);
+            self.created += 1;
+            self.slices[slice].push_back(SlicePod { id, address, terminating: false });
         }
     }
 
-    pub(super) fn slice(&self, number: usize) -> impl Iterator<Item = &Listed> {
+    pub(super) fn slice(&self, number: usize) -> impl Iterator<Item = &SlicePod> {
         self.slices[number].iter()
     }
 
     /// Returns all pods with their addresses.
     pub(super) fn all(&self, port: u16) -> BTreeMap<String, SocketAddr> {
-        let pod = |it: &Listed| (it.id.clone(), SocketAddr::from((it.address, port)));
+        let pod = |it: &SlicePod| (it.id.clone(), SocketAddr::from((it.address, port)));
         self.slices.iter().flatten().map(pod).collect()
     }
 }

@@ -10,16 +10,16 @@
 //!
 //! The `mod` lines below are in layer order.
 
-mod promises;
+mod checks;
 mod limit;
 mod echo;
 mod pods;
-mod town;
-mod held;
+mod test_cluster;
+mod resource_usage;
 mod load;
-mod wishes;
+mod commands;
 mod caller;
-mod asking;
+mod caller_process;
 mod rollout;
 mod membership;
 mod churn;
@@ -29,10 +29,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use self::promises::Promises;
+use self::checks::Checks;
 use self::rollout::Order;
 use processes::cargo;
-use testbed::waiting;
+use testbed::runtime;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -73,29 +73,29 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return cargo::in_release("interop");
     }
     if options.caller {
-        return waiting::wait(caller::serve());
+        return runtime::run(caller::serve());
     }
-    waiting::wait(play(options))
+    runtime::run(run_scenarios(options))
 }
 
-async fn play(options: &Options) -> Result<()> {
+async fn run_scenarios(options: &Options) -> Result<()> {
     let wanted = |it| options.scenarios.is_empty() || options.scenarios.contains(&it);
     let seconds = |whole, quick| Duration::from_secs(if options.quick { quick } else { whole });
-    let mut promises = Promises::default();
+    let mut checks = Checks::default();
     if wanted(Scenario::Rollout) {
         for order in [Order::Announced, Order::Racing] {
-            rollout::play(order, seconds(30, 6), &mut promises).await?;
+            rollout::run(order, seconds(30, 6), &mut checks).await?;
         }
     }
     if wanted(Scenario::Churn) {
-        churn::play(seconds(60, 5), &mut promises).await?;
+        churn::run(seconds(60, 5), &mut checks).await?;
     }
     if wanted(Scenario::GrpcGo) {
         // grpc-go closes connections that ping every 30 s: idle ones after 90 s, those with a
         // stream after 120 s (google.golang.org/grpc v1.85.0 internal/transport/http2_server.go,
         // handlePing: more than two pings that come too early).
         let whole = if options.long { 20 * 60 } else { 150 };
-        go_server::play(seconds(whole, 130), &mut promises).await?;
+        go_server::run(seconds(whole, 130), &mut checks).await?;
     }
-    promises.judge()
+    checks.judge()
 }

@@ -13,18 +13,18 @@ use tokio::sync::oneshot;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-use super::echo::{EchoServer, Seen};
+use super::echo::{CallCounts, EchoServer};
 
 /// The number of attempts to find a port that is free on all addresses.
 const ATTEMPTS: usize = 20;
 
 /// Listeners on one port at several addresses, which do not accept connections yet.
-pub(super) struct Street {
+pub(super) struct Listeners {
     pub(super) port: u16,
-    doors: Vec<(Ipv4Addr, TcpIncoming)>,
+    listeners: Vec<(Ipv4Addr, TcpIncoming)>,
 }
 
-impl Street {
+impl Listeners {
     /// Listens on each address.
     ///
     /// # Errors
@@ -34,35 +34,35 @@ impl Street {
             bail!("there are no addresses to listen on")
         };
         for _ in 0..ATTEMPTS {
-            let first = door(*first, 0)?;
+            let first = listen(*first, 0)?;
             let port = first.1.local_addr()?.port();
             // The port is taken on one of the addresses: try another one.
-            let Ok(others) = others.iter().map(|it| door(*it, port)).collect::<Result<Vec<_>>>() else {
+            let Ok(others) = others.iter().map(|it| listen(*it, port)).collect::<Result<Vec<_>>>() else {
                 continue;
             };
-            return Ok(Self { port, doors: [first].into_iter().chain(others).collect() });
+            return Ok(Self { port, listeners: [first].into_iter().chain(others).collect() });
         }
         bail!("no port is free on {} loopback addresses from {first} on", addresses.len())
     }
 
     /// Starts one pod per listener.
     pub(super) fn pods(self) -> Vec<Pod> {
-        self.doors.into_iter().map(|(address, incoming)| Pod::serve(address, incoming)).collect()
+        self.listeners.into_iter().map(|(address, incoming)| Pod::serve(address, incoming)).collect()
     }
 
     /// Starts one server for all listeners: a thousand endpoints cost only a listener each.
     /// Dropping the result stops the server.
-    pub(super) fn crowd(self) -> Crowd {
-        let seen = Arc::new(Seen::default());
+    pub(super) fn shared_server(self) -> SharedServer {
+        let counts = Arc::new(CallCounts::default());
         let (running, stopped) = oneshot::channel::<()>();
-        let incoming = select_all(self.doors.into_iter().map(|it| it.1));
-        let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
+        let incoming = select_all(self.listeners.into_iter().map(|it| it.1));
+        let server = Server::builder().add_service(EchoServer(Arc::clone(&counts)));
         tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
-        Crowd { seen, _running: running }
+        SharedServer { counts, _running: running }
     }
 }
 
-fn door(address: Ipv4Addr, port: u16) -> Result<(Ipv4Addr, TcpIncoming)> {
+fn listen(address: Ipv4Addr, port: u16) -> Result<(Ipv4Addr, TcpIncoming)> {
     let at = SocketAddr::from((address, port));
     let incoming = TcpIncoming::bind(at).with_context(|| format!("cannot listen on {at}"))?;
     Ok((address, incoming.with_nodelay(Some(true))))
@@ -71,18 +71,18 @@ fn door(address: Ipv4Addr, port: u16) -> Result<(Ipv4Addr, TcpIncoming)> {
 /// One server at one address.
 pub(super) struct Pod {
     pub(super) address: Ipv4Addr,
-    pub(super) seen: Arc<Seen>,
+    pub(super) counts: Arc<CallCounts>,
     /// Dropping it shuts the server down as SIGTERM does.
     running: Option<oneshot::Sender<()>>,
 }
 
 impl Pod {
     fn serve(address: Ipv4Addr, incoming: TcpIncoming) -> Self {
-        let seen = Arc::new(Seen::default());
+        let counts = Arc::new(CallCounts::default());
         let (running, stopped) = oneshot::channel::<()>();
-        let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
+        let server = Server::builder().add_service(EchoServer(Arc::clone(&counts)));
         tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
-        Self { address, seen, running: Some(running) }
+        Self { address, counts, running: Some(running) }
     }
 
     /// Shuts down as on SIGTERM: refuses new connections, sends GOAWAY on the others, and finishes
@@ -93,8 +93,8 @@ impl Pod {
 }
 
 /// One server at many addresses.
-pub(super) struct Crowd {
-    pub(super) seen: Arc<Seen>,
+pub(super) struct SharedServer {
+    pub(super) counts: Arc<CallCounts>,
     _running: oneshot::Sender<()>,
 }
 

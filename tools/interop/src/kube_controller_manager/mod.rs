@@ -18,7 +18,7 @@
 mod objects;
 mod report;
 mod node;
-mod story;
+mod scenario;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ use anyhow::{Context, Result, ensure};
 use objects::Objects;
 use processes::process::Process;
 use report::Report;
-use testbed::server::{self, Ours, Server};
+use testbed::server::{self, OwnServer, Server};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
@@ -37,7 +37,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     kube_controller_manager: PathBuf,
     #[command(flatten)]
-    ours: Ours,
+    ours: OwnServer,
     /// Test kube-apiserver instead of our server: a directory with kube-apiserver and etcd.
     #[arg(long, value_name = "DIR")]
     kube_apiserver_bin: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let program = &options.kube_controller_manager;
     let program = program.canonicalize().with_context(|| format!("cannot find {}", program.display()))?;
     let server = match &options.kube_apiserver_bin {
-        Some(binaries) => server::start_original(binaries).await?,
+        Some(binaries) => server::start_kube_apiserver(binaries).await?,
         None => options.ours.start(&["--no-controllers"]).await?,
     };
     let mut manager = start_manager(&program, &server)?;
@@ -56,15 +56,15 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     let mut report = Report::new();
     report.note(&format!("{} is ready; kube-controller-manager is started", server.name));
 
-    let told = tokio::select! {
-        told = story::tell(&objects, &mut report) => told,
+    let outcome = tokio::select! {
+        outcome = scenario::run(&objects, &mut report) => outcome,
         ended = node::run(&objects) => ended,
     };
-    for (line, count) in complaints(&manager.said()?).into_iter().take(10) {
+    for (line, count) in logged_errors(&manager.output()?).into_iter().take(10) {
         report.note(&format!("logged by kube-controller-manager {count}x: {line}"));
     }
     manager.ensure_alive()?;
-    told?;
+    outcome?;
     ensure!(report.finish(), "some expectations were missed");
     Ok(())
 }
@@ -92,11 +92,11 @@ pub(crate) fn start_manager(program: &Path, server: &Server) -> Result<Process> 
 
 /// Returns the errors in the log of kube-controller-manager with their counts, most frequent first.
 /// The prefix that makes each line unique is removed.
-fn complaints(log: &str) -> Vec<(String, usize)> {
+fn logged_errors(log: &str) -> Vec<(String, usize)> {
     let mut counts = BTreeMap::new();
     for line in log.lines().filter(|it| it.starts_with('E')) {
-        let Some((_, said)) = line.split_once("] ") else { continue };
-        *counts.entry(said.to_owned()).or_insert(0) += 1;
+        let Some((_, message)) = line.split_once("] ") else { continue };
+        *counts.entry(message.to_owned()).or_insert(0) += 1;
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -110,6 +110,6 @@ mod tests {
     #[test]
     fn errors_are_counted_and_other_lines_are_ignored() {
         let log = "I1 x 1 a.go:1] fine\nE1 x 1 a.go:1] bad\nE2 y 2 b.go:2] worse\nE3 z 1 a.go:1] bad\nplain";
-        assert_eq!(complaints(log), [("bad".to_owned(), 2), ("worse".to_owned(), 1)]);
+        assert_eq!(logged_errors(log), [("bad".to_owned(), 2), ("worse".to_owned(), 1)]);
     }
 }

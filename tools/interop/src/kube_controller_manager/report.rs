@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// The time within which an expectation has to be met. Controllers back off for up to half a
 /// minute.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval at which an expectation is checked.
 const POLL: Duration = Duration::from_millis(100);
 
@@ -29,19 +29,23 @@ impl Report {
         println!("[{:5.1} s]        {what}", self.start.elapsed().as_secs_f32());
     }
 
-    /// Repeats `look` until it returns an observation, and prints that. An expectation that is not
+    /// Repeats `observe` until it returns an observation, and prints that. An expectation that is not
     /// met in time is printed as missed, with the last reason. Returns true if it was met; the
     /// scenario continues either way.
-    pub(super) async fn expect(&mut self, what: &str, mut look: impl AsyncFnMut() -> Result<Look>) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+    pub(super) async fn expect(
+        &mut self,
+        what: &str,
+        mut observe: impl AsyncFnMut() -> Result<Observation>,
+    ) -> bool {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            let unseen = match look().await {
-                Ok(Look::Seen(seen)) => {
+            let unseen = match observe().await {
+                Ok(Observation::Seen(seen)) => {
                     self.seen += 1;
                     println!("[{:5.1} s] seen   {what}: {seen}", self.start.elapsed().as_secs_f32());
                     return true;
                 }
-                Ok(Look::NotYet(why)) => why,
+                Ok(Observation::NotYet(why)) => why,
                 Err(error) => format!("{error:#}"),
             };
             if Instant::now() >= deadline {
@@ -66,15 +70,15 @@ impl Report {
 
 /// The result of a check.
 #[derive(Debug)]
-pub(super) enum Look {
+pub(super) enum Observation {
     /// The expectation is met: a description of the state.
     Seen(String),
     /// The expectation is not met yet: the state instead.
     NotYet(String),
 }
 
-/// Returns [`Look::Seen`] if `seen` is true, and [`Look::NotYet`] otherwise, with the same
+/// Returns [`Observation::Seen`] if `seen` is true, and [`Observation::NotYet`] otherwise, with the same
 /// description.
-pub(super) fn seen_if(seen: bool, what: impl Into<String>) -> Result<Look> {
-    Ok(if seen { Look::Seen(what.into()) } else { Look::NotYet(what.into()) })
+pub(super) fn observed_if(seen: bool, what: impl Into<String>) -> Result<Observation> {
+    Ok(if seen { Observation::Seen(what.into()) } else { Observation::NotYet(what.into()) })
 }

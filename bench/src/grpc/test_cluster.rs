@@ -13,7 +13,7 @@ use tempfile::NamedTempFile;
 use super::pods::Pods;
 
 /// An API server on loopback, over plain HTTP, where every client is an administrator.
-pub(super) struct Town {
+pub(super) struct TestCluster {
     server: ApiServer,
     slices: Api<EndpointSlice>,
     kubeconfig: NamedTempFile,
@@ -26,7 +26,7 @@ pub(super) enum Condition {
     Terminating,
 }
 
-impl Town {
+impl TestCluster {
     pub(super) async fn start() -> Result<Self> {
         let server = ApiServer::start().await.context("cannot start the API server")?;
         let kubeconfig = NamedTempFile::new().context("cannot create a kubeconfig")?;
@@ -47,7 +47,7 @@ impl Town {
     }
 
     /// Creates or replaces one slice of a service. Its port is named `grpc`.
-    pub(super) async fn write(
+    pub(super) async fn write_slice(
         &self,
         service: &str,
         number: usize,
@@ -61,10 +61,10 @@ impl Town {
     }
 
     /// Publishes all pods as endpoints of a service, at most `most` per slice.
-    pub(super) async fn list(&self, service: &str, pods: &Pods, most: usize) -> Result<()> {
+    pub(super) async fn publish_pods(&self, service: &str, pods: &Pods, most: usize) -> Result<()> {
         let all: Vec<_> = pods.all().iter().map(|it| (it.address, Condition::Ready)).collect();
         for (number, endpoints) in all.chunks(most).enumerate() {
-            self.write(service, number, pods.port, endpoints).await?;
+            self.write_slice(service, number, pods.port, endpoints).await?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The extent of the measurements, of our informer and of the peers.
 #[derive(Debug)]
-pub(super) struct Effort {
+pub(super) struct BenchSettings {
     pub(super) pods: &'static [usize],
     pub(super) readers: &'static [usize],
     /// The length of the measurement for each pair of pods and readers.
@@ -15,7 +15,7 @@ pub(super) struct Effort {
 }
 
 /// For figures to publish.
-pub(super) const THOROUGH: Effort = Effort {
+pub(super) const THOROUGH: BenchSettings = BenchSettings {
     pods: &[10_000, 20_000, 40_000, 80_000, 160_000],
     readers: &[0, 1, 10, 20, 40, 80],
     time: Duration::from_secs(2),
@@ -24,7 +24,7 @@ pub(super) const THOROUGH: Effort = Effort {
 };
 
 /// For a quick check.
-pub(super) const QUICK: Effort = Effort {
+pub(super) const QUICK: BenchSettings = BenchSettings {
     pods: &[10_000, 160_000],
     readers: &[0, 80],
     time: Duration::from_millis(500),

@@ -10,7 +10,7 @@ pub(super) const NAMESPACE: &str = "followed";
 /// The object that marks the end of the run.
 pub(super) const END: &str = "the-end";
 /// The time within which a follower has to get its initial list, and its last change.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns a ConfigMap to follow.
 pub(super) fn object(name: &str, change: usize) -> Bytes {

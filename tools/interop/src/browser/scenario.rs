@@ -3,7 +3,7 @@
 
 /// The origin of a page, and its way to the attacked server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scene {
+pub(super) enum Scenario {
     /// A page of one origin sends requests to another: forms, beacons, `fetch` without CORS.
     CrossSite,
     /// The name of the page's server resolves to the attacked one, so that both are one origin to
@@ -17,7 +17,7 @@ pub(super) enum Scene {
 /// The name of the page's server, which is not a name of the attacked one.
 pub(super) const FOREIGN_NAME: &str = "evil.example";
 
-impl Scene {
+impl Scenario {
     pub(super) const ALL: [Self; 3] = [Self::CrossSite, Self::Rebinding, Self::Control];
 
     /// The name of the scenario, and the prefix of the objects its page creates.
@@ -58,11 +58,11 @@ mod tests {
 
     #[test]
     fn a_page_is_found_by_its_path_and_its_requests_by_their_host() {
-        for scene in Scene::ALL {
-            assert_eq!(Scene::of_path(&format!("/page/{}", scene.name())), Some(scene));
+        for scenario in Scenario::ALL {
+            assert_eq!(Scenario::of_path(&format!("/page/{}", scenario.name())), Some(scenario));
         }
-        assert_eq!(Scene::of_path("/favicon.ico"), None);
-        assert_eq!(Scene::of_host("evil.example:80"), Scene::Rebinding);
-        assert_eq!(Scene::of_host("127.0.0.2:80"), Scene::Control);
+        assert_eq!(Scenario::of_path("/favicon.ico"), None);
+        assert_eq!(Scenario::of_host("evil.example:80"), Scenario::Rebinding);
+        assert_eq!(Scenario::of_host("127.0.0.2:80"), Scenario::Control);
     }
 }

@@ -6,17 +6,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// Runs a task to its end. On SIGINT or SIGTERM the task is dropped, with everything that it
 /// started.
-pub fn wait(task: impl Future<Output = Result<()>>) -> Result<()> {
-    wait_on(&Runtime::new().context("cannot start a runtime")?, task)
+pub fn run(task: impl Future<Output = Result<()>>) -> Result<()> {
+    run_on(&Runtime::new().context("cannot start a runtime")?, task)
 }
 
 /// Does the same on a runtime with this many worker threads.
-pub fn wait_with(workers: usize, task: impl Future<Output = Result<()>>) -> Result<()> {
+pub fn run_with_workers(workers: usize, task: impl Future<Output = Result<()>>) -> Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(workers).enable_all().build();
-    wait_on(&runtime.context("cannot start a runtime")?, task)
+    run_on(&runtime.context("cannot start a runtime")?, task)
 }
 
-fn wait_on(runtime: &Runtime, task: impl Future<Output = Result<()>>) -> Result<()> {
+fn run_on(runtime: &Runtime, task: impl Future<Output = Result<()>>) -> Result<()> {
     runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {

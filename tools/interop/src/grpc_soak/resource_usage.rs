@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Held {
+pub(super) struct ResourceUsage {
     /// The live tasks of the runtime.
     pub(super) tasks: usize,
     /// Open files, including sockets.
@@ -17,7 +17,7 @@ pub(super) struct Held {
     pub(super) kibibytes: u64,
 }
 
-impl Held {
+impl ResourceUsage {
     /// Returns the current resources of this process.
     ///
     /// # Errors
@@ -30,12 +30,12 @@ impl Held {
     }
 
     /// Returns true if the numbers of tasks and files are equal.
-    pub(super) fn counts_are(self, before: Self) -> bool {
+    pub(super) fn has_same_counts(self, before: Self) -> bool {
         (self.tasks, self.files) == (before.tasks, before.files)
     }
 
     /// The maximum of each resource.
-    pub(super) fn most(self, other: Self) -> Self {
+    pub(super) fn max(self, other: Self) -> Self {
         Self {
             tasks: self.tasks.max(other.tasks),
             files: self.files.max(other.files),
@@ -44,7 +44,7 @@ impl Held {
     }
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for ResourceUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mebibytes = self.kibibytes as f64 / 1_024.0;
         write!(f, "{:>6} {:>6} {mebibytes:>7.1} MiB", self.tasks, self.files)
@@ -69,9 +69,9 @@ mod tests {
 
     #[test]
     fn usage_differs_with_more_or_fewer_tasks_or_files() {
-        let held = |tasks, files| Held { tasks, files, kibibytes: 0 };
-        assert!(held(3, 4).counts_are(Held { kibibytes: 9, ..held(3, 4) }));
-        assert!(!held(3, 4).counts_are(held(2, 4)) && !held(3, 4).counts_are(held(3, 5)));
-        assert_eq!(held(3, 1).most(held(2, 4)), held(3, 4));
+        let usage = |tasks, files| ResourceUsage { tasks, files, kibibytes: 0 };
+        assert!(usage(3, 4).has_same_counts(ResourceUsage { kibibytes: 9, ..usage(3, 4) }));
+        assert!(!usage(3, 4).has_same_counts(usage(2, 4)) && !usage(3, 4).has_same_counts(usage(3, 5)));
+        assert_eq!(usage(3, 1).max(usage(2, 4)), usage(3, 4));
     }
 }

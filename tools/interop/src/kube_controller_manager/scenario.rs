@@ -8,13 +8,13 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::objects::Objects;
-use super::report::{Look, Report, seen_if};
+use super::report::{Observation, Report, observed_if};
 
 /// The namespace of the scenario.
 const NAMESPACE: &str = "original-controllers";
 
 /// Runs all sections. Fails only if the server rejects a request of the scenario itself.
-pub(super) async fn tell(objects: &Objects, report: &mut Report) -> Result<()> {
+pub(super) async fn run(objects: &Objects, report: &mut Report) -> Result<()> {
     election(objects, report).await;
     namespace_begins(objects, report).await?;
     deployment(objects, report).await?;
@@ -63,7 +63,7 @@ async fn owned(objects: &Objects, path: &str, uid: &Value) -> Result<Vec<Value>>
 }
 
 /// Returns the ReplicaSets and pods of a Deployment, by the label with its name.
-async fn made_for(objects: &Objects, app: &str) -> Result<(Vec<Value>, Vec<Value>)> {
+async fn dependents_of(objects: &Objects, app: &str) -> Result<(Vec<Value>, Vec<Value>)> {
     let of = |mut list: Vec<Value>| {
         list.retain(|it| it["metadata"]["labels"]["app"] == app);
         list
@@ -80,7 +80,7 @@ async fn election(objects: &Objects, report: &mut Report) {
             let spec = objects.get(path).await?["spec"].take();
             let (holder, renewed) = (text(&spec["holderIdentity"]), text(&spec["renewTime"]).to_owned());
             let before = first.get_or_insert(renewed.clone());
-            seen_if(!holder.is_empty() && *before != renewed, format!("{holder} renewed it at {renewed}"))
+            observed_if(!holder.is_empty() && *before != renewed, format!("{holder} renewed it at {renewed}"))
         })
         .await;
 }
@@ -90,13 +90,13 @@ async fn namespace_begins(objects: &Objects, report: &mut Report) -> Result<()> 
     objects.create("/api/v1/namespaces", &namespace).await?;
     report
         .expect("a new namespace gets its service account", async || {
-            Ok(Look::Seen(name(&objects.get(&core("serviceaccounts/default")).await?)))
+            Ok(Observation::Seen(name(&objects.get(&core("serviceaccounts/default")).await?)))
         })
         .await;
     report
         .expect("a new namespace gets the root certificate", async || {
             let map = objects.get(&core("configmaps/kube-root-ca.crt")).await?;
-            seen_if(text(&map["data"]["ca.crt"]).contains("BEGIN CERTIFICATE"), name(&map))
+            observed_if(text(&map["data"]["ca.crt"]).contains("BEGIN CERTIFICATE"), name(&map))
         })
         .await;
     Ok(())
@@ -126,20 +126,20 @@ async fn deployment(objects: &Objects, report: &mut Report) -> Result<()> {
             if let [only] = sets.as_slice() {
                 set = only["metadata"]["uid"].clone();
             }
-            seen_if(sets.len() == 1, names(&sets))
+            observed_if(sets.len() == 1, names(&sets))
         })
         .await;
     report
         .expect("the ReplicaSet gets its 3 pods", async || {
             let pods = owned(objects, &core("pods"), &set).await?;
-            seen_if(pods.len() == 3, names(&pods))
+            observed_if(pods.len() == 3, names(&pods))
         })
         .await;
     report
         .expect("the Deployment counts 3 available pods", async || {
             let status = objects.get(&apps("deployments/web")).await?["status"].take();
             let done = status["availableReplicas"] == 3 && status["observedGeneration"] == 1;
-            seen_if(done, format!("{} of {}", status["availableReplicas"], status["replicas"]))
+            observed_if(done, format!("{} of {}", status["availableReplicas"], status["replicas"]))
         })
         .await;
     Ok(())
@@ -160,14 +160,14 @@ async fn service(objects: &Objects, report: &mut Report) -> Result<()> {
                 .filter(|it| it["conditions"]["ready"] == true && it["nodeName"] == super::node::NODE)
                 .map(|it| text(&it["addresses"][0]))
                 .collect();
-            seen_if(ready.len() == 3, format!("{} with {}", names(&slices), ready.join(", ")))
+            observed_if(ready.len() == 3, format!("{} with {}", names(&slices), ready.join(", ")))
         })
         .await;
     report
         .expect("the Endpoints of the Service have them too", async || {
             let endpoints = objects.get(&core("endpoints/web")).await?;
             let count = endpoints["subsets"][0]["addresses"].as_array().map_or(0, Vec::len);
-            seen_if(count == 3, format!("{count} addresses"))
+            observed_if(count == 3, format!("{count} addresses"))
         })
         .await;
     Ok(())
@@ -179,21 +179,21 @@ async fn rollout(objects: &Objects, report: &mut Report) -> Result<()> {
     objects.merge(&apps("deployments/web"), &json!({ "spec": { "template": template } })).await?;
     report
         .expect("a new image rolls out", async || {
-            let (sets, pods) = made_for(objects, "web").await?;
+            let (sets, pods) = dependents_of(objects, "web").await?;
             let new = pods
                 .iter()
                 .filter(|it| it["spec"]["containers"][0]["image"] == "example.invalid/main:2")
                 .count();
             let status = objects.get(&apps("deployments/web")).await?["status"].take();
             let done = sets.len() == 2 && pods.len() == 3 && new == 3 && status["updatedReplicas"] == 3;
-            seen_if(done, format!("{} ReplicaSets, {new} of {} pods are new", sets.len(), pods.len()))
+            observed_if(done, format!("{} ReplicaSets, {new} of {} pods are new", sets.len(), pods.len()))
         })
         .await;
     objects.merge(&apps("deployments/web/scale"), &json!({ "spec": { "replicas": 1 } })).await?;
     report
         .expect("scaling to 1 leaves 1 pod", async || {
-            let (_, pods) = made_for(objects, "web").await?;
-            seen_if(pods.len() == 1, names(&pods))
+            let (_, pods) = dependents_of(objects, "web").await?;
+            observed_if(pods.len() == 1, names(&pods))
         })
         .await;
     Ok(())
@@ -204,9 +204,9 @@ async fn background(objects: &Objects, report: &mut Report) -> Result<()> {
     report
         .expect("a Deployment deleted in the background is removed with all its dependents", async || {
             let gone = objects.is_gone(&apps("deployments/web")).await?;
-            let (sets, pods) = made_for(objects, "web").await?;
+            let (sets, pods) = dependents_of(objects, "web").await?;
             let left = format!("ReplicaSets left: {}; pods left: {}", names(&sets), names(&pods));
-            seen_if(gone && sets.is_empty() && pods.is_empty(), left)
+            observed_if(gone && sets.is_empty() && pods.is_empty(), left)
         })
         .await;
     Ok(())
@@ -217,27 +217,27 @@ async fn foreground(objects: &Objects, report: &mut Report) -> Result<()> {
     wait_for_pods(objects, report, "front").await;
     // A pod with a finalizer keeps everything above it.
     let hold = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
-    let pod = made_for(objects, "front").await?.1.first().map(name).unwrap_or_default();
+    let pod = dependents_of(objects, "front").await?.1.first().map(name).unwrap_or_default();
     objects.merge(&core(&format!("pods/{pod}")), &hold).await?;
     objects.delete(&apps("deployments/front"), "Foreground").await?;
     report
         .expect("a Deployment deleted in the foreground waits for its dependents", async || {
             let metadata = objects.get(&apps("deployments/front")).await?["metadata"].take();
-            let (sets, pods) = made_for(objects, "front").await?;
+            let (sets, pods) = dependents_of(objects, "front").await?;
             let waits = text(&metadata["finalizers"][0]) == "foregroundDeletion";
             let set = sets.first().map(|it| it["metadata"]["finalizers"].clone()).unwrap_or_default();
             let what = format!("its ReplicaSet waits for {} with finalizers {set}", names(&pods));
-            seen_if(waits && pods.len() == 1 && text(&set[0]) == "foregroundDeletion", what)
+            observed_if(waits && pods.len() == 1 && text(&set[0]) == "foregroundDeletion", what)
         })
         .await;
     objects.merge(&core(&format!("pods/{pod}")), &json!({ "metadata": { "finalizers": null } })).await?;
     report
         .expect("it is removed after its dependents", async || {
             let gone = objects.is_gone(&apps("deployments/front")).await?;
-            let (sets, pods) = made_for(objects, "front").await?;
+            let (sets, pods) = dependents_of(objects, "front").await?;
             // Once it is removed, none of its dependents may be left.
             let left = format!("ReplicaSets left: {}; pods left: {}", names(&sets), names(&pods));
-            seen_if(gone && sets.is_empty() && pods.is_empty(), left)
+            observed_if(gone && sets.is_empty() && pods.is_empty(), left)
         })
         .await;
     Ok(())
@@ -246,9 +246,9 @@ async fn foreground(objects: &Objects, report: &mut Report) -> Result<()> {
 async fn wait_for_pods(objects: &Objects, report: &mut Report, app: &str) {
     report
         .expect(&format!("the Deployment {app} gets its pods"), async || {
-            let (_, pods) = made_for(objects, app).await?;
+            let (_, pods) = dependents_of(objects, app).await?;
             let status = objects.get(&apps(&format!("deployments/{app}"))).await?["status"].take();
-            seen_if(status["availableReplicas"] == pods.len() && !pods.is_empty(), names(&pods))
+            observed_if(status["availableReplicas"] == pods.len() && !pods.is_empty(), names(&pods))
         })
         .await;
 }
@@ -260,10 +260,10 @@ async fn orphans(objects: &Objects, report: &mut Report) -> Result<()> {
     report
         .expect("a Deployment deleted with Orphan leaves its ReplicaSet without an owner", async || {
             let gone = objects.is_gone(&apps("deployments/left")).await?;
-            let (sets, pods) = made_for(objects, "left").await?;
+            let (sets, pods) = dependents_of(objects, "left").await?;
             let free = sets.iter().filter(|it| !is_owned_by(it, &uid)).count();
             let what = format!("{} has {} pod", names(&sets), pods.len());
-            seen_if(gone && sets.len() == 1 && free == 1 && pods.len() == 1, what)
+            observed_if(gone && sets.len() == 1 && free == 1 && pods.len() == 1, what)
         })
         .await;
     Ok(())
@@ -279,14 +279,14 @@ async fn absent_owner(objects: &Objects, report: &mut Report) -> Result<()> {
     objects.create(&core("configmaps"), &map("kept", json!([owner, there]))).await?;
     report
         .expect("an object whose only owner does not exist is garbage-collected", async || {
-            seen_if(objects.is_gone(&core("configmaps/astray")).await?, "astray is gone")
+            observed_if(objects.is_gone(&core("configmaps/astray")).await?, "astray is gone")
         })
         .await;
     report
         .expect("an object with another owner stays, without the absent one", async || {
             let map = objects.get(&core("configmaps/kept")).await?;
             let owners = map["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
-            seen_if(
+            observed_if(
                 owners == 1 && is_owned_by(&map, &here["metadata"]["uid"]),
                 format!("kept has {owners} owner"),
             )
@@ -308,23 +308,25 @@ async fn namespace_ends(objects: &Objects, report: &mut Report) -> Result<()> {
             let status = objects.get(&path).await?["status"].take();
             let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
             let remaining = conditions.iter().find(|it| it["type"] == "NamespaceFinalizersRemaining");
-            let said = remaining.map(|it| text(&it["message"])).unwrap_or_default();
-            let sees = status["phase"] == "Terminating" && said.contains("example.com/hold");
-            seen_if(sees, format!("{}: {said}", text(&status["phase"])))
+            let message = remaining.map(|it| text(&it["message"])).unwrap_or_default();
+            let sees = status["phase"] == "Terminating" && message.contains("example.com/hold");
+            observed_if(sees, format!("{}: {message}", text(&status["phase"])))
         })
         .await;
     report
         .expect("all other objects in it are removed", async || {
-            let (sets, pods) = made_for(objects, "left").await?;
+            let (sets, pods) = dependents_of(objects, "left").await?;
             let maps = objects.list(&core("configmaps")).await?;
             let left =
                 format!("ReplicaSets {}, pods {}, ConfigMaps {}", names(&sets), names(&pods), names(&maps));
-            seen_if(sets.is_empty() && pods.is_empty() && names(&maps) == "held", left)
+            observed_if(sets.is_empty() && pods.is_empty() && names(&maps) == "held", left)
         })
         .await;
     objects.merge(&core("configmaps/held"), &json!({ "metadata": { "finalizers": null } })).await?;
     report
-        .expect("the namespace itself is removed", async || seen_if(objects.is_gone(&path).await?, NAMESPACE))
+        .expect("the namespace itself is removed", async || {
+            observed_if(objects.is_gone(&path).await?, NAMESPACE)
+        })
         .await;
     Ok(())
 }

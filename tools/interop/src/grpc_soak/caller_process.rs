@@ -11,17 +11,17 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::held::Held;
+use super::commands::{CallerCommand, EndpointState, StreamOutcome, matches_expected};
 use super::load::Outcome;
-use super::town::{SERVICE, Town};
-use super::wishes::{Standing, Streamed, Wish, agree};
+use super::resource_usage::ResourceUsage;
+use super::test_cluster::{SERVICE, TestCluster};
 
 /// The time within which the caller has to respond, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The time within which the effects of the last change have to settle.
-pub(super) const SETTLING: Duration = Duration::from_secs(30);
+pub(super) const SETTLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The interval at which that is polled.
-pub(super) const LOOK: Duration = Duration::from_millis(50);
+pub(super) const POLL: Duration = Duration::from_millis(50);
 
 /// Settings of glibc's allocator: one arena, and allocated memory is touched at once. Otherwise
 /// buffers that have not been filled yet are not resident, and memory seems to grow when they are
@@ -29,13 +29,13 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 const ALLOCATOR: [(&str, &str); 2] = [("MALLOC_ARENA_MAX", "1"), ("MALLOC_PERTURB_", "85")];
 
 /// The caller process. Dropping this kills it.
-pub(super) struct Asking {
+pub(super) struct CallerProcess {
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
     child: Child,
 }
 
-impl Asking {
+impl CallerProcess {
     /// Starts this program once more, as the caller.
     ///
     /// # Errors
@@ -54,23 +54,24 @@ impl Asking {
         Ok(Self { input, output, child })
     }
 
-    pub(super) async fn held(&mut self) -> Result<Held> {
-        self.ask(Wish::Held).await
+    pub(super) async fn resource_usage(&mut self) -> Result<ResourceUsage> {
+        self.run(CallerCommand::ResourceUsage).await
     }
 
     /// Connects a channel to the cluster's service. Returns when `endpoints` endpoints are
     /// connected.
-    pub(super) async fn connect(&mut self, town: &Town, endpoints: usize) -> Result<()> {
-        let wish = Wish::Connect { url: town.url().to_owned(), service: SERVICE.to_owned(), endpoints };
-        self.ask(wish).await
+    pub(super) async fn connect(&mut self, cluster: &TestCluster, endpoints: usize) -> Result<()> {
+        let command =
+            CallerCommand::Connect { url: cluster.url().to_owned(), service: SERVICE.to_owned(), endpoints };
+        self.run(command).await
     }
 
     pub(super) async fn begin(&mut self, rate: u32) -> Result<()> {
-        self.ask(Wish::Begin { rate }).await
+        self.run(CallerCommand::Begin { rate }).await
     }
 
     pub(super) async fn end(&mut self) -> Result<Outcome> {
-        self.ask(Wish::End).await
+        self.run(CallerCommand::End).await
     }
 
     /// Calls at a rate for a duration.
@@ -82,45 +83,45 @@ impl Asking {
 
     /// Starts a stream. Returns when the first message is received.
     pub(super) async fn stream(&mut self, messages: u64, every: Duration) -> Result<()> {
-        self.ask(Wish::Stream { messages, milliseconds: every.as_millis() as u64 }).await
+        self.run(CallerCommand::Stream { messages, milliseconds: every.as_millis() as u64 }).await
     }
 
-    pub(super) async fn streamed(&mut self) -> Result<Streamed> {
-        self.ask(Wish::Streamed).await
+    pub(super) async fn end_stream(&mut self) -> Result<StreamOutcome> {
+        self.run(CallerCommand::EndStream).await
     }
 
     /// Drops the channel.
     pub(super) async fn drop_channel(&mut self) -> Result<()> {
-        self.ask(Wish::Drop).await
+        self.run(CallerCommand::Drop).await
     }
 
     /// Waits until the channel is connected to exactly these endpoints. Returns its last state, and
     /// true if it matches.
-    pub(super) async fn settled(
+    pub(super) async fn wait_for_endpoints(
         &mut self,
         expected: &BTreeMap<String, SocketAddr>,
-    ) -> Result<(Vec<Standing>, bool)> {
-        let end = Instant::now() + SETTLING;
+    ) -> Result<(Vec<EndpointState>, bool)> {
+        let end = Instant::now() + SETTLE_TIMEOUT;
         loop {
-            let standings: Vec<Standing> = self.ask(Wish::Endpoints).await?;
-            let agreed = agree(&standings, expected);
-            if agreed || Instant::now() > end {
-                return Ok((standings, agreed));
+            let states: Vec<EndpointState> = self.run(CallerCommand::Endpoints).await?;
+            let matched = matches_expected(&states, expected);
+            if matched || Instant::now() > end {
+                return Ok((states, matched));
             }
-            sleep(LOOK).await;
+            sleep(POLL).await;
         }
     }
 
     /// Waits until the process has as many tasks and files as `before`. Returns the last usage,
     /// equal or not.
-    pub(super) async fn returned_to(&mut self, before: Held) -> Result<Held> {
-        let end = Instant::now() + SETTLING;
+    pub(super) async fn wait_for_usage(&mut self, before: ResourceUsage) -> Result<ResourceUsage> {
+        let end = Instant::now() + SETTLE_TIMEOUT;
         loop {
-            let held = self.held().await?;
-            if held.counts_are(before) || Instant::now() > end {
-                return Ok(held);
+            let usage = self.resource_usage().await?;
+            if usage.has_same_counts(before) || Instant::now() > end {
+                return Ok(usage);
             }
-            sleep(LOOK).await;
+            sleep(POLL).await;
         }
     }
 
@@ -128,20 +129,20 @@ impl Asking {
     ///
     /// # Errors
     /// If it does not exit, or exits with an error.
-    pub(super) async fn dismiss(self) -> Result<()> {
+    pub(super) async fn shut_down(self) -> Result<()> {
         let Self { input, mut child, .. } = self;
         drop(input);
-        let status = timeout(PATIENCE, child.wait()).await.context("the caller process does not exit")??;
+        let status = timeout(TIMEOUT, child.wait()).await.context("the caller process does not exit")??;
         ensure!(status.success(), "the caller process exited with {status}");
         Ok(())
     }
 
-    async fn ask<T: DeserializeOwned>(&mut self, wish: Wish) -> Result<T> {
-        let line = serde_json::to_string(&wish)? + "\n";
+    async fn run<T: DeserializeOwned>(&mut self, command: CallerCommand) -> Result<T> {
+        let line = serde_json::to_string(&command)? + "\n";
         self.input.write_all(line.as_bytes()).await.context("cannot write to the caller process")?;
-        let answer = timeout(PATIENCE, self.output.next_line()).await;
-        let answer = answer.with_context(|| format!("no response to {wish:?}"))??;
-        let answer = answer.with_context(|| format!("the caller process exited during {wish:?}"))?;
-        serde_json::from_str(&answer).with_context(|| format!("unexpected response to {wish:?}: {answer}"))
+        let answer = timeout(TIMEOUT, self.output.next_line()).await;
+        let answer = answer.with_context(|| format!("no response to {command:?}"))??;
+        let answer = answer.with_context(|| format!("the caller process exited during {command:?}"))?;
+        serde_json::from_str(&answer).with_context(|| format!("unexpected response to {command:?}: {answer}"))
     }
 }

@@ -1,6 +1,6 @@
 //! The callers in this program: our channel, and tonic's channels with endpoints from our resolver.
 //!
-//! The benchmark starts them as `cargo xtask bench grpc call WHO URL SERVICE POLICY`, and as `…
+//! The benchmark starts them as `cargo xtask bench grpc call CONTENDER URL SERVICE POLICY`, and as `…
 //! call-parts PARTS WORKERS URL SERVICE POLICY` for our channel with parts of its connections
 //! disabled.
 
@@ -15,17 +15,17 @@ use super::switches::Switches;
 
 /// Calls as the commands on standard input say, until it is closed.
 pub(super) async fn call(arguments: &[&str]) -> Result<()> {
-    let [who, url, service, policy] = arguments else { bail!("expected WHO URL SERVICE POLICY") };
+    let [name, url, service, policy] = arguments else { bail!("expected CONTENDER URL SERVICE POLICY") };
     let resolver = Resolver::new(Client::new(Config::new(url.parse()?))?);
     let target: Target = format!("kubernetes:///{service}.default:grpc").parse()?;
     let (mut watch, policy) = (resolver.watch(&target), policy_of(policy)?);
-    match *who {
+    match *name {
         "kube" => {
             let channel = resolver.channel(&target).policy(policy).build()?;
             caller::serve(vec![Grpc::new(channel)]).await
         }
         // The other callers have only one policy.
-        _ if policy != Policy::RoundRobin => bail!("{who} supports the policy `turns` only"),
+        _ if policy != Policy::RoundRobin => bail!("{name} supports the policy `turns` only"),
         "balance" => {
             let (channel, changes) = Channel::balance_channel(1_024);
             tokio::spawn(Feed::new(watch).send_to(changes, Feed::plain));

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 /// The versions of all objects, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Copy(pub(super) BTreeMap<String, String>);
+pub(super) struct Cache(pub(super) BTreeMap<String, String>);
 
 /// The final report of a follower; see bench/README.md.
 #[derive(Debug, Deserialize)]
@@ -22,7 +22,7 @@ pub(super) struct Outcome {
     pub(super) lists: u64,
 }
 
-impl Copy {
+impl Cache {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -40,7 +40,7 @@ impl Copy {
     }
 }
 
-impl FromIterator<(String, String)> for Copy {
+impl FromIterator<(String, String)> for Cache {
     fn from_iter<T: IntoIterator<Item = (String, String)>>(items: T) -> Self {
         Self(items.into_iter().collect())
     }
@@ -52,9 +52,9 @@ mod tests {
 
     #[test]
     fn the_digest_is_of_the_sorted_lines() {
-        let copy: Copy =
+        let cache: Cache =
             [("b", "2"), ("a", "10")].map(|(a, b)| (a.to_owned(), b.to_owned())).into_iter().collect();
         // printf 'a 10\nb 2\n' | sha256sum
-        assert_eq!(copy.digest(), "db9deb8dede047b3bda7ee262e71d9a6d269a69d415847f5ec64436548e93c1a");
+        assert_eq!(cache.digest(), "db9deb8dede047b3bda7ee262e71d9a6d269a69d415847f5ec64436548e93c1a");
     }
 }

@@ -26,7 +26,7 @@ const WINDOW: u32 = 16 << 20;
 
 /// The address, trust and credentials of a server.
 #[derive(Clone)]
-pub struct Link {
+pub struct Connector {
     authority: String,
     bearer: String,
     tls: Arc<ClientConfig>,
@@ -34,19 +34,19 @@ pub struct Link {
 
 /// An HTTP/1.1 connection: one request at a time.
 #[derive(Debug)]
-pub struct Lane {
-    link: Link,
+pub struct Http1Connection {
+    connector: Connector,
     sender: http1::SendRequest<Full<Bytes>>,
 }
 
 /// An HTTP/2 connection: many concurrent requests. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Road {
-    link: Link,
+pub struct Http2Connection {
+    connector: Connector,
     sender: http2::SendRequest<Full<Bytes>>,
 }
 
-impl Link {
+impl Connector {
     /// Creates a connector to `authority`, whose certificate `ca` has to have signed, with a bearer
     /// token.
     pub fn new(authority: String, ca: &str, token: &str) -> Result<Self> {
@@ -61,26 +61,26 @@ impl Link {
     }
 
     /// Opens an HTTP/1.1 connection.
-    pub async fn lane(&self) -> Result<Lane> {
+    pub async fn http1(&self) -> Result<Http1Connection> {
         let (sender, connection) = http1::handshake(TokioIo::new(self.connect("http/1.1").await?)).await?;
         // An error of the connection also fails the requests on it.
         tokio::spawn(connection);
-        Ok(Lane { link: self.clone(), sender })
+        Ok(Http1Connection { connector: self.clone(), sender })
     }
 
     /// Opens an HTTP/2 connection.
-    pub async fn road(&self) -> Result<Road> {
+    pub async fn http2(&self) -> Result<Http2Connection> {
         let stream = TokioIo::new(self.connect("h2").await?);
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
         let (sender, connection) = builder.handshake(stream).await?;
         tokio::spawn(connection);
-        Ok(Road { link: self.clone(), sender })
+        Ok(Http2Connection { connector: self.clone(), sender })
     }
 
     /// Returns true if `/readyz` responds with `ok`.
     pub async fn is_ready(&self) -> bool {
-        let ask = async { self.lane().await?.send(Method::GET, "/readyz", Bytes::new()).await };
+        let ask = async { self.http1().await?.send(Method::GET, "/readyz", Bytes::new()).await };
         ask.await.is_ok_and(|(code, body)| code == StatusCode::OK && body == "ok")
     }
 
@@ -105,11 +105,11 @@ impl Link {
     }
 }
 
-impl Lane {
+impl Http1Connection {
     /// Sends a request and reads the whole response.
     pub async fn send(&mut self, method: Method, target: &str, body: Bytes) -> Result<(StatusCode, Bytes)> {
-        let mut request = self.link.request(method, target, body)?;
-        request.headers_mut().insert(HOST, self.link.authority.parse()?);
+        let mut request = self.connector.request(method, target, body)?;
+        request.headers_mut().insert(HOST, self.connector.authority.parse()?);
         self.sender.ready().await?;
         let response = self.sender.send_request(request).await?;
         Ok((response.status(), response.into_body().collect().await?.to_bytes()))
@@ -117,25 +117,25 @@ impl Lane {
 
     /// Sends a GET request and returns the response with its body as a stream.
     pub async fn open(&mut self, target: &str) -> Result<Response<Incoming>> {
-        let mut request = self.link.request(Method::GET, target, Bytes::new())?;
-        request.headers_mut().insert(HOST, self.link.authority.parse()?);
+        let mut request = self.connector.request(Method::GET, target, Bytes::new())?;
+        request.headers_mut().insert(HOST, self.connector.authority.parse()?);
         self.sender.ready().await?;
         Ok(self.sender.send_request(request).await?)
     }
 }
 
-impl Road {
+impl Http2Connection {
     /// Sends a GET request and returns the response with its body as a stream.
     pub async fn open(&mut self, target: &str) -> Result<Response<Incoming>> {
-        let target = format!("https://{}{target}", self.link.authority);
-        let request = self.link.request(Method::GET, &target, Bytes::new())?;
+        let target = format!("https://{}{target}", self.connector.authority);
+        let request = self.connector.request(Method::GET, &target, Bytes::new())?;
         self.sender.ready().await?;
         Ok(self.sender.send_request(request).await?)
     }
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("authority", &self.authority).finish_non_exhaustive()
+        f.debug_struct("Connector").field("authority", &self.authority).finish_non_exhaustive()
     }
 }

@@ -6,9 +6,9 @@ use anyhow::Result;
 use tokio::net::TcpStream;
 use tokio::time::{Duration, sleep};
 
-use super::scene::Scene;
-use crate::grpc::asking::Choice;
+use super::scenario::Scenario;
 use crate::grpc::caller::outcome::Outcome;
+use crate::grpc::caller_process::Balancing;
 use crate::grpc::pods::Pods;
 
 pub(super) const PODS: usize = 5;
@@ -17,25 +17,25 @@ pub(super) const DELAY: Duration = Duration::from_millis(100);
 const RATE: u32 = 500;
 
 /// Returns the outcome of calls while one pod refuses connections.
-pub(super) async fn dead(scene: &Scene<'_>) -> Result<Outcome> {
-    let (service, mut pods) = (scene.service("dead"), Pods::start(PODS as u8)?);
+pub(super) async fn dead(scenario: &Scenario<'_>) -> Result<Outcome> {
+    let (service, mut pods) = (scenario.service("dead"), Pods::start(PODS as u8)?);
     let address = SocketAddr::from((pods.all()[0].address, pods.port));
-    pods.one(0).terminate();
+    pods.pod_mut(0).terminate();
     while TcpStream::connect(address).await.is_ok() {
         sleep(Duration::from_millis(1)).await;
     }
-    scene.tell(&service, &pods, 0..PODS, None).await?;
-    scene.caller(&service, Choice::Turns).await?.steady(RATE, scene.effort.steady).await
+    scenario.publish(&service, &pods, 0..PODS, None).await?;
+    scenario.caller(&service, Balancing::RoundRobin).await?.steady(RATE, scenario.settings.steady).await
 }
 
 /// Returns the outcome of calls while one pod is slow, after a warm-up in which the caller can
 /// measure that.
-pub(super) async fn slow(scene: &Scene<'_>, choice: Choice) -> Result<Outcome> {
-    let service = scene.service(&format!("slow-{choice:?}"));
+pub(super) async fn slow(scenario: &Scenario<'_>, balancing: Balancing) -> Result<Outcome> {
+    let service = scenario.service(&format!("slow-{balancing:?}"));
     let pods = Pods::start(PODS as u8)?;
     pods.all()[0].delay(DELAY);
-    scene.tell(&service, &pods, 0..PODS, None).await?;
-    let mut caller = scene.caller(&service, choice).await?;
-    caller.steady(RATE, scene.effort.steady / 4).await?;
-    caller.steady(RATE, scene.effort.steady).await
+    scenario.publish(&service, &pods, 0..PODS, None).await?;
+    let mut caller = scenario.caller(&service, balancing).await?;
+    caller.steady(RATE, scenario.settings.steady / 4).await?;
+    caller.steady(RATE, scenario.settings.steady).await
 }

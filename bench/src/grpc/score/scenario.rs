@@ -5,33 +5,33 @@ use std::ops::Range;
 
 use anyhow::Result;
 
-use crate::grpc::asking::{Caller, Choice};
+use crate::grpc::caller_process::{Balancing, CallerProcess};
 use crate::grpc::contenders::Contender;
-use crate::grpc::effort::Effort;
-use crate::grpc::halves::Halves;
+use crate::grpc::cpu_split::CpuSplit;
 use crate::grpc::pods::Pods;
-use crate::grpc::town::{Condition, Town};
+use crate::grpc::settings::BenchSettings;
+use crate::grpc::test_cluster::{Condition, TestCluster};
 
 /// A contender and the cluster in which it calls.
-pub(super) struct Scene<'a> {
+pub(super) struct Scenario<'a> {
     pub(super) contender: &'a Contender,
-    pub(super) town: &'a Town,
-    pub(super) effort: &'a Effort,
+    pub(super) cluster: &'a TestCluster,
+    pub(super) settings: &'a BenchSettings,
 }
 
-impl Scene<'_> {
+impl Scenario<'_> {
     /// Returns the name of this contender's service in a scenario.
-    pub(super) fn service(&self, scene: &str) -> String {
-        format!("{scene}-{:?}", self.contender.who).to_lowercase()
+    pub(super) fn service(&self, scenario: &str) -> String {
+        format!("{scenario}-{:?}", self.contender.kind).to_lowercase()
     }
 
     /// Starts a process of the contender that has not called yet.
-    pub(super) async fn caller(&self, service: &str, choice: Choice) -> Result<Caller> {
-        Caller::start(self.contender, self.town, service, choice, &Halves::default()).await
+    pub(super) async fn caller(&self, service: &str, balancing: Balancing) -> Result<CallerProcess> {
+        CallerProcess::start(self.contender, self.cluster, service, balancing, &CpuSplit::default()).await
     }
 
     /// Publishes an endpoint slice with these ready pods and at most one terminating pod.
-    pub(super) async fn tell(
+    pub(super) async fn publish(
         &self,
         service: &str,
         pods: &Pods,
@@ -42,6 +42,6 @@ impl Scene<'_> {
         let leaving = leaving.map(|it| (address(it), Condition::Terminating));
         let ready = ready.map(|it| (address(it), Condition::Ready));
         let endpoints: Vec<(Ipv4Addr, Condition)> = leaving.into_iter().chain(ready).collect();
-        self.town.write(service, 0, pods.port, &endpoints).await
+        self.cluster.write_slice(service, 0, pods.port, &endpoints).await
     }
 }

@@ -16,7 +16,7 @@ use tower::ServiceExt;
 pub(super) const SERVICE: &str = "echo";
 
 /// An API server on loopback, over plain HTTP, where every client is an administrator.
-pub(super) struct Town {
+pub(super) struct TestCluster {
     server: ApiServer,
     slices: Api<EndpointSlice>,
     port: u16,
@@ -24,14 +24,14 @@ pub(super) struct Town {
 
 /// A pod in an endpoint slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct SlicePod {
     pub(super) id: String,
     pub(super) address: Ipv4Addr,
     /// It still serves but is shutting down. Otherwise it is ready.
     pub(super) terminating: bool,
 }
 
-impl Town {
+impl TestCluster {
     /// Starts a cluster whose pods have this port.
     pub(super) async fn start(port: u16) -> Result<Self> {
         let server = ApiServer::start().await.context("cannot start the API server")?;
@@ -48,7 +48,7 @@ impl Town {
     pub(super) async fn write<'a>(
         &self,
         number: usize,
-        pods: impl IntoIterator<Item = &'a Listed>,
+        pods: impl IntoIterator<Item = &'a SlicePod>,
     ) -> Result<()> {
         let params = PatchParams::apply("soak").force();
         let name = format!("{SERVICE}-{number}");
@@ -66,8 +66,8 @@ impl Town {
     }
 }
 
-fn slice<'a>(port: u16, pods: impl IntoIterator<Item = &'a Listed>) -> Value {
-    let endpoint = |it: &Listed| {
+fn slice<'a>(port: u16, pods: impl IntoIterator<Item = &'a SlicePod>) -> Value {
+    let endpoint = |it: &SlicePod| {
         let conditions = json!({ "ready": !it.terminating, "serving": true, "terminating": it.terminating });
         json!({
             "addresses": [it.address],
@@ -107,19 +107,19 @@ mod tests {
 
     #[tokio::test]
     async fn the_number_of_watches_follows_the_server() {
-        let town = Town::start(80).await.unwrap();
-        assert_eq!(town.watches().await.unwrap(), 0);
-        let watch = town.slices.watch(&dogwatch::WatchParams::default()).await.unwrap();
-        assert_eq!(town.watches().await.unwrap(), 1);
+        let cluster = TestCluster::start(80).await.unwrap();
+        assert_eq!(cluster.watches().await.unwrap(), 0);
+        let watch = cluster.slices.watch(&dogwatch::WatchParams::default()).await.unwrap();
+        assert_eq!(cluster.watches().await.unwrap(), 1);
         drop(watch);
-        while town.watches().await.unwrap() > 0 {
+        while cluster.watches().await.unwrap() > 0 {
             tokio::task::yield_now().await;
         }
     }
 
     #[test]
     fn a_terminating_pod_still_serves() {
-        let pod = |terminating| Listed { id: "a".into(), address: Ipv4Addr::LOCALHOST, terminating };
+        let pod = |terminating| SlicePod { id: "a".into(), address: Ipv4Addr::LOCALHOST, terminating };
         let written = slice(80, &[pod(false), pod(true)]);
         let conditions = |it: usize| written["endpoints"][it]["conditions"].clone();
         assert_eq!(conditions(0), json!({ "ready": true, "serving": true, "terminating": false }));

@@ -7,22 +7,22 @@ use anyhow::Result;
 
 /// The processors of each side. Dropping this lets the thread run on all processors again.
 #[derive(Debug, Default)]
-pub(super) struct Halves {
+pub(super) struct CpuSplit {
     all: Vec<usize>,
     callers: Vec<usize>,
     pods: Vec<usize>,
 }
 
-impl Halves {
+impl CpuSplit {
     /// Splits the processors of this thread, and pins it to the pods' half, with every thread that
     /// it starts from now on.
     ///
     /// # Errors
     /// If the system does not report or does not accept the affinity.
     pub(super) fn divide() -> Result<Self> {
-        let all = threads::here()?;
+        let all = threads::allowed()?;
         let (pods, callers) = split(&all);
-        threads::stay(&pods)?;
+        threads::pin_to(&pods)?;
         Ok(Self { all, callers, pods })
     }
 
@@ -30,18 +30,18 @@ impl Halves {
     ///
     /// # Errors
     /// If the system does not accept the affinity.
-    pub(super) fn at_callers<T>(&self, start: impl FnOnce() -> T) -> Result<T> {
-        threads::stay(&self.callers)?;
+    pub(super) fn on_caller_cpus<T>(&self, start: impl FnOnce() -> T) -> Result<T> {
+        threads::pin_to(&self.callers)?;
         let started = start();
-        threads::stay(&self.pods)?;
+        threads::pin_to(&self.pods)?;
         Ok(started)
     }
 }
 
-impl Drop for Halves {
+impl Drop for CpuSplit {
     fn drop(&mut self) {
         // If this fails, the process keeps running on fewer processors than it could.
-        let _ = threads::stay(&self.all);
+        let _ = threads::pin_to(&self.all);
     }
 }
 
@@ -62,13 +62,13 @@ mod threads {
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
     /// Returns the processors that this thread may run on.
-    pub(super) fn here() -> Result<Vec<usize>> {
+    pub(super) fn allowed() -> Result<Vec<usize>> {
         let set = sched_getaffinity(None).context("cannot read the CPU affinity of this thread")?;
         Ok((0..CpuSet::MAX_CPU).filter(|it| set.is_set(*it)).collect())
     }
 
     /// Pins this thread to these processors. Does nothing if there are none.
-    pub(super) fn stay(on: &[usize]) -> Result<()> {
+    pub(super) fn pin_to(on: &[usize]) -> Result<()> {
         if on.is_empty() {
             return Ok(());
         }
@@ -83,11 +83,11 @@ mod threads {
 mod threads {
     use anyhow::Result;
 
-    pub(super) fn here() -> Result<Vec<usize>> {
+    pub(super) fn allowed() -> Result<Vec<usize>> {
         Ok(Vec::new())
     }
 
-    pub(super) fn stay(_: &[usize]) -> Result<()> {
+    pub(super) fn pin_to(_: &[usize]) -> Result<()> {
         Ok(())
     }
 }
@@ -107,12 +107,12 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn a_thread_started_for_callers_stays_on_their_half_and_this_thread_returns_to_its_own() {
-        let before = threads::here().unwrap();
-        let halves = Halves::divide().unwrap();
-        let there = halves.at_callers(|| std::thread::spawn(|| threads::here().unwrap())).unwrap();
-        assert_eq!(there.join().unwrap(), halves.callers);
-        assert_eq!(threads::here().unwrap(), halves.pods);
-        drop(halves);
-        assert_eq!(threads::here().unwrap(), before);
+        let before = threads::allowed().unwrap();
+        let cpu_split = CpuSplit::divide().unwrap();
+        let there = cpu_split.on_caller_cpus(|| std::thread::spawn(|| threads::allowed().unwrap())).unwrap();
+        assert_eq!(there.join().unwrap(), cpu_split.callers);
+        assert_eq!(threads::allowed().unwrap(), cpu_split.pods);
+        drop(cpu_split);
+        assert_eq!(threads::allowed().unwrap(), before);
     }
 }

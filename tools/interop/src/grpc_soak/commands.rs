@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 
 /// A command to the caller. It runs one at a time, and responds to each.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) enum Wish {
+pub(super) enum CallerCommand {
     /// Returns the [`ResourceUsage`](super::resource_usage::ResourceUsage) of the process.
-    Held,
+    ResourceUsage,
     /// Creates a channel to the service, found through this API server, and waits for the number of
     /// connected endpoints.
     Connect { url: String, service: String, endpoints: usize },
@@ -22,14 +22,14 @@ pub(super) enum Wish {
     /// Starts a stream of this many messages at this interval, and reads the first of them.
     Stream { messages: u64, milliseconds: u64 },
     /// Reads the stream to its end, and returns a [`StreamOutcome`].
-    Streamed,
+    EndStream,
     /// Drops the channel with everything that belongs to it.
     Drop,
 }
 
 /// The state of an endpoint in a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Standing {
+pub(super) struct EndpointState {
     pub(super) id: String,
     /// The connected address, if it is connected.
     pub(super) peer: Option<SocketAddr>,
@@ -42,7 +42,7 @@ pub(super) struct Standing {
 
 /// The outcome of a stream.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-pub(super) struct Streamed {
+pub(super) struct StreamOutcome {
     /// The number of messages received in order, from the first on.
     pub(super) messages: u64,
     pub(super) seconds: f64,
@@ -52,49 +52,56 @@ pub(super) struct Streamed {
 
 /// Returns true if a channel is connected to exactly these endpoints, by their ids and addresses,
 /// and has no calls in flight.
-pub(super) fn agree(standings: &[Standing], expected: &BTreeMap<String, SocketAddr>) -> bool {
-    let as_expected = |it: &Standing| {
+pub(super) fn matches_expected(states: &[EndpointState], expected: &BTreeMap<String, SocketAddr>) -> bool {
+    let as_expected = |it: &EndpointState| {
         it.ready && it.in_flight == 0 && it.peer.is_some() && it.peer.as_ref() == expected.get(&it.id)
     };
-    standings.len() == expected.len() && standings.iter().all(as_expected)
+    states.len() == expected.len() && states.iter().all(as_expected)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn standing(id: &str, port: u16) -> Standing {
+    fn endpoint(id: &str, port: u16) -> EndpointState {
         let peer = Some(([127, 0, 0, 1], port).into());
-        Standing { id: id.to_owned(), peer, ready: true, in_flight: 0, failures: 0 }
+        EndpointState { id: id.to_owned(), peer, ready: true, in_flight: 0, failures: 0 }
     }
 
     #[test]
     fn a_channel_matches_a_set_when_it_is_connected_to_exactly_its_endpoints() {
         let expected: BTreeMap<_, SocketAddr> =
             [("a", 1), ("b", 2)].map(|(id, port)| (id.to_owned(), ([127, 0, 0, 1], port).into())).into();
-        let good = [standing("a", 1), standing("b", 2)];
-        assert!(agree(&good, &expected));
-        assert!(!agree(&good[..1], &expected), "an endpoint is missing");
+        let good = [endpoint("a", 1), endpoint("b", 2)];
+        assert!(matches_expected(&good, &expected));
+        assert!(!matches_expected(&good[..1], &expected), "an endpoint is missing");
         assert!(
-            !agree(&[good[0].clone(), good[1].clone(), standing("c", 3)], &expected),
+            !matches_expected(&[good[0].clone(), good[1].clone(), endpoint("c", 3)], &expected),
             "there is an additional endpoint"
         );
-        assert!(!agree(&[good[0].clone(), standing("b", 3)], &expected), "an endpoint has another address");
-        assert!(!agree(&[good[0].clone(), standing("c", 2)], &expected), "an endpoint has another id");
-        let with = |change: fn(&mut Standing)| {
+        assert!(
+            !matches_expected(&[good[0].clone(), endpoint("b", 3)], &expected),
+            "an endpoint has another address"
+        );
+        assert!(
+            !matches_expected(&[good[0].clone(), endpoint("c", 2)], &expected),
+            "an endpoint has another id"
+        );
+        let with = |change: fn(&mut EndpointState)| {
             let mut changed = good.clone();
             change(&mut changed[1]);
-            agree(&changed, &expected)
+            matches_expected(&changed, &expected)
         };
         assert!(!with(|it| it.peer = None) && !with(|it| it.ready = false) && !with(|it| it.in_flight = 1));
     }
 
     #[test]
     fn a_command_is_one_line() {
-        let wish = Wish::Connect { url: "http://127.0.0.1:1".into(), service: "echo".into(), endpoints: 3 };
-        let line = serde_json::to_string(&wish).unwrap();
+        let command =
+            CallerCommand::Connect { url: "http://127.0.0.1:1".into(), service: "echo".into(), endpoints: 3 };
+        let line = serde_json::to_string(&command).unwrap();
         assert!(!line.contains('\n'));
-        assert!(matches!(serde_json::from_str(&line).unwrap(), Wish::Connect { endpoints: 3, .. }));
-        assert_eq!(serde_json::to_string(&Wish::Held).unwrap(), "\"Held\"");
+        assert!(matches!(serde_json::from_str(&line).unwrap(), CallerCommand::Connect { endpoints: 3, .. }));
+        assert_eq!(serde_json::to_string(&CallerCommand::ResourceUsage).unwrap(), "\"ResourceUsage\"");
     }
 }
