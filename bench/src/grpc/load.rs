@@ -181,8 +181,8 @@ fn judge(count: u8, participants: &[Participant], goals: &mut Goals) -> Result<(
     goals.add(
         single <= CPU_GOAL,
         format!(
-            "{count} pods: {single:.2} times the CPU of a single channel, at most {CPU_GOAL} ({each:.2} times that of one channel \
-            per pod)"
+            "{count} pods: {single:.2} times the CPU of a single channel, at most {CPU_GOAL} \
+             ({each:.2} times that of one channel per pod)"
         ),
     );
     Ok(())

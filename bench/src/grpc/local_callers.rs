@@ -13,7 +13,7 @@ use tonic::transport::Channel;
 use super::caller;
 use super::switches::Switches;
 
-/// Calls as the commands on standard input say, until it is closed.
+/// Runs the commands on standard input, until it is closed.
 pub(super) async fn call(arguments: &[&str]) -> Result<()> {
     let [name, url, service, policy] = arguments else { bail!("expected CONTENDER URL SERVICE POLICY") };
     let resolver = Resolver::new(Client::new(Config::new(url.parse()?))?);

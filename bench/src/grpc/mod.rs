@@ -3,7 +3,9 @@
 //! removed, die or respond slowly; compared with tonic's channels, tonic-lb-k8s and kuberesolver.
 //!
 //! ```text
-//! this process: API server, pods, measuring ─── commands ──► one process per contender: resolver, channel, calls
+//! this process                      one process per contender
+//! API server, pods, ── commands ──► resolver, channel, calls
+//! measurements
 //! ```
 //!
 //! The `mod` lines below are in layer order.

@@ -107,13 +107,14 @@ fn compare_notifications(ours: &[fan_out::Cost], peers: &[Figures], goals: &mut 
         if let Some(it) = client_go.and_then(|it| it.notifications.iter().find(|it| it.handlers == *handlers))
         {
             let goal = format!(
-                "a notification with {handlers} handlers, from a growing buffer, within a fifth of client-go's {:.0} ns ({grow:.0})",
+                "a notification to {handlers} handlers, growing buffer: at most a fifth of client-go's {:.0} ns ({grow:.0})",
                 it.ns
             );
             goals.add(*grow <= it.ns * NOTIFICATION_GOAL, goal);
         }
         let goal = format!(
-            "a notification with {handlers} handlers, coalesced, within a fifth of the {:.0} ns of client-go's own benchmark ({coalesce:.0})",
+            "a notification to {handlers} handlers, coalesced: at most a fifth of the {:.0} ns of client-go's own \
+             benchmark ({coalesce:.0})",
             fan_out::CLIENT_GO
         );
         goals.add(*coalesce <= fan_out::CLIENT_GO * NOTIFICATION_GOAL, goal);

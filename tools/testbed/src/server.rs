@@ -122,7 +122,8 @@ pub async fn start_kube_apiserver(binaries: &Path) -> Result<Server> {
         format!("--etcd-servers={etcd}"),
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
-        // kube-apiserver does not accept a loopback address as its endpoint.
+        // An endpoint must not have a loopback address (k8s.io/kubernetes v1.36.4
+        // pkg/apis/core/validation/validation.go, ValidateEndpointIP).
         "--advertise-address=10.255.255.1".to_owned(),
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         format!("--tls-cert-file={}", path("server.crt")),

@@ -26,7 +26,9 @@ pub(crate) fn violations(path: &Path, text: &str) -> Vec<String> {
     let lines = text.parse().map_or_else(|_| Vec::new(), additions);
     lines
         .into_iter()
-        .map(|line| format!("{shown}:{line}: adds to a point in time with an operator that may panic; use a saturating addition"))
+        .map(|line| {
+            format!("{shown}:{line}: adds to a time with an operator that may panic; saturate instead")
+        })
         .collect()
 }
 

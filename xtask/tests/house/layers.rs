@@ -148,7 +148,8 @@ impl Tree {
             if let Some((used, there)) = downward.get(module.as_slice()).filter(|(used, _)| *used >= user) {
                 let child = &self.modules[&module].children[*used];
                 violations.push(format!(
-                    "{message}, whose own code uses `{child}`, which is not above it ({there}): move the shared items into a module above both"
+                    "{message}, whose own code uses `{child}`, which is not above it ({there}): \
+                     move the shared items into a module above both"
                 ));
             }
         }

@@ -3,12 +3,9 @@
 //!
 //! | command | effect |
 //! |---|---|
-//! | `burst IN_FLIGHT MILLISECONDS` | calls without a pause, with `IN_FLIGHT` concurrent calls;
-//! prints the outcome at the end |
-//! | `begin RATE` | calls `RATE` times a second, whether earlier calls have ended or not; prints
-//! nothing |
-//! | `end` | stops the calls that `begin` started, waits for those in flight, and prints the
-//! outcome |
+//! | `burst IN_FLIGHT MILLISECONDS` | calls without a pause, with `IN_FLIGHT` concurrent calls; prints the outcome |
+//! | `begin RATE` | calls `RATE` times a second, whether earlier calls have ended or not; prints nothing |
+//! | `end` | stops what `begin` started, waits for the calls in flight, prints the outcome |
 //!
 //! It first prints `{"ready":true}`, then an [`Outcome`](outcome::Outcome) as one line of JSON per
 //! command. It exits when its input ends. It knows neither the measurement nor the endpoints. Peers
@@ -29,7 +26,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use self::calls::Steady;
 use self::echo::Callee;
 
-/// Calls as the commands on standard input say. With several clients, the concurrent calls are
+/// Runs the commands on standard input. With several clients, the concurrent calls are
 /// distributed over them in turn.
 pub(crate) async fn serve<C: Callee>(callees: Vec<C>) -> Result<()> {
     println!("{{\"ready\":true}}");

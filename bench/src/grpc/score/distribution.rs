@@ -11,8 +11,8 @@ const PODS: usize = 5;
 /// More pods than fit into two slices.
 pub(super) const MANY: u8 = 250;
 const SLICE: usize = 100;
-/// The rate and length of the calls to many pods. At random, a pod is missed with a probability
-/// below 0.1 %.
+/// The rate and length of the calls to many pods. With random picks, about one run in a thousand
+/// would miss a pod.
 const RATE: u32 = 1_000;
 const TIME: Duration = Duration::from_secs(3);
 

@@ -2,9 +2,9 @@
 //! FILE`.
 //!
 //! ```text
-//! dogwatch serve --simulate ◄────────────────────────── e2e.test, tests that need our own controllers only
-//! dogwatch serve --simulate-nodes ◄── kube-controller-manager
-//!                               ▲────────────────────── e2e.test, all selected tests
+//! dogwatch serve --simulate ◄────────── e2e.test, tests that need only our controllers
+//! dogwatch serve --simulate-nodes ◄──── kube-controller-manager
+//!                               ▲────── e2e.test, all selected tests
 //! ```
 //!
 //! [`list`] reads the selected tests from a file. They are those that need no program running in a

@@ -73,9 +73,9 @@ pub(super) async fn run(time: Duration, checks: &mut Checks) -> Result<()> {
     table.add("after the channel", end, watches);
     caller.shut_down().await?;
     let ChurnResult { changes, seconds, .. } = result;
-    let reached = f64::from(changes) / seconds;
+    let achieved = f64::from(changes) / seconds;
     println!(
-        "  {changes} endpoints replaced in {seconds:.1} s; requested {CHANGES}/s, achieved {reached:.0}/s"
+        "  {changes} endpoints replaced in {seconds:.1} s; requested {CHANGES}/s, achieved {achieved:.0}/s"
     );
     println!("  {outcome}");
 

@@ -29,12 +29,12 @@ const TICK: Duration = Duration::from_millis(1);
 /// lost.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The share of the requested rate below which the output has a warning.
-const RATE_TOLERANCE: f64 = 0.98;
+const MIN_RATE_SHARE: f64 = 0.98;
 
 /// The outcome of calls. Latencies are of those that were answered, from when they were due.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub(super) struct Outcome {
-    pub(super) wanted: u32,
+    pub(super) requested: u32,
     /// The time in which calls were made.
     pub(super) seconds: f64,
     pub(super) calls: u64,
@@ -52,7 +52,7 @@ impl Outcome {
         self.calls - self.failed - self.lost
     }
 
-    pub(super) fn reached(&self) -> f64 {
+    pub(super) fn achieved(&self) -> f64 {
         self.calls as f64 / self.seconds.max(f64::EPSILON)
     }
 }
@@ -60,11 +60,11 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |it: u64| it as f64 / 1e3;
-        let Self { wanted, seconds, calls, failed, lost, .. } = self;
+        let Self { requested, seconds, calls, failed, lost, .. } = self;
         write!(f, "{calls} calls in {seconds:.1} s, {failed} failed, {lost} lost, ")?;
         write!(f, "p50 {:.2} ms, p99 {:.2} ms; ", ms(self.p50_us), ms(self.p99_us))?;
-        write!(f, "requested {wanted}/s, achieved {:.0}/s", self.reached())?;
-        if self.reached() < RATE_TOLERANCE * f64::from(*wanted) {
+        write!(f, "requested {requested}/s, achieved {:.0}/s", self.achieved())?;
+        if self.achieved() < MIN_RATE_SHARE * f64::from(*requested) {
             let build = if cfg!(debug_assertions) { "debug" } else { "release" };
             write!(f, ": RATE NOT ACHIEVED, this machine is too slow for it with a {build} build")?;
         }
@@ -114,8 +114,8 @@ async fn call(client: Grpc<KubeChannel>, rate: u32, mut stopped: oneshot::Receiv
         for number in made..due {
             if state.in_flight.load(Ordering::Relaxed) < MAX_IN_FLIGHT {
                 state.in_flight.fetch_add(1, Ordering::Relaxed);
-                let moment = began + Duration::from_secs_f64(number as f64 / f64::from(rate));
-                tokio::spawn(one(client.clone(), number, moment, Arc::clone(&state)));
+                let due_at = began + Duration::from_secs_f64(number as f64 / f64::from(rate));
+                tokio::spawn(one(client.clone(), number, due_at, Arc::clone(&state)));
             }
         }
         made = due;
@@ -175,11 +175,11 @@ impl CallStats {
         }
     }
 
-    fn outcome(mut self, wanted: u32, seconds: f64, lost: u64) -> Outcome {
+    fn outcome(mut self, requested: u32, seconds: f64, lost: u64) -> Outcome {
         self.micros.sort_unstable();
         let calls = self.micros.len() as u64 + self.failed + lost;
         let (p50_us, p99_us) = (self.percentile(50), self.percentile(99));
-        Outcome { wanted, seconds, calls, failed: self.failed, lost, p50_us, p99_us, why: self.why }
+        Outcome { requested, seconds, calls, failed: self.failed, lost, p50_us, p99_us, why: self.why }
     }
 
     /// The given percentile of the latencies. They have to be sorted.

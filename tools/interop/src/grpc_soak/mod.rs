@@ -2,7 +2,9 @@
 //! [--release]`.
 //!
 //! ```text
-//! this process: API server, pods, changes ─── commands ──► one caller process: resolver, channel, load, counts
+//! this process                      one caller process
+//! API server, pods, ── commands ──► resolver, channel, load,
+//! changes of pods                   counts of resources
 //! ```
 //!
 //! The tests of the crate run the same scenarios at a small scale with a paused clock
