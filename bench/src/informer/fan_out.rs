@@ -27,7 +27,8 @@ use super::settings::BenchSettings;
 
 /// The number of objects, which change in turn.
 const OBJECTS: u64 = 10_000;
-/// The result of client-go's `BenchmarkListener` for one notification, in nanoseconds.
+/// The result of client-go's `BenchmarkListener` for one notification, in nanoseconds
+/// (k8s.io/client-go v0.36.4 tools/cache/processor_listener_test.go).
 pub(super) const CLIENT_GO: f64 = 1_776.0;
 /// The pause between two events whose latency is measured.
 const PACE: Duration = Duration::from_micros(500);

@@ -1,5 +1,6 @@
 //! The store by itself: a stream of updates with concurrent readers that visit all objects, as in
-//! client-go's `BenchmarkSharedIndexInformer`, and the cost of single operations.
+//! client-go's `BenchmarkSharedIndexInformer` (k8s.io/client-go v0.36.4
+//! tools/cache/shared_informer_bench_test.go), and the cost of single operations.
 //!
 //! Objects have metadata only, as in that benchmark. Rates are by wall-clock time, because readers
 //! and the writer share the machine; the cost of one operation is CPU time of its thread, in the

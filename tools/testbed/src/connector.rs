@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 /// The flow-control windows of HTTP/2, large enough that a server never waits. Go's client uses 1
-/// GB for a connection.
+/// GiB for a connection (golang.org/x/net v0.49.0 http2/transport.go, transportDefaultConnFlow).
 const WINDOW: u32 = 16 << 20;
 
 /// The address, trust and credentials of a server.
