@@ -52,16 +52,16 @@ pub(super) async fn run(contenders: &[Contender], settings: &BenchSettings) -> R
     let cluster = TestCluster::start().await?;
     let resolving =
         contenders.iter().filter(|it| !matches!(it.kind, ContenderKind::Single | ContenderKind::Each));
-    let scenes: Vec<_> =
+    let scenarios: Vec<_> =
         resolving.map(|contender| Scenario { contender, cluster: &cluster, settings }).collect();
     // These need little CPU and much time, so they run concurrently.
     let (seldom, often, dead) = tokio::try_join!(
-        try_join_all(scenes.iter().map(|it| distribution::fairness(it, 1))),
-        try_join_all(scenes.iter().map(|it| distribution::fairness(it, 10))),
-        try_join_all(scenes.iter().map(degraded::dead)),
+        try_join_all(scenarios.iter().map(|it| distribution::fairness(it, 1))),
+        try_join_all(scenarios.iter().map(|it| distribution::fairness(it, 10))),
+        try_join_all(scenarios.iter().map(degraded::dead)),
     )?;
     let mut cards = Vec::new();
-    for (((scenario, seldom), often), dead) in scenes.iter().zip(seldom).zip(often).zip(dead) {
+    for (((scenario, seldom), often), dead) in scenarios.iter().zip(seldom).zip(often).zip(dead) {
         let by_load = scenario.contender.kind.supports_load();
         cards.push(ScoreCard {
             kind: scenario.contender.kind,
