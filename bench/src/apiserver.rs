@@ -1,7 +1,9 @@
-//! `cargo xtask bench apiserver`: our server, and beside it, where its programs are given, the original over etcd.
+//! `cargo xtask bench apiserver`: measures our API server and, if its programs are given,
+//! kube-apiserver over etcd.
 //!
-//! Both are measured in the same way in the same run: over TLS on loopback, by the same load, which shares the machine with
-//! them. The original's etcd does not wait for the disk, so neither server does; its CPU and memory count as the server's.
+//! Both are measured in the same way in the same run: over TLS on loopback, with the same load,
+//! which runs on the same machine. etcd runs without fsync, so neither server waits for the disk;
+//! etcd's CPU and memory count as kube-apiserver's.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,27 +11,28 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use clap::Parser;
 
-use super::apiserver_load::{self as load, CHANGES, CREATES, LANES, OBJECTS, Watching};
-use testbed::server::{self, Ours, Server};
-use testbed::waiting;
+use super::apiserver_load::{self as load, CHANGES, CREATES, OBJECTS, WRITERS, WatchLoad};
+use testbed::runtime;
+use testbed::server::{self, OwnServer, Server};
 
-/// How often ours is started: it takes milliseconds, and the first time reads the program from disk.
+/// The number of times our server is started. A start takes milliseconds, and the first one reads
+/// the program from disk.
 const STARTS: usize = 5;
-/// How long a server is left alone before its memory is read.
+/// The time that a server is left idle before its memory is read.
 const REST: Duration = Duration::from_secs(3);
 
-/// Measures our API server, and the original beside it.
+/// Measures our API server, and compares it with kube-apiserver.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask bench apiserver")]
 struct Options {
     #[command(flatten)]
-    ours: Ours,
-    /// A folder with kube-apiserver and etcd, to be measured in the same run.
+    ours: OwnServer,
+    /// A directory with kube-apiserver and etcd, to measure in the same run.
     #[arg(long, value_name = "DIR")]
     kube_apiserver_bin: Option<PathBuf>,
 }
 
-/// What was measured of one server.
+/// The measurements of one server.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     ready_ms: f64,
@@ -37,17 +40,17 @@ struct Figures {
     creates_per_second: f64,
     us_per_create: f64,
     list_mb_per_second: f64,
-    /// Delivered while writers write as fast as they can.
+    /// Events delivered per second while writers write as fast as they can.
     events_per_second: f64,
     rushed_us_per_event: f64,
-    /// While changes come one by one.
+    /// CPU time per event while changes come one by one.
     paced_us_per_event: f64,
     loaded_mb: f64,
 }
 
 /// One line of the table.
 struct Line {
-    what: &'static str,
+    label: &'static str,
     of: fn(&Figures) -> f64,
     goal: Goal,
 }
@@ -55,43 +58,47 @@ struct Line {
 #[derive(Clone, Copy)]
 enum Goal {
     None,
-    /// Ours stays below this.
+    /// Ours is below this value.
     Below(f64),
-    /// Ours is this many times the other.
+    /// Ours is at least this many times the other value.
     Times(f64),
-    /// Ours is this many times less than the other.
+    /// Ours is at most the other value divided by this number.
     TimesLess(f64),
 }
 
 const LINES: &[Line] = &[
-    Line { what: "time to ready, ms", of: |it| it.ready_ms, goal: Goal::Below(20.0) },
-    Line { what: "memory when idle, MB", of: |it| it.idle_mb, goal: Goal::Below(20.0) },
-    Line { what: "creates per second", of: |it| it.creates_per_second, goal: Goal::Times(10.0) },
-    Line { what: "CPU per create, us", of: |it| it.us_per_create, goal: Goal::None },
-    Line { what: "list, MB/s", of: |it| it.list_mb_per_second, goal: Goal::None },
-    Line { what: "events per second, at full speed", of: |it| it.events_per_second, goal: Goal::None },
+    Line { label: "time to ready, ms", of: |it| it.ready_ms, goal: Goal::Below(20.0) },
+    Line { label: "memory when idle, MB", of: |it| it.idle_mb, goal: Goal::Below(20.0) },
+    Line { label: "creates per second", of: |it| it.creates_per_second, goal: Goal::Times(10.0) },
+    Line { label: "CPU per create, us", of: |it| it.us_per_create, goal: Goal::None },
+    Line { label: "list, MB/s", of: |it| it.list_mb_per_second, goal: Goal::None },
+    Line { label: "events per second, at full speed", of: |it| it.events_per_second, goal: Goal::None },
     Line {
-        what: "CPU per event at full speed, us",
+        label: "CPU per event at full speed, us",
         of: |it| it.rushed_us_per_event,
         goal: Goal::TimesLess(5.0),
     },
-    Line { what: "CPU per event one by one, us", of: |it| it.paced_us_per_event, goal: Goal::TimesLess(5.0) },
-    Line { what: "memory at the end, MB", of: |it| it.loaded_mb, goal: Goal::None },
+    Line {
+        label: "CPU per event one by one, us",
+        of: |it| it.paced_us_per_event,
+        goal: Goal::TimesLess(5.0),
+    },
+    Line { label: "memory at the end, MB", of: |it| it.loaded_mb, goal: Goal::None },
 ];
 
-/// Prints the table, and fails when a goal is missed.
+/// Prints the table.
 ///
 /// # Errors
-/// When a server does not start or does not answer as it should, or a goal is missed.
+/// If a server does not start, a response is not the expected one, or a goal is missed.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let name = "cargo xtask bench apiserver".to_owned();
     let options = match Options::try_parse_from([name].iter().chain(arguments)) {
         Ok(options) => options,
         Err(error) => error.exit(),
     };
-    waiting::wait(async move {
-        let original = match &options.kube_apiserver_bin {
-            Some(binaries) => Some(measure(server::start_original(binaries).await?, Vec::new()).await?),
+    runtime::run(async move {
+        let kube_apiserver = match &options.kube_apiserver_bin {
+            Some(binaries) => Some(measure(server::start_kube_apiserver(binaries).await?, Vec::new()).await?),
             None => None,
         };
         let mut earlier = Vec::new();
@@ -99,12 +106,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             earlier.push(options.ours.start(&[]).await?.ready_after);
         }
         let ours = measure(options.ours.start(&[]).await?, earlier).await?;
-        ensure!(print(&ours, original.as_ref()), "a goal is missed");
+        ensure!(print(&ours, kube_apiserver.as_ref()), "a goal is missed");
         Ok(())
     })
 }
 
-/// Measures one server, which ends here. `earlier` is how long earlier starts of it took.
+/// Measures one server and stops it. `earlier` has the durations of its earlier starts.
 async fn measure(server: Server, earlier: Vec<Duration>) -> Result<Figures> {
     let mut ready = earlier;
     ready.push(server.ready_after);
@@ -114,17 +121,17 @@ async fn measure(server: Server, earlier: Vec<Duration>) -> Result<Figures> {
     tokio::time::sleep(REST).await;
     let idle_mb = server.resident_mb()?;
 
-    load::prepare(&server.link).await?;
-    let (before, seconds) = (server.cpu_seconds()?, load::create(&server.link).await?);
+    load::prepare(&server.connector).await?;
+    let (before, seconds) = (server.cpu_seconds()?, load::create(&server.connector).await?);
     let us_per_create = (server.cpu_seconds()? - before) * 1e6 / CREATES as f64;
     let creates_per_second = CREATES as f64 / seconds;
-    let (bytes, seconds) = load::list(&server.link).await?;
+    let (bytes, seconds) = load::list(&server.connector).await?;
     let list_mb_per_second = bytes as f64 / 1e6 / seconds;
 
-    let mut watching = Watching::begin(&server.link).await?;
-    let (before, seconds) = (server.cpu_seconds()?, watching.rush().await?);
+    let mut watches = WatchLoad::begin(&server.connector).await?;
+    let (before, seconds) = (server.cpu_seconds()?, watches.rush().await?);
     let rushed = server.cpu_seconds()? - before;
-    let (before, _) = (server.cpu_seconds()?, watching.pace().await?);
+    let (before, _) = (server.cpu_seconds()?, watches.pace().await?);
     let paced = server.cpu_seconds()? - before;
     let events = (CHANGES * load::WATCHERS) as f64;
     Ok(Figures {
@@ -140,18 +147,18 @@ async fn measure(server: Server, earlier: Vec<Duration>) -> Result<Figures> {
     })
 }
 
-/// Prints the table. Whether every goal is met that can be judged.
-fn print(ours: &Figures, original: Option<&Figures>) -> bool {
+/// Prints the table. Returns true if every goal is met that can be judged.
+fn print(ours: &Figures, kube_apiserver: Option<&Figures>) -> bool {
     println!(
-        "TLS on loopback; {CREATES} creates over {LANES} connections, a list of {OBJECTS} objects, {} watchers over {} \
+        "TLS on loopback; {CREATES} creates over {WRITERS} connections, a list of {OBJECTS} objects, {} watchers over {} \
          connections, {CHANGES} changes of 1 KB objects, twice; the load runs on the same machine",
         load::WATCHERS,
-        load::ROADS,
+        load::WATCH_CONNECTIONS,
     );
     println!("{:34} {:>12} {:>15} {:>8}  goal", "", "dogwatch", "kube-apiserver", "ratio");
     let mut met = true;
     for line in LINES {
-        let (mine, other) = ((line.of)(ours), original.map(line.of));
+        let (mine, other) = ((line.of)(ours), kube_apiserver.map(line.of));
         let ratio = other.map(|it| mine.max(it) / mine.min(it));
         let shown = ratio.map_or_else(String::new, |it| format!("{it:.1}x"));
         let other_shown = other.map_or_else(String::new, number);
@@ -160,12 +167,13 @@ fn print(ours: &Figures, original: Option<&Figures>) -> bool {
         let verdict = verdict.map_or_else(String::new, |(met, goal)| {
             format!("{goal}: {}", if met { "met" } else { "MISSED" })
         });
-        println!("{:34} {:>12} {other_shown:>15} {shown:>8}  {verdict}", line.what, number(mine));
+        println!("{:34} {:>12} {other_shown:>15} {shown:>8}  {verdict}", line.label, number(mine));
     }
     met
 }
 
-/// Whether a goal is met, and what it was; nothing if there is none, or nothing to compare with.
+/// Judges a goal. Returns the verdict and the goal as text, or `None` if there is no goal or
+/// nothing to compare with.
 fn judge(goal: Goal, mine: f64, other: Option<f64>) -> Option<(bool, String)> {
     match goal {
         Goal::None => None,
@@ -175,7 +183,7 @@ fn judge(goal: Goal, mine: f64, other: Option<f64>) -> Option<(bool, String)> {
     }
 }
 
-/// With as many places as can be meant.
+/// Formats a value with one decimal below 100 and none above.
 fn number(value: f64) -> String {
     if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
@@ -185,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goals_are_judged_in_their_direction_and_only_where_there_is_something_to_judge() {
+    fn a_goal_is_judged_in_its_direction_and_only_with_something_to_compare_with() {
         let met = |goal, mine, other| judge(goal, mine, other).map(|it| it.0);
         assert_eq!(met(Goal::Below(20.0), 19.9, None), Some(true));
         assert_eq!(met(Goal::Below(20.0), 20.0, Some(1.0)), Some(false));

@@ -1,6 +1,6 @@
-//! The load of `bench apiserver`: writers, a reader and a crowd of watchers, the same for every server.
+//! The load of `bench apiserver`: writers, a reader and many watchers, the same for every server.
 //!
-//! It goes over plain connections and decodes nothing: an event is a line of a watch's body.
+//! It uses plain HTTP connections and decodes nothing: an event is a line of a watch's body.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,27 +14,28 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use testbed::link::Link;
+use testbed::connector::Connector;
 
-/// How many connections write at once.
-pub(super) const LANES: usize = 8;
-/// How many objects are created while the clock runs.
+/// The number of connections that write concurrently.
+pub(super) const WRITERS: usize = 8;
+/// The number of objects created during the measurement.
 pub(super) const CREATES: usize = 10_000;
-/// How many objects are listed: those that were created.
+/// The number of objects in the list: those that were created.
 pub(super) const OBJECTS: usize = CREATES;
 pub(super) const WATCHERS: usize = 1_000;
-/// Over how many connections they watch: each carries ten watches, as those of a real controller do.
-pub(super) const ROADS: usize = 100;
-/// How many changes each watcher is told of, in each of two rounds.
+/// The number of connections that carry the watches: ten watches each, as a typical controller has.
+pub(super) const WATCH_CONNECTIONS: usize = 100;
+/// The number of changes that each watcher receives, in each of two rounds.
 pub(super) const CHANGES: usize = 200;
-/// Between two changes that come one by one.
+/// The pause between two changes that come one by one.
 const PACE: Duration = Duration::from_millis(20);
-/// How often the list is read; the best counts, since what else the machine does can only add to it.
+/// The number of times the list is read. The fastest counts, since other load on the machine can
+/// only slow it down.
 const LISTS: usize = 3;
-/// What is created before the clock runs, by each connection.
+/// The number of objects that each connection creates before the measurement.
 const WARM_UP: usize = 50;
-/// How long watchers may take to be told everything.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The time within which watchers have to receive all events.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A ConfigMap of about 1 KB.
 fn object(name: &str, number: usize) -> Bytes {
@@ -51,43 +52,43 @@ fn collection(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/configmaps")
 }
 
-/// Makes the namespaces, and one object that watchers will hear of.
-pub(super) async fn prepare(link: &Link) -> Result<()> {
-    let mut lane = link.lane().await?;
+/// Creates the namespaces, and warms up the server with some objects.
+pub(super) async fn prepare(connector: &Connector) -> Result<()> {
+    let mut connection = connector.http1().await?;
     for namespace in ["warm", "listed", "watched"] {
         let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace } });
         let body = Bytes::from(body.to_string());
-        let (code, answer) = lane.send(Method::POST, "/api/v1/namespaces", body).await?;
-        ensure!(code == StatusCode::CREATED, "a namespace was refused: {}", String::from_utf8_lossy(&answer));
+        let (code, answer) = connection.send(Method::POST, "/api/v1/namespaces", body).await?;
+        ensure!(
+            code == StatusCode::CREATED,
+            "creating a namespace failed: {}",
+            String::from_utf8_lossy(&answer)
+        );
     }
-    create_in(link, "warm", LANES * WARM_UP).await?;
+    create_in(connector, "warm", WRITERS * WARM_UP).await?;
     Ok(())
 }
 
-/// Creates the objects; gives the seconds it took.
-pub(super) async fn create(link: &Link) -> Result<f64> {
-    create_in(link, "listed", CREATES).await
+/// Creates the objects. Returns the seconds it took.
+pub(super) async fn create(connector: &Connector) -> Result<f64> {
+    create_in(connector, "listed", CREATES).await
 }
 
-async fn create_in(link: &Link, namespace: &str, count: usize) -> Result<f64> {
-    let mut lanes = Vec::new();
-    for number in 0..LANES {
+async fn create_in(connector: &Connector, namespace: &str, count: usize) -> Result<f64> {
+    let mut connections = Vec::new();
+    for number in 0..WRITERS {
         let bodies: Vec<_> =
-            (number..count).step_by(LANES).map(|it| object(&format!("object-{it:05}"), it)).collect();
-        lanes.push((link.lane().await?, bodies));
+            (number..count).step_by(WRITERS).map(|it| object(&format!("object-{it:05}"), it)).collect();
+        connections.push((connector.http1().await?, bodies));
     }
     let start = Instant::now();
     let mut writers = JoinSet::new();
-    for (mut lane, bodies) in lanes {
+    for (mut connection, bodies) in connections {
         let target = collection(namespace);
         writers.spawn(async move {
             for body in bodies {
-                let (code, answer) = lane.send(Method::POST, &target, body).await?;
-                ensure!(
-                    code == StatusCode::CREATED,
-                    "a create was refused: {}",
-                    String::from_utf8_lossy(&answer)
-                );
+                let (code, answer) = connection.send(Method::POST, &target, body).await?;
+                ensure!(code == StatusCode::CREATED, "a create failed: {}", String::from_utf8_lossy(&answer));
             }
             Ok(())
         });
@@ -96,108 +97,105 @@ async fn create_in(link: &Link, namespace: &str, count: usize) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64())
 }
 
-/// Reads the list some times; gives its size and the seconds of the best time.
-pub(super) async fn list(link: &Link) -> Result<(usize, f64)> {
-    let mut lane = link.lane().await?;
+/// Reads the list several times. Returns its size and the seconds of the fastest read.
+pub(super) async fn list(connector: &Connector) -> Result<(usize, f64)> {
+    let mut connection = connector.http1().await?;
     let mut best = (0, f64::INFINITY);
     for _ in 0..LISTS {
         let start = Instant::now();
-        let mut body = lane.open(&collection("listed")).await?.into_body();
+        let mut body = connection.open(&collection("listed")).await?.into_body();
         let mut bytes = 0;
         while let Some(frame) = body.frame().await {
             bytes += frame?.data_ref().map_or(0, Bytes::len);
         }
-        ensure!(bytes > OBJECTS * 1000, "a list of {bytes} bytes cannot be whole");
+        ensure!(bytes > OBJECTS * 1000, "the list is incomplete: it has only {bytes} bytes");
         best = (bytes, start.elapsed().as_secs_f64().min(best.1));
     }
     Ok(best)
 }
 
-/// A crowd that watches. Dropping it ends all watches.
+/// The concurrent watchers. Dropping this ends all watches.
 #[derive(Debug)]
-pub(super) struct Watching {
-    link: Link,
+pub(super) struct WatchLoad {
+    connector: Connector,
     watchers: JoinSet<Result<()>>,
-    /// What all of them were told, added up.
-    told: Arc<AtomicUsize>,
-    /// What they have to have been told, to be done.
+    /// The events that all watchers have received together.
+    received: Arc<AtomicUsize>,
+    /// The number of events that they have to receive in all rounds so far.
     due: usize,
-    /// How many changes there were.
+    /// The number of changes made so far.
     changes: usize,
 }
 
-impl Watching {
-    /// Opens all watches and waits until the server has answered each.
-    pub(super) async fn begin(link: &Link) -> Result<Self> {
-        let mut lane = link.lane().await?;
-        let (code, _) = lane.send(Method::POST, &collection("watched"), object("watched", 0)).await?;
-        ensure!(code == StatusCode::CREATED, "the watched object was refused");
-        let (_, list) = lane.send(Method::GET, &collection("watched"), Bytes::new()).await?;
+impl WatchLoad {
+    /// Opens all watches and waits until the server has responded to each.
+    pub(super) async fn begin(connector: &Connector) -> Result<Self> {
+        let mut connection = connector.http1().await?;
+        let (code, _) = connection.send(Method::POST, &collection("watched"), object("watched", 0)).await?;
+        ensure!(code == StatusCode::CREATED, "creating the watched object failed with {code}");
+        let (_, list) = connection.send(Method::GET, &collection("watched"), Bytes::new()).await?;
         let list: Value = serde_json::from_slice(&list)?;
         let version = list["metadata"]["resourceVersion"].as_str().context("the list has no version")?;
         let target = format!("{}?watch=true&resourceVersion={version}", collection("watched"));
 
-        let told = Arc::new(AtomicUsize::new(0));
+        let received = Arc::new(AtomicUsize::new(0));
         let mut watchers = JoinSet::new();
-        for _ in 0..ROADS {
-            let mut road = link.road().await?;
-            for _ in 0..WATCHERS / ROADS {
-                let response = road.open(&target).await?;
-                ensure!(
-                    response.status() == StatusCode::OK,
-                    "a watch was refused with {}",
-                    response.status()
-                );
-                watchers.spawn(count(response.into_body(), Arc::clone(&told)));
+        for _ in 0..WATCH_CONNECTIONS {
+            let mut connection = connector.http2().await?;
+            for _ in 0..WATCHERS / WATCH_CONNECTIONS {
+                let response = connection.open(&target).await?;
+                ensure!(response.status() == StatusCode::OK, "a watch failed with {}", response.status());
+                watchers.spawn(count(response.into_body(), Arc::clone(&received)));
             }
         }
-        Ok(Self { link: link.clone(), watchers, told, due: 0, changes: 0 })
+        Ok(Self { connector: connector.clone(), watchers, received, due: 0, changes: 0 })
     }
 
-    /// Changes the object as fast as one connection can; gives the seconds until every watcher was told everything.
+    /// Changes the object as fast as one connection can. Returns the seconds until every watcher
+    /// has received everything.
     pub(super) async fn rush(&mut self) -> Result<f64> {
         self.change(None).await
     }
 
-    /// The same, one change after another with a pause between them.
+    /// Does the same as [`rush`](Self::rush) with a pause after each change.
     pub(super) async fn pace(&mut self) -> Result<f64> {
         self.change(Some(PACE)).await
     }
 
     async fn change(&mut self, pause: Option<Duration>) -> Result<f64> {
-        let mut lane = self.link.lane().await?;
+        let mut connection = self.connector.http1().await?;
         let target = format!("{}/watched", collection("watched"));
         let start = Instant::now();
         for _ in 0..CHANGES {
             self.changes += 1;
-            let (code, _) = lane.send(Method::PUT, &target, object("watched", self.changes)).await?;
-            ensure!(code == StatusCode::OK, "a change was refused with {code}");
+            let (code, _) = connection.send(Method::PUT, &target, object("watched", self.changes)).await?;
+            ensure!(code == StatusCode::OK, "a change failed with {code}");
             if let Some(pause) = pause {
                 tokio::time::sleep(pause).await;
             }
         }
         self.due += CHANGES * WATCHERS;
-        while self.told.load(Ordering::Relaxed) < self.due {
+        while self.received.load(Ordering::Relaxed) < self.due {
             if let Some(ended) = self.watchers.try_join_next() {
                 ended?.context("a watch broke")?;
-                anyhow::bail!("a watch ended too early");
+                anyhow::bail!("the server ended a watch before all events were sent");
             }
-            let told = self.told.load(Ordering::Relaxed);
-            ensure!(start.elapsed() < PATIENCE, "watchers were told {told} of {} events", self.due);
+            let received = self.received.load(Ordering::Relaxed);
+            ensure!(start.elapsed() < TIMEOUT, "watchers received {received} of {} events in time", self.due);
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        let told = self.told.load(Ordering::Relaxed);
-        ensure!(told == self.due, "watchers were told {told} events instead of {}", self.due);
+        let received = self.received.load(Ordering::Relaxed);
+        ensure!(received == self.due, "watchers received {received} events instead of {}", self.due);
         Ok(start.elapsed().as_secs_f64())
     }
 }
 
-/// Counts the lines of a body.
-async fn count(mut body: Incoming, told: Arc<AtomicUsize>) -> Result<()> {
+/// Counts the lines of a watch's body.
+async fn count(mut body: Incoming, received: Arc<AtomicUsize>) -> Result<()> {
     while let Some(frame) = body.frame().await {
         let frame = frame?;
         let lines = frame.data_ref().map_or(0, |data| data.iter().filter(|it| **it == b'\n').count());
-        told.fetch_add(lines, Ordering::Relaxed);
+        received.fetch_add(lines, Ordering::Relaxed);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The benchmarks of this repository: `cargo xtask bench NAME`, which builds this program in release mode.
 //!
-//! A benchmark is a file or a folder beside this one and a line in [`ALL`]. The programs it is compared with are in `bench/peers`.
+//! A benchmark is a file or a directory next to this one and an entry in [`ALL`]. The peers that it
+//! is compared with are in `bench/peers`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark reports to the terminal")]
 
@@ -32,7 +33,7 @@ struct Arguments {
 /// One benchmark.
 struct Bench {
     name: &'static str,
-    /// One line about the things it measures.
+    /// One line about what it measures.
     about: &'static str,
     run: fn(&[String]) -> anyhow::Result<()>,
 }
@@ -51,22 +52,22 @@ const ALL: &[Bench] = &[
     },
     Bench {
         name: "apiserver",
-        about: "our API server from its start to a thousand watchers, compared with kube-apiserver",
+        about: "start our API server and load it up to a thousand watchers, compared with kube-apiserver",
         run: apiserver::run,
     },
     Bench {
         name: "informer",
-        about: "updates, reads, notifications and memory of an informer, compared with client-go and kube-rs",
+        about: "measure updates, reads, notifications and memory of an informer, compared with client-go and kube-rs",
         run: informer::run,
     },
     Bench {
         name: "grpc",
-        about: "picks, calls, and calls while endpoints change and fail, compared with tonic and kuberesolver",
+        about: "measure picks, calls, and calls while endpoints change and fail, compared with tonic and kuberesolver",
         run: grpc::run,
     },
     Bench {
         name: "pods",
-        about: "write a list of realistic pods to a file, to try things with",
+        about: "write a list of realistic pods to a file or standard output",
         run: sample::run,
     },
 ];
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the benchmark that was named, or lists all of them.
+/// Runs the named benchmark, or lists all of them.
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let Some(name) = &arguments.name else {
         for Bench { name, about, .. } in ALL {

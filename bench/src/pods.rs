@@ -1,21 +1,22 @@
-//! A cluster's worth of pods, the same ones on every run.
+//! The pods of a whole cluster, the same on every run.
 //!
-//! Ten pods that a real server returned (`bench/data/sample-pods.json`) are the patterns; names, uids, versions, labels,
-//! nodes and addresses change from pod to pod, and some carry what real pods carry: text with escapes, text
-//! beyond ASCII, digests of many lengths. 12 to 14 KB each, about half of it managed fields.
+//! Ten pods that kube-apiserver returned (`bench/data/sample-pods.json`) are the templates; names,
+//! uids, versions, labels, nodes and addresses differ from pod to pod. Some have annotations with
+//! escapes, non-ASCII text or digests of various lengths. A pod has 12 to 14 KB, about half of it
+//! managed fields.
 
 use anyhow::{Context, Result};
 
 const SAMPLE: &str = include_str!("../data/sample-pods.json");
-/// How every item of the sample begins, and how nothing inside an item does.
+/// The beginning of every item of the sample, which occurs nowhere inside an item.
 const ITEM: &str = r#"{"metadata":{"name":"#;
 
-/// Makes pods out of patterns.
+/// Generates pods from templates.
 pub(crate) struct Pods {
     patterns: Vec<Pattern>,
 }
 
-/// One pod of the sample and the words in it that change.
+/// One pod of the sample and the values in it that are replaced.
 struct Pattern {
     text: &'static str,
     name: &'static str,
@@ -28,15 +29,15 @@ struct Pattern {
 impl Pods {
     /// Reads the sample.
     pub(crate) fn new() -> Result<Self> {
-        let (_, items) = SAMPLE.split_once(r#""items":["#).context("the sample has items")?;
-        let items = items.trim_end().strip_suffix("]}").context("the sample ends with its items")?;
+        let (_, items) = SAMPLE.split_once(r#""items":["#).context("the sample has no items")?;
+        let items = items.trim_end().strip_suffix("]}").context("the sample does not end with its items")?;
         let starts: Vec<_> = items.match_indices(ITEM).map(|(at, _)| at).collect();
         let ends = starts.iter().skip(1).map(|at| at - 1).chain([items.len()]);
         let patterns = starts.iter().zip(ends).map(|(start, end)| Pattern::new(&items[*start..end]));
         Ok(Self { patterns: patterns.collect::<Result<_>>()? })
     }
 
-    /// The JSON of one pod.
+    /// Returns the JSON of one pod.
     pub(crate) fn pod(&self, number: usize) -> String {
         let pattern = &self.patterns[number % self.patterns.len()];
         let service = format!("svc-{:03}", number / 50);
@@ -57,12 +58,12 @@ impl Pods {
             .replace(r#""annotations":{"#, &format!(r#""annotations":{{{}"#, extra_annotation(number, mark)))
     }
 
-    /// A `PodList` of so many pods, as a server would send it.
+    /// Returns a `PodList` of `count` pods, as a server sends it.
     pub(crate) fn list(&self, count: usize) -> Vec<u8> {
         list("PodList", "v1", (0..count).map(|number| self.pod(number)))
     }
 
-    /// The metadata of so many pods, as a server sends it to who asks for no more.
+    /// Returns the metadata of `count` pods, as a server sends a `PartialObjectMetadataList`.
     pub(crate) fn metadata_list(&self, count: usize) -> Vec<u8> {
         let partial = |number| {
             let pod = self.pod(number);
@@ -73,7 +74,7 @@ impl Pods {
         list("PartialObjectMetadataList", "meta.k8s.io/v1", (0..count).map(partial))
     }
 
-    /// A watch that tells of so many changed pods.
+    /// Returns the body of a watch with `count` modified pods.
     pub(crate) fn watch(&self, count: usize) -> Vec<u8> {
         let mut body = Vec::new();
         for number in 0..count {
@@ -116,7 +117,7 @@ fn list(kind: &str, version: &str, items: impl Iterator<Item = String>) -> Vec<u
     body
 }
 
-/// What only some pods have.
+/// Returns an annotation that only some pods have.
 fn extra_annotation(number: usize, mark: u64) -> String {
     match number % 10 {
         0 => r#""kubectl.kubernetes.io/last-applied-configuration":"{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{\"annotations\":{},\"name\":\"x\"},\"spec\":{\"containers\":[{\"args\":[\"-c\",\"a \u003e b \u0026\u0026 c\"],\"name\":\"app\"}]}}\n","#.to_owned(),
@@ -126,7 +127,7 @@ fn extra_annotation(number: usize, mark: u64) -> String {
     }
 }
 
-/// A number that looks random and is not (the finalizer of splitmix64).
+/// Hashes a number with the finalizer of splitmix64: scattered, and the same on every run.
 fn spread(number: u64) -> u64 {
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

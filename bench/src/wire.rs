@@ -1,7 +1,7 @@
-//! `cargo xtask bench wire`: how fast bytes become objects, beside serde_json reading the whole body.
+//! `cargo xtask bench wire`: the speed of decoding, compared with serde_json on the whole body.
 //!
-//! Two programs in one. Built plainly it measures CPU time, and then runs itself once more, built with the feature
-//! `heap`, whose counting allocator measures memory and would spoil the times.
+//! These are two programs in one. The default build measures CPU time, and then runs a second build
+//! with the feature `heap`, whose counting allocator measures memory and would distort the times.
 
 use std::any::Any;
 #[cfg(not(feature = "heap"))]
@@ -23,19 +23,22 @@ const PODS: usize = 10_000;
 const EVENTS: usize = 2_000;
 #[cfg(not(feature = "heap"))]
 const ROUNDS: usize = 5;
-/// How much CPU time a case takes at least in one pass. A quick case needs more rounds than a slow one to catch the machine
-/// at its best: with as many, its best was up to twice the best it can do.
+/// The minimum CPU time of a case in one pass. A fast case needs more rounds than a slow one to
+/// find a quiet moment of the machine: with the same number of rounds, its best time was up to
+/// twice the true one.
 #[cfg(not(feature = "heap"))]
 const SECONDS: f64 = 2.0;
-/// How often all cases are gone through: a slow spell of the machine must not fall on one case alone.
+/// The number of passes over all cases, so that a slow period of the machine does not affect one
+/// case alone.
 #[cfg(not(feature = "heap"))]
 const PASSES: usize = 3;
-/// What a read from a socket brings: the largest TLS record is 16 KiB, and hyper reads several at once.
+/// The size of one read from a socket: the largest TLS record is 16 KiB, and hyper reads several at
+/// once.
 const CHUNK: usize = 32 * 1024;
-/// How much more than the result may be held at the peak.
+/// The maximum of the peak, as a multiple of the result.
 #[cfg(feature = "heap")]
 const PEAK: f64 = 1.1;
-/// Names, in the environment of a child, the one case it is to run.
+/// The environment variable with which a child process is given its one case.
 #[cfg(not(feature = "heap"))]
 const CASE: &str = "DOGWATCH_BENCH_CASE";
 
@@ -68,29 +71,32 @@ struct StatusView {
     phase: Option<String>,
 }
 
-/// Whatever was decoded, kept while memory is counted.
+/// A decoded body, kept alive while memory is counted.
 type Decoded = Box<dyn Any>;
 
-/// One line of the table: what to decode, and how.
+/// One line of the table: a body and the way to decode it.
 struct Case {
     name: &'static str,
     body: fn(&Pods) -> Vec<u8>,
     objects: usize,
     /// Decodes the whole body.
     decode: fn(&[u8], &mut Clock) -> Result<Decoded>,
-    /// Whether it needs the whole body in memory.
+    /// True if it needs the whole body in memory.
     #[cfg_attr(not(feature = "heap"), expect(dead_code, reason = "only memory is counted by it"))]
     whole: bool,
-    /// The case it is compared with, and how much of its CPU time it may use.
+    /// The case it is compared with, and the maximum share of its CPU time.
     #[cfg_attr(feature = "heap", expect(dead_code, reason = "only times are compared"))]
-    beside: Option<(usize, f64)>,
+    baseline: Option<(usize, f64)>,
 }
 
 fn cases() -> Vec<Case> {
-    let case =
-        |name, body: fn(&Pods) -> Vec<u8>, objects, decode: fn(&[u8], &mut Clock) -> _, beside: Option<_>| {
-            Case { name, body, objects, decode, whole: beside.is_none(), beside }
-        };
+    let case = |name,
+                body: fn(&Pods) -> Vec<u8>,
+                objects,
+                decode: fn(&[u8], &mut Clock) -> _,
+                baseline: Option<_>| {
+        Case { name, body, objects, decode, whole: baseline.is_none(), baseline }
+    };
     let list = |pods: &Pods| pods.list(PODS);
     let metadata = |pods: &Pods| pods.metadata_list(PODS);
     let watch = |pods: &Pods| pods.watch(EVENTS);
@@ -112,7 +118,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// What kube-rs does: the whole body, then all of it at once.
+/// Decodes the whole body at once, as kube-rs does.
 fn whole_list<T: DeserializeOwned + Clone + 'static>(body: &[u8], clock: &mut Clock) -> Result<Decoded> {
     let list: ObjectList<T> = clock.time(|| serde_json::from_slice(body))?;
     ensure!(list.items.len() == PODS, "{} pods", list.items.len());
@@ -123,7 +129,7 @@ fn stream_list<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) ->
     let mut decoder = ListDecoder::<T>::json();
     let mut items = Vec::new();
     let mut bad = None;
-    arrive(body, |chunk| {
+    feed_in_chunks(body, |chunk| {
         clock.time(|| {
             decoder.feed(chunk, |item| match item {
                 Ok(item) => items.push(Arc::new(item)),
@@ -148,7 +154,7 @@ fn watch_lines(body: &[u8], clock: &mut Clock) -> Result<Decoded> {
 fn stream_watch<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) -> Result<Decoded> {
     let mut decoder = WatchDecoder::<T>::json();
     let mut items = Vec::new();
-    arrive(body, |chunk| {
+    feed_in_chunks(body, |chunk| {
         clock.time(|| {
             decoder.feed(chunk, |event| {
                 if let Ok(WatchEvent::Modified(item)) = event {
@@ -162,8 +168,9 @@ fn stream_watch<T: DeserializeOwned + 'static>(body: &[u8], clock: &mut Clock) -
     Ok(Box::new(items))
 }
 
-/// Hands out a body as a socket does: each chunk has just been written into one small buffer, so it is in the cache.
-fn arrive<E>(body: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
+/// Passes a body on as a socket does: each chunk has just been copied into one small buffer, so it
+/// is in the CPU cache.
+fn feed_in_chunks<E>(body: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
     let mut buffer = Vec::with_capacity(CHUNK);
     for chunk in body.chunks(CHUNK) {
         buffer.clear();
@@ -173,7 +180,7 @@ fn arrive<E>(body: &[u8], mut take: impl FnMut(&[u8]) -> Result<(), E>) -> Resul
     Ok(())
 }
 
-/// Adds up the CPU time of what it is given to run.
+/// Adds up the CPU time of the closures it runs.
 #[derive(Default)]
 struct Clock {
     #[cfg(not(feature = "heap"))]
@@ -195,10 +202,10 @@ impl Clock {
     }
 }
 
-/// Prints the tables, and fails when a goal is missed.
+/// Prints the tables.
 ///
 /// # Errors
-/// When something does not decode, another program cannot be run, or a goal is missed.
+/// If a body does not decode, a child process fails, or a goal is missed.
 pub(crate) fn run() -> Result<()> {
     #[cfg(feature = "heap")]
     return memory();
@@ -213,10 +220,10 @@ pub(crate) fn run() -> Result<()> {
 #[cfg(not(feature = "heap"))]
 fn times() -> Result<()> {
     let cases = cases();
-    let mut measured: Vec<Measured> = cases.iter().map(|_| Measured::default()).collect();
+    let mut measured: Vec<CaseTimes> = cases.iter().map(|_| CaseTimes::default()).collect();
     for _ in 0..PASSES {
         for (number, case) in cases.iter().enumerate() {
-            measured[number].add(in_a_process(number, case)?);
+            measured[number].add(run_in_process(number, case)?);
         }
     }
     out(format!(
@@ -229,7 +236,7 @@ fn times() -> Result<()> {
     let mut missed = false;
     for (case, times) in cases.iter().zip(&measured) {
         let (best, median) = (times.best(), times.median());
-        let verdict = match case.beside {
+        let verdict = match case.baseline {
             Some((other, goal)) => {
                 let share = best / measured[other].best();
                 missed |= share > goal;
@@ -246,34 +253,34 @@ fn times() -> Result<()> {
     let memory = Command::new(cargo)
         .args(["run", "--quiet", "--release", "--package", "bench", "--features", "heap", "--", "wire"])
         .status()
-        .context("cargo, for the second program")?;
+        .context("cannot start cargo for the memory measurement")?;
     ensure!(!missed && memory.success(), "a goal is missed");
     Ok(())
 }
 
-/// The size of a body, and how long each round took.
+/// The size of a body, and the time of each round.
 #[cfg(not(feature = "heap"))]
 #[derive(Default)]
-struct Measured {
+struct CaseTimes {
     bytes: f64,
     /// In seconds, sorted.
     rounds: Vec<f64>,
 }
 
 #[cfg(not(feature = "heap"))]
-impl Measured {
+impl CaseTimes {
     fn add(&mut self, more: Self) {
         self.bytes = more.bytes;
         self.rounds.extend(more.rounds);
         self.rounds.sort_by(f64::total_cmp);
     }
 
-    /// What the work takes: whatever else the machine does can only add to it.
+    /// The best time: other load on the machine can only add to it.
     fn best(&self) -> f64 {
         self.rounds.first().copied().unwrap_or(f64::INFINITY)
     }
 
-    /// How far this is from the best says how quiet the machine was.
+    /// The median time. Its distance from the best time shows how quiet the machine was.
     fn median(&self) -> f64 {
         self.rounds.get(self.rounds.len() / 2).copied().unwrap_or(f64::INFINITY)
     }
@@ -281,7 +288,7 @@ impl Measured {
 
 /// Runs one case in a process of its own.
 #[cfg(not(feature = "heap"))]
-fn in_a_process(number: usize, case: &Case) -> Result<Measured> {
+fn run_in_process(number: usize, case: &Case) -> Result<CaseTimes> {
     let child = Command::new(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
         .env(CASE, number.to_string())
@@ -290,8 +297,8 @@ fn in_a_process(number: usize, case: &Case) -> Result<Measured> {
     ensure!(child.status.success(), "{} failed", case.name);
     let text = String::from_utf8(child.stdout)?;
     let numbers: Vec<f64> = text.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-    let (bytes, rounds) = numbers.split_first().context("a case prints numbers")?;
-    Ok(Measured { bytes: *bytes, rounds: rounds.to_vec() })
+    let (bytes, rounds) = numbers.split_first().context("the case printed no numbers")?;
+    Ok(CaseTimes { bytes: *bytes, rounds: rounds.to_vec() })
 }
 
 /// Prints the size of the body and the time of each round.
@@ -319,11 +326,11 @@ fn memory() -> Result<()> {
         let body = (case.body)(&Pods::new()?);
         let mut result = None;
         let used = allocation_counter::measure(|| {
-            // Who needs the body in one piece pays for that piece.
+            // A decoder that needs the whole body also pays for the memory of the body.
             let owned = case.whole.then(|| body.to_vec());
             result = Some((case.decode)(owned.as_deref().unwrap_or(&body), &mut Clock::default()));
         });
-        result.context("the closure ran")??;
+        result.context("the closure did not run")??;
         let peak = used.bytes_max as f64 / used.bytes_current as f64;
         let verdict = if case.whole {
             String::new()
@@ -345,5 +352,5 @@ fn met(goal: bool) -> &'static str {
 
 fn out(line: String) -> Result<()> {
     use std::io::Write;
-    writeln!(std::io::stdout(), "{line}").context("standard output")
+    writeln!(std::io::stdout(), "{line}").context("cannot write to standard output")
 }

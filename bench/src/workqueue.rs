@@ -1,9 +1,10 @@
-//! `cargo xtask bench workqueue`: what a key costs on its way through a work queue, beside client-go's queue and
-//! controller-runtime's priority queue where Go is installed.
+//! `cargo xtask bench workqueue`: the cost of a key on its way through a work queue, compared with
+//! client-go's queue and controller-runtime's priority queue if Go is installed.
 //!
-//! All queues do the same four things with the same keys, in the same run; the other two in a program of their own
-//! (`bench/peers/workqueue-go`). They take turns, and each figure is the best of several rounds: whatever else the machine does can only
-//! add to it, and a quiet moment is not one queue's alone.
+//! All queues do the same four operations with the same keys in the same run; the Go queues in a
+//! program of their own (`bench/peers/workqueue-go`). The queues take turns, and each figure is the
+//! best of several rounds: other load on the machine can only add to it, and with turns no queue
+//! alone profits from a quiet moment.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,42 +22,44 @@ use processes::go;
 
 const PRODUCERS: usize = 8;
 const WORKERS: usize = 8;
-/// Keys of each producer.
-const EACH: usize = 100_000;
-/// Adds, takes and dones in one round.
-const TURNS: usize = 20_000;
-/// Delayed keys in one round.
-const MANY: usize = 500_000;
-/// How often the queues take turns.
-const TURNS_OF_QUEUES: usize = 3;
-/// Rounds in a turn of what is quick, of which one at least finds the machine at rest, and of what is not.
+/// The number of keys of each producer.
+const KEYS_PER_PRODUCER: usize = 100_000;
+/// The number of add, take and done cycles in one round.
+const CYCLES: usize = 20_000;
+/// The number of delayed keys in one round.
+const DELAYED_KEYS: usize = 500_000;
+/// The number of turns of each queue.
+const PASSES: usize = 3;
+/// The number of rounds in a turn: of fast operations, where at least one of many rounds finds a
+/// quiet machine, and of slow ones.
 const SHORT: usize = 70;
 const LONG: usize = 2;
 
-/// At most so many nanoseconds for the add, the take and the end of one key.
+/// The maximum number of nanoseconds to add, take and finish one key.
 const ALTERNATING_GOAL: f64 = 100.0;
-/// At least so many times the keys of client-go in the same time.
-const CROWD_GOAL: f64 = 3.0;
-/// At most so many nanoseconds for a delayed add.
+/// The minimum ratio of our throughput to client-go's.
+const THROUGHPUT_GOAL: f64 = 3.0;
+/// The maximum number of nanoseconds for a delayed add.
 const ADD_AFTER_GOAL: f64 = 500.0;
 
 /// Nanoseconds per key.
 #[derive(Debug, Deserialize)]
 struct Figures {
     queue: String,
-    /// Add, take and done of one key after the other, by one task.
+    /// Add, take and done of one key after the other, in one task.
     alternating_ns: f64,
-    /// Eight tasks add and eight take, until all keys are done: on the wall, and of all processors together.
+    /// Eight tasks add and eight take, until all keys are done: by wall-clock time, and CPU time of
+    /// all threads.
     crowd_ns: f64,
     crowd_cpu_ns: f64,
     /// A delayed add of a new key, up to ten minutes ahead.
     add_after_ns: f64,
-    /// A delayed add up to ten milliseconds ahead, until the key has come, was taken and is done.
+    /// A delayed add up to ten milliseconds ahead, until the key is due, taken and done.
     due_ns: f64,
 }
 
 impl Figures {
-    /// The better of both, figure by figure.
+    /// Keeps the better of both values, figure by figure.
     fn improve(&mut self, other: &Self) {
         self.alternating_ns = self.alternating_ns.min(other.alternating_ns);
         self.crowd_ns = self.crowd_ns.min(other.crowd_ns);
@@ -66,23 +69,23 @@ impl Figures {
     }
 }
 
-/// What a round took.
-struct Spent {
+/// The time of a round.
+struct RoundTime {
     wall: Duration,
     cpu: Duration,
 }
 
-/// Prints the table, and fails when a goal is missed.
+/// Prints the table.
 ///
 /// # Errors
-/// When a goal is missed, or the other program does not build or run.
+/// If a goal is missed, or the Go program does not build or run.
 pub(crate) fn run() -> Result<()> {
-    let program = build_theirs()?;
+    let program = build_go_queues()?;
     let mut all: Vec<Figures> = Vec::new();
-    for _ in 0..TURNS_OF_QUEUES {
+    for _ in 0..PASSES {
         let mut turn = vec![ours()?];
         if let Some(program) = &program {
-            turn.extend(theirs(program)?);
+            turn.extend(go_queues(program)?);
         }
         match all.is_empty() {
             true => all = turn,
@@ -110,9 +113,9 @@ pub(crate) fn run() -> Result<()> {
         let times = client_go.crowd_ns / all[0].crowd_ns;
         let cpu = client_go.crowd_cpu_ns / all[0].crowd_cpu_ns;
         let text = format!(
-            "{CROWD_GOAL} times client-go's keys with 8 producers and 8 workers ({times:.1}; {cpu:.1} by CPU)"
+            "at least {THROUGHPUT_GOAL} times client-go's keys with 8 producers and 8 workers ({times:.1}; {cpu:.1} by CPU)"
         );
-        goals.push((times >= CROWD_GOAL, text));
+        goals.push((times >= THROUGHPUT_GOAL, text));
     }
     for (met, goal) in &goals {
         println!("{}: {goal}", if *met { "met" } else { "MISSED" });
@@ -122,36 +125,39 @@ pub(crate) fn run() -> Result<()> {
 }
 
 fn ours() -> Result<Figures> {
-    let (alternating_ns, _) = best(SHORT, TURNS, alternating)?;
-    let (crowd_ns, crowd_cpu_ns) = best(LONG, PRODUCERS * EACH, crowd)?;
-    let (add_after_ns, _) = best(LONG, MANY, || delayed(Duration::from_mins(10), false))?;
-    let (due_ns, _) = best(LONG, MANY, || delayed(Duration::from_millis(10), true))?;
+    let (alternating_ns, _) = best(SHORT, CYCLES, alternating)?;
+    let (crowd_ns, crowd_cpu_ns) = best(LONG, PRODUCERS * KEYS_PER_PRODUCER, concurrent)?;
+    let (add_after_ns, _) = best(LONG, DELAYED_KEYS, || delayed(Duration::from_mins(10), false))?;
+    let (due_ns, _) = best(LONG, DELAYED_KEYS, || delayed(Duration::from_millis(10), true))?;
     let queue = "dogwatch".to_owned();
     Ok(Figures { queue, alternating_ns, crowd_ns, crowd_cpu_ns, add_after_ns, due_ns })
 }
 
-/// The program with the queues of others, if Go is there to build it.
-fn build_theirs() -> Result<Option<PathBuf>> {
+/// Builds the program with the Go queues. Returns `None` if Go is not installed.
+fn build_go_queues() -> Result<Option<PathBuf>> {
     let program = go::build("workqueue-go")?;
     if program.is_none() {
-        println!("Go is not installed: there is nothing to compare with");
+        println!("skipping the comparison: Go is not installed");
     }
     Ok(program)
 }
 
-/// One turn of the queues of others.
-fn theirs(program: &Path) -> Result<Vec<Figures>> {
+/// Runs one turn of the Go queues.
+fn go_queues(program: &Path) -> Result<Vec<Figures>> {
     let output = Command::new(program)
         .args([SHORT.to_string(), LONG.to_string()])
         .output()
         .context("cannot start the queues in Go")?;
     ensure!(output.status.success(), "the queues in Go failed: {}", String::from_utf8_lossy(&output.stderr));
     let lines = String::from_utf8(output.stdout)?;
-    lines.lines().map(|it| serde_json::from_str(it).context("the queues in Go say something else")).collect()
+    lines
+        .lines()
+        .map(|it| serde_json::from_str(it).context("unexpected output of the queues in Go"))
+        .collect()
 }
 
-/// The best of several rounds, by wall and by CPU, in nanoseconds per key.
-fn best(rounds: usize, keys: usize, mut round: impl FnMut() -> Result<Spent>) -> Result<(f64, f64)> {
+/// The best of several rounds, by wall-clock and CPU time, in nanoseconds per key.
+fn best(rounds: usize, keys: usize, mut round: impl FnMut() -> Result<RoundTime>) -> Result<(f64, f64)> {
     let (mut wall, mut cpu) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..rounds {
         let spent = round()?;
@@ -165,23 +171,24 @@ fn keys(namespace: &str, count: usize) -> Vec<ObjectKey> {
     (0..count).map(|it| ObjectKey::namespaced(namespace, &format!("key-{it}"))).collect()
 }
 
-fn alternating() -> Result<Spent> {
+fn alternating() -> Result<RoundTime> {
     let hundred = keys("namespace", 100);
-    let keys: Vec<_> = hundred.iter().cycle().take(TURNS).cloned().collect();
+    let keys: Vec<_> = hundred.iter().cycle().take(CYCLES).cloned().collect();
     Builder::new_current_thread().build()?.block_on(async {
         let queue = WorkQueue::new();
         let start = (Instant::now(), ProcessTime::now());
         for key in keys {
             queue.add(key);
-            queue.take().await.context("the queue is open")?.done();
+            queue.take().await.context("the queue is shut down")?.done();
         }
-        Ok(Spent { wall: start.0.elapsed(), cpu: start.1.elapsed() })
+        Ok(RoundTime { wall: start.0.elapsed(), cpu: start.1.elapsed() })
     })
 }
 
-fn crowd() -> Result<Spent> {
-    let all: Vec<_> = (0..PRODUCERS).map(|it| keys(&format!("namespace-{it}"), EACH)).collect();
-    // Somebody else has the keys too, as the store of an informer does.
+fn concurrent() -> Result<RoundTime> {
+    let all: Vec<_> = (0..PRODUCERS).map(|it| keys(&format!("namespace-{it}"), KEYS_PER_PRODUCER)).collect();
+    // Keep a second reference to the keys, as the store of an informer does, so that none is freed
+    // inside the measurement.
     let kept = all.clone();
     let spent = Builder::new_multi_thread().build()?.block_on(async {
         let queue = WorkQueue::<ObjectKey>::new();
@@ -216,18 +223,18 @@ fn crowd() -> Result<Spent> {
         for worker in workers {
             done += worker.await?;
         }
-        ensure!(done == PRODUCERS * EACH, "{done} keys were done");
-        Ok(Spent { wall: start.0.elapsed(), cpu: start.1.elapsed() })
+        ensure!(done == PRODUCERS * KEYS_PER_PRODUCER, "{done} keys were done");
+        Ok(RoundTime { wall: start.0.elapsed(), cpu: start.1.elapsed() })
     });
     drop(kept);
     spent
 }
 
-fn delayed(longest: Duration, take: bool) -> Result<Spent> {
-    let keys = keys("namespace", MANY);
-    // Multiplying by a large odd number scatters the delays well enough.
+fn delayed(longest: Duration, take: bool) -> Result<RoundTime> {
+    let keys = keys("namespace", DELAYED_KEYS);
+    // Multiplying by a large odd number (Fibonacci hashing) scatters the delays well enough.
     let delay = |it: usize| longest.mul_f64((it as u32).wrapping_mul(2_654_435_769) as f64 / 4_294_967_296.0);
-    let delays: Vec<_> = (0..MANY).map(delay).collect();
+    let delays: Vec<_> = (0..DELAYED_KEYS).map(delay).collect();
     Builder::new_current_thread().enable_time().build()?.block_on(async {
         let queue = WorkQueue::new();
         let start = (Instant::now(), ProcessTime::now());
@@ -235,10 +242,10 @@ fn delayed(longest: Duration, take: bool) -> Result<Spent> {
             queue.add_after(key, delay);
         }
         if take {
-            for _ in 0..MANY {
-                queue.take().await.context("the queue is open")?.done();
+            for _ in 0..DELAYED_KEYS {
+                queue.take().await.context("the queue is shut down")?.done();
             }
         }
-        Ok(Spent { wall: start.0.elapsed(), cpu: start.1.elapsed() })
+        Ok(RoundTime { wall: start.0.elapsed(), cpu: start.1.elapsed() })
     })
 }

@@ -1,4 +1,4 @@
-//! Every check except the tests, in the order in which a mistake is cheapest to find.
+//! All checks except the tests, in the order in which a mistake is cheapest to find.
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -8,7 +8,7 @@ use processes::cargo::{Cargo, target_folder};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The steps to run; all of them, in this order, when none is named.
+    /// The steps to run. Defaults to all, in this order.
     #[arg(value_enum, value_name = "STEP")]
     steps: Vec<Step>,
 }
@@ -17,23 +17,23 @@ pub(crate) struct Options {
 enum Step {
     /// rustfmt changes nothing
     Format,
-    /// the generated tables are what the facts give
+    /// the generated tables match their input data
     Tables,
     /// clippy has no warning, on all targets
     Lints,
     /// rustdoc has no warning, and every link leads somewhere
     Docs,
-    /// the work queue's models hold, for all interleavings of their threads
+    /// the loom models of the work queue hold for all interleavings of their threads
     Models,
     /// each feature builds alone
     Features,
-    /// every dependency comes under an allowed licence
+    /// every dependency has an allowed licence
     Licences,
     /// every example runs
     Examples,
 }
 
-/// Runs the steps and stops at the first that fails, saying how to run that one alone.
+/// Runs the steps, and stops at the first that fails, with the command to run that one alone.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let steps = if options.steps.is_empty() { Step::value_variants() } else { &options.steps };
     let mut times = Vec::new();
@@ -73,7 +73,8 @@ impl Step {
     }
 }
 
-/// Loom's tests need everything built with `--cfg loom`, in a folder of its own, or every other build would begin anew.
+/// Runs the loom tests. They need everything built with `--cfg loom`, in a directory of its own:
+/// otherwise every other build would start from scratch.
 fn models() -> anyhow::Result<()> {
     let folder = target_folder()?.join("loom");
     let folder = folder.to_str().context("the target directory has no name in UTF-8")?;

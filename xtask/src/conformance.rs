@@ -1,7 +1,8 @@
-//! The whole-pipeline suite against any server: ours, a kube-apiserver, a cloud's.
+//! The whole-pipeline test suite against any server: ours, kube-apiserver, or a cloud provider's.
 //!
-//! The suite is an ordinary test of the facade, and one of the ingress manager. It reads the two variables set here; `cargo test --workspace` leaves them
-//! alone. The output is cargo's own, so a script can read its `test result` lines.
+//! The suite is an ordinary test of the facade, and one of the ingress manager. It reads the two
+//! variables set here; `cargo test --workspace` does not set them. The output is cargo's own, so
+//! that a script can parse its `test result` lines.
 
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use processes::cargo::Cargo;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The kubeconfig that leads to the server.
+    /// The kubeconfig of the server.
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
     /// The context to use instead of the current one.
@@ -22,9 +23,9 @@ pub(crate) struct Options {
     rest: Vec<String>,
 }
 
-/// Runs the suite; fails if a test does, or if the kubeconfig cannot be found.
+/// Runs the suite. Fails if a test fails, or the kubeconfig does not exist.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    // Tests run in the folder of their crate, so a relative path would lead elsewhere.
+    // Tests run in the directory of their crate, so a relative path would not resolve.
     let file = options.kubeconfig.display();
     let kubeconfig =
         options.kubeconfig.canonicalize().with_context(|| format!("cannot find the kubeconfig {file}"))?;

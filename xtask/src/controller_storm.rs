@@ -1,17 +1,20 @@
-//! A controller over many objects in bad weather, in release mode: does it converge, and with how many reconciles?
+//! A controller over many objects under fault injection, in release mode: it has to converge, with
+//! a limited number of reconciles.
 //!
-//! It is an ordinary test of the controller's crate, which reads the variable set here; `cargo test` runs it with fewer objects.
+//! It is an ordinary test of the controller crate, which reads the variable set here; `cargo test`
+//! runs it with fewer objects.
 
 use processes::cargo::Cargo;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// How many objects there are.
+    /// The number of objects.
     #[arg(long, default_value_t = 20_000, value_name = "NUMBER")]
     objects: usize,
 }
 
-/// Runs the test; fails if the number of reconciles is further than 5 % from the number of changes.
+/// Runs the test. It fails if the number of reconciles differs from the number of changes by more
+/// than 5 %.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let fixed = ["test", "--release", "--package", "dogwatch-controller", "--test", "it"];
     let chosen = ["--", "storm::", "--nocapture"];

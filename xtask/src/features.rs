@@ -1,7 +1,8 @@
-//! Each feature alone, and none at all: a feature must not lean on another that happens to be on.
+//! Builds with each feature alone and with none: a feature must not depend on another that happens
+//! to be enabled.
 //!
-//! `--all-targets` brings in the dev-dependencies, and with them a Kubernetes version for k8s-openapi, which libraries
-//! leave to their users.
+//! `--all-targets` includes the dev-dependencies, and with them a Kubernetes version for
+//! k8s-openapi, which libraries leave to their users.
 
 use processes::cargo::{self, Cargo};
 

@@ -1,12 +1,13 @@
-//! What may enter the build, by `cargo-deny` and deny.toml: licences, banned crates, sources.
+//! The rules for dependencies, by `cargo-deny` and deny.toml: licences, banned crates, sources.
 //!
-//! Advisories need a network and change by the day, so they are not part of this.
+//! Advisories need a network and change daily, so they are not part of this.
 
 use anyhow::{Context, bail};
 
 use processes::cargo::Cargo;
 
-/// Fails, with the way to install it, where `cargo-deny` is missing: a check that is skipped in silence is none.
+/// Runs `cargo-deny`. Fails if it is not installed, with the command to install it: a silently
+/// skipped check would be none.
 pub(crate) fn run() -> anyhow::Result<()> {
     if !is_installed() {
         bail!(
@@ -15,10 +16,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
     }
     Cargo::new(["deny", "check", "licenses", "bans", "sources"])
         .run()
-        .context("a dependency breaks a rule of deny.toml")
+        .context("a dependency violates a rule of deny.toml")
 }
 
 fn is_installed() -> bool {
-    let asked = std::process::Command::new("cargo-deny").arg("--version").output();
-    asked.is_ok_and(|it| it.status.success())
+    let version = std::process::Command::new("cargo-deny").arg("--version").output();
+    version.is_ok_and(|it| it.status.success())
 }

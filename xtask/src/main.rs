@@ -1,7 +1,7 @@
 //! The tasks of this repository, the same for people and for CI: `cargo xtask --help`.
 //!
-//! Checks and generators are files below. Benchmarks and tasks that need other people's programs are programs of their own, which this
-//! one starts, so that it builds in seconds.
+//! Checks and generators are files below. Benchmarks and tasks that need other programs are
+//! programs of their own, which this one starts, so that it builds in seconds.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task reports to the terminal")]
 
@@ -43,7 +43,8 @@ enum Task {
     Gen(tables::Options),
     /// Run the whole-pipeline test suite against a server of your choice.
     Conformance(conformance::Options),
-    /// Play random schedules of writes, faults and restarts on informers or controllers; `soak grpc` is for channels.
+    /// Run random schedules of writes, faults and restarts on informers or controllers; `soak grpc`
+    /// is for channels.
     Soak(soak::Options),
     /// Run a controller over many objects on a server with injected faults, and count its reconciles.
     ControllerStorm(controller_storm::Options),
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn ci_takes_steps_by_name_and_refuses_unknown_ones() {
+    fn ci_takes_steps_by_name_and_rejects_unknown_ones() {
         assert!(Arguments::try_parse_from(["xtask", "ci"]).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "ci", "format", "docs"]).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "ci", "nonsense"]).is_err());
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soak_of_channels_takes_no_option_of_schedules_before_it() {
+    fn soak_grpc_rejects_options_of_schedules_before_it() {
         assert!(Arguments::try_parse_from(["xtask", "soak", "grpc", "rollout", "--quick"]).is_ok());
         assert!(Arguments::try_parse_from(["xtask", "soak", "--minutes", "2", "grpc"]).is_err());
     }

@@ -1,6 +1,6 @@
-//! Tasks that are programs of their own: benchmarks, and everything that needs other people's programs.
+//! Tasks that are programs of their own: benchmarks, and everything that needs other programs.
 //!
-//! They are built when they are asked for. Their arguments, `--help` among them, are theirs to read.
+//! They are built on demand. They parse their own arguments, including `--help`.
 
 use processes::cargo::Cargo;
 

@@ -1,8 +1,9 @@
 //! Random schedules of writes, faults and restarts on our own server, for longer than a test may take.
 //!
-//! The runs are ordinary tests of the informer and controller crates. They read the variables set here; `cargo test --workspace` does
-//! not set them and plays the same few hundred seeds each time. The tests print progress, totals and, for a failure, the seed and its
-//! schedule. `soak grpc` is a task of the program `interop`.
+//! The runs are ordinary tests of the informer and controller crates. They read the variables set
+//! here; `cargo test --workspace` does not set them and runs the same few hundred seeds each time.
+//! The tests print progress, totals and, for a failure, the seed and its schedule. `soak grpc` is a
+//! task of the program `interop`.
 
 use processes::cargo::Cargo;
 
@@ -28,20 +29,21 @@ enum Subject {
 // Flattened into the options of the task, whose group would have the same name.
 #[group(id = "schedule-options")]
 struct Schedules {
-    /// Play new seeds for this many minutes.
+    /// Run new seeds for this many minutes.
     #[arg(long, value_name = "MINUTES", default_value_t = 5, conflicts_with_all = ["seed", "schedules"])]
     minutes: u64,
-    /// Play this many schedules, starting with seed 0.
+    /// Run this many schedules, starting with seed 0.
     #[arg(long, value_name = "COUNT", conflicts_with = "seed")]
     schedules: Option<u64>,
-    /// Play this seed only.
+    /// Run this seed only.
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
-    /// Play the schedules of controllers instead of those of informers.
+    /// Run the schedules of controllers instead of those of informers.
     #[arg(long)]
     controllers: bool,
-    /// Play each schedule in two processes, in opposite orders, and compare their traces line by line: a seed must do the same in
-    /// every process. The outcome of the schedules is not checked.
+    /// Run each schedule in two processes, in opposite orders, and compare their traces line by
+    /// line: a seed has to do the same in every process. The outcome of the schedules is not
+    /// checked.
     #[arg(long, requires = "schedules")]
     compare: bool,
     /// Build with optimizations: several times as many schedules, without the assertions of debug builds.
@@ -49,18 +51,18 @@ struct Schedules {
     release: bool,
 }
 
-/// Plays the schedules.
+/// Runs the schedules.
 ///
 /// # Errors
-/// If one of them does not end as it should.
+/// If a schedule fails.
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     match &options.subject {
         Some(Subject::Grpc(rest)) => programs::interop("grpc-soak", rest),
-        None => play(&options.schedules),
+        None => run_schedules(&options.schedules),
     }
 }
 
-fn play(options: &Schedules) -> anyhow::Result<()> {
+fn run_schedules(options: &Schedules) -> anyhow::Result<()> {
     let package = if options.controllers { "dogwatch-controller" } else { "dogwatch-informer" };
     let mut arguments = vec!["test", "--package", package, "--test", "soak"];
     arguments.extend(options.release.then_some("--release"));

@@ -1,7 +1,8 @@
-//! A pod that costs as little as it can: `h2` without a server around it, which says all it has to say at once. With it, calls a second
-//! are those of the side that calls.
+//! The cheapest possible pod: `h2` without a server around it, which writes everything it has at
+//! once. With it, the client limits the number of calls per second.
 //!
-//! Tonic's own server takes about as long for a call as a client does. Beside it all who call look more alike than they are.
+//! Tonic's server spends about as much time on a call as a client does, which would hide much of
+//! the difference between clients.
 
 use std::future::poll_fn;
 use std::io;
@@ -19,36 +20,38 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
-/// Windows that no burst of ours fills.
+/// Flow-control windows that no burst of the benchmark fills.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// More calls at a time than any burst makes.
-const MOST_CALLS: u32 = 10_000;
+/// More concurrent calls than any burst makes.
+const MAX_CONCURRENT_CALLS: u32 = 10_000;
 
-/// Gives every caller back what it sends, whatever method it calls. Dropping the future ends the connections too.
+/// Echoes the body of every request, whatever its method. Dropping the future closes the
+/// connections too.
 pub(super) async fn serve(incoming: impl Stream<Item = io::Result<TcpStream>> + Unpin) {
-    let connections = incoming.filter_map(async |it| it.ok()).map(converse);
-    // Whoever has gone is not missed.
+    let connections = incoming.filter_map(async |it| it.ok()).map(serve_connection);
+    // A client that disconnects is not an error.
     connections.buffer_unordered(usize::MAX).for_each(async |_| ()).await;
 }
 
-/// One connection to its end, in one task.
-async fn converse(socket: TcpStream) -> io::Result<()> {
+/// Serves one connection until it ends, in one task.
+async fn serve_connection(socket: TcpStream) -> io::Result<()> {
     let (read, mut write) = socket.into_split();
-    let said = Said::default();
+    let output = OutputBuffer::default();
     let mut settings = Builder::new();
     settings
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
-        .max_concurrent_streams(MOST_CALLS);
-    // The greeting of a caller is all that this waits for.
-    let opening = settings.handshake::<_, Bytes>(Socket { read, said: said.clone() });
+        .max_concurrent_streams(MAX_CONCURRENT_CALLS);
+    // Waits for the client's connection preface only.
+    let opening = settings.handshake::<_, Bytes>(Socket { read, output: output.clone() });
     let mut connection = opening.await.map_err(io::Error::other)?;
     let mut calls = Vec::new();
     poll_fn(|cx| {
         let ended = poll_calls(&mut connection, &mut calls, cx);
-        // What cannot leave now leaves when it can: until then the caller has enough to read.
-        match said.poll_leave(&mut write, cx) {
+        // A write that would block is retried with the next poll: until then the client has enough
+        // to read.
+        match output.poll_write_to(&mut write, cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => ended.map(Ok),
         }
@@ -57,7 +60,7 @@ async fn converse(socket: TcpStream) -> io::Result<()> {
     write.shutdown().await
 }
 
-/// Takes what callers send, and answers those who have sent all. Ready when the connection has ended.
+/// Reads requests, and responds to those that are complete. Ready when the connection has ended.
 fn poll_calls(
     connection: &mut Connection<Socket, Bytes>,
     calls: &mut Vec<Call>,
@@ -65,8 +68,8 @@ fn poll_calls(
 ) -> Poll<()> {
     loop {
         match connection.poll_accept(cx) {
-            Poll::Ready(Some(Ok((request, answer)))) => {
-                calls.push(Call { request: request.into_body(), answer, heard: Vec::new() });
+            Poll::Ready(Some(Ok((request, response)))) => {
+                calls.push(Call { request: request.into_body(), response, received: Vec::new() });
             }
             Poll::Ready(_) => return Poll::Ready(()),
             Poll::Pending => {
@@ -80,35 +83,36 @@ fn poll_calls(
     }
 }
 
-/// A call whose request is not whole yet.
+/// A call whose request is not complete yet.
 struct Call {
     request: RecvStream,
-    answer: SendResponse<Bytes>,
-    heard: Vec<Bytes>,
+    response: SendResponse<Bytes>,
+    received: Vec<Bytes>,
 }
 
 impl Call {
-    /// Ready when it is answered, or when the caller has gone.
+    /// Ready when the response is queued or the client has cancelled the call.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(data) = ready!(self.request.poll_data(cx)) {
             let Ok(data) = data else { return Poll::Ready(()) };
-            // It only fails for a stream that is no more.
+            // Fails only for a stream that has ended.
             let _ = self.request.flow_control().release_capacity(data.len());
-            // Some end a request with a frame of nothing; given back it would not be the end, and `h2` suffers few of those.
+            // Some clients end a request with an empty DATA frame. Echoed, it would not be the last
+            // frame, and `h2` limits the number of empty frames that do not end a stream.
             if !data.is_empty() {
-                self.heard.push(data);
+                self.received.push(data);
             }
         }
-        // Whoever has gone needs no answer.
-        let _ = self.give_back();
+        // Fails only if the client has cancelled the call.
+        let _ = self.echo();
         Poll::Ready(())
     }
 
-    fn give_back(&mut self) -> Result<(), h2::Error> {
+    fn echo(&mut self) -> Result<(), h2::Error> {
         let mut head = Response::new(());
         head.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        let mut body = self.answer.send_response(head, false)?;
-        for data in self.heard.drain(..) {
+        let mut body = self.response.send_response(head, false)?;
+        for data in self.received.drain(..) {
             body.send_data(data, false)?;
         }
         let mut status = HeaderMap::with_capacity(1);
@@ -117,29 +121,29 @@ impl Call {
     }
 }
 
-/// What was said and has not left.
+/// The bytes that `h2` has written and the socket has not sent yet.
 #[derive(Clone, Default)]
-struct Said(Arc<Mutex<BytesMut>>);
+struct OutputBuffer(Arc<Mutex<BytesMut>>);
 
-impl Said {
-    fn add(&self, words: &[u8]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(words);
+impl OutputBuffer {
+    fn add(&self, bytes: &[u8]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
     }
 
-    fn poll_leave(&self, write: &mut OwnedWriteHalf, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        while !said.is_empty() {
-            let count = ready!(Pin::new(&mut *write).poll_write(cx, &said))?;
-            said.advance(count);
+    fn poll_write_to(&self, write: &mut OwnedWriteHalf, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while !output.is_empty() {
+            let count = ready!(Pin::new(&mut *write).poll_write(cx, &output))?;
+            output.advance(count);
         }
         Poll::Ready(Ok(()))
     }
 }
 
-/// What `h2` takes for a socket.
+/// The I/O object of `h2`: reads the socket and writes into the [`OutputBuffer`].
 struct Socket {
     read: OwnedReadHalf,
-    said: Said,
+    output: OutputBuffer,
 }
 
 impl AsyncRead for Socket {
@@ -153,9 +157,9 @@ impl AsyncRead for Socket {
 }
 
 impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, words: &[u8]) -> Poll<io::Result<usize>> {
-        self.said.add(words);
-        Poll::Ready(Ok(words.len()))
+    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.output.add(bytes);
+        Poll::Ready(Ok(bytes.len()))
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,4 +1,5 @@
-//! Who is compared, and how each of them is started: this program itself, and the peers below `bench/` that can be built here.
+//! The contenders and how each of them is started: this program itself, and the peers below
+//! `bench/` that can be built here.
 
 use std::path::{Path, PathBuf};
 
@@ -7,20 +8,21 @@ use anyhow::{Context, Result};
 use processes::cargo::Cargo;
 use processes::go;
 
-/// Somebody who can call a service by its name.
+/// A program that can call a service by its name.
 #[derive(Clone, Debug)]
 pub(super) struct Contender {
-    pub(super) who: Who,
+    pub(super) kind: ContenderKind,
     pub(super) program: PathBuf,
-    /// In front of the arguments that all of them get.
+    /// The arguments before those that all contenders get.
     pub(super) arguments: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
-    /// One channel of tonic's to one pod: nothing is chosen.
+pub(super) enum ContenderKind {
+    /// One tonic channel to one pod, without balancing.
     Single,
-    /// A channel of tonic's to each pod, dealt out to those who call: nothing is chosen, and there are as many connections.
+    /// One tonic channel per pod, assigned to the concurrent calls in turn: no balancing, with as
+    /// many connections as a balancer has.
     Each,
     /// tonic's `balance_channel`, fed by our resolver.
     Balance,
@@ -29,7 +31,7 @@ pub(super) enum Who {
     Kuberesolver,
 }
 
-impl Who {
+impl ContenderKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Single => "tonic, one channel",
@@ -41,34 +43,43 @@ impl Who {
         }
     }
 
-    /// Whether it can also choose by load.
-    pub(super) fn knows_load(self) -> bool {
+    /// Returns true if it also has a policy that balances by load.
+    pub(super) fn supports_load(self) -> bool {
         matches!(self, Self::Kube | Self::Kuberesolver)
     }
 }
 
-/// Everybody who can be had; says who cannot.
+/// Returns the contenders that can be built. Prints those that cannot.
 ///
 /// # Errors
-/// When a peer is there and does not build.
+/// If Go is installed and a peer in Go does not build.
 pub(super) fn find(alone: bool) -> Result<Vec<Contender>> {
-    let itself = std::env::current_exe().context("cannot find this program")?;
-    let own = [(Who::Single, "single"), (Who::Each, "each"), (Who::Balance, "balance"), (Who::Kube, "kube")];
-    let own = own.map(|(who, name)| {
+    let itself = std::env::current_exe().context("cannot find the path of this program")?;
+    let own = [
+        (ContenderKind::Single, "single"),
+        (ContenderKind::Each, "each"),
+        (ContenderKind::Balance, "balance"),
+        (ContenderKind::Kube, "kube"),
+    ];
+    let own = own.map(|(kind, name)| {
         let arguments = ["grpc", "call", name].map(str::to_owned).to_vec();
-        Contender { who, program: itself.clone(), arguments }
+        Contender { kind, program: itself.clone(), arguments }
     });
     let mut all = Vec::from(own);
     if alone {
         return Ok(all);
     }
     match tonic_lb_k8s() {
-        Ok(program) => all.push(Contender { who: Who::TonicLbK8s, program, arguments: Vec::new() }),
-        Err(error) => println!("tonic-lb-k8s cannot be built, and is left out: {error}"),
+        Ok(program) => {
+            all.push(Contender { kind: ContenderKind::TonicLbK8s, program, arguments: Vec::new() })
+        }
+        Err(error) => println!("skipping tonic-lb-k8s, which does not build: {error}"),
     }
     match go::build("grpc-go")? {
-        Some(program) => all.push(Contender { who: Who::Kuberesolver, program, arguments: Vec::new() }),
-        None => println!("Go is not installed: kuberesolver is left out"),
+        Some(program) => {
+            all.push(Contender { kind: ContenderKind::Kuberesolver, program, arguments: Vec::new() })
+        }
+        None => println!("skipping kuberesolver: Go is not installed"),
     }
     Ok(all)
 }

@@ -1,4 +1,4 @@
-//! What was to be reached, and whether it was; and the middle of figures, on which that is judged.
+//! Goals and their verdicts; and the median on which they are judged.
 
 use anyhow::{Result, ensure};
 
@@ -11,10 +11,10 @@ impl Goals {
         self.0.push((met, goal));
     }
 
-    /// Prints all of them.
+    /// Prints all goals.
     ///
     /// # Errors
-    /// When one is missed.
+    /// If a goal is missed.
     pub(super) fn judge(&self) -> Result<()> {
         for (met, goal) in &self.0 {
             println!("{}: {goal}", if *met { "met" } else { "MISSED" });
@@ -24,7 +24,7 @@ impl Goals {
     }
 }
 
-/// The middle one; of an even number the higher one of both. Nothing has none.
+/// Returns the median, or the higher of the two middle values. `None` without values.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle_whatever_the_order() {
+    fn the_median_does_not_depend_on_the_order() {
         assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median([4.0, 1.0]), Some(4.0));
         assert_eq!(median([]), None);

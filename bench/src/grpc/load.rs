@@ -1,66 +1,73 @@
-//! Calls per second, how long they take and what they cost, with 1, 10 and 100 pods.
+//! Calls per second, latency and CPU time per call, with 1, 10 and 100 pods.
 //!
-//! Pods have half of the processors and those who call the other half. Contenders take turns, another one first in each round. Figures are medians of the rounds, and ratios are medians of the
-//! ratios within a round, so that what the machine does beside weighs on both sides alike.
+//! Pods have half of the processors and callers the other half. Contenders take turns, and each
+//! round begins with another one. Figures are medians of the rounds, and ratios are medians of the
+//! ratios within a round, so that other load on the machine affects both sides alike.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::asking::{Caller, Choice};
 use super::caller::outcome::Outcome;
-use super::contenders::{Contender, Who};
-use super::effort::Effort;
+use super::caller_process::{Balancing, CallerProcess};
+use super::contenders::{Contender, ContenderKind};
+use super::cpu_split::CpuSplit;
 use super::goals::{Goals, median};
-use super::halves::Halves;
 use super::pods::{Kind, Pods};
-use super::town::Town;
+use super::settings::BenchSettings;
+use super::test_cluster::TestCluster;
 
 const SERVERS: [u8; 3] = [1, 10, 100];
-/// As many endpoints as Kubernetes puts into one slice.
+/// The maximum number of endpoints that Kubernetes puts into one slice.
 const SLICE: usize = 100;
-/// Where goals are judged.
+/// The number of concurrent calls at which goals are judged.
 const JUDGED: usize = 64;
-/// How long each calls before it counts: tonic's own channels connect only then.
+/// The length of the warm-up of each caller: tonic's channels connect with the first call.
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// At least so many times the calls of tonic's balanced channel.
+/// The minimum ratio of our calls per second to those of tonic's balanced channel.
 const THROUGHPUT_GOAL: f64 = 1.5;
-/// At most so many times the processor time of a single channel.
+/// The maximum ratio of our CPU time per call to that of a single channel.
 const CPU_GOAL: f64 = 1.1;
 
-/// One contender at work.
-struct Lane {
+/// One contender in the measurement.
+struct Participant {
     name: String,
-    caller: Caller,
-    choice: Choice,
-    /// What came out, one for each round.
+    caller: CallerProcess,
+    balancing: Balancing,
+    /// The outcomes, one for each round.
     rounds: Vec<Outcome>,
 }
 
-/// Prints a table for each kind and number of pods and of calls in flight, then the goals.
+/// Prints a table for each kind and number of pods and each number of concurrent calls, then the
+/// goals.
 ///
-/// Goals are judged with bare pods, where those who call are what takes time. What comes out beside tonic's servers is told too.
+/// Goals are judged with bare pods, where the caller takes most of the time. The ratio with tonic's
+/// servers is printed too.
 ///
 /// # Errors
-/// When a goal is missed, or a contender fails.
-pub(super) async fn run(contenders: &[Contender], effort: &Effort, halves: &Halves) -> Result<()> {
-    let (town, mut goals) = (Town::start().await?, Goals::default());
+/// If a goal is missed, or a contender fails.
+pub(super) async fn run(
+    contenders: &[Contender],
+    settings: &BenchSettings,
+    cpu_split: &CpuSplit,
+) -> Result<()> {
+    let (cluster, mut goals) = (TestCluster::start().await?, Goals::default());
     for (kind, count) in [Kind::Bare, Kind::Tonic].into_iter().flat_map(|it| SERVERS.map(|count| (it, count)))
     {
         let (pods, service) = (Pods::serve(count, kind)?, format!("{}-{count}", name(kind)));
-        town.list(&service, &pods, SLICE).await?;
-        let mut lanes = lanes(contenders, &town, &service, halves).await?;
-        for lane in &mut lanes {
-            lane.caller.burst(JUDGED, WARM_UP).await?;
+        cluster.publish_pods(&service, &pods, SLICE).await?;
+        let mut participants = participants(contenders, &cluster, &service, cpu_split).await?;
+        for participant in &mut participants {
+            participant.caller.burst(JUDGED, WARM_UP).await?;
         }
-        let in_flight = if kind == Kind::Bare { effort.in_flight } else { &[JUDGED] };
+        let in_flight = if kind == Kind::Bare { settings.in_flight } else { &[JUDGED] };
         for &in_flight in in_flight {
-            take_turns(&mut lanes, in_flight, effort).await?;
-            print(&format!("{count} {} pods, {in_flight} in flight", name(kind)), &lanes);
+            take_turns(&mut participants, in_flight, settings).await?;
+            print(&format!("{count} {} pods, {in_flight} in flight", name(kind)), &participants);
             match (kind, in_flight) {
-                (Kind::Bare, JUDGED) => judge(count, &lanes, &mut goals)?,
-                (Kind::Tonic, _) => tell(&lanes),
+                (Kind::Bare, JUDGED) => judge(count, &participants, &mut goals)?,
+                (Kind::Tonic, _) => print_ratio(&participants),
                 _ => {}
             }
         }
@@ -76,54 +83,64 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
-async fn lanes(contenders: &[Contender], town: &Town, service: &str, halves: &Halves) -> Result<Vec<Lane>> {
-    let mut lanes = Vec::new();
+async fn participants(
+    contenders: &[Contender],
+    cluster: &TestCluster,
+    service: &str,
+    cpu_split: &CpuSplit,
+) -> Result<Vec<Participant>> {
+    let mut participants = Vec::new();
     for contender in contenders {
-        let ours = contender.who == Who::Kube;
-        for choice in [Choice::Turns, Choice::Load].into_iter().take(if ours { 2 } else { 1 }) {
-            let caller = Caller::start(contender, town, service, choice, halves).await?;
-            let more = if choice == Choice::Load { ", peak_ewma" } else { "" };
-            lanes.push(Lane {
-                name: format!("{}{more}", contender.who.name()),
+        let ours = contender.kind == ContenderKind::Kube;
+        for balancing in [Balancing::RoundRobin, Balancing::ByLoad].into_iter().take(if ours { 2 } else { 1 })
+        {
+            let caller = CallerProcess::start(contender, cluster, service, balancing, cpu_split).await?;
+            let more = if balancing == Balancing::ByLoad { ", peak_ewma" } else { "" };
+            participants.push(Participant {
+                name: format!("{}{more}", contender.kind.name()),
                 caller,
-                choice,
+                balancing,
                 rounds: Vec::new(),
             });
         }
     }
-    Ok(lanes)
+    Ok(participants)
 }
 
-async fn take_turns(lanes: &mut [Lane], in_flight: usize, effort: &Effort) -> Result<()> {
-    lanes.iter_mut().for_each(|it| it.rounds.clear());
-    // Goals deserve more of a look.
-    let rounds = if in_flight == JUDGED { 3 * effort.repeats } else { effort.repeats };
+async fn take_turns(
+    participants: &mut [Participant],
+    in_flight: usize,
+    settings: &BenchSettings,
+) -> Result<()> {
+    participants.iter_mut().for_each(|it| it.rounds.clear());
+    // Measurements with goals get more rounds.
+    let rounds = if in_flight == JUDGED { 3 * settings.repeats } else { settings.repeats };
     for round in 0..rounds {
-        let count = lanes.len();
+        let count = participants.len();
         for number in 0..count {
-            let lane = &mut lanes[(number + round) % count];
-            lane.rounds.push(lane.caller.burst(in_flight, effort.burst).await?);
+            let participant = &mut participants[(number + round) % count];
+            participant.rounds.push(participant.caller.burst(in_flight, settings.burst).await?);
         }
     }
     Ok(())
 }
 
-/// Calls a second.
+/// Successful calls per second.
 fn rate(it: &Outcome) -> f64 {
     (it.calls - it.failed) as f64 / it.seconds
 }
 
-/// Microseconds of all processors for a call.
+/// CPU time per call, in microseconds.
 fn cpu(it: &Outcome) -> f64 {
     it.cpu_seconds * 1e6 / it.calls as f64
 }
 
-fn print(title: &str, lanes: &[Lane]) {
+fn print(title: &str, participants: &[Participant]) {
     println!(
         "\n{title:27} {:>10} {:>10} {:>10} {:>10} {:>12}",
         "calls/s", "p50 us", "p99 us", "p99.9 us", "CPU us/call"
     );
-    for Lane { name, rounds, .. } in lanes {
+    for Participant { name, rounds, .. } in participants {
         let [rate, p50, p99, p999, cpu] =
             [rate, |it: &Outcome| it.p50_us, |it: &Outcome| it.p99_us, |it: &Outcome| it.p999_us, cpu]
                 .map(|of| median(rounds.iter().map(of)).unwrap_or_default());
@@ -135,35 +152,37 @@ fn print(title: &str, lanes: &[Lane]) {
     }
 }
 
-/// How many times a figure of ours is that of another, in the middle of the rounds.
-fn times(lanes: &[Lane], other: Who, figure: fn(&Outcome) -> f64) -> Option<f64> {
-    let of = |who| lanes.iter().find(|it| it.caller.who == who && it.choice == Choice::Turns);
-    let pairs = of(Who::Kube)?.rounds.iter().zip(&of(other)?.rounds);
+/// The median ratio of a figure of ours to that of another contender.
+fn times(participants: &[Participant], other: ContenderKind, figure: fn(&Outcome) -> f64) -> Option<f64> {
+    let of =
+        |kind| participants.iter().find(|it| it.caller.kind == kind && it.balancing == Balancing::RoundRobin);
+    let pairs = of(ContenderKind::Kube)?.rounds.iter().zip(&of(other)?.rounds);
     median(pairs.map(|(ours, theirs)| figure(ours) / figure(theirs)))
 }
 
-/// What is not judged, in a line.
-fn tell(lanes: &[Lane]) {
-    if let Some(calls) = times(lanes, Who::Balance, rate) {
+/// Prints the ratio for which there is no goal.
+fn print_ratio(participants: &[Participant]) {
+    if let Some(calls) = times(participants, ContenderKind::Balance, rate) {
         println!("{calls:.2} times the calls of tonic's balanced channel");
     }
 }
 
-fn judge(count: u8, lanes: &[Lane], goals: &mut Goals) -> Result<()> {
-    let told = |other, figure| times(lanes, other, figure).context("everybody of ours has called");
-    let calls = told(Who::Balance, rate)?;
+fn judge(count: u8, participants: &[Participant], goals: &mut Goals) -> Result<()> {
+    let ratio =
+        |other, figure| times(participants, other, figure).context("a contender of this program is missing");
+    let calls = ratio(ContenderKind::Balance, rate)?;
     goals.add(
         calls >= THROUGHPUT_GOAL,
         format!(
             "{count} pods: {calls:.2} times the calls of tonic's balanced channel, at least {THROUGHPUT_GOAL}"
         ),
     );
-    let (single, each) = (told(Who::Single, cpu)?, told(Who::Each, cpu)?);
+    let (single, each) = (ratio(ContenderKind::Single, cpu)?, ratio(ContenderKind::Each, cpu)?);
     goals.add(
         single <= CPU_GOAL,
         format!(
-            "{count} pods: {single:.2} times the CPU of a single channel, at most {CPU_GOAL} ({each:.2} times that of a channel \
-             to each)"
+            "{count} pods: {single:.2} times the CPU of a single channel, at most {CPU_GOAL} \
+             ({each:.2} times that of one channel per pod)"
         ),
     );
     Ok(())

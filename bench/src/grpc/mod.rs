@@ -1,24 +1,27 @@
-//! `cargo xtask bench grpc [picks|load|score|parts] [--quick] [--alone]`: what it costs to choose an endpoint and to call one, and what
-//! becomes of calls while endpoints come, go, die and dawdle; beside tonic's own channels, tonic-lb-k8s and kuberesolver.
+//! `cargo xtask bench grpc [picks|load|score|parts] [--quick] [--alone]`: the cost of picking an
+//! endpoint and of a call, and the failures and latencies of calls while endpoints are added and
+//! removed, die or respond slowly; compared with tonic's channels, tonic-lb-k8s and kuberesolver.
 //!
 //! ```text
-//! this process: API server, pods, measuring ─── lines ──► one process per contender: resolver, channel, calls
+//! this process                      one process per contender
+//! API server, pods, ── commands ──► resolver, channel, calls
+//! measurements
 //! ```
 //!
 //! The `mod` lines below are in layer order.
 
-mod effort;
+mod settings;
 mod switches;
 mod goals;
 mod caller;
 mod picks;
 mod bare;
 mod pods;
-mod town;
-mod halves;
-mod own;
+mod test_cluster;
+mod cpu_split;
+mod local_callers;
 mod contenders;
-mod asking;
+mod caller_process;
 mod load;
 mod parts;
 mod score;
@@ -26,28 +29,31 @@ mod score;
 use anyhow::{Result, bail, ensure};
 
 use self::contenders::Contender;
-use self::effort::{Effort, QUICK, THOROUGH};
-use self::halves::Halves;
+use self::cpu_split::CpuSplit;
+use self::settings::{BenchSettings, QUICK, THOROUGH};
 use self::switches::Switches;
-use testbed::waiting;
+use testbed::runtime;
 
 /// Runs one part, or all of them one after the other.
 ///
 /// # Errors
-/// When a goal is missed, or an argument is unknown.
+/// If a goal is missed, or an argument is unknown.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    // What the benchmark starts to have somebody who calls.
+    // The subcommands with which the benchmark starts its caller processes.
     if let ["call", caller @ ..] = arguments.as_slice() {
-        return waiting::wait(own::call(caller));
+        return runtime::run(local_callers::call(caller));
     }
     if let ["call-parts", switches, workers, caller @ ..] = arguments.as_slice() {
-        return waiting::wait_with(workers.parse()?, own::call_parts(Switches::named(switches)?, caller));
+        return runtime::run_with_workers(
+            workers.parse()?,
+            local_callers::call_parts(Switches::named(switches)?, caller),
+        );
     }
-    let (mut effort, mut alone, mut parts) = (&THOROUGH, false, Vec::new());
+    let (mut settings, mut alone, mut parts) = (&THOROUGH, false, Vec::new());
     for argument in arguments {
         match argument {
-            "--quick" => effort = &QUICK,
+            "--quick" => settings = &QUICK,
             "--alone" => alone = true,
             part @ ("picks" | "load" | "score" | "parts") => parts.push(part),
             other => {
@@ -55,25 +61,25 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             }
         }
     }
-    // What the parts of a connection bring is a question of its own, and has no goal.
+    // The contribution of each part of a connection is a separate question without a goal.
     if parts == ["parts"] {
-        return waiting::wait(parts::run(effort));
+        return runtime::run(parts::run(settings));
     }
-    ensure!(!parts.contains(&"parts"), "parts are measured alone");
+    ensure!(!parts.contains(&"parts"), "`parts` cannot be combined with other parts of the benchmark");
     let wanted = |part| parts.is_empty() || parts.contains(&part);
-    // A goal that one part misses does not hide what the others have to say.
-    let picks = if wanted("picks") { picks::run(effort.repeats < THOROUGH.repeats) } else { Ok(()) };
+    // A missed goal in one part does not stop the other parts.
+    let picks = if wanted("picks") { picks::run(settings.repeats < THOROUGH.repeats) } else { Ok(()) };
     if !wanted("load") && !wanted("score") {
         return picks;
     }
     let contenders = contenders::find(alone)?;
-    let load = if wanted("load") { calls_per_second(&contenders, effort) } else { Ok(()) };
-    let score = if wanted("score") { waiting::wait(score::run(&contenders, effort)) } else { Ok(()) };
+    let load = if wanted("load") { calls_per_second(&contenders, settings) } else { Ok(()) };
+    let score = if wanted("score") { runtime::run(score::run(&contenders, settings)) } else { Ok(()) };
     picks.and(load).and(score)
 }
 
-/// The pods live in threads that are started when the processors are divided.
-fn calls_per_second(contenders: &[Contender], effort: &Effort) -> Result<()> {
-    let halves = Halves::divide()?;
-    waiting::wait(load::run(contenders, effort, &halves))
+/// Runs `load`. The threads of the pods are started after the processors are split.
+fn calls_per_second(contenders: &[Contender], settings: &BenchSettings) -> Result<()> {
+    let cpu_split = CpuSplit::divide()?;
+    runtime::run(load::run(contenders, settings, &cpu_split))
 }

@@ -1,8 +1,9 @@
-//! Nanoseconds per pick, by policy and number of endpoints: from a snapshot at hand, as others measure it, and then with all that a
-//! call does around it: the snapshot is found and let go, and the call counted in and out.
+//! Nanoseconds per pick, by policy and number of endpoints: from a loaded snapshot, as other
+//! projects measure it, and then with everything that a call does around it: loading and releasing
+//! the snapshot, and counting the call in and out.
 //!
-//! gRPC's C++ takes 20 ns for pick_first and 54 ns for weighted_round_robin (grpc/grpc#37052), grpc-go's round_robin 70 to 79 ns
-//! (grpc/grpc-go#5607), on other machines.
+//! For comparison, on other machines: gRPC C++ takes 20 ns for pick_first and 54 ns for
+//! weighted_round_robin (grpc/grpc#37052), grpc-go's round_robin 70 to 79 ns (grpc/grpc-go#5607).
 
 use anyhow::{Result, ensure};
 use dogwatch_grpc::measure::Picks;
@@ -11,10 +12,11 @@ use http::HeaderName;
 use tokio::time::Instant;
 
 const SIZES: [usize; 5] = [1, 10, 100, 1_000, 10_000];
-/// Picks in a round; the best of many rounds is the one that the machine did not disturb.
+/// The number of picks in a round. The fastest of many rounds counts: the one that the machine
+/// disturbed least.
 const PICKS: usize = 20_000;
 
-/// At most so many nanoseconds, whatever the number of endpoints.
+/// The maximum number of nanoseconds, whatever the number of endpoints.
 const ROUND_ROBIN_GOAL: f64 = 15.0;
 const LEAST_REQUEST_GOAL: f64 = 40.0;
 
@@ -43,11 +45,11 @@ pub(super) fn run(quick: bool) -> Result<()> {
         }
         if goal.is_some() {
             let whole = SIZES.map(|it| best(rounds, &Picks::new(policy.clone(), it), Picks::pick));
-            println!("{:26} {}", "  as a call makes it", whole.map(|it| format!("{it:7.1}")).join(" "));
+            println!("{:26} {}", "  as part of a call", whole.map(|it| format!("{it:7.1}")).join(" "));
         }
     }
     let load = best(rounds, &Picks::new(Policy::RoundRobin, 10), Picks::load);
-    println!("{:26} {load:7.1}", "finding the snapshot");
+    println!("{:26} {load:7.1}", "loading the snapshot");
     ensure!(missed.is_empty(), "a goal is missed: {}", missed.join(", "));
     Ok(())
 }

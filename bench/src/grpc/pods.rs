@@ -1,6 +1,8 @@
-//! Pods: tonic servers that echo, on addresses of the loopback and one port, since the port belongs to the slice.
+//! Pods: echo servers on loopback addresses that share one port, since a port belongs to the whole
+//! slice.
 //!
-//! They run in the process that measures; whoever calls them is another. Tonic's count what they are asked and when.
+//! They run in the measuring process; callers run in others. Pods with tonic's server count their
+//! calls and record when they came.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -25,76 +27,76 @@ use tower_service::Service;
 use super::bare;
 use super::caller::echo::{Echo, codec};
 
-/// How often a port is looked for that is free on all addresses.
+/// The number of attempts to find a port that is free on all addresses.
 const ATTEMPTS: usize = 20;
 
-/// Servers on the loopback, from 127.0.0.2 on, all on one port. Dropping them ends them.
+/// Servers on loopback addresses from 127.0.0.2 on, all on one port. Dropping this stops them.
 pub(super) struct Pods {
     pub(super) port: u16,
     pods: Vec<Pod>,
 }
 
-/// What pods are made of.
+/// The implementation of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A server of tonic's, which counts what it is asked.
+    /// tonic's server, which counts its calls.
     Tonic,
-    /// As little as answers; it counts nothing.
+    /// The minimal `h2` server, which counts nothing.
     Bare,
 }
 
 /// One server.
 pub(super) struct Pod {
     pub(super) address: Ipv4Addr,
-    seen: Arc<Seen>,
-    /// Dropping it ends the server as SIGTERM would.
+    record: Arc<CallRecord>,
+    /// Dropping it shuts the server down as SIGTERM does.
     running: Option<oneshot::Sender<()>>,
 }
 
-/// What a pod was asked.
+/// The calls that a pod has received.
 #[derive(Debug)]
-struct Seen {
+struct CallRecord {
     since: Instant,
     calls: AtomicU64,
-    /// When, in microseconds from the beginning; zero for never.
+    /// The time of the first call, in microseconds since `since`, plus one. Zero for never.
     first: AtomicU64,
     last: AtomicU64,
-    /// How long it takes to answer, in milliseconds.
+    /// The delay of each response, in milliseconds.
     delay: AtomicU64,
 }
 
 impl Pods {
-    /// Starts so many, at most 250, with tonic's server.
+    /// Starts `count` pods, at most 250, with tonic's server.
     pub(super) fn start(count: u8) -> Result<Self> {
         Self::serve(count, Kind::Tonic)
     }
 
-    /// Starts so many, at most 250, of a kind.
+    /// Starts `count` pods, at most 250, of a kind.
     pub(super) fn serve(count: u8, kind: Kind) -> Result<Self> {
         for _ in 0..ATTEMPTS {
             let first = listen(0, 0)?;
             let port = first.local_addr()?.port();
             let others = (1..count).map(|it| listen(it, port));
-            // Where one is taken, so is the port.
+            // The port is taken on one of the addresses: try another one.
             let Ok(others) = others.collect::<Result<Vec<_>>>() else { continue };
             let pods =
                 [first].into_iter().chain(others).map(|it| Pod::serve(it, kind)).collect::<Result<_>>()?;
             return Ok(Self { port, pods });
         }
-        Err(anyhow!("no port is free on {count} addresses of the loopback from 127.0.0.2 on"))
+        Err(anyhow!("no port is free on {count} loopback addresses from 127.0.0.2 on"))
     }
 
     pub(super) fn all(&self) -> &[Pod] {
         &self.pods
     }
 
-    pub(super) fn one(&mut self, number: usize) -> &mut Pod {
+    pub(super) fn pod_mut(&mut self, number: usize) -> &mut Pod {
         &mut self.pods[number]
     }
 
-    /// How many calls each has taken.
+    /// Returns the number of calls of each pod.
     pub(super) fn calls(&self) -> Vec<u64> {
-        self.pods.iter().map(|it| it.seen.calls.load(Ordering::Relaxed)).collect()
+        self.pods.iter().map(|it| it.record.calls.load(Ordering::Relaxed)).collect()
     }
 }
 
@@ -106,12 +108,14 @@ fn listen(number: u8, port: u16) -> Result<TcpIncoming> {
 
 impl Pod {
     fn serve(incoming: TcpIncoming, kind: Kind) -> Result<Self> {
-        let SocketAddr::V4(address) = incoming.local_addr()? else { unreachable!("we asked for IPv4") };
-        let seen = Arc::new(Seen::new());
+        let SocketAddr::V4(address) = incoming.local_addr()? else {
+            unreachable!("the listener is bound to an IPv4 address")
+        };
+        let record = Arc::new(CallRecord::new());
         let (running, stopped) = oneshot::channel::<()>();
         match kind {
             Kind::Tonic => {
-                let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
+                let server = Server::builder().add_service(EchoServer(Arc::clone(&record)));
                 tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
             }
             Kind::Bare => {
@@ -123,43 +127,44 @@ impl Pod {
                 });
             }
         }
-        Ok(Self { address: *address.ip(), seen, running: Some(running) })
+        Ok(Self { address: *address.ip(), record, running: Some(running) })
     }
 
-    /// As on SIGTERM: no new connections, a goodbye on those there are, and calls are finished.
+    /// Shuts down as on SIGTERM: refuses new connections, sends GOAWAY on the others, and finishes
+    /// calls in flight.
     pub(super) fn terminate(&mut self) {
         self.running = None;
     }
 
-    /// From now on it takes so long to answer.
+    /// Delays every response from now on.
     pub(super) fn delay(&self, time: Duration) {
-        self.seen.delay.store(time.as_millis() as u64, Ordering::Relaxed);
+        self.record.delay.store(time.as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// When it took its first call since it was last forgotten.
+    /// Returns the time of the first call since [`reset_times`](Self::reset_times).
     pub(super) fn first(&self) -> Option<Instant> {
-        self.seen.moment(&self.seen.first)
+        self.record.moment(&self.record.first)
     }
 
-    /// When it took its last call.
+    /// Returns the time of the last call.
     pub(super) fn last(&self) -> Option<Instant> {
-        self.seen.moment(&self.seen.last)
+        self.record.moment(&self.record.last)
     }
 
-    /// Forgets when it was called.
-    pub(super) fn forget(&self) {
-        self.seen.first.store(0, Ordering::Relaxed);
-        self.seen.last.store(0, Ordering::Relaxed);
+    /// Resets the times of the first and last call.
+    pub(super) fn reset_times(&self) {
+        self.record.first.store(0, Ordering::Relaxed);
+        self.record.last.store(0, Ordering::Relaxed);
     }
 }
 
-impl Seen {
+impl CallRecord {
     fn new() -> Self {
         let (calls, first, last, delay) = Default::default();
         Self { since: Instant::now(), calls, first, last, delay }
     }
 
-    fn note(&self) {
+    fn record_call(&self) {
         let now = self.since.elapsed().as_micros() as u64 + 1;
         self.calls.fetch_add(1, Ordering::Relaxed);
         if self.first.load(Ordering::Relaxed) == 0 {
@@ -174,7 +179,7 @@ impl Seen {
     }
 
     async fn echo(&self, request: Request<Echo>) -> Result<Response<Echo>, Status> {
-        self.note();
+        self.record_call();
         let delay = self.delay.load(Ordering::Relaxed);
         if delay > 0 {
             tokio::time::sleep(Duration::from_millis(delay)).await;
@@ -184,7 +189,7 @@ impl Seen {
 }
 
 #[derive(Debug, Clone)]
-struct EchoServer(Arc<Seen>);
+struct EchoServer(Arc<CallRecord>);
 
 impl NamedService for EchoServer {
     const NAME: &'static str = "bench.Echo";
@@ -200,11 +205,11 @@ impl Service<http::Request<Body>> for EchoServer {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let seen = Arc::clone(&self.0);
+        let record = Arc::clone(&self.0);
         Box::pin(async move {
             let echo = move |it| {
-                let seen = Arc::clone(&seen);
-                async move { seen.echo(it).await }
+                let record = Arc::clone(&record);
+                async move { record.echo(it).await }
             };
             Ok(tonic::server::Grpc::new(codec()).unary(tower::service_fn(echo), request).await)
         })

@@ -1,9 +1,9 @@
-//! The parts of a connection that can be switched off, by the names that stand in the table.
+//! The parts of a connection that can be disabled, by their names in the table.
 
 use anyhow::{Context, Result};
 use dogwatch_grpc::measure::{Parts, Turns};
 
-/// One row of the table: our channel with these parts, or tonic's channels in its place.
+/// One row of the table: our channel with these parts, or tonic's channels for comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Switches {
     AllOn,
@@ -12,7 +12,7 @@ pub(super) enum Switches {
     TurnsAlways,
     TrackerOff,
     AllOff,
-    /// A channel of tonic's to each pod, for comparison.
+    /// One tonic channel per pod, for comparison.
     Tonic,
 }
 
@@ -40,16 +40,16 @@ impl Switches {
         }
     }
 
-    /// The row of that name.
+    /// Returns the row of this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub(super) fn named(name: &str) -> Result<Self> {
         let found = ALL.into_iter().find(|it| it.name() == name);
-        found.with_context(|| format!("there are no parts called {name:?}"))
+        found.with_context(|| format!("unknown combination of parts {name:?}"))
     }
 
-    /// `None`: not our channel.
+    /// Returns the enabled parts, or `None` for tonic's channels.
     pub(super) fn parts(self) -> Option<Parts> {
         let all = Parts::default();
         Some(match self {

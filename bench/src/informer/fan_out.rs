@@ -1,9 +1,11 @@
-//! From a watch to the handlers: what one notification costs with 1, 10 and 100 handlers, and how long after the event it comes.
+//! From a watch to the handlers: the cost of one notification with 1, 10 and 100 handlers, and its
+//! latency.
 //!
-//! The whole informer runs, on a source that costs nothing. A notification is what a run with handlers takes in CPU time more than one
-//! without, for each change and handler. Runs with and without take turns, and of each the best counts, so that a slow moment of
-//! the machine falls on neither alone. A handler that is behind is told fewer where changes are merged: that is in the price, and
-//! not in the number.
+//! The whole informer runs on a source that costs nothing. The cost of a notification is the CPU
+//! time of a run with handlers minus that of a run without, per change and handler. Runs with and
+//! without handlers alternate, and the fastest of each counts, so that a slow moment of the machine
+//! does not affect only one of them. Where changes are coalesced, a slow handler receives fewer
+//! notifications; the cost is still divided by the number of changes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,16 +23,17 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio::time::Instant;
 
-use super::effort::Effort;
+use super::settings::BenchSettings;
 
-/// How many objects change in turn.
+/// The number of objects, which change in turn.
 const OBJECTS: u64 = 10_000;
-/// What client-go's `BenchmarkListener` says of one notification, in nanoseconds.
+/// The result of client-go's `BenchmarkListener` for one notification, in nanoseconds
+/// (k8s.io/client-go v0.36.4 tools/cache/processor_listener_test.go).
 pub(super) const CLIENT_GO: f64 = 1_776.0;
-/// Between two events whose latency is measured.
+/// The pause between two events whose latency is measured.
 const PACE: Duration = Duration::from_micros(500);
 
-/// A pod of which only the metadata is held.
+/// A pod with its metadata only.
 struct Pod {
     metadata: Meta,
 }
@@ -50,7 +53,7 @@ fn pod(number: u64, version: u64) -> Pod {
     Pod { metadata }
 }
 
-/// Lists the objects, and lets the one watch tell what it is given.
+/// Lists the objects; its only watch sends the given events.
 struct Source {
     resource: ResourceType,
     events: Mutex<Option<Watches<Pod>>>,
@@ -84,7 +87,7 @@ impl ListWatch<Pod> for Source {
     }
 }
 
-/// Counts what it is told.
+/// Counts its notifications.
 struct Count(Arc<AtomicU64>);
 
 impl EventHandler<Pod> for Count {
@@ -93,7 +96,7 @@ impl EventHandler<Pod> for Count {
     }
 }
 
-/// Nanoseconds of CPU time of one notification.
+/// CPU time of one notification, in nanoseconds, by overflow policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     pub(super) handlers: usize,
@@ -101,20 +104,20 @@ pub(super) struct Cost {
     pub(super) grow: f64,
 }
 
-/// Prints the tables, and returns what notifications cost.
+/// Prints the tables. Returns the costs of a notification.
 ///
 /// # Errors
-/// When notifications go missing.
-pub(super) fn run(effort: &Effort) -> Result<Vec<Cost>> {
+/// If notifications are lost.
+pub(super) fn run(settings: &BenchSettings) -> Result<Vec<Cost>> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     println!("\none notification, CPU time beyond that of an informer without handlers");
     println!("{:>9} {:>14} {:>14} {:>22}", "handlers", "Coalesce, ns", "Grow, ns", "without, ns a change");
     let mut costs = Vec::new();
     for handlers in [1, 10, 100] {
-        let events = effort.events / (handlers as u64).min(10);
-        // Without handlers, and with both policies.
+        let events = settings.events / (handlers as u64).min(10);
+        // Without handlers, and with each of the two policies.
         let mut best = [f64::INFINITY; 3];
-        for _ in 0..effort.rounds {
+        for _ in 0..settings.rounds {
             let kinds = [(0, Overflow::Coalesce), (handlers, Overflow::Coalesce), (handlers, Overflow::Grow)];
             for (best, (handlers, overflow)) in best.iter_mut().zip(kinds) {
                 *best = best.min(runtime.block_on(flood(handlers, overflow, events))?);
@@ -129,48 +132,48 @@ pub(super) fn run(effort: &Effort) -> Result<Vec<Cost>> {
     println!("\nfrom the event to the handler, one event every {PACE:?}");
     println!("{:>9} {:>10} {:>10}", "handlers", "p50, us", "p99, us");
     for handlers in [1, 10, 100] {
-        let (median, late) = runtime.block_on(latency(handlers, effort.events / 100))?;
+        let (median, late) = runtime.block_on(latency(handlers, settings.events / 100))?;
         println!("{handlers:>9} {:>10.1} {:>10.1}", median * 1e6, late * 1e6);
     }
     Ok(costs)
 }
 
-/// Lets an informer follow so many changes at once: the CPU seconds it took.
+/// Sends the changes to an informer all at once. Returns the CPU seconds it took.
 async fn flood(handlers: usize, overflow: Overflow, events: u64) -> Result<f64> {
     let changes: Vec<_> = (0..events).map(|it| Ok(WatchEvent::Modified(pod(it % OBJECTS, it + 2)))).collect();
     let (go, gone) = tokio::sync::oneshot::channel::<()>();
     let source = Source::new(gone.map(|_| stream::iter(changes)).flatten_stream().boxed());
     let informer = SharedInformer::new(source);
-    let told = Arc::new(AtomicU64::new(0));
+    let notified = Arc::new(AtomicU64::new(0));
     let mut registrations = Vec::new();
     for _ in 0..handlers {
         let options = HandlerOptions::default().overflow(overflow);
-        registrations.push(informer.add_handler_with(Count(Arc::clone(&told)), options)?);
+        registrations.push(informer.add_handler_with(Count(Arc::clone(&notified)), options)?);
     }
     informer.start();
     informer.synced().await?;
     for registration in registrations {
         registration.synced().await?;
     }
-    told.store(0, Ordering::Relaxed);
+    notified.store(0, Ordering::Relaxed);
     let start = ProcessTime::now();
     drop(go);
     informer.wait_until(&(events + 1).to_string().into()).await?;
-    // Stopping tells the handlers what is left.
+    // Stopping delivers the remaining notifications to the handlers.
     informer.stop().await;
     let took = start.elapsed().as_secs_f64();
-    let told = told.load(Ordering::Relaxed);
+    let notified = notified.load(Ordering::Relaxed);
     if overflow == Overflow::Grow {
         ensure!(
-            told == events * handlers as u64,
-            "{told} notifications instead of {}",
+            notified == events * handlers as u64,
+            "{notified} notifications instead of {}",
             events * handlers as u64
         );
     }
     Ok(took)
 }
 
-/// Measures when each notification comes.
+/// Measures the latency of each notification.
 struct Clock {
     sent: Arc<Mutex<Vec<Instant>>>,
     late: Arc<Mutex<Vec<Duration>>>,
@@ -187,7 +190,7 @@ impl EventHandler<Pod> for Clock {
     }
 }
 
-/// The median and the 99th of 100, in seconds.
+/// Returns the median and the 99th percentile, in seconds.
 async fn latency(handlers: usize, events: u64) -> Result<(f64, f64)> {
     let sent = Arc::new(Mutex::new(Vec::with_capacity(events as usize)));
     let late = Arc::new(Mutex::new(Vec::with_capacity(events as usize * handlers)));
@@ -208,7 +211,7 @@ async fn latency(handlers: usize, events: u64) -> Result<(f64, f64)> {
     });
     let informer = SharedInformer::new(Source::new(paced.boxed()));
     for _ in 0..handlers {
-        // Every one counts, also where the machine was slow and two could have been one.
+        // Every event counts, so none may be coalesced when the machine is slow.
         let options = HandlerOptions::default().overflow(Overflow::Grow);
         informer.add_handler_with(Clock { sent: Arc::clone(&sent), late: Arc::clone(&late) }, options)?;
     }

@@ -1,16 +1,17 @@
-//! What an informer of realistic pods holds at the peak, beside what remains: in its first sync, and when it has to list again.
+//! The peak memory of an informer of realistic pods, compared with what it keeps: in the initial
+//! list, and in a relist.
 //!
-//! The pods come as the bytes that a server sends, in pieces, through the decoder; they are whole, but for their managed
-//! fields. Everything runs in one thread, whose allocations are counted, which takes a program of its own: this one, built with
-//! the feature `heap`.
+//! The pods go through the decoder as a server sends them, in chunks; they are complete except for
+//! their managed fields. Everything runs in one thread, whose allocations are counted. That needs a
+//! program of its own: this one, built with the feature `heap`.
 
 #[cfg(not(feature = "heap"))]
 use anyhow::Result;
 
-/// Runs the program that counts.
+/// Runs the program that counts allocations.
 ///
 /// # Errors
-/// When a goal is missed.
+/// If a goal is missed.
 #[cfg(not(feature = "heap"))]
 pub(super) fn run(quick: bool) -> Result<()> {
     let mut arguments = vec!["run", "--quiet", "--release", "--package", "bench", "--features", "heap", "--"];
@@ -22,10 +23,10 @@ pub(super) fn run(quick: bool) -> Result<()> {
 }
 
 #[cfg(feature = "heap")]
-pub(super) use self::counted::run;
+pub(super) use self::heap::run;
 
 #[cfg(feature = "heap")]
-mod counted {
+mod heap {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
 
@@ -42,19 +43,20 @@ mod counted {
 
     use crate::pods::Pods;
 
-    /// How much may be held at the peak, in parts of what remains.
+    /// The maximum of the peak, as a multiple of what is kept.
     const PEAK: f64 = 1.1;
-    /// How much a list that brings few changes may take, in parts of what changed.
+    /// The maximum that a relist with few changes may allocate, as a multiple of the changed
+    /// objects.
     const PROPORTION: f64 = 3.0;
-    /// What a read from a socket brings.
+    /// The size of one read from a socket.
     const CHUNK: usize = 32 * 1024;
 
-    /// A server whose watches end when the test says so, and which then has forgotten the version.
+    /// A server whose watches end on demand with 410 Gone.
     struct Source {
         resource: ResourceType,
         pods: Arc<Pods>,
         count: usize,
-        /// One of so many pods is another with every list; zero changes none.
+        /// One of this many pods is different in every list. Zero changes none.
         changed: Arc<AtomicUsize>,
         lists: Arc<AtomicUsize>,
         expire: Arc<Mutex<Option<oneshot::Sender<()>>>>,
@@ -99,7 +101,7 @@ mod counted {
         }
     }
 
-    /// The pods of a list, decoded as their bytes arrive, a piece at a time.
+    /// Decodes the pods of a list chunk by chunk.
     fn decoded(pods: impl Iterator<Item = String>) -> impl Iterator<Item = Pod> {
         let head = r#"{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":["#;
         let mut texts = pods.enumerate().map(|(number, it)| if number == 0 { it } else { format!(",{it}") });
@@ -128,7 +130,7 @@ mod counted {
         })
     }
 
-    /// A handler that holds on to nothing.
+    /// A handler that keeps no objects.
     struct Count(Arc<AtomicUsize>);
 
     impl EventHandler<Pod> for Count {
@@ -137,7 +139,7 @@ mod counted {
         }
     }
 
-    /// Prints the table, and fails when a goal is missed.
+    /// Prints the table.
     ///
     /// # Errors
     /// When a goal is missed.
@@ -145,7 +147,7 @@ mod counted {
         let count = if quick { 10_000 } else { 50_000 };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (changed, lists) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (expire, told) = (Arc::new(Mutex::new(None)), Arc::new(AtomicUsize::new(0)));
+        let (expire, notified) = (Arc::new(Mutex::new(None)), Arc::new(AtomicUsize::new(0)));
         let source = Source {
             resource: ResourceType::namespaced(Gvk::new("", "v1", "Pod"), "pods"),
             pods: Arc::new(Pods::new()?),
@@ -158,14 +160,14 @@ mod counted {
         let first = measure(|| {
             let made = runtime.block_on(async {
                 let made = SharedInformer::new(source);
-                let handler = made.add_handler(Count(Arc::clone(&told)))?;
+                let handler = made.add_handler(Count(Arc::clone(&notified)))?;
                 made.start();
                 handler.synced().await?;
                 anyhow::Ok(made)
             });
             informer = Some(made);
         });
-        let informer = informer.context("it was made")??;
+        let informer = informer.context("the informer was not created")??;
         let steady = first.bytes_current as f64;
         println!("\n{count} pods, {:.1} KB each after their first sync; in MB", steady / count as f64 / 1e3);
         println!("{:40} {:>9} {:>9} {:>9}", "", "before", "at peak", "after");
@@ -176,24 +178,26 @@ mod counted {
         {
             changed.store(part, Ordering::Relaxed);
             let version = (100_000_000 + lists.load(Ordering::Relaxed)).to_string();
-            let before = told.load(Ordering::Relaxed);
-            let taken = expire.lock().ok().and_then(|mut it| it.take()).context("it watches")?;
+            let before = notified.load(Ordering::Relaxed);
+            let taken =
+                expire.lock().ok().and_then(|mut it| it.take()).context("the informer does not watch")?;
             let relist = measure(|| {
                 runtime.block_on(async {
                     let _ = taken.send(());
                     let _ = informer.wait_until(&version.as_str().into()).await;
-                    while part != 0 && told.load(Ordering::Relaxed) < before + count / part {
+                    while part != 0 && notified.load(Ordering::Relaxed) < before + count / part {
                         tokio::task::yield_now().await;
                     }
-                    // The handler lets go of what it was told of last when it asks for more.
+                    // The handler releases the last notification when it waits for the next one.
                     for _ in 0..10 {
                         tokio::task::yield_now().await;
                     }
                 });
             });
-            let changes = told.load(Ordering::Relaxed) - before;
+            let changes = notified.load(Ordering::Relaxed) - before;
             ensure!(part == 0 || changes == count / part, "{changes} changes with {name}");
-            // What all of the objects being replaced take is twice what is held, unless readers let go first.
+            // Replacing all objects takes twice what is kept, unless readers release the old ones
+            // first: no limit.
             let limit = match part {
                 1 => f64::INFINITY,
                 0 => PEAK,
@@ -207,7 +211,7 @@ mod counted {
         Ok(())
     }
 
-    /// Prints a line, and says whether the peak is beyond `limit` times what is held.
+    /// Prints a line. Returns true if the peak exceeds `limit` times what is kept.
     fn row(name: &str, before: f64, info: &AllocationInfo, limit: f64) -> bool {
         let (peak, after) = (before + info.bytes_max as f64, before + info.bytes_current as f64);
         let held = before.max(after);
@@ -217,7 +221,7 @@ mod counted {
             false => String::new(),
         };
         println!(
-            "{name:40} {:>9.1} {:>9.1} {:>9.1}   {:.3} of what is held  {verdict}",
+            "{name:40} {:>9.1} {:>9.1} {:>9.1}   {:.3} times what is kept  {verdict}",
             before / 1e6,
             peak / 1e6,
             after / 1e6,

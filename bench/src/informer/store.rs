@@ -1,8 +1,10 @@
-//! The store by itself: a stream of updates beside readers that go through all objects, as client-go's
-//! `BenchmarkSharedIndexInformer` does it, and what single reads cost.
+//! The store by itself: a stream of updates with concurrent readers that visit all objects, as in
+//! client-go's `BenchmarkSharedIndexInformer` (k8s.io/client-go v0.36.4
+//! tools/cache/shared_informer_bench_test.go), and the cost of single operations.
 //!
-//! Objects carry metadata only, like the pods there. Rates are by the clock on the wall, because readers and the writer share the
-//! machine; what one operation costs is CPU time of its thread, the best of several rounds.
+//! Objects have metadata only, as in that benchmark. Rates are by wall-clock time, because readers
+//! and the writer share the machine; the cost of one operation is CPU time of its thread, in the
+//! fastest of several rounds.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -17,18 +19,18 @@ use dogwatch_core::{Header, LabelSelector, Meta, Object, ObjectKey};
 use dogwatch_informer::{Change, Delta, Index, Lister, Store, StoreWriter};
 use tokio::time::Instant;
 
-use super::effort::{Effort, Goals};
-use super::peers::Beside;
+use super::peers::ContendedRates;
+use super::settings::{BenchSettings, Goals};
 
 const NAMESPACE: &str = "default";
-/// How many namespaces there are where one is picked.
+/// The number of namespaces.
 const NAMESPACES: usize = 100;
-/// How many objects have the same value of the label `group`.
+/// The number of objects with the same value of the label `group`.
 const GROUP: usize = 100;
-/// How much longer than in a hash map behind a lock a look-up by key may take, when nobody else has the lock.
+/// The maximum ratio of a look-up by key to one in a hash map behind an uncontended lock.
 const GET_GOAL: f64 = 3.0;
 
-/// A pod of which only the metadata is held.
+/// A pod with its metadata only.
 struct Pod {
     metadata: Meta,
 }
@@ -39,10 +41,10 @@ impl Object for Pod {
     }
 }
 
-/// What others are compared with.
+/// The figures that are compared with those of the peers.
 #[derive(Debug)]
-pub(super) struct Measured {
-    pub(super) beside: Vec<Beside>,
+pub(super) struct StoreFigures {
+    pub(super) contended: Vec<ContendedRates>,
     /// Seconds to find 100 of 100,000 objects by a label that has an index.
     pub(super) by_index: f64,
 }
@@ -50,10 +52,10 @@ pub(super) struct Measured {
 /// Prints the tables.
 ///
 /// # Errors
-/// When what is found is wrong.
-pub(super) fn run(effort: &Effort, goals: &mut Goals) -> Result<Measured> {
-    let beside = beside_readers(effort);
-    let sizes: &[usize] = if effort.pods.len() < 3 { &[100_000] } else { &[10_000, 100_000, 160_000] };
+/// If a result is wrong.
+pub(super) fn run(settings: &BenchSettings, goals: &mut Goals) -> Result<StoreFigures> {
+    let contended = with_readers(settings);
+    let sizes: &[usize] = if settings.pods.len() < 3 { &[100_000] } else { &[10_000, 100_000, 160_000] };
     println!("\nCPU time of one operation, in ns");
     println!(
         "{:>8} {:>7} {:>9} {:>9} {:>14} {:>16} {:>16} {:>12} {:>12} {:>14}",
@@ -75,22 +77,22 @@ pub(super) fn run(effort: &Effort, goals: &mut Goals) -> Result<Measured> {
             by_index = measured;
         }
     }
-    Ok(Measured { beside, by_index })
+    Ok(StoreFigures { contended, by_index })
 }
 
-/// Updates and whole reads per second, for every number of objects and readers.
-fn beside_readers(effort: &Effort) -> Vec<Beside> {
-    let time = effort.time;
-    println!("\nupdates one by one beside readers who go through all objects, {time:?} each");
+/// Measures updates and full reads per second, for every number of objects and readers.
+fn with_readers(settings: &BenchSettings) -> Vec<ContendedRates> {
+    let time = settings.time;
+    println!("\nupdates one by one, with concurrent readers that visit all objects, {time:?} each");
     println!(
         "{:>8} {:>8} {:>12} {:>16} {:>12} {:>16}",
         "pods", "readers", "reads/s", "objects read/s", "writes/s", "CPU us/write"
     );
     let mut all = Vec::new();
-    for size in effort.pods {
+    for size in settings.pods {
         let mut writer = StoreWriter::new();
         let mut version = fill(&mut writer, *size, |_| NAMESPACE.to_owned());
-        for readers in effort.readers {
+        for readers in settings.readers {
             let rates = contend(&mut writer, *size, *readers, time, &mut version);
             let Rates { reads, writes, cpu } = rates;
             let objects = reads * *size as f64;
@@ -98,7 +100,7 @@ fn beside_readers(effort: &Effort) -> Vec<Beside> {
                 "{size:>8} {readers:>8} {reads:>12.0} {objects:>16.0} {writes:>12.0} {:>16.2}",
                 cpu * 1e6
             );
-            all.push(Beside { pods: *size, readers: *readers, reads, writes });
+            all.push(ContendedRates { pods: *size, readers: *readers, reads, writes });
         }
     }
     all
@@ -151,7 +153,8 @@ fn contend(
     })
 }
 
-/// What one read costs when nothing else happens. Returns the seconds that a list by an indexed label takes.
+/// Measures single operations without contention. Returns the seconds that a list by an indexed
+/// label takes.
 fn single_operations(size: usize, goals: &mut Goals) -> Result<f64> {
     let mut writer = StoreWriter::new();
     let mut version = fill(&mut writer, size, |number| format!("ns-{}", number % NAMESPACES));
@@ -170,12 +173,12 @@ fn single_operations(size: usize, goals: &mut Goals) -> Result<f64> {
         });
     }) / size as f64;
     let lister = Lister::new(store.clone());
-    let selector: LabelSelector = "group=7".parse().context("a selector")?;
+    let selector: LabelSelector = "group=7".parse().context("invalid selector")?;
     let scan = best(1, |_| {
         black_box(lister.list(&selector));
     });
     store.add_index(Index::label("group"))?;
-    ensure!(lister.list(&selector).len() == GROUP, "a group has {GROUP} objects");
+    ensure!(lister.list(&selector).len() == GROUP, "a group does not have {GROUP} objects");
     let by_index = best(20, |_| {
         black_box(lister.list(&selector));
     });
@@ -205,12 +208,13 @@ fn single_operations(size: usize, goals: &mut Goals) -> Result<f64> {
         ns(update_many),
         ns(relist)
     );
-    let goal = format!("a get of {size} within {GET_GOAL} times that of a hash map ({:.1})", get / hashed);
+    let goal =
+        format!("a get in {size} objects within {GET_GOAL} times that of a hash map ({:.1})", get / hashed);
     goals.add(get < hashed * GET_GOAL, goal);
     Ok(by_index)
 }
 
-/// What a look-up costs in a hash map behind a lock.
+/// Measures a look-up in a hash map behind a lock.
 fn hash_map(store: &Store<Pod>, keys: &[ObjectKey]) -> f64 {
     let objects = store.snapshot().iter().filter_map(|it| Some((it.key()?, it.clone()))).collect();
     let map: RwLock<HashMap<ObjectKey, Arc<Pod>>> = RwLock::new(objects);
@@ -220,7 +224,7 @@ fn hash_map(store: &Store<Pod>, keys: &[ObjectKey]) -> f64 {
     })
 }
 
-/// What an unchanged object of a relist costs.
+/// Measures a relist, per unchanged object.
 fn relist(writer: &mut StoreWriter<Pod>, store: &Store<Pod>, size: usize) -> f64 {
     let (mut changes, mut best) = (Vec::new(), f64::INFINITY);
     for _ in 0..3 {
@@ -236,7 +240,7 @@ fn relist(writer: &mut StoreWriter<Pod>, store: &Store<Pod>, size: usize) -> f64
     best
 }
 
-/// Lists so many objects into the store, and returns the version of the list.
+/// Lists `size` objects into the store. Returns the version of the list.
 fn fill(writer: &mut StoreWriter<Pod>, size: usize, namespace: impl Fn(usize) -> String) -> u64 {
     let version = size as u64;
     let items = (0..size).map(|it| Delta::Item(pod(&namespace(it), it, it as u64 + 1)));
@@ -256,14 +260,14 @@ fn update(
 
 fn pod(namespace: &str, number: usize, version: u64) -> Pod {
     let mut metadata = Meta::default().with_labels([("group", (number / GROUP).to_string())]);
-    // Twenty letters without an order, as a server makes them.
+    // Twenty random letters, like a name that the server generates.
     metadata.name = format!("{:016x}{:04x}", spread(number as u64), number & 0xffff).into();
     metadata.namespace = namespace.into();
     metadata.resource_version = version.to_string().into();
     Pod { metadata }
 }
 
-/// CPU seconds of one call, in the best of several rounds of so many calls.
+/// CPU seconds of one call, in the fastest of seven rounds of `calls` calls.
 fn best(calls: usize, mut call: impl FnMut(usize)) -> f64 {
     let rounds = (0..7).map(|round| {
         let start = ThreadTime::now();
@@ -273,7 +277,7 @@ fn best(calls: usize, mut call: impl FnMut(usize)) -> f64 {
     rounds.fold(f64::INFINITY, f64::min)
 }
 
-/// A number that looks random and is not (the finalizer of splitmix64).
+/// Hashes a number with the finalizer of splitmix64: scattered, and the same on every run.
 fn spread(number: u64) -> usize {
     let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,7 +1,7 @@
-//! dogwatch with other people's programs: `cargo xtask original-controllers`, `controller-runtime`, `e2e`, `browser`, `follow` and
-//! `soak grpc` start this program.
+//! dogwatch together with other programs: `cargo xtask original-controllers`, `controller-runtime`,
+//! `e2e`, `browser`, `follow` and `soak grpc` start this program.
 //!
-//! Each task is a folder below. This file only reads the command line.
+//! Each task is a directory below. This file only parses the command line.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task reports to the terminal")]
 
@@ -15,9 +15,9 @@ mod grpc_soak;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use testbed::waiting;
+use testbed::runtime;
 
-/// Runs dogwatch together with other people's programs.
+/// Runs dogwatch together with other programs.
 #[derive(Debug, Parser)]
 #[command(bin_name = "cargo xtask", disable_help_subcommand = true, max_term_width = 100)]
 struct Arguments {
@@ -39,22 +39,27 @@ enum Task {
     Follow(follow::Options),
     /// Roll pods, churn endpoints and keep connections to a grpc-go server through a channel, at full scale.
     ///
-    /// Three scenarios, on real loopback sockets and in real time. The task prints its measurements and checks each promise; it fails if
-    /// one is broken.
+    /// Three scenarios, on real loopback sockets and in real time. The task prints its measurements
+    /// and the result of each check, and fails if a check fails.
     ///
-    /// rollout: ten pods are replaced one by one under an open load of 5,000 calls a second, once announced ("terminating, then stopped,
-    /// then deleted") and once in a race ("stopped before the slices say so"). A stream of 30 s runs on the pod that goes first. No call may
-    /// fail, be lost or be carried out twice, every pod must get calls, and the stream must be read to its end.
+    /// rollout: ten pods are replaced one by one under an open-loop load of 5,000 calls a second,
+    /// once announced ("terminating, then stopped, then deleted") and once in a race ("stopped
+    /// before the slices are updated"). A stream of 30 s runs on the first pod to be replaced. No
+    /// call may fail, be lost or be served twice, every pod must get calls, and the stream must run
+    /// to its end.
     ///
-    /// churn: of 1,000 connected endpoints, 100 are replaced each second for 60 s under a light load. No call may fail. Afterwards the
-    /// calling process has as many tasks, open files and bytes as before; when its channel is dropped, it has what it began with, and
-    /// no watch on the API server is left.
+    /// churn: of 1,000 connected endpoints, 100 are replaced each second for 60 s under a light
+    /// load. No call may fail. Afterwards the calling process has as many tasks, open files and
+    /// bytes as before; after its channel is dropped, it has as many as at the start, and no watch
+    /// of the API server is left.
     ///
-    /// grpc-go: a quiet stream to a server with all of grpc-go's defaults, an idle channel, and one with an unread answer, for 150 s. The
-    /// server must not close a connection, as it does with clients that ping too often. Skipped where Go is not installed.
+    /// grpc-go: a quiet stream to a server with grpc-go's defaults, an idle channel, and one with
+    /// an unread response, for 150 s. The server must not close a connection, as it does with
+    /// clients that ping too often. Skipped if Go is not installed.
     ///
-    /// The caller is a separate process, so that its resources can be counted. A machine or a build that is too slow for the rate is no
-    /// failure: the requested rate and the achieved one are printed.
+    /// The caller is a separate process, so that its resources can be counted. A machine or a build
+    /// that is too slow for the rate is not a failure: the requested rate and the achieved one are
+    /// printed.
     GrpcSoak(grpc_soak::Options),
 }
 
@@ -70,11 +75,11 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
-        Task::OriginalControllers(options) => waiting::wait(kube_controller_manager::run(&options)),
-        Task::ControllerRuntime(options) => waiting::wait(controller_runtime::run(&options)),
-        Task::E2e(options) => waiting::wait(e2e::run(&options)),
-        Task::Browser(options) => waiting::wait(browser::run(&options)),
-        Task::Follow(options) => waiting::wait(follow::run(&options)),
+        Task::OriginalControllers(options) => runtime::run(kube_controller_manager::run(&options)),
+        Task::ControllerRuntime(options) => runtime::run(controller_runtime::run(&options)),
+        Task::E2e(options) => runtime::run(e2e::run(&options)),
+        Task::Browser(options) => runtime::run(browser::run(&options)),
+        Task::Follow(options) => runtime::run(follow::run(&options)),
         Task::GrpcSoak(options) => grpc_soak::run(&options),
     }
 }
@@ -91,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_are_not_part_of_the_repository_must_be_named() {
+    fn programs_outside_the_repository_are_required_arguments() {
         for missing in ["original-controllers", "controller-runtime", "e2e"] {
             assert!(Arguments::try_parse_from(["interop", missing]).is_err(), "{missing}");
         }
@@ -107,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_soak_of_channels_takes_scenarios_by_name() {
+    fn the_grpc_soak_takes_scenarios_by_name() {
         for good in [&["--quick"][..], &["rollout"], &["churn", "rollout", "--quick", "--release"], &[]] {
             assert!(
                 Arguments::try_parse_from(["interop", "grpc-soak"].iter().chain(good)).is_ok(),

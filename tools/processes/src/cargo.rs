@@ -1,6 +1,7 @@
-//! Starting cargo: the one that started us, at the root of the repository, with its command line shown first.
+//! Runs cargo: the same one that runs us, at the root of the repository, with its command line
+//! printed first.
 //!
-//! Every task goes through here. It knows nothing about what the tasks mean.
+//! Every task uses it. It knows nothing about the tasks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +9,7 @@ use std::process::Command;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// A cargo command that is about to run.
+/// A cargo command to run.
 #[derive(Debug)]
 pub struct Cargo {
     command: Command,
@@ -16,7 +17,7 @@ pub struct Cargo {
 }
 
 impl Cargo {
-    /// `cargo ARGUMENTS…`, with its output going where ours goes.
+    /// Creates the command `cargo ARGUMENTS…`. It inherits our standard output and error.
     pub fn new<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
@@ -30,7 +31,7 @@ impl Cargo {
         Self { command, shown }
     }
 
-    /// Sets a variable for this command only; it is shown in front of it.
+    /// Sets an environment variable for this command only. It is printed in front of the command.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
@@ -38,7 +39,10 @@ impl Cargo {
         self
     }
 
-    /// Shows the command, runs it, and fails if it does.
+    /// Prints the command and runs it.
+    ///
+    /// # Errors
+    /// If it cannot be started, or fails.
     pub fn run(mut self) -> anyhow::Result<()> {
         eprintln!("$ {}", self.shown);
         let status = self.command.status().with_context(|| format!("cannot start `{}`", self.shown))?;
@@ -48,7 +52,10 @@ impl Cargo {
         Ok(())
     }
 
-    /// Runs the command quietly and returns what it printed.
+    /// Runs the command without printing it, and returns its output.
+    ///
+    /// # Errors
+    /// If it cannot be started, or fails. The error contains its standard error.
     pub fn output(mut self) -> anyhow::Result<Vec<u8>> {
         let output = self.command.output().with_context(|| format!("cannot start `{}`", self.shown))?;
         if !output.status.success() {
@@ -73,27 +80,27 @@ pub fn in_release(package: &str) -> anyhow::Result<()> {
 pub struct Package {
     /// Its name.
     pub name: String,
-    /// Its features, `default` left out, in order of their names.
+    /// Its features without `default`, ordered by name.
     pub features: Vec<String>,
-    /// Its examples, in order of their names.
+    /// Its examples, ordered by name.
     pub examples: Vec<String>,
 }
 
-/// The crates of the workspace.
+/// Returns the crates of the workspace.
 pub fn packages() -> anyhow::Result<Vec<Package>> {
     Ok(read(&metadata()?))
 }
 
-/// Where cargo puts what it builds.
+/// Returns cargo's target directory.
 pub fn target_folder() -> anyhow::Result<PathBuf> {
     let metadata = metadata()?;
-    let folder = metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    let folder = metadata["target_directory"].as_str().context("`cargo metadata` has no target directory")?;
     Ok(PathBuf::from(folder))
 }
 
 fn metadata() -> anyhow::Result<Value> {
     let output = Cargo::new(["metadata", "--no-deps", "--format-version", "1"]).output()?;
-    serde_json::from_slice(&output).context("cargo metadata does not print JSON")
+    serde_json::from_slice(&output).context("`cargo metadata` did not print JSON")
 }
 
 fn read(metadata: &Value) -> Vec<Package> {
@@ -129,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn features_leave_out_default_and_examples_leave_out_other_targets() {
+    fn features_exclude_default_and_examples_exclude_other_targets() {
         let metadata = json!({ "packages": [{
             "name": "p",
             "features": { "default": ["b"], "b": [], "a": ["dep:x"] },
@@ -146,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_shown_in_front_of_the_command() {
+    fn variables_are_printed_in_front_of_the_command() {
         let cargo = Cargo::new(["doc", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(cargo.shown, "RUSTDOCFLAGS=\"-D warnings\" cargo doc --no-deps");
     }

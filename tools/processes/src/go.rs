@@ -1,4 +1,4 @@
-//! Peers that are written in Go (`bench/peers/NAME`): built where Go is installed.
+//! Builds the peers written in Go (`bench/peers/NAME`), if Go is installed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,10 +7,10 @@ use anyhow::{Result, ensure};
 
 use crate::cargo::target_folder;
 
-/// Builds the peer of that name. `None` without Go.
+/// Builds the peer of that name. Returns `None` if Go is not installed.
 ///
 /// # Errors
-/// When it does not build.
+/// If it does not build.
 pub fn build(name: &str) -> Result<Option<PathBuf>> {
     if !Command::new("go").arg("version").output().is_ok_and(|it| it.status.success()) {
         return Ok(None);

@@ -1,6 +1,7 @@
-//! Programs that tasks start: cargo itself, peers written in Go, and servers that run until they are dropped.
+//! Programs that tasks start: cargo itself, peers written in Go, and servers that run until they
+//! are dropped.
 //!
-//! Small on purpose: `cargo xtask` is built from it before every check.
+//! Kept small: `cargo xtask` depends on it, and is built before every check.
 
 #![allow(clippy::print_stderr, reason = "a task shows the commands it runs")]
 

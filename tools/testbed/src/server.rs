@@ -1,7 +1,8 @@
-//! API servers for tasks: our own, started as anybody would start it, and the original, where its programs are given.
+//! API servers for tasks: our own, started as a user starts it, and kube-apiserver, if its programs
+//! are given.
 //!
-//! Both run on loopback with TLS and a bearer token, keep nothing, and end when the guard is dropped. What is asked of them is
-//! the business of the tasks.
+//! Both run on loopback with TLS and a bearer token, persist nothing, and stop when the guard is
+//! dropped. The tasks decide which requests they send.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -19,46 +20,47 @@ use tokio::time::Instant;
 use processes::cargo::{Cargo, target_folder};
 use processes::process::Process;
 
-use crate::link::Link;
+use crate::connector::Connector;
 
 /// The bearer token of the administrator.
 pub const TOKEN: &str = "admin-token";
-/// How long a server may take until it is ready.
-const PATIENCE: Duration = Duration::from_secs(120);
-/// How often it is asked whether it is: the time to ready is no more exact than this.
+/// The time within which a server has to become ready.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// The interval at which readiness is polled, which is the resolution of `ready_after`.
 const POLL: Duration = Duration::from_millis(1);
 
-/// A server that runs as long as this lives.
+/// A running server. Dropping it stops the server.
 #[derive(Debug)]
 pub struct Server {
     /// The name of the program.
     pub name: &'static str,
-    /// Leads to it, as administrator.
+    /// A kubeconfig for the administrator.
     pub kubeconfig: PathBuf,
-    /// The certificate to trust, in a file.
+    /// The file with the CA certificate.
     pub ca: PathBuf,
-    /// How to open connections to it.
-    pub link: Link,
-    /// From its start to the first `ok` of `/readyz`.
+    /// Opens plain connections to it.
+    pub connector: Connector,
+    /// The time from its start to the first `ok` of `/readyz`.
     pub ready_after: Duration,
     processes: Vec<Process>,
-    /// Where all of it lives. Dropped last.
+    /// The directory of all files. Dropped last.
     folder: TempDir,
 }
 
-/// Which program is our server.
+/// The program of our server.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub struct Ours {
-    /// The dogwatch program to use; without it, one is built in release mode.
+pub struct OwnServer {
+    /// The dogwatch program to use. Without it, one is built in release mode.
     #[arg(long, value_name = "FILE")]
     server_binary: Option<PathBuf>,
 }
 
-impl Ours {
-    /// Starts our server with these arguments beside those that say where and for whom.
+impl OwnServer {
+    /// Starts our server with these arguments, in addition to those for its address and
+    /// credentials.
     pub async fn start(&self, arguments: &[&str]) -> Result<Server> {
         let binary = self.binary()?;
-        let folder = tempfile::tempdir().context("cannot make a folder for the server")?;
+        let folder = tempfile::tempdir().context("cannot create a directory for the server")?;
         let kubeconfig = folder.path().join("kubeconfig");
         let mut command = Command::new(binary);
         command.args(["serve", "--bind", "127.0.0.1:0", "--tls", "--token", TOKEN, "--kubeconfig-out"]);
@@ -68,20 +70,22 @@ impl Ours {
         let mut process = Process::start("dogwatch", &mut command, folder.path())?;
         let url = loop {
             process.ensure_alive()?;
-            let said = process.said()?;
-            if let Some(url) = said.lines().find_map(|it| it.strip_prefix("ready ")) {
+            let output = process.output()?;
+            if let Some(url) = output.lines().find_map(|it| it.strip_prefix("ready ")) {
                 break url.trim().to_owned();
             }
-            ensure!(start.elapsed() < PATIENCE, "our server did not say that it is ready");
+            ensure!(start.elapsed() < TIMEOUT, "our server did not print `ready` within {TIMEOUT:?}");
             tokio::time::sleep(POLL).await;
         };
-        let authority = url.strip_prefix("https://").with_context(|| format!("{url} is not https"))?;
+        let authority = url
+            .strip_prefix("https://")
+            .with_context(|| format!("unexpected URL {url}, which is not https"))?;
         let authority = authority.trim_end_matches('/').to_owned();
         let pem = ca_of(&kubeconfig)?;
         Server::ready("dogwatch", authority, &pem, kubeconfig, vec![process], folder, start).await
     }
 
-    /// The program, built if none is named.
+    /// Returns the path of the program, and builds it if none is given.
     pub fn binary(&self) -> Result<PathBuf> {
         if let Some(binary) = &self.server_binary {
             return binary.canonicalize().with_context(|| format!("cannot find {}", binary.display()));
@@ -91,9 +95,9 @@ impl Ours {
     }
 }
 
-/// Starts the original: kube-apiserver over etcd, both from `binaries`, without a disk's delays and without authorization.
-pub async fn start_original(binaries: &Path) -> Result<Server> {
-    let folder = tempfile::tempdir().context("cannot make a folder for the server")?;
+/// Starts kube-apiserver over etcd, both from `binaries`, without fsync and without authorization.
+pub async fn start_kube_apiserver(binaries: &Path) -> Result<Server> {
+    let folder = tempfile::tempdir().context("cannot create a directory for the server")?;
     let file = |name: &str| folder.path().join(name);
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     let (pem, key) = (made.cert.pem(), made.signing_key.serialize_pem());
@@ -118,7 +122,8 @@ pub async fn start_original(binaries: &Path) -> Result<Server> {
         format!("--etcd-servers={etcd}"),
         format!("--secure-port={port}"),
         "--bind-address=127.0.0.1".to_owned(),
-        // A server does not list itself as an endpoint on loopback.
+        // An endpoint must not have a loopback address (k8s.io/kubernetes v1.36.4
+        // pkg/apis/core/validation/validation.go, ValidateEndpointIP).
         "--advertise-address=10.255.255.1".to_owned(),
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         format!("--tls-cert-file={}", path("server.crt")),
@@ -139,7 +144,7 @@ pub async fn start_original(binaries: &Path) -> Result<Server> {
 }
 
 impl Server {
-    /// Waits until a server that was just started answers.
+    /// Waits until a server that was just started is ready.
     async fn ready(
         name: &'static str,
         authority: String,
@@ -151,33 +156,34 @@ impl Server {
     ) -> Result<Self> {
         let ca = folder.path().join("ca.crt");
         std::fs::write(&ca, pem)?;
-        let link = Link::new(authority, pem, TOKEN)?;
-        let mut server = Self { name, kubeconfig, ca, link, ready_after: Duration::ZERO, processes, folder };
-        while !server.link.is_ready().await {
+        let connector = Connector::new(authority, pem, TOKEN)?;
+        let mut server =
+            Self { name, kubeconfig, ca, connector, ready_after: Duration::ZERO, processes, folder };
+        while !server.connector.is_ready().await {
             server.processes.iter_mut().try_for_each(Process::ensure_alive)?;
-            ensure!(start.elapsed() < PATIENCE, "{name} did not become ready");
+            ensure!(start.elapsed() < TIMEOUT, "{name} is not ready within {TIMEOUT:?}");
             tokio::time::sleep(POLL).await;
         }
         server.ready_after = start.elapsed();
         Ok(server)
     }
 
-    /// A client of ours for it, as administrator.
+    /// Returns a client of ours for it, as the administrator.
     pub fn client(&self) -> Result<Client> {
         Ok(Client::new(Config::from_kubeconfig(&self.kubeconfig, &Overrides::default())?)?)
     }
 
-    /// Where files that belong to it may be put.
+    /// The directory for files that belong to it.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The seconds of CPU it has used, with its storage where that is a program of its own.
+    /// Returns the CPU seconds it has used, including its etcd if it has one.
     pub fn cpu_seconds(&self) -> Result<f64> {
         self.processes.iter().map(Process::cpu_seconds).sum()
     }
 
-    /// The memory it holds, with its storage.
+    /// Returns its resident memory in MB, including its etcd if it has one.
     pub fn resident_mb(&self) -> Result<f64> {
         self.processes.iter().map(Process::resident_mb).sum()
     }
@@ -194,16 +200,16 @@ fn kubeconfig_of(authority: &str) -> String {
     .to_string()
 }
 
-/// The certificate that a kubeconfig says to trust, as PEM.
+/// Returns the CA certificate of a kubeconfig, as PEM.
 fn ca_of(kubeconfig: &Path) -> Result<String> {
     match Config::from_kubeconfig(kubeconfig, &Overrides::default())?.tls.ca {
         Some(Pem::Data(pem)) => Ok(pem.expose_secret().to_owned()),
         Some(Pem::File(path)) => Ok(std::fs::read_to_string(path)?),
-        _ => anyhow::bail!("{} names no certificate to trust", kubeconfig.display()),
+        _ => anyhow::bail!("{} has no CA certificate", kubeconfig.display()),
     }
 }
 
-/// A port that was free a moment ago.
+/// Returns a port that was free a moment ago.
 pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on loopback")?;
     Ok(listener.local_addr()?.port())

@@ -1,23 +1,24 @@
-//! Definitions, from JSON schema with its habits to the form OpenAPI v3 documents have.
+//! Converts definitions from JSON Schema to the form of OpenAPI v3 documents.
 //!
-//! `"type": ["x", "null"]` becomes `x`, references point into `components`, `kind` and `apiVersion` lose their lists of
-//! values, and defaults and allowed values come in. Knows nothing of resources beyond the group and version of a kind.
+//! `"type": ["x", "null"]` becomes `x`, references point into `components`, `kind` and `apiVersion`
+//! lose their enums, and defaults and enums are added. It knows nothing of resources beyond the
+//! group and version of a kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
-/// Schemas by the name of their definition.
+/// Schemas by definition name.
 pub(crate) type Definitions = BTreeMap<String, Value>;
 
-/// Where the extension with group, version and kind is.
+/// The extension with group, version and kind.
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
-/// Every group and version has its own of these, so the documents say which; the table keeps that of the core group.
+/// Kinds that exist in every group and version; the table keeps that of the core group.
 const EVERYWHERE: [&str; 2] = ["DeleteOptions", "WatchEvent"];
 
-/// Definitions in the form of OpenAPI v3, with `values` put in.
+/// Converts definitions to OpenAPI v3, and adds `values`.
 pub(crate) fn normalise(schemas: &Value, values: &Value) -> anyhow::Result<Definitions> {
     let schemas = schemas.get("$defs").and_then(Value::as_object).context("there are no $defs")?;
     let mut definitions = Definitions::new();
@@ -31,7 +32,7 @@ pub(crate) fn normalise(schemas: &Value, values: &Value) -> anyhow::Result<Defin
     Ok(definitions)
 }
 
-/// The name of the definition of each kind, by `group/version/kind`.
+/// Returns the definition name of each kind, by `group/version/kind`.
 pub(crate) fn kinds(definitions: &Definitions) -> BTreeMap<String, String> {
     let mut kinds = BTreeMap::new();
     for (name, schema) in definitions {
@@ -43,7 +44,8 @@ pub(crate) fn kinds(definitions: &Definitions) -> BTreeMap<String, String> {
     kinds
 }
 
-/// The definitions of kinds of these `group/version`s and of the API machinery, and all that those refer to.
+/// Returns the definitions of the kinds in these `group/version`s and of the API machinery, with
+/// all that they refer to.
 pub(crate) fn served(definitions: &Definitions, group_versions: &BTreeSet<String>) -> Definitions {
     let is_root = |name: &str, schema: &Value| {
         name.starts_with("io.k8s.apimachinery.")
@@ -67,7 +69,7 @@ pub(crate) fn served(definitions: &Definitions, group_versions: &BTreeSet<String
     served
 }
 
-/// One line per definition: name, tab, schema.
+/// Formats one line per definition: name, tab, schema.
 pub(crate) fn lines(definitions: &Definitions) -> anyhow::Result<String> {
     let mut text = String::new();
     for (name, schema) in definitions {
@@ -81,7 +83,7 @@ pub(crate) fn lines(definitions: &Definitions) -> anyhow::Result<String> {
 
 fn definition(schema: &Value) -> anyhow::Result<Value> {
     let mut out = part(schema)?;
-    let own = out.as_object_mut().context("a definition is an object")?;
+    let own = out.as_object_mut().context("a definition is not an object")?;
     if let Some(Value::Array(kinds)) = own.get_mut(KINDS)
         && kinds.len() > 1
         && kinds[0].get("kind").and_then(Value::as_str).is_some_and(|it| EVERYWHERE.contains(&it))
@@ -103,22 +105,25 @@ fn definition(schema: &Value) -> anyhow::Result<Value> {
 
 fn part(schema: &Value) -> anyhow::Result<Value> {
     let mut out = Map::new();
-    for (key, value) in schema.as_object().context("a schema is an object")? {
+    for (key, value) in schema.as_object().context("a schema is not an object")? {
         let value = match key.as_str() {
             "type" => json!(one_type(value)?),
             "$ref" => json!(
-                value.as_str().context("a reference is text")?.replace("#/$defs/", "#/components/schemas/")
+                value
+                    .as_str()
+                    .context("a reference is not a string")?
+                    .replace("#/$defs/", "#/components/schemas/")
             ),
             "items" | "additionalProperties" => part(value)?,
             "properties" => {
                 let mut properties = Map::new();
-                for (name, property) in value.as_object().context("properties are an object")? {
+                for (name, property) in value.as_object().context("`properties` is not an object")? {
                     properties.insert(name.clone(), wrapped(part(property)?));
                 }
                 Value::Object(properties)
             }
             "oneOf" => {
-                let options = value.as_array().context("oneOf is a list")?;
+                let options = value.as_array().context("`oneOf` is not a list")?;
                 Value::Array(options.iter().map(part).collect::<anyhow::Result<_>>()?)
             }
             _ => value.clone(),
@@ -128,19 +133,20 @@ fn part(schema: &Value) -> anyhow::Result<Value> {
     Ok(Value::Object(out))
 }
 
-/// The type of `"x"` and of `["x", "null"]`.
+/// Returns the type in `"x"` and in `["x", "null"]`.
 fn one_type(value: &Value) -> anyhow::Result<&str> {
     match value {
         Value::String(name) => Ok(name),
         Value::Array(names) => match names.iter().filter_map(Value::as_str).find(|it| *it != "null") {
             Some(name) => Ok(name),
-            None => bail!("a type of nothing but null"),
+            None => bail!("the only type is null"),
         },
-        _ => bail!("a type is text or a list"),
+        _ => bail!("a type is neither a string nor a list"),
     }
 }
 
-/// A reference may have no neighbours, so one that has them or may get them is put into `allOf`.
+/// Wraps a reference into `allOf`: OpenAPI allows no siblings of `$ref`, and it may have some or
+/// get them.
 fn wrapped(mut schema: Value) -> Value {
     if let Some(fields) = schema.as_object_mut()
         && let Some(name) = fields.remove("$ref")
@@ -156,14 +162,14 @@ fn put_values(schema: &mut Value, values: &Map<String, Value>) -> anyhow::Result
         let mut at = schema
             .get_mut("properties")
             .and_then(|it| it.get_mut(field))
-            .with_context(|| format!("there is no field {field}"))?;
+            .with_context(|| format!("unknown field {field}"))?;
         for _ in 0..(path.len() - field.len()) / 2 {
             let inner = if at.get("items").is_some() { "items" } else { "additionalProperties" };
-            at = at.get_mut(inner).with_context(|| format!("{field} has no entries"))?;
+            at = at.get_mut(inner).with_context(|| format!("{field} is neither a list nor a map"))?;
         }
         *at = wrapped(at.take());
-        let at = at.as_object_mut().context("a schema is an object")?;
-        at.extend(extra.as_object().context("values are an object")?.clone());
+        let at = at.as_object_mut().context("a schema is not an object")?;
+        at.extend(extra.as_object().context("the values of a field are not an object")?.clone());
     }
     Ok(())
 }
@@ -186,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_lose_their_null_references_move_and_values_come_in() {
+    fn types_lose_null_references_are_rewritten_and_values_are_added() {
         let schemas = json!({"$defs": {"a.A": {
             "type": ["object", "null"],
             "properties": {
@@ -208,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn only_definitions_that_something_served_leads_to_are_kept() {
+    fn only_definitions_reachable_from_served_kinds_are_kept() {
         let kind = |group: &str| json!([{"group": group, "version": "v1", "kind": "K"}]);
         let definitions = Definitions::from([
             ("a.A".to_owned(), json!({KINDS: kind("a"), "items": {"$ref": "#/components/schemas/a.B"}})),

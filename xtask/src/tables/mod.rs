@@ -1,12 +1,13 @@
-//! The tables of the API server, made from the facts in `crates/apiserver/data`.
+//! Generates the tables of the API server from the data in `crates/apiserver/data`.
 //!
-//! Reads the facts, writes `generated/` beside them, and with `--check` writes nothing but fails where something would
-//! change. The same facts give the same bytes. What a table says is decided in the files below; this one knows only files.
+//! It reads the data files and writes `generated/` next to them. With `--check` it writes nothing,
+//! and fails if a file would change. The output is reproducible. The modules below decide the
+//! contents of a table; this one handles files only.
 
 mod definitions;
 mod resources;
 mod protobuf;
-mod prose;
+mod descriptions;
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +16,14 @@ use serde_json::Value;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Write nothing; fail if a table is not what the facts give
+    /// Write nothing, and fail if a table is out of date
     #[arg(long)]
     check: bool,
 }
 
-/// A generated file: its name and what is in it. A name that ends in `.gz` says that the file is packed; two packed files
-/// are the same if what they hold is, since another version of the packer may choose other bytes.
+/// A generated file: its name and its content. A file whose name ends in `.gz` is compressed.
+/// Compressed files are compared by their content, since another version of gzip may produce other
+/// bytes.
 type Table = (&'static str, String);
 
 /// Writes the tables, or checks them.
@@ -30,23 +32,23 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let generated = folder.join("generated");
     for (name, text) in tables(&folder)? {
         let path = generated.join(name);
-        let packed = name.ends_with(".gz");
+        let compressed = name.ends_with(".gz");
         let current = std::fs::read(&path).unwrap_or_default();
-        if if packed { prose::unpack(&current) == text } else { current == text.as_bytes() } {
+        if if compressed { descriptions::decompress(&current) == text } else { current == text.as_bytes() } {
             continue;
         }
         if options.check {
-            bail!("{name} is not what the facts give; run `cargo xtask gen`");
+            bail!("{name} is out of date; run `cargo xtask gen`");
         }
-        std::fs::create_dir_all(&generated).context("cannot make the folder for the tables")?;
-        let bytes = if packed { prose::pack(&text)? } else { text.into_bytes() };
+        std::fs::create_dir_all(&generated).context("cannot create the directory for the tables")?;
+        let bytes = if compressed { descriptions::compress(&text)? } else { text.into_bytes() };
         std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         eprintln!("wrote {name}");
     }
     Ok(())
 }
 
-/// Fails where a checked-in table is not what the facts give.
+/// Fails if a checked-in table is out of date.
 pub(crate) fn check() -> anyhow::Result<()> {
     run(&Options { check: true })
 }
@@ -57,7 +59,7 @@ fn tables(folder: &Path) -> anyhow::Result<Vec<Table>> {
     let values = read(folder.join("openapi-values.json"))?;
     let definitions = definitions::normalise(&read(folder.join("openapi-definitions.json"))?, &values)?;
     let fields = text(folder.join("proto-fields.tsv"))?;
-    let words = text(folder.join("openapi-prose.tsv"))?;
+    let descriptions_data = text(folder.join("openapi-prose.tsv"))?;
     let kinds = definitions::kinds(&definitions);
     let served = definitions::served(&definitions, &resources::group_versions(&resources)?);
     Ok(vec![
@@ -65,7 +67,7 @@ fn tables(folder: &Path) -> anyhow::Result<Vec<Table>> {
         ("resources.json", resources::table(&resources, &kinds, &served)?),
         ("columns.json", resources::columns(&columns)?),
         ("protobuf.txt", protobuf::lines(&fields, &definitions, &resources::group_versions(&resources)?)?),
-        ("prose.gz", prose::lines(&words, &served)?),
+        ("prose.gz", descriptions::lines(&descriptions_data, &served)?),
     ])
 }
 
@@ -82,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_facts_give_the_same_bytes_and_those_are_checked_in() {
+    fn generation_is_reproducible_and_the_checked_in_tables_are_up_to_date() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/apiserver/data");
         let first = tables(&folder).unwrap();
         assert_eq!(first, tables(&folder).unwrap());

@@ -1,8 +1,10 @@
-//! The table of protobuf messages: what the bytes of a built-in object mean, field by field.
+//! The table of protobuf messages: the encoding of built-in objects, field by field.
 //!
-//! One line for each message that a served kind leads to: its name, then its fields as `NUMBER SHAPE JSON-NAME`. A shape is
-//! `1` for one, `*` for many or `%` for a map by text, and behind it `s`, `b`, `i`, `d`, `y` (text, flag, whole number,
-//! number, bytes) or the line of a message, counted from 0. A field whose parts stand in its parent has the name `.`.
+//! One line for each message that is reachable from a served kind: its name, then its fields as
+//! `NUMBER SHAPE JSON-NAME`. A shape is `1` for a single value, `*` for a repeated one or `%` for a
+//! map with string keys, followed by `s`, `b`, `i`, `d`, `y` (string, bool, integer, double, bytes)
+//! or the line number of a message, counted from 0. A field whose message is inlined into its
+//! parent in JSON has the name `.`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +12,7 @@ use anyhow::{Context, bail};
 
 use super::definitions::Definitions;
 
-/// The messages of the API machinery that bodies hold besides objects.
+/// The messages of the API machinery that bodies may contain besides objects.
 const OPTIONS: [&str; 2] =
     ["k8s.io.apimachinery.pkg.apis.meta.v1.DeleteOptions", "k8s.io.apimachinery.pkg.apis.meta.v1.Status"];
 
@@ -18,13 +20,13 @@ const OPTIONS: [&str; 2] =
 type Field<'a> = (u32, &'a str, &'a str, &'a str);
 type Messages<'a> = BTreeMap<String, Vec<Field<'a>>>;
 
-/// The lines of the table, from the facts about fields and the definitions of the fields in JSON.
+/// Returns the lines of the table, from the field data and the definitions of the fields in JSON.
 pub(super) fn lines(
-    facts: &str,
+    data: &str,
     definitions: &Definitions,
     group_versions: &BTreeSet<String>,
 ) -> anyhow::Result<String> {
-    let messages = read(facts)?;
+    let messages = read(data)?;
     let reachable = reachable(&messages, group_versions);
     let index: BTreeMap<&str, usize> =
         reachable.iter().enumerate().map(|(at, name)| (name.as_str(), at)).collect();
@@ -45,22 +47,22 @@ pub(super) fn lines(
     Ok(text)
 }
 
-fn read(facts: &str) -> anyhow::Result<Messages<'_>> {
+fn read(data: &str) -> anyhow::Result<Messages<'_>> {
     let mut messages = Messages::new();
-    for line in facts.lines().filter(|it| !it.starts_with('#')) {
+    for line in data.lines().filter(|it| !it.starts_with('#')) {
         let [package, message, number, label, kind, json] = line.split('\t').collect::<Vec<_>>()[..] else {
-            bail!("a line of the facts about protobuf has not six parts: {line}");
+            bail!("a line of the protobuf data does not have six parts: {line}");
         };
         let fields = messages.entry(format!("{package}.{message}")).or_default();
         if !number.is_empty() {
-            let number = number.parse().with_context(|| format!("no number of a field: {line}"))?;
+            let number = number.parse().with_context(|| format!("invalid field number: {line}"))?;
             fields.push((number, label, kind, json));
         }
     }
     Ok(messages)
 }
 
-/// The messages of everything in the versions that are served, and what they lead to.
+/// Returns the messages of all served versions, and those reachable from them.
 fn reachable(messages: &Messages<'_>, group_versions: &BTreeSet<String>) -> BTreeSet<String> {
     let packages: BTreeSet<String> = group_versions
         .iter()
@@ -92,12 +94,12 @@ fn shape(kind: &str, index: &BTreeMap<&str, usize>) -> anyhow::Result<String> {
         "int32" | "int64" => "i".to_owned(),
         "double" => "d".to_owned(),
         "bytes" => "y".to_owned(),
-        message => index.get(message).with_context(|| format!("no message {message}"))?.to_string(),
+        message => index.get(message).with_context(|| format!("unknown message {message}"))?.to_string(),
     })
 }
 
-/// What a field is called in JSON: as its definition spells it. `.` where JSON does not know the field but the parts of its
-/// message: they stand in its parent.
+/// Returns the JSON name of a field, as its definition spells it. Returns `.` if JSON has the
+/// fields of its message inlined in the parent instead.
 fn json_name<'a>(message: &str, kind: &str, name: &'a str, definitions: &'a Definitions) -> &'a str {
     let name = if message.ends_with(".JSONSchemaProps") { schema_name(name) } else { name };
     let definition = format!("io.{}", message.replacen("k8s.io.", "k8s.", 1));
@@ -112,7 +114,7 @@ fn json_name<'a>(message: &str, kind: &str, name: &'a str, definitions: &'a Defi
     }
 }
 
-/// The fields of a schema, some of which JSON calls otherwise.
+/// Maps the fields of a JSON schema whose JSON names differ.
 fn schema_name(name: &str) -> &str {
     match name {
         "ref" => "$ref",

@@ -1,6 +1,6 @@
-//! What is served and how it is printed, with the definition of each kind beside it.
+//! The tables of served resources with the definition of each kind, and of their columns.
 //!
-//! Keeps the order of the facts, which is the order of priority.
+//! They keep the order of the data, which is the order of priority.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,22 @@ use serde_json::{Map, Value, json};
 
 use super::definitions::Definitions;
 
-/// The `group/version`s that are served.
+/// Returns the served `group/version`s.
 pub(crate) fn group_versions(resources: &Value) -> anyhow::Result<BTreeSet<String>> {
-    let list = resources.as_array().context("the resources are a list")?;
+    let list = resources.as_array().context("the resources are not a list")?;
     Ok(list.iter().map(|it| format!("{}/{}", text(it, "group"), text(it, "version"))).collect())
 }
 
-/// `{"resources": […], "kinds": {"group/version/kind": "definition"}}`. A resource without a definition is refused.
+/// Returns `{"resources": […], "kinds": {"group/version/kind": "definition"}}`.
+///
+/// # Errors
+/// If a resource has no definition.
 pub(crate) fn table(
     resources: &Value,
     kinds: &BTreeMap<String, String>,
     served: &Definitions,
 ) -> anyhow::Result<String> {
-    for it in resources.as_array().context("the resources are a list")? {
+    for it in resources.as_array().context("the resources are not a list")? {
         let kind = [text(it, "group"), text(it, "version"), text(it, "kind")].join("/");
         if !kinds.get(&kind).is_some_and(|name| served.contains_key(name)) {
             bail!("there is no definition of {kind}");
@@ -31,15 +34,15 @@ pub(crate) fn table(
     Ok(serde_json::to_string(&json!({"resources": resources, "kinds": kinds}))? + "\n")
 }
 
-/// `{"group/version/plural": [{name, type, format, priority}]}`.
+/// Returns `{"columns": {"group/version/plural": [column, …]}, "words": [description, …]}`.
 ///
-/// Each column is a list: name, type, format, priority, and the number of its description among the `words`, as most are
-/// said of many columns.
+/// Each column is a list: name, type, format, priority, and the index of its description in
+/// `words`, since many columns share a description.
 pub(crate) fn columns(columns: &Value) -> anyhow::Result<String> {
     let mut words: Vec<&str> = Vec::new();
     let mut table = Map::new();
-    for (resource, columns) in columns.as_object().context("columns are an object")? {
-        let columns = columns.as_array().context("the columns of a resource are a list")?;
+    for (resource, columns) in columns.as_object().context("the columns are not an object")? {
+        let columns = columns.as_array().context("the columns of a resource are not a list")?;
         let mut rows = Vec::new();
         for column in columns {
             let described = text(column, "description");

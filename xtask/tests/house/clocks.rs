@@ -1,10 +1,10 @@
-//! What code owes to clocks: no `+` that panics where a number from outside is too large.
+//! The rule for clocks: no `+` that panics when a number from outside is too large.
 //!
-//! `Instant`, `Timestamp`, `Duration` and `SignedDuration` all panic in `+` and `-` when the result does not fit. A crate has
-//! one file with additions that end at the last moment there is; elsewhere the operators are rejected. Types are not known
-//! here, so this looks for the two ways in which such code is written: `now + x`, and `x + Duration::from_secs(y)`. Constants
-//! may be added: they were tried when they were written. Clippy's `arithmetic_side_effects`, which knows types, is on in
-//! the API server.
+//! `Instant`, `Timestamp`, `Duration` and `SignedDuration` all panic in `+` and `-` when the result
+//! does not fit. Each crate has one file with saturating additions; elsewhere the operators are
+//! rejected. This check does not know types, so it looks for the two common forms of such code:
+//! `now + x`, and `x + Duration::from_secs(y)`. Constants may be added: their author has checked
+//! them. Clippy's `arithmetic_side_effects`, which knows types, is enabled in the API server.
 
 use std::path::Path;
 
@@ -12,11 +12,12 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use crate::tokens::{attribute, end_of_item, is_for_tests, is_punct, text_of};
 
-/// The files that hold such additions.
+/// The files with the saturating additions.
 const HOMES: [&str; 2] = ["crates/apiserver/src/time.rs", "crates/grpc/src/time.rs"];
 
-/// The additions in one source file that may panic, as sentences. `path` is relative to the root of the repository.
-pub(crate) fn breaches(path: &Path, text: &str) -> Vec<String> {
+/// Returns the additions in one source file that may panic, as messages. `path` is relative to the
+/// root of the repository.
+pub(crate) fn violations(path: &Path, text: &str) -> Vec<String> {
     let shown = path.to_string_lossy();
     let in_scope = shown.starts_with("crates/") && shown.contains("/src/");
     if !in_scope || HOMES.contains(&&*shown) {
@@ -25,11 +26,13 @@ pub(crate) fn breaches(path: &Path, text: &str) -> Vec<String> {
     let lines = text.parse().map_or_else(|_| Vec::new(), additions);
     lines
         .into_iter()
-        .map(|line| format!("{shown}:{line}: adds to a moment with an operator that panics"))
+        .map(|line| {
+            format!("{shown}:{line}: adds to a time with an operator that may panic; saturate instead")
+        })
         .collect()
 }
 
-/// The lines with such additions, outside of tests.
+/// Returns the lines with such additions, outside of tests.
 fn additions(stream: TokenStream) -> Vec<usize> {
     let tokens: Vec<TokenTree> = stream.into_iter().collect();
     let (mut lines, mut at) = (Vec::new(), 0);
@@ -55,7 +58,7 @@ fn additions(stream: TokenStream) -> Vec<usize> {
     lines
 }
 
-/// Whether this is a `+` or `-` between two values; not `->`, `+=`, or the sign of a number.
+/// Returns true for a `+` or `-` between two values; not for `->`, `+=`, or the sign of a number.
 fn is_operator(tokens: &[TokenTree], at: usize) -> bool {
     let sign = is_punct(tokens, at, '+') || is_punct(tokens, at, '-');
     let alone = !is_punct(tokens, at + 1, '>') && !is_punct(tokens, at + 1, '=');
@@ -63,7 +66,8 @@ fn is_operator(tokens: &[TokenTree], at: usize) -> bool {
     sign && alone && value
 }
 
-/// Whether the left side is called `now`, or the right side makes a duration, and the right side is no constant.
+/// Returns true if the left side is named `now` or the right side constructs a duration, and the
+/// right side is not a constant.
 fn is_of_moments(tokens: &[TokenTree], at: usize) -> bool {
     let called = match &tokens[at - 1] {
         // `now()`
@@ -80,7 +84,7 @@ fn is_of_moments(tokens: &[TokenTree], at: usize) -> bool {
     let added = text_of(tokens, next);
     let constant = !added.is_empty()
         && added.chars().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_');
-    // `now - then` is a duration, and zero where it would be negative.
+    // `now - then` is a duration, and saturates at zero.
     called == "now" && is_punct(tokens, at, '+') && !constant
 }
 
@@ -89,11 +93,11 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> usize {
-        breaches(Path::new("crates/apiserver/src/http/watch.rs"), text).len()
+        violations(Path::new("crates/apiserver/src/http/watch.rs"), text).len()
     }
 
     #[test]
-    fn additions_to_now_and_of_durations_are_told() {
+    fn additions_to_now_and_of_durations_are_reported() {
         for text in [
             "fn f() { let x = Instant::now() + delay; }",
             "fn f() { Timestamp::now() + span }",
@@ -108,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_differences_tests_and_other_sums_are_fine() {
+    fn constants_differences_tests_and_other_sums_are_accepted() {
         for text in [
             "fn f() { Instant::now() + LONGEST_WAIT; now - since; a + b; x += now; }",
             "fn f() -> Duration { -Duration::from_secs(1) }",
@@ -117,9 +121,9 @@ mod tests {
         ] {
             assert_eq!(found(text), 0, "{text}");
         }
-        assert_eq!(breaches(Path::new(HOMES[0]), "fn f() { now + delay }"), [] as [&str; 0]);
+        assert_eq!(violations(Path::new(HOMES[0]), "fn f() { now + delay }"), [] as [&str; 0]);
         assert_eq!(
-            breaches(Path::new("crates/apiserver/tests/it/a.rs"), "fn f() { now + delay }"),
+            violations(Path::new("crates/apiserver/tests/it/a.rs"), "fn f() { now + delay }"),
             [] as [&str; 0]
         );
     }

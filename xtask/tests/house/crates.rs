@@ -1,19 +1,21 @@
-//! Crates depend on each other in one direction, towards `core`, and some stay free of I/O.
+//! The dependencies between crates: they point in one direction, towards `core`, and some crates do
+//! no I/O.
 //!
-//! Reads what `cargo metadata` says of the manifests. A crate without a row in [`ROWS`] is itself a breach, so a new crate
-//! has to be given its place first.
+//! The input is `cargo metadata`. A crate without a row in [`ROWS`] is itself a violation, so a new
+//! crate has to be added there first.
 
 use serde_json::Value;
 
-/// What one crate may lean on.
+/// The allowed dependencies of one crate.
 #[derive(Debug)]
 struct Row {
     name: &'static str,
-    /// Our crates it may use. Each stands in a row above this one.
+    /// Our crates it may use. Each has a row above this one.
     uses: &'static [&'static str],
-    /// Crates of others that must not be here; a name also covers its family (`hyper` covers `hyper-util`).
+    /// External crates it must not use. A name also covers its family (`hyper` covers
+    /// `hyper-util`).
     never: &'static [&'static str],
-    /// Whether its tests may run against our own API server.
+    /// True if its tests may run against our own API server.
     tested_on_apiserver: bool,
 }
 
@@ -32,7 +34,8 @@ const ROWS: &[Row] = &[
         true,
     ),
     row("dogwatch-workqueue", &[], &["k8s-openapi", "kube"], false),
-    // It speaks HTTP only as a server: for the health, readiness and metrics endpoints of its manager.
+    // It uses HTTP only as a server: for the health, readiness and metrics endpoints of its
+    // manager.
     row("dogwatch-controller", UNDER_CONTROLLER, &[], true),
     row(
         "dogwatch-grpc",
@@ -45,7 +48,7 @@ const ROWS: &[Row] = &[
     row("dogwatch-cli", UNDER_CLI, &[], true),
 ];
 
-/// Programs of the repository that are never shipped; they may use everything.
+/// Programs of the repository that are not published. They may use everything.
 const TOOLS: &[&str] = &["xtask", "bench", "interop", "testbed", "processes"];
 
 const UNDER_CONTROLLER: &[&str] =
@@ -62,7 +65,8 @@ const UNDER_FACADE: &[&str] = &[
     "dogwatch-grpc",
 ];
 
-/// The command leans on the facade, on the server that the facade does not hand out, and on the example that its demo shows.
+/// The command uses the facade, the server that the facade does not re-export, and the example that
+/// its demo shows.
 const UNDER_CLI: &[&str] = &["dogwatch", "dogwatch-apiserver", "ingress-manager"];
 
 const fn row(
@@ -74,18 +78,17 @@ const fn row(
     Row { name, uses, never, tested_on_apiserver }
 }
 
-/// Every dependency that points the wrong way, given the output of `cargo metadata --no-deps`.
-pub(crate) fn breaches(metadata: &Value) -> Vec<String> {
-    let mut breaches = Vec::new();
+/// Returns every dependency in the wrong direction, given the output of `cargo metadata --no-deps`.
+pub(crate) fn violations(metadata: &Value) -> Vec<String> {
+    let mut violations = Vec::new();
     for package in list(metadata, "packages") {
         let name = text(package, "name");
         if TOOLS.contains(&name) {
             continue;
         }
         let Some(row) = ROWS.iter().find(|it| it.name == name) else {
-            breaches.push(format!(
-                "{name} has no place in the pipeline: give it a row in xtask/tests/house/crates.rs"
-            ));
+            violations
+                .push(format!("{name} is not in the layer order: add a row to xtask/tests/house/crates.rs"));
             continue;
         };
         for dependency in list(package, "dependencies") {
@@ -93,14 +96,14 @@ pub(crate) fn breaches(metadata: &Value) -> Vec<String> {
             if is_ours(used) {
                 let for_tests = test_only && row.tested_on_apiserver && used == "dogwatch-apiserver";
                 if !row.uses.contains(&used) && !for_tests {
-                    breaches.push(format!("{name} depends on {used}, which is not below it"));
+                    violations.push(format!("{name} depends on {used}, which is not below it"));
                 }
             } else if row.never.iter().any(|it| is_of_family(used, it)) {
-                breaches.push(format!("{name} depends on {used}, which has no business there"));
+                violations.push(format!("{name} depends on {used}, which is not allowed there"));
             }
         }
     }
-    breaches
+    violations
 }
 
 fn is_ours(name: &str) -> bool {
@@ -111,12 +114,12 @@ fn is_of_family(name: &str, family: &str) -> bool {
     name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// The array under `key`, empty where there is none.
+/// Returns the array under `key`, or an empty one.
 pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The string under `key`, empty where there is none.
+/// Returns the string under `key`, or an empty one.
 pub(crate) fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
@@ -129,7 +132,7 @@ mod tests {
 
     fn found(name: &str, used: &str, kind: Option<&str>) -> Vec<String> {
         let dependencies = json!([{ "name": used, "kind": kind }]);
-        breaches(&json!({ "packages": [{ "name": name, "dependencies": dependencies }] }))
+        violations(&json!({ "packages": [{ "name": name, "dependencies": dependencies }] }))
     }
 
     #[test]
@@ -142,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_on_something_below_is_fine() {
+    fn a_dependency_on_a_lower_crate_is_accepted() {
         assert_eq!(found("dogwatch-client", "dogwatch-wire", None), [] as [&str; 0]);
         assert_eq!(found("xtask", "dogwatch", None), [] as [&str; 0]);
     }
 
     #[test]
-    fn a_dependency_on_something_above_is_told_even_for_tests_only() {
+    fn a_dependency_on_a_higher_crate_is_reported_even_for_tests() {
         for kind in [None, Some("dev"), Some("build")] {
             let expected = ["dogwatch-wire depends on dogwatch-client, which is not below it"];
             assert_eq!(found("dogwatch-wire", "dogwatch-client", kind), expected);
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn the_server_and_the_client_never_meet_outside_tests() {
+    fn the_server_and_the_client_do_not_depend_on_each_other_outside_tests() {
         assert_eq!(found("dogwatch-apiserver", "dogwatch-client", Some("dev")).len(), 1);
         assert_eq!(found("dogwatch-client", "dogwatch-apiserver", None).len(), 1);
         assert_eq!(found("dogwatch-client", "dogwatch-apiserver", Some("dev")), [] as [&str; 0]);
@@ -172,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_without_a_place_is_told() {
+    fn a_crate_without_a_row_is_reported() {
         assert_eq!(found("dogwatch-new", "serde", None).len(), 1);
     }
 }

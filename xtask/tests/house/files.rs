@@ -1,38 +1,39 @@
-//! What every file owes its reader: a header, a name that says the idea; for an example, brevity and a place in the README;
-//! for a document, that the files it names are there.
+//! The rules for files: a header and a meaningful name; for an example, brevity and a mention in
+//! the README; for a document, that the files it names exist.
 //!
-//! Works on paths and texts that the caller has read.
+//! It works on paths and texts that the caller has read.
 
 use std::path::Path;
 
-/// An example longer than this is not read to the end.
+/// The maximum length of an example, in lines.
 const LONGEST_EXAMPLE: usize = 60;
 
-/// Names that say nothing about what is inside.
+/// Names that do not describe the content.
 const EMPTY_NAMES: [&str; 6] = ["util", "utils", "helper", "helpers", "common", "misc"];
 
-/// What is wrong with one source file, as sentences. `path` is relative to the root of the repository.
-pub(crate) fn breaches(path: &Path, text: &str) -> Vec<String> {
-    let mut breaches = Vec::new();
+/// Returns the violations in one source file, as messages. `path` is relative to the root of the
+/// repository.
+pub(crate) fn violations(path: &Path, text: &str) -> Vec<String> {
+    let mut violations = Vec::new();
     let shown = path.display();
     if !text.starts_with("//! ") {
-        breaches.push(format!("{shown}: does not open with `//!` and what the file is"));
+        violations.push(format!("{shown}: does not begin with a `//!` header"));
     }
     if is_example(path) && text.lines().count() > LONGEST_EXAMPLE {
         let lines = text.lines().count();
-        breaches.push(format!("{shown}: an example of {lines} lines; {LONGEST_EXAMPLE} are enough"));
+        violations.push(format!("{shown}: the example has {lines} lines, more than {LONGEST_EXAMPLE}"));
     }
     let names = path.components().map(|it| it.as_os_str().to_string_lossy());
     for name in names {
         let stem = name.strip_suffix(".rs").unwrap_or(&name);
         if stem.split(['_', '-']).any(|word| EMPTY_NAMES.contains(&word)) {
-            breaches.push(format!("{shown}: `{stem}` does not say the idea"));
+            violations.push(format!("{shown}: `{stem}` does not describe the content"));
         }
     }
-    breaches
+    violations
 }
 
-/// The examples among `targets` that `readme` does not name.
+/// Returns the examples among `targets` that `readme` does not name.
 pub(crate) fn unlisted<'a>(targets: impl IntoIterator<Item = &'a str>, readme: &str) -> Vec<String> {
     let words: Vec<&str> = readme.split(|it: char| !it.is_alphanumeric() && it != '_' && it != '-').collect();
     targets
@@ -42,7 +43,8 @@ pub(crate) fn unlisted<'a>(targets: impl IntoIterator<Item = &'a str>, readme: &
         .collect()
 }
 
-/// The files that a document names and that are not there. Names in `*(not built yet …)*` are promises, not names.
+/// Returns the files that a document names and that do not exist. Names in `*(not built yet …)*`
+/// are ignored.
 pub(crate) fn missing(document: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     let mut built = String::new();
     for (at, part) in document.split("*(not built yet").enumerate() {
@@ -54,10 +56,10 @@ pub(crate) fn missing(document: &str, exists: impl Fn(&str) -> bool) -> Vec<Stri
             ["bench/", "crates/", "tools/", "xtask/"].iter().any(|folder| it.starts_with(folder))
         });
     let named = links.filter(|it| !it.contains("://") && !it.starts_with('#')).chain(quoted);
-    named.filter(|it| !exists(it)).map(|it| format!("names {it}, which is not there")).collect()
+    named.filter(|it| !exists(it)).map(|it| format!("names {it}, which does not exist")).collect()
 }
 
-/// True for `…/examples/name.rs` and `…/examples/name/main.rs`.
+/// Returns true for `…/examples/name.rs` and `…/examples/name/main.rs`.
 fn is_example(path: &Path) -> bool {
     path.components().any(|it| it.as_os_str() == "examples")
 }
@@ -67,23 +69,23 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        breaches(Path::new(path), text)
+        violations(Path::new(path), text)
     }
 
     #[test]
-    fn a_file_with_a_header_and_a_name_is_fine() {
+    fn a_file_with_a_header_and_a_meaningful_name_is_accepted() {
         assert_eq!(found("crates/core/src/key.rs", "//! Keys.\n"), [] as [&str; 0]);
     }
 
     #[test]
-    fn a_file_without_a_header_is_told() {
+    fn a_file_without_a_header_is_reported() {
         for text in ["", "fn f() {}", "// Keys.\n", "#![allow(x)]\n//! Keys.", "//!\n", "/// Keys.\n"] {
             assert_eq!(found("crates/core/src/key.rs", text).len(), 1, "{text:?}");
         }
     }
 
     #[test]
-    fn empty_names_are_told_for_files_and_folders() {
+    fn meaningless_names_of_files_and_directories_are_reported() {
         for path in
             ["crates/core/src/util.rs", "crates/wire/tests/common/mod.rs", "xtask/src/test_helpers.rs"]
         {
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn long_examples_are_told_and_other_long_files_are_not() {
+    fn long_examples_are_reported_and_other_long_files_are_not() {
         let long = "//! X.\n".repeat(LONGEST_EXAMPLE + 1);
         assert_eq!(found("crates/dogwatch/examples/pods.rs", &long).len(), 1);
         assert_eq!(found("crates/dogwatch/examples/pods.rs", &long[7..]), [] as [&str; 0]);
@@ -101,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_names_only_files_that_are_there() {
+    fn a_document_may_name_only_existing_files() {
         let exists = |path: &str| path == "crates/a.rs" || path == "LICENSE";
         let good = "See [it](LICENSE), [them](https://x/y), `crates/a.rs`, `b` *(not built yet: `crates/c`,\n`crates/d`)*.";
         assert_eq!(missing(good, exists), [] as [&str; 0]);
@@ -111,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_example_that_the_readme_leaves_out_is_told() {
+    fn an_example_that_the_readme_does_not_name_is_reported() {
         let readme = "Run `cargo run --example watch_pods`, or read [it](examples/own_type.rs).";
         assert_eq!(unlisted(["watch_pods", "own_type"], readme), [] as [&str; 0]);
         assert_eq!(unlisted(["pods"], readme), ["the README does not name the example `pods`"]);

@@ -1,23 +1,24 @@
 //! The order of `mod` lines is the layer order: a module uses only modules declared above it.
 //!
-//! The rule holds at every level: in `lib.rs` or `main.rs`, and inside a folder in its `mod.rs`. Two modules are compared
-//! where their paths part. The names a parent re-exports count as the child's own. The parent's own items have their
-//! layer too: below every child they use and above every child that uses them; where there is no such place, that is a
-//! breach. So a crate has no import cycle. Input is [`crate::tokens`]; where files come from is the caller's matter.
+//! The rule applies at every level: in `lib.rs` or `main.rs`, and inside a directory in its
+//! `mod.rs`. Two modules are compared where their paths diverge. The names a parent re-exports
+//! count as the child's own. The parent's own items have a layer too: below every child they use
+//! and above every child that uses them; if there is no such layer, that is a violation. So a crate
+//! has no import cycle. The input comes from [`crate::tokens`], and the caller reads the files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::tokens::{self, Import, Source};
 
-/// The path of a module from its crate's root; the root itself is empty.
+/// The path of a module from its crate's root. The root itself is empty.
 type ModulePath = Vec<String>;
 
 /// One crate, as a tree of modules.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     modules: BTreeMap<ModulePath, Module>,
-    /// What went wrong while reading.
+    /// The errors while reading.
     problems: Vec<String>,
 }
 
@@ -25,31 +26,32 @@ pub(crate) struct Tree {
 struct Module {
     file: PathBuf,
     source: Source,
-    /// Names of the child modules, in the order of their `mod` lines.
+    /// The names of the child modules, in the order of their `mod` lines.
     children: Vec<String>,
 }
 
-/// Where a path leads: a module, or an item that this module defines.
+/// The target of a path: a module, or an item that this module defines.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct Target {
     module: ModulePath,
     item: Option<String>,
 }
 
-/// A use of something by the code of one module.
+/// A use of an item or module by the code of one module.
 struct Reference {
-    place: Place,
+    target: Target,
     line: usize,
 }
 
 impl Tree {
-    /// Reads the crate whose root is `root`, asking `read` for the text of each file; `None` means there is no such file.
+    /// Reads the crate whose root is `root`. `read` returns the text of a file, or `None` if there
+    /// is no such file.
     pub(crate) fn load(root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Self {
         let mut tree = Self::default();
         let folder = root.parent().unwrap_or(Path::new("")).to_owned();
         match read(root) {
             Some(text) => tree.add_text(Vec::new(), root.to_owned(), &folder, &text, read),
-            None => tree.problems.push(format!("{}: cannot be read", root.display())),
+            None => tree.problems.push(format!("{}: cannot read the file", root.display())),
         }
         tree
     }
@@ -68,7 +70,7 @@ impl Tree {
         }
     }
 
-    /// Adds a module and its children; `folder` is where the files of its children are.
+    /// Adds a module and its children. `folder` is the directory of its children's files.
     fn add(
         &mut self,
         path: ModulePath,
@@ -84,11 +86,11 @@ impl Tree {
             let places = [folder.join(format!("{}.rs", declared.name)), inside.join("mod.rs")];
             if let Some(body) = declared.body {
                 self.add(child, file.clone(), &inside, body, read);
-            } else if let Some((place, text)) = places.iter().find_map(|it| Some((it.clone(), read(it)?))) {
-                self.add_text(child, place, &inside, &text, read);
+            } else if let Some((target, text)) = places.iter().find_map(|it| Some((it.clone(), read(it)?))) {
+                self.add_text(child, target, &inside, &text, read);
             } else {
                 let (file, line, name) = (file.display(), declared.line, &declared.name);
-                self.problems.push(format!("{file}:{line}: no file for `mod {name};` beside it"));
+                self.problems.push(format!("{file}:{line}: no file for `mod {name};`"));
                 continue;
             }
             children.push(declared.name);
@@ -96,18 +98,19 @@ impl Tree {
         self.modules.insert(path, Module { file, source, children });
     }
 
-    /// Every breach of the rule, as `file:line: what`.
-    pub(crate) fn breaches(&self) -> Vec<String> {
-        let mut breaches = self.problems.clone();
-        // For each module: the lowest child its own code uses, and the highest child that uses its own items.
+    /// Returns every violation of the rule, as `file:line: message`.
+    pub(crate) fn violations(&self) -> Vec<String> {
+        let mut violations = self.problems.clone();
+        // For each module: the lowest child its own code uses, and the highest child that uses its
+        // own items.
         let mut downward: BTreeMap<&[String], (usize, String)> = BTreeMap::new();
         let mut upward: BTreeMap<ModulePath, (usize, String)> = BTreeMap::new();
         for (path, module) in &self.modules {
-            for Reference { place, line } in self.references(path, module) {
-                let shared = path.iter().zip(&place.module).take_while(|(a, b)| a == b).count();
+            for Reference { target, line } in self.references(path, module) {
+                let shared = path.iter().zip(&target.module).take_while(|(a, b)| a == b).count();
                 let here = format!("{}:{line}", module.file.display());
                 let parent = &self.modules[&path[..shared]];
-                match (path.get(shared), place.module.get(shared)) {
+                match (path.get(shared), target.module.get(shared)) {
                     (None, None) => {}
                     (None, Some(child)) => {
                         let layer = position(parent, child);
@@ -116,23 +119,24 @@ impl Tree {
                             *lowest = (layer, here);
                         }
                     }
-                    (Some(_), None) if place.item.as_deref() == Some(EVERYTHING) => {
-                        let above = shown(&place.module);
-                        breaches.push(format!("{here}: imports everything of {above}: name what is used"));
+                    (Some(_), None) if target.item.as_deref() == Some(EVERYTHING) => {
+                        let above = shown(&target.module);
+                        violations
+                            .push(format!("{here}: imports everything of {above}: import items by name"));
                     }
                     (Some(mine), None) => {
-                        let Some(item) = place.item else { continue };
+                        let Some(item) = target.item else { continue };
                         let layer = position(parent, mine);
-                        let said =
-                            format!("{here}: {} uses `{item}` of {}", shown(path), shown(&place.module));
-                        let highest = upward.entry(place.module).or_insert((layer, said.clone()));
+                        let message =
+                            format!("{here}: {} uses `{item}` of {}", shown(path), shown(&target.module));
+                        let highest = upward.entry(target.module).or_insert((layer, message.clone()));
                         if layer < highest.0 {
-                            *highest = (layer, said);
+                            *highest = (layer, message);
                         }
                     }
                     (Some(mine), Some(theirs)) if position(parent, theirs) > position(parent, mine) => {
-                        let (user, used, order) = (shown(path), shown(&place.module), parent.file.display());
-                        breaches.push(format!(
+                        let (user, used, order) = (shown(path), shown(&target.module), parent.file.display());
+                        violations.push(format!(
                             "{here}: {user} uses {used}, but {order} declares `{theirs}` below `{mine}`"
                         ));
                     }
@@ -140,48 +144,52 @@ impl Tree {
                 }
             }
         }
-        for (module, (user, said)) in upward {
+        for (module, (user, message)) in upward {
             if let Some((used, there)) = downward.get(module.as_slice()).filter(|(used, _)| *used >= user) {
                 let child = &self.modules[&module].children[*used];
-                breaches.push(format!(
-                    "{said}, whose own code uses `{child}`, not above it ({there}): move what is shared into a module above both"
+                violations.push(format!(
+                    "{message}, whose own code uses `{child}`, which is not above it ({there}): \
+                     move the shared items into a module above both"
                 ));
             }
         }
-        breaches
+        violations
     }
 
-    /// Everything that the code of one module uses in its crate. A re-export alone is no use; its name in the code is.
+    /// Returns everything that the code of one module uses in its crate. A re-export alone does not
+    /// count as a use; its name in the code does.
     fn references(&self, path: &[String], module: &Module) -> Vec<Reference> {
         let mut found = Vec::new();
         for Import { segments, name, public, line } in &module.source.imports {
-            let Some(mut place) = self.resolve(path, segments) else { continue };
+            let Some(mut target) = self.resolve(path, segments) else { continue };
             if name.is_none() {
-                place.item.get_or_insert(EVERYTHING.to_owned());
+                target.item.get_or_insert(EVERYTHING.to_owned());
             }
-            let exported = *public && place.module.starts_with(path);
+            let exported = *public && target.module.starts_with(path);
             let named = name.as_ref().and_then(|it| module.source.names.get(it));
             match (exported, named) {
-                (false, _) => found.push(Reference { place, line: *line }),
-                (true, Some(&line)) => found.push(Reference { place, line }),
+                (false, _) => found.push(Reference { target, line: *line }),
+                (true, Some(&line)) => found.push(Reference { target, line }),
                 (true, None) => {}
             }
         }
         for mention in &module.source.mentions {
-            if let Some(place) = self.resolve(path, &mention.segments) {
-                found.push(Reference { place, line: mention.line });
+            if let Some(target) = self.resolve(path, &mention.segments) {
+                found.push(Reference { target, line: mention.line });
             }
         }
         found
     }
 
-    /// Where `segments`, written in module `from`, lead; `None` when that is not in this crate.
-    fn resolve(&self, from: &[String], segments: &[String]) -> Option<Place> {
-        // Imports may lead to imports; a circle of them would not compile, so this depth is never reached in real code.
+    /// Resolves `segments`, written in module `from`. Returns `None` for a path outside of this
+    /// crate.
+    fn resolve(&self, from: &[String], segments: &[String]) -> Option<Target> {
+        // Imports may lead to imports. A cycle of them would not compile, so real code never
+        // reaches this depth.
         self.resolve_within(from, segments, 32)
     }
 
-    fn resolve_within(&self, from: &[String], segments: &[String], depth: usize) -> Option<Place> {
+    fn resolve_within(&self, from: &[String], segments: &[String], depth: usize) -> Option<Target> {
         let (first, mut rest) = segments.split_first()?;
         let mut module = from.to_vec();
         match first.as_str() {
@@ -210,43 +218,45 @@ impl Tree {
                 known.source.imports.iter().find(|it| it.name.as_ref() == Some(segment))
             {
                 let onward: Vec<String> = import.segments.iter().chain(after).cloned().collect();
-                // `use crate::a::b` inside `b`'s own scope names the import itself; it leads nowhere new.
+                // `use crate::a::b` inside `b`'s own scope names the import itself; it leads
+                // nowhere new.
                 return if depth == 0 { None } else { self.resolve_within(&module, &onward, depth - 1) };
             } else {
                 return Some(self.item(module, segment, depth));
             }
             rest = after;
         }
-        Some(Place { module, item: None })
+        Some(Target { module, item: None })
     }
 
-    /// Whose `name` is, seen from `module`: its own, or that of the first module it re-exports whole and that defines it.
-    fn item(&self, module: ModulePath, name: &str, depth: usize) -> Place {
+    /// Returns the module that defines `name`, seen from `module`: itself, or the first module
+    /// among its `*` re-exports that defines it.
+    fn item(&self, module: ModulePath, name: &str, depth: usize) -> Target {
         let item = Some(name.to_owned());
         let source = &self.modules[&module].source;
         if depth > 0 && !source.defines.contains(name) {
             for glob in source.imports.iter().filter(|it| it.name.is_none()) {
-                if let Some(place) = self.resolve_within(&module, &glob.segments, depth - 1)
-                    && place.item.is_none()
-                    && self.modules[&place.module].source.defines.contains(name)
+                if let Some(target) = self.resolve_within(&module, &glob.segments, depth - 1)
+                    && target.item.is_none()
+                    && self.modules[&target.module].source.defines.contains(name)
                 {
-                    return Place { module: place.module, item };
+                    return Target { module: target.module, item };
                 }
             }
         }
-        Place { module, item }
+        Target { module, item }
     }
 }
 
-/// What a `*` import takes.
+/// The name of a `*` import.
 const EVERYTHING: &str = "*";
 
-/// The layer of a child within its parent, counted from the top.
+/// Returns the layer of a child within its parent, counted from the top.
 fn position(parent: &Module, child: &str) -> usize {
-    parent.children.iter().position(|it| it == child).expect("a module is listed with its parent")
+    parent.children.iter().position(|it| it == child).expect("a child is in its parent's list")
 }
 
-/// A module path as people write it.
+/// Formats a module path.
 fn shown(path: &[String]) -> String {
     if path.is_empty() { "the crate root".to_owned() } else { path.join("::") }
 }
@@ -255,11 +265,11 @@ fn shown(path: &[String]) -> String {
 mod tests {
     use super::*;
 
-    fn breaches(files: &[(&str, &str)]) -> Vec<String> {
+    fn violations(files: &[(&str, &str)]) -> Vec<String> {
         let read = |wanted: &Path| {
             files.iter().find(|(name, _)| Path::new(name) == wanted).map(|(_, text)| (*text).to_owned())
         };
-        Tree::load(Path::new("lib.rs"), &read).breaches()
+        Tree::load(Path::new("lib.rs"), &read).violations()
     }
 
     #[test]
@@ -269,7 +279,7 @@ mod tests {
             ("a.rs", "pub struct A;"),
             ("b.rs", "use crate::a::A; fn f() -> super::a::A { crate::A }"),
         ];
-        assert_eq!(breaches(&files), [] as [&str; 0]);
+        assert_eq!(violations(&files), [] as [&str; 0]);
     }
 
     #[test]
@@ -279,11 +289,11 @@ mod tests {
             ("a.rs", "struct A;\nuse crate::b::B;"),
             ("b.rs", "pub struct B;"),
         ];
-        assert_eq!(breaches(&files), ["a.rs:2: a uses b, but lib.rs declares `b` below `a`"]);
+        assert_eq!(violations(&files), ["a.rs:2: a uses b, but lib.rs declares `b` below `a`"]);
     }
 
     #[test]
-    fn every_way_to_write_the_path_is_seen() {
+    fn every_form_of_a_path_is_recognised() {
         let uses = [
             "use super::b::B;",
             "use crate::{b::B};",
@@ -299,7 +309,7 @@ mod tests {
         for text in uses {
             let files =
                 [("lib.rs", "mod a; mod b; pub use b::B;"), ("a.rs", text), ("b.rs", "pub struct B;")];
-            assert_eq!(breaches(&files).len(), 1, "{text}");
+            assert_eq!(violations(&files).len(), 1, "{text}");
         }
     }
 
@@ -310,11 +320,11 @@ mod tests {
             ("a.rs", "#[cfg(test)]\nmod tests { use crate::b::B; }"),
             ("b.rs", "pub struct B;"),
         ];
-        assert_eq!(breaches(&files), [] as [&str; 0]);
+        assert_eq!(violations(&files), [] as [&str; 0]);
     }
 
     #[test]
-    fn folders_have_an_order_of_their_own() {
+    fn directories_have_an_order_of_their_own() {
         let files = [
             ("lib.rs", "mod config; mod auth;"),
             ("config/mod.rs", "mod null;\nmod exec;\npub use exec::Exec;"),
@@ -327,7 +337,7 @@ mod tests {
             "config/exec.rs:1: config::exec uses auth::token, but lib.rs declares `auth` below `config`",
             "config/null.rs:1: config::null uses config::exec, but config/mod.rs declares `exec` below `null`",
         ];
-        assert_eq!(breaches(&files), expected);
+        assert_eq!(violations(&files), expected);
     }
 
     #[test]
@@ -337,20 +347,20 @@ mod tests {
             ("a.rs", "fn f(x: &crate::B) {}"),
             ("b.rs", "pub struct B;"),
         ];
-        assert_eq!(breaches(&files), ["a.rs:1: a uses b, but lib.rs declares `b` below `a`"]);
+        assert_eq!(violations(&files), ["a.rs:1: a uses b, but lib.rs declares `b` below `a`"]);
     }
 
     #[test]
     fn a_parent_has_a_layer_among_its_children() {
         let child = ("a.rs", "use super::Shared; pub struct A;");
         assert_eq!(
-            breaches(&[("lib.rs", "mod a; pub use a::A; pub struct Shared;"), child]),
+            violations(&[("lib.rs", "mod a; pub use a::A; pub struct Shared;"), child]),
             [] as [&str; 0]
         );
         for both in
             ["mod a; pub struct Shared { a: a::A }", "mod a; pub use a::A; pub struct Shared { a: A }"]
         {
-            let found = breaches(&[("lib.rs", both), child]);
+            let found = violations(&[("lib.rs", both), child]);
             assert_eq!(found.len(), 1, "{both}");
             assert!(
                 found[0].starts_with("a.rs:1: a uses `Shared` of the crate root, whose own code uses `a`"),
@@ -359,26 +369,29 @@ mod tests {
         }
         let parent = "mod a; mod b; pub struct Handle { form: a::Form }";
         let between = [("lib.rs", parent), ("a.rs", "pub struct Form;"), ("b.rs", "impl super::Handle {}")];
-        assert_eq!(breaches(&between), [] as [&str; 0]);
+        assert_eq!(violations(&between), [] as [&str; 0]);
         let around = [("lib.rs", parent), ("a.rs", "pub struct Form(super::Handle);"), ("b.rs", "")];
-        assert_eq!(breaches(&around).len(), 1);
+        assert_eq!(violations(&around).len(), 1);
     }
 
     #[test]
-    fn a_child_names_what_it_takes_from_its_parent() {
+    fn a_child_imports_items_of_its_parent_by_name() {
         let files = [("lib.rs", "mod a; pub struct Shared;"), ("a.rs", "use super::*;")];
-        assert_eq!(breaches(&files), ["a.rs:1: imports everything of the crate root: name what is used"]);
+        assert_eq!(
+            violations(&files),
+            ["a.rs:1: imports everything of the crate root: import items by name"]
+        );
     }
 
     #[test]
-    fn an_import_of_another_crate_through_our_root_is_nobodys() {
+    fn an_import_of_another_crate_through_our_root_has_no_layer() {
         let files =
             [("lib.rs", "mod a; mod b; pub use bytes::Bytes;"), ("a.rs", "use crate::Bytes;"), ("b.rs", "")];
-        assert_eq!(breaches(&files), [] as [&str; 0]);
+        assert_eq!(violations(&files), [] as [&str; 0]);
     }
 
     #[test]
-    fn a_missing_file_is_told() {
-        assert_eq!(breaches(&[("lib.rs", "\nmod a;")]), ["lib.rs:2: no file for `mod a;` beside it"]);
+    fn a_missing_file_is_reported() {
+        assert_eq!(violations(&[("lib.rs", "\nmod a;")]), ["lib.rs:2: no file for `mod a;`"]);
     }
 }

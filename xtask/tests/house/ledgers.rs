@@ -1,42 +1,45 @@
-//! What a ledger of scenarios owes its reader: each scenario once in its section, with tests that are there, or a reason.
+//! The rules for ledgers of scenarios: each scenario once in its section, with existing tests or a
+//! reason.
 //!
-//! Works on texts that the caller has read.
+//! It works on texts that the caller has read.
 
 use std::collections::HashSet;
 
-const NOT_OURS: &str = "does not apply: ";
-/// A reason is longer than this.
+const DOES_NOT_APPLY: &str = "does not apply: ";
+/// The minimum length of a reason, exclusive.
 const SHORTEST_REASON: usize = 10;
 
-/// What is wrong with a ledger, as sentences. `least` is how many scenarios it had when it was last looked at, or a few less.
-pub(crate) fn breaches(ledger: &str, tests: &HashSet<String>, least: usize) -> Vec<String> {
-    let mut breaches = Vec::new();
+/// Returns the violations in a ledger, as messages. `minimum` is the minimum number of scenarios, so
+/// that none is lost by accident.
+pub(crate) fn violations(ledger: &str, tests: &HashSet<String>, minimum: usize) -> Vec<String> {
+    let mut violations = Vec::new();
     let (mut section, mut seen) = ("", HashSet::new());
     for line in ledger.lines() {
         section = line.strip_prefix("## ").unwrap_or(section);
         let Some(entry) = line.strip_prefix("- ") else { continue };
-        let Some((scenario, held)) = entry.split_once(" → ") else {
-            breaches.push(format!("{section}: no arrow in {entry:?}"));
+        let Some((scenario, evidence)) = entry.split_once(" → ") else {
+            violations.push(format!("{section}: there is no ` → ` in {entry:?}"));
             continue;
         };
         if !seen.insert((section, scenario)) {
-            breaches.push(format!("{section}: twice: {scenario}"));
+            violations.push(format!("{section}: listed twice: {scenario}"));
         }
-        let mut named = held.split('`').skip(1).step_by(2).peekable();
-        let reason = held.strip_prefix(NOT_OURS).is_some_and(|it| it.len() > SHORTEST_REASON);
+        let mut named = evidence.split('`').skip(1).step_by(2).peekable();
+        let reason = evidence.strip_prefix(DOES_NOT_APPLY).is_some_and(|it| it.len() > SHORTEST_REASON);
         if named.peek().is_none() && !reason {
-            breaches.push(format!("{section}: nobody holds {scenario}, and no reason is given"));
+            violations.push(format!("{section}: {scenario} has neither a test nor a reason"));
         }
         let missing = named.filter(|it| !tests.contains(*it));
-        breaches.extend(missing.map(|it| format!("{section}: {scenario}: there is no test {it}")));
+        violations.extend(missing.map(|it| format!("{section}: {scenario}: there is no test {it}")));
     }
-    if seen.len() < least {
-        breaches.push(format!("the ledger has lost lines: {} of {least} are left", seen.len()));
+    if seen.len() < minimum {
+        violations.push(format!("the ledger has only {} of at least {minimum} scenarios", seen.len()));
     }
-    breaches
+    violations
 }
 
-/// The names of the tests in a source. A test program with a `main` of its own calls its functions itself: there, all are tests.
+/// Returns the names of the tests in a source. A test program with its own `main` calls its
+/// functions itself: there, all functions are tests.
 pub(crate) fn tests_of(source: &str) -> HashSet<String> {
     let own_main = source.lines().any(|it| it.ends_with("fn main() {"));
     let (mut found, mut marked) = (HashSet::new(), false);
@@ -64,28 +67,28 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_marked_is_a_test_but_where_a_program_calls_them_itself() {
+    fn tests_have_an_attribute_except_in_a_program_with_its_own_main() {
         assert_eq!(tests(), ["one", "two"].map(str::to_owned).into());
         assert!(tests_of("async fn main() {\n}\nfn three() {}").contains("three"));
     }
 
     #[test]
-    fn a_ledger_that_keeps_its_word_has_no_breach() {
+    fn a_complete_ledger_is_accepted() {
         let ledger = "# L\n## A\n- s → `one`, `two`\n- t → does not apply: there is no such thing\n## B\n- s → `one`\n";
-        assert_eq!(breaches(ledger, &tests(), 3), Vec::<String>::new());
+        assert_eq!(violations(ledger, &tests(), 3), Vec::<String>::new());
     }
 
     #[test]
-    fn every_way_to_break_its_word_is_told() {
-        for (ledger, told) in [
-            ("## A\n- s\n- t → `one`", "A: no arrow in \"s\""),
-            ("## A\n- s → `one`\n- s → `two`", "A: twice: s"),
-            ("## A\n- s → later", "A: nobody holds s, and no reason is given"),
-            ("## A\n- s → does not apply: no", "A: nobody holds s, and no reason is given"),
+    fn every_violation_of_a_ledger_is_reported() {
+        for (ledger, expected) in [
+            ("## A\n- s\n- t → `one`", "A: there is no ` → ` in \"s\""),
+            ("## A\n- s → `one`\n- s → `two`", "A: listed twice: s"),
+            ("## A\n- s → later", "A: s has neither a test nor a reason"),
+            ("## A\n- s → does not apply: no", "A: s has neither a test nor a reason"),
             ("## A\n- s → `gone`", "A: s: there is no test gone"),
-            ("## A\n", "the ledger has lost lines: 0 of 1 are left"),
+            ("## A\n", "the ledger has only 0 of at least 1 scenarios"),
         ] {
-            assert_eq!(breaches(ledger, &tests(), 1), [told], "{ledger}");
+            assert_eq!(violations(ledger, &tests(), 1), [expected], "{ledger}");
         }
     }
 }

@@ -1,14 +1,15 @@
-//! The rules of the house, checked on the sources themselves: layers, direction, headers, names, examples, clocks,
-//! chance, ledgers.
+//! The rules of this repository, checked on the sources themselves: layers, dependencies, headers,
+//! names, examples, clocks, reproducible seeds, ledgers, rule ids.
 //!
-//! Runs with `cargo test --workspace`. Each rule lives in a file that also shows, on small fixtures, what it refuses.
+//! They run with `cargo test --workspace`. Each rule is in its own file, with small fixtures of
+//! what it accepts and rejects.
 
 mod tokens;
 mod layers;
 mod crates;
 mod files;
 mod clocks;
-mod chance;
+mod seeds;
 mod ledgers;
 mod rules;
 
@@ -23,22 +24,22 @@ use crate::crates::{list, text};
 #[test]
 fn modules_use_only_modules_declared_above_them() {
     let metadata = metadata();
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     let mut roots = 0;
     for target in list(&metadata, "packages").iter().flat_map(|it| list(it, "targets")) {
         if list(target, "kind").iter().any(|it| ["lib", "bin"].contains(&it.as_str().unwrap_or_default())) {
             let root = PathBuf::from(text(target, "src_path"));
-            breaches.extend(layers::Tree::load(&root, &|it| std::fs::read_to_string(it).ok()).breaches());
+            violations.extend(layers::Tree::load(&root, &|it| std::fs::read_to_string(it).ok()).violations());
             roots += 1;
         }
     }
-    assert!(roots > 0, "cargo metadata names no library and no binary");
-    assert_none(&breaches);
+    assert!(roots > 0, "`cargo metadata` has no library and no binary");
+    assert_none(&violations);
 }
 
 #[test]
 fn crates_depend_only_on_crates_below_them() {
-    assert_none(&crates::breaches(&metadata()));
+    assert_none(&crates::violations(&metadata()));
 }
 
 #[test]
@@ -46,37 +47,37 @@ fn every_file_has_a_header_and_a_name_and_examples_are_short() {
     let root = root();
     let sources = sources(&root);
     assert!(!sources.is_empty(), "no sources under {}", root.display());
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for file in sources {
         let text = std::fs::read_to_string(&file).expect("the file was just listed");
         let path = file.strip_prefix(&root).expect("the walk began at the root");
-        breaches.extend(files::breaches(path, &text));
+        violations.extend(files::violations(path, &text));
     }
-    assert_none(&breaches);
+    assert_none(&violations);
 }
 
 #[test]
-fn moments_are_added_to_where_they_cannot_overflow() {
+fn additions_to_points_in_time_cannot_overflow() {
     let root = root();
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for file in rust_files([root.join("crates")]) {
         let text = std::fs::read_to_string(&file).expect("the file was just listed");
         let path = file.strip_prefix(&root).expect("the walk began at the root");
-        breaches.extend(clocks::breaches(path, &text));
+        violations.extend(clocks::violations(path, &text));
     }
-    assert_none(&breaches);
+    assert_none(&violations);
 }
 
 #[test]
-fn what_a_seed_plays_leaves_nothing_to_chance() {
+fn code_that_soaks_run_has_only_biased_selects() {
     let root = root();
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for file in rust_files([root.join("crates")]) {
         let text = std::fs::read_to_string(&file).expect("the file was just listed");
         let path = file.strip_prefix(&root).expect("the walk began at the root");
-        breaches.extend(chance::breaches(path, &text));
+        violations.extend(seeds::violations(path, &text));
     }
-    assert_none(&breaches);
+    assert_none(&violations);
 }
 
 #[test]
@@ -89,31 +90,31 @@ fn the_readme_names_every_example() {
 }
 
 #[test]
-fn the_documents_name_only_files_that_are_there() {
+fn the_documents_name_only_existing_files() {
     let root = root();
-    let mut breaches = Vec::new();
+    let mut violations = Vec::new();
     for document in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
         let text = std::fs::read_to_string(root.join(document)).expect("the document is there");
         let missing = files::missing(&text, |it| root.join(it).exists());
-        breaches.extend(missing.into_iter().map(|it| format!("{document}: {it}")));
+        violations.extend(missing.into_iter().map(|it| format!("{document}: {it}")));
     }
-    assert_none(&breaches);
+    assert_none(&violations);
 }
 
 #[test]
-fn every_ledger_of_scenarios_keeps_its_word() {
-    let mut breaches = Vec::new();
-    for (name, least) in
+fn every_ledger_of_scenarios_is_complete() {
+    let mut violations = Vec::new();
+    for (name, minimum) in
         [("client", 251), ("informer", 101), ("workqueue", 41), ("controller", 81), ("grpc", 51)]
     {
         let folder = root().join("crates").join(name);
         let read = |it: &Path| std::fs::read_to_string(it).expect("the file is there");
         let tests = rust_files([folder.clone()]).iter().flat_map(|it| ledgers::tests_of(&read(it))).collect();
         let ledger = folder.join("tests/SCENARIOS.md");
-        let broken = ledgers::breaches(&read(&ledger), &tests, least);
-        breaches.extend(broken.into_iter().map(|it| format!("{}: {it}", ledger.display())));
+        let found = ledgers::violations(&read(&ledger), &tests, minimum);
+        violations.extend(found.into_iter().map(|it| format!("{}: {it}", ledger.display())));
     }
-    assert_none(&breaches);
+    assert_none(&violations);
 }
 
 #[test]
@@ -128,10 +129,10 @@ fn every_rule_id_is_defined_and_every_defined_rule_is_used() {
         let path = file.strip_prefix(&root).expect("the walk began at the root").display().to_string();
         used.extend(rules::used(&text, &defined).into_iter().map(|id| (id, path.clone())));
     }
-    assert_none(&rules::breaches(&defined, &used));
+    assert_none(&rules::violations(&defined, &used));
 }
 
-/// What cargo knows of this workspace, without its dependencies, so without a network.
+/// Returns the output of `cargo metadata` without dependencies, which needs no network.
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -144,10 +145,10 @@ fn metadata() -> Value {
 
 fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().expect("xtask is a folder of the repository").to_owned()
+    xtask.parent().expect("xtask has a parent directory").to_owned()
 }
 
-/// Every Rust file of the workspace, in order of their paths.
+/// Returns every Rust file of the workspace, ordered by path.
 fn sources(root: &Path) -> Vec<PathBuf> {
     rust_files(["bench/src", "crates", "examples", "tools", "xtask"].map(|it| root.join(it)))
 }
@@ -157,7 +158,7 @@ fn rust_files(folders: impl Into<Vec<PathBuf>>) -> Vec<PathBuf> {
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("the folder exists").flatten() {
             let path = entry.path();
-            // Cargo marks what it builds into; a module may well be called `target`.
+            // Cargo marks its build directories; a module may well be called `target`.
             if path.is_dir() && !path.join("CACHEDIR.TAG").exists() {
                 folders.push(path);
             } else if path.extension().is_some_and(|it| it == "rs") {
@@ -170,8 +171,8 @@ fn rust_files(folders: impl Into<Vec<PathBuf>>) -> Vec<PathBuf> {
 }
 
 #[track_caller]
-fn assert_none(breaches: &[String]) {
-    // Paths from the root of the repository are easier to read, and to click.
+fn assert_none(violations: &[String]) {
+    // Paths relative to the root of the repository are easier to read and to click.
     let here = format!("{}/", root().display());
-    assert!(breaches.is_empty(), "\n{}\n", breaches.join("\n").replace(&here, ""));
+    assert!(violations.is_empty(), "\n{}\n", violations.join("\n").replace(&here, ""));
 }

@@ -1,16 +1,17 @@
 //! The ids of client-go's rules: every id that a source uses is defined in `docs/rules.md`, and every id defined there is used.
 //!
-//! Works on texts that the caller has read.
+//! It works on texts that the caller has read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The ids that a document defines: the first cell of each row of its tables.
+/// Returns the ids that a document defines: the first cell of each row of its tables.
 pub(crate) fn defined(document: &str) -> Vec<String> {
     let cells = document.lines().filter_map(|it| it.strip_prefix("| ")?.split_once(" |"));
     cells.map(|(first, _)| first.to_owned()).filter(|it| split(it).is_some()).collect()
 }
 
-/// The ids of the families of `defined` that a source uses, in comments (`KC-3`) or in names of tests (`kc_3_…`).
+/// Returns the ids of the families of `defined` that a source uses, in comments (`KC-3`) or in
+/// names of tests (`kc_3_…`).
 pub(crate) fn used(source: &str, defined: &[String]) -> BTreeSet<String> {
     let families: BTreeSet<_> = defined.iter().filter_map(|it| Some(split(it)?.0)).collect();
     let mut found = BTreeSet::new();
@@ -26,23 +27,23 @@ pub(crate) fn used(source: &str, defined: &[String]) -> BTreeSet<String> {
 }
 
 /// Describes each difference between the ids in use and those defined. `used` has the name of a file for each id.
-pub(crate) fn breaches(defined: &[String], used: &BTreeMap<String, String>) -> Vec<String> {
+pub(crate) fn violations(defined: &[String], used: &BTreeMap<String, String>) -> Vec<String> {
     let unknown = used.iter().filter(|(id, _)| !defined.contains(id));
     let unused = defined.iter().filter(|id| !used.contains_key(*id));
-    let mut breaches: Vec<_> =
+    let mut violations: Vec<_> =
         unknown.map(|(id, file)| format!("{file}: docs/rules.md does not define {id}")).collect();
-    breaches.extend(unused.map(|id| format!("docs/rules.md defines {id}, which no source uses")));
-    breaches
+    violations.extend(unused.map(|id| format!("docs/rules.md defines {id}, which no source uses")));
+    violations
 }
 
-/// The family and the number of an id such as `KC-3`.
+/// Splits an id such as `KC-3` into its family and number.
 fn split(id: &str) -> Option<(&str, u32)> {
     let (family, number) = id.split_once('-')?;
     let is_family = (2..=3).contains(&family.len()) && family.bytes().all(|it| it.is_ascii_uppercase());
     Some((family, number.parse().ok()?)).filter(|_| is_family)
 }
 
-/// The id in a name such as `kc_3_an_override_wins`.
+/// Returns the id in a name such as `kc_3_an_override_wins`.
 fn in_a_test_name(word: &str) -> Option<String> {
     let mut parts = word.splitn(3, '_');
     let (family, number, _) = (parts.next()?, parts.next()?, parts.next()?);
@@ -75,6 +76,6 @@ mod tests {
             "b.rs: docs/rules.md does not define KC-7",
             "docs/rules.md defines REF-12, which no source uses",
         ];
-        assert_eq!(breaches(&defined(RULES), &used), expected);
+        assert_eq!(violations(&defined(RULES), &used), expected);
     }
 }

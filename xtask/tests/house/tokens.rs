@@ -1,45 +1,46 @@
-//! From the text of a source file to what the layer check asks of it: which modules it declares, what it imports, and
-//! which paths its code names.
+//! The input of the layer check, from the text of a source file: the modules it declares, its
+//! imports, and the paths in its code.
 //!
-//! It reads tokens, so comments and strings never look like code, and code inside macro calls still does. Items under
-//! `#[cfg(test)]` are left out. It knows no files and resolves no names; [`crate::layers`] does.
+//! It reads tokens, so comments and strings never look like code, and code inside macro calls still
+//! does. Items under `#[cfg(test)]` are ignored. It knows no files and resolves no names;
+//! [`crate::layers`] does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 
-/// What one module says, outside its tests.
+/// The contents of one module, outside of its tests.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
-    /// `mod` items, in the order they are written.
-    pub(crate) modules: Vec<Declared>,
+    /// `mod` items, in source order.
+    pub(crate) modules: Vec<ModuleItem>,
     /// `use` items, one entry per imported name.
     pub(crate) imports: Vec<Import>,
     /// Paths of two or more segments in the code.
     pub(crate) mentions: Vec<Mention>,
-    /// Single names in the code, with the line of the first.
+    /// Single names in the code, with the line of the first occurrence.
     pub(crate) names: BTreeMap<String, usize>,
-    /// Names of the items this module itself defines.
+    /// Names of the items that this module itself defines.
     pub(crate) defines: BTreeSet<String>,
 }
 
 /// A `mod` item.
 #[derive(Debug)]
-pub(crate) struct Declared {
+pub(crate) struct ModuleItem {
     pub(crate) name: String,
     pub(crate) line: usize,
     /// The inside of `mod name { … }`; `None` for `mod name;`.
     pub(crate) body: Option<Source>,
 }
 
-/// One name brought in by a `use` item.
+/// One name imported by a `use` item.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Import {
     /// The path as written, for example `["crate", "key", "ObjectKey"]`.
     pub(crate) segments: Vec<String>,
-    /// The name it has here; `None` for `*`.
+    /// The local name. `None` for `*`.
     pub(crate) name: Option<String>,
-    /// True where the name is handed on with `pub` or `pub(…)`.
+    /// True if the name is re-exported with `pub` or `pub(…)`.
     pub(crate) public: bool,
     pub(crate) line: usize,
 }
@@ -51,7 +52,7 @@ pub(crate) struct Mention {
     pub(crate) line: usize,
 }
 
-/// Reads the text of one file.
+/// Parses the text of one file.
 pub(crate) fn read(text: &str) -> Result<Source, String> {
     let stream: TokenStream = text.parse().map_err(|error| format!("is not Rust: {error}"))?;
     let mut source = Source::default();
@@ -87,7 +88,7 @@ fn walk(stream: TokenStream, source: &mut Source) {
     }
 }
 
-/// Handles the identifier at `at` and returns where to go on.
+/// Handles the identifier at `at`. Returns the index to continue at.
 fn word(tokens: &[TokenTree], at: usize, source: &mut Source) -> usize {
     let line = tokens[at].span().start().line;
     match text_of(tokens, at).as_str() {
@@ -112,7 +113,7 @@ fn word(tokens: &[TokenTree], at: usize, source: &mut Source) -> usize {
                 }
                 _ => None,
             };
-            source.modules.push(Declared { name, line, body });
+            source.modules.push(ModuleItem { name, line, body });
             at + 3
         }
         "struct" | "enum" | "union" | "trait" | "type" | "fn" | "const" | "static"
@@ -137,7 +138,8 @@ fn word(tokens: &[TokenTree], at: usize, source: &mut Source) -> usize {
 /// Flattens a use tree: `a::{b, c::d as e}` is two imports.
 fn use_tree(tokens: &[TokenTree], prefix: Vec<String>, public: bool, source: &mut Source) {
     let mut segments = prefix;
-    // A leading `::` names another crate. The empty segment keeps it from looking like a module of ours.
+    // A leading `::` names another crate. The empty segment keeps it from looking like a module of
+    // ours.
     let start = if is_separator(tokens, 0) { 2 } else { 0 };
     if start > 0 {
         segments.push(String::new());
@@ -169,7 +171,8 @@ fn use_tree(tokens: &[TokenTree], prefix: Vec<String>, public: bool, source: &mu
     }
 }
 
-/// The path that starts at `at`, and the index of the first token after it (a trailing `::` included).
+/// Returns the path that starts at `at`, and the index of the first token after it (including a
+/// trailing `::`).
 fn path(tokens: &[TokenTree], at: usize) -> (Vec<String>, usize) {
     let mut segments = Vec::new();
     let mut next = at;
@@ -184,7 +187,8 @@ fn path(tokens: &[TokenTree], at: usize) -> (Vec<String>, usize) {
     (segments, next)
 }
 
-/// The attribute whose `#` is at `at`: its brackets, the index after it, and whether it is an inner one (`#!`).
+/// Returns the attribute whose `#` is at `at`: its brackets, the index after it, and true if it is
+/// an inner one (`#!`).
 pub(crate) fn attribute(tokens: &[TokenTree], at: usize) -> Option<(&Group, usize, bool)> {
     let inner = is_punct(tokens, at + 1, '!');
     let bracket = if inner { at + 2 } else { at + 1 };
@@ -196,13 +200,13 @@ pub(crate) fn attribute(tokens: &[TokenTree], at: usize) -> Option<(&Group, usiz
     }
 }
 
-/// True for `cfg(test)` and `cfg(all(test, …))`.
+/// Returns true for `cfg(test)` and `cfg(all(test, …))`.
 pub(crate) fn is_for_tests(attribute: &Group) -> bool {
     let text: String = attribute.stream().to_string().split_whitespace().collect();
     text == "cfg(test)" || text.starts_with("cfg(all(test,")
 }
 
-/// Paths inside an attribute are code; so are the strings in which serde takes paths.
+/// Adds the paths inside an attribute, and those in the strings in which serde takes paths.
 fn inside_attribute(attribute: &Group, source: &mut Source) {
     let mut tokens = attribute.stream().into_iter();
     let name = tokens.next().map(|it| it.to_string());
@@ -221,7 +225,7 @@ fn inside_attribute(attribute: &Group, source: &mut Source) {
     walk(attribute.stream(), source);
 }
 
-/// The index after the item that starts at `at`, further attributes included.
+/// Returns the index after the item that starts at `at`, including further attributes.
 pub(crate) fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
     while let Some((_, next, _)) = is_punct(tokens, at, '#').then(|| attribute(tokens, at)).flatten() {
         at = next;
@@ -265,7 +269,7 @@ fn is_name(tokens: &[TokenTree], at: usize) -> bool {
     matches!(tokens.get(at), Some(TokenTree::Ident(_)))
 }
 
-/// The identifier at `at`, or nothing.
+/// Returns the identifier at `at`, or an empty string.
 pub(crate) fn text_of(tokens: &[TokenTree], at: usize) -> String {
     match tokens.get(at) {
         Some(TokenTree::Ident(it)) => it.to_string(),
@@ -333,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn items_under_cfg_test_are_left_out_and_nothing_else() {
+    fn only_items_under_cfg_test_are_ignored() {
         let text = "
             #[cfg(test)] mod tests { use super::*; }
             #[cfg(test)] #[allow(dead_code)] use crate::{a::A};

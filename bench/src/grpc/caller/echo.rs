@@ -1,4 +1,4 @@
-//! What is called: a unary method that gives back what it gets, with 1 KiB in it.
+//! The method that is called: a unary echo of 1 KiB.
 
 use std::future::Future;
 
@@ -10,10 +10,10 @@ use tonic::client::{Grpc, GrpcService};
 use tonic::codegen::StdError;
 use tonic_prost::ProstCodec;
 
-/// How much goes there and comes back.
+/// The size of a payload, in both directions.
 pub(super) const PAYLOAD: usize = 1_024;
 
-/// What is sent and comes back.
+/// The request and the response.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Echo {
     #[prost(bytes = "bytes", tag = "1")]
@@ -24,9 +24,9 @@ pub(crate) fn codec() -> ProstCodec<Echo, Echo> {
     ProstCodec::default()
 }
 
-/// Who can be called: a client of any channel.
+/// A client of any channel.
 pub(crate) trait Callee: Clone + Send + Sync + 'static {
-    /// Makes one call, from waiting for the channel to the end of the answer.
+    /// Makes one call, from waiting for the channel to the end of the response.
     fn call(&mut self, payload: Bytes) -> impl Future<Output = Result<(), Status>> + Send;
 }
 

@@ -1,14 +1,16 @@
-//! The side that calls, in a process of its own: it is told line by line what to do, and says how it went.
+//! The calling side, in a process of its own: it reads commands line by line and prints the
+//! outcomes.
 //!
-//! | line | what it does |
+//! | command | effect |
 //! |---|---|
-//! | `burst IN_FLIGHT MILLISECONDS` | calls without a pause, so many at a time; answers when they have ended |
-//! | `begin RATE` | calls so often a second, whether earlier calls have ended or not; answers nothing |
-//! | `end` | ends that, waits for what is under way, and answers |
+//! | `burst IN_FLIGHT MILLISECONDS` | calls without a pause, with `IN_FLIGHT` concurrent calls; prints the outcome |
+//! | `begin RATE` | calls `RATE` times a second, whether earlier calls have ended or not; prints nothing |
+//! | `end` | stops what `begin` started, waits for the calls in flight, prints the outcome |
 //!
-//! It says `{"ready":true}` first, and an [`Outcome`](outcome::Outcome) as a line of JSON each time. It ends with its input. It knows neither
-//! what is measured nor who is called. Peers outside of the workspace take in this folder as it is, so that all who are
-//! written in Rust call in the same way.
+//! It first prints `{"ready":true}`, then an [`Outcome`](outcome::Outcome) as one line of JSON per
+//! command. It exits when its input ends. It knows neither the measurement nor the endpoints. Peers
+//! outside of the workspace include this directory by path, so that all callers written in Rust
+//! call in the same way.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -24,7 +26,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use self::calls::Steady;
 use self::echo::Callee;
 
-/// Calls as told on the standard input. With several callees, those who call are dealt out to them.
+/// Runs the commands on standard input. With several clients, the concurrent calls are
+/// distributed over them in turn.
 pub(crate) async fn serve<C: Callee>(callees: Vec<C>) -> Result<()> {
     println!("{{\"ready\":true}}");
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
@@ -33,15 +36,16 @@ pub(crate) async fn serve<C: Callee>(callees: Vec<C>) -> Result<()> {
         let words: Vec<&str> = line.split(' ').collect();
         let outcome = match (words.as_slice(), steady.take()) {
             (["burst", in_flight, time], None) => {
-                let time = Duration::from_millis(time.parse().context("milliseconds")?);
-                calls::burst(&callees, in_flight.parse().context("calls in flight")?, time).await?
+                let time = Duration::from_millis(time.parse().context("invalid number of milliseconds")?);
+                calls::burst(&callees, in_flight.parse().context("invalid number of calls in flight")?, time)
+                    .await?
             }
             (["begin", rate], None) => {
-                steady = Some(Steady::begin(callees.clone(), rate.parse().context("a rate")?));
+                steady = Some(Steady::begin(callees.clone(), rate.parse().context("invalid rate")?));
                 continue;
             }
             (["end"], Some(steady)) => steady.end().await?,
-            _ => bail!("{line:?} cannot be done now"),
+            _ => bail!("unexpected command {line:?}"),
         };
         println!("{}", serde_json::to_string(&outcome)?);
     }

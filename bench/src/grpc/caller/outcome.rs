@@ -1,4 +1,4 @@
-//! How calls went: how many, how many failed, how long they took and what they cost.
+//! The outcome of calls: their number, failures, latencies and CPU time.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 use tonic::Status;
 
-/// What is said of calls. The times are of those that did not fail.
+/// The outcome of a number of calls. Latencies are those of the calls that succeeded.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) calls: u64,
     pub(crate) failed: u64,
     pub(crate) seconds: f64,
-    /// Of all threads of the process that called.
+    /// The CPU time of all threads of the calling process.
     pub(crate) cpu_seconds: f64,
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
-    /// The first failure; empty without one.
+    /// The first failure. Empty without one.
     pub(crate) why: String,
 }
 
-/// What calls have come to so far.
+/// The statistics of the calls so far.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct CallStats {
     took: Vec<Duration>,
     failed: u64,
     why: String,
 }
 
-impl Told {
+impl CallStats {
     pub(super) fn add(&mut self, took: Duration, answer: Result<(), Status>) {
         match answer {
             Ok(()) => self.took.push(took),
@@ -51,15 +51,15 @@ impl Told {
         }
     }
 
-    /// The time that this part of the calls stayed within, in microseconds. They are in order.
-    fn at(&self, part: f64) -> f64 {
-        let place = (part * self.took.len() as f64) as usize;
-        let took = self.took.get(place.min(self.took.len().saturating_sub(1)));
+    /// The given percentile of the latencies, in microseconds. The latencies have to be sorted.
+    fn percentile(&self, part: f64) -> f64 {
+        let index = (part * self.took.len() as f64) as usize;
+        let took = self.took.get(index.min(self.took.len().saturating_sub(1)));
         took.map_or(0.0, |it| it.as_secs_f64() * 1e6)
     }
 }
 
-/// Since when calls are made.
+/// The wall-clock time and CPU time at the start of the calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
     wall: Instant,
@@ -71,18 +71,18 @@ impl Clocks {
         Self { wall: Instant::now(), cpu: ProcessTime::now() }
     }
 
-    pub(super) fn outcome(self, mut told: Told) -> Outcome {
+    pub(super) fn outcome(self, mut stats: CallStats) -> Outcome {
         let (wall, cpu) = (self.wall.elapsed(), self.cpu.elapsed());
-        told.took.sort_unstable();
+        stats.took.sort_unstable();
         Outcome {
-            calls: told.took.len() as u64 + told.failed,
-            failed: told.failed,
+            calls: stats.took.len() as u64 + stats.failed,
+            failed: stats.failed,
             seconds: wall.as_secs_f64(),
             cpu_seconds: cpu.as_secs_f64(),
-            p50_us: told.at(0.5),
-            p99_us: told.at(0.99),
-            p999_us: told.at(0.999),
-            why: told.why,
+            p50_us: stats.percentile(0.5),
+            p99_us: stats.percentile(0.99),
+            p999_us: stats.percentile(0.999),
+            why: stats.why,
         }
     }
 }
@@ -92,23 +92,23 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn times_are_of_the_calls_that_did_not_fail() {
+    async fn latencies_are_of_the_calls_that_succeed() {
         let clocks = Clocks::start();
-        let mut told = Told::default();
-        (1..=100).rev().for_each(|it| told.add(Duration::from_micros(it), Ok(())));
-        let mut other = Told::default();
+        let mut stats = CallStats::default();
+        (1..=100).rev().for_each(|it| stats.add(Duration::from_micros(it), Ok(())));
+        let mut other = CallStats::default();
         other.add(Duration::from_secs(9), Err(Status::unavailable("away")));
         other.add(Duration::from_secs(9), Err(Status::internal("odd")));
-        told.join(other);
-        let outcome = clocks.outcome(told);
+        stats.join(other);
+        let outcome = clocks.outcome(stats);
         assert_eq!((outcome.calls, outcome.failed), (102, 2));
         assert_eq!((outcome.p50_us, outcome.p99_us, outcome.p999_us), (51.0, 100.0, 100.0));
         assert!(outcome.why.contains("away"), "{}", outcome.why);
     }
 
     #[tokio::test]
-    async fn nothing_has_no_times() {
-        let outcome = Clocks::start().outcome(Told::default());
+    async fn no_calls_have_latencies_of_zero() {
+        let outcome = Clocks::start().outcome(CallStats::default());
         assert_eq!((outcome.calls, outcome.p50_us, outcome.p999_us), (0, 0.0, 0.0));
     }
 }

@@ -1,48 +1,50 @@
-//! A rolling restart at a steady load: each pod is replaced by a new one, and nobody should notice.
+//! A rolling restart under a constant load: each pod is replaced by a new one, and no call should
+//! fail.
 
 use anyhow::Result;
 use tokio::time::{Duration, sleep};
 
-use super::scene::Scene;
-use crate::grpc::asking::Choice;
+use super::scenario::Scenario;
 use crate::grpc::caller::outcome::Outcome;
+use crate::grpc::caller_process::Balancing;
 use crate::grpc::pods::Pods;
 
 const PODS: usize = 10;
 const RATE: u32 = 500;
-/// Before the first pod goes, and after the last one.
+/// The pause before the first pod is replaced, and after the last one.
 const REST: Duration = Duration::from_millis(500);
 
-/// Whether the slice or the pod itself is first to say that the pod goes. In a cluster both happen.
+/// The order in which a pod is marked as terminating in its slice and shuts down. Both orders
+/// happen in a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    ToldFirst,
-    ToldLate,
+pub(super) enum ShutdownOrder {
+    SliceFirst,
+    PodFirst,
 }
 
-/// How the calls went meanwhile.
-pub(super) async fn roll(scene: &Scene<'_>, order: Order) -> Result<Outcome> {
-    let service = scene.service(&format!("roll-{order:?}"));
+/// Runs a rolling restart. Returns the outcome of the calls meanwhile.
+pub(super) async fn run(scenario: &Scenario<'_>, order: ShutdownOrder) -> Result<Outcome> {
+    let service = scenario.service(&format!("roll-{order:?}"));
     let mut pods = Pods::start(2 * PODS as u8)?;
-    scene.tell(&service, &pods, 0..PODS, None).await?;
-    let mut caller = scene.caller(&service, Choice::Turns).await?;
+    scenario.publish(&service, &pods, 0..PODS, None).await?;
+    let mut caller = scenario.caller(&service, Balancing::RoundRobin).await?;
     caller.begin(RATE).await?;
     sleep(REST).await;
     for old in 0..PODS {
-        let (new, step) = (old + 1 + PODS, scene.effort.step);
-        scene.tell(&service, &pods, old..new, None).await?;
+        let (new, step) = (old + 1 + PODS, scenario.settings.step);
+        scenario.publish(&service, &pods, old..new, None).await?;
         sleep(step).await;
-        if order == Order::ToldLate {
-            pods.one(old).terminate();
+        if order == ShutdownOrder::PodFirst {
+            pods.pod_mut(old).terminate();
             sleep(step).await;
         }
-        scene.tell(&service, &pods, old + 1..new, Some(old)).await?;
+        scenario.publish(&service, &pods, old + 1..new, Some(old)).await?;
         sleep(step).await;
-        if order == Order::ToldFirst {
-            pods.one(old).terminate();
+        if order == ShutdownOrder::SliceFirst {
+            pods.pod_mut(old).terminate();
             sleep(step).await;
         }
-        scene.tell(&service, &pods, old + 1..new, None).await?;
+        scenario.publish(&service, &pods, old + 1..new, None).await?;
     }
     sleep(REST).await;
     caller.end().await

@@ -1,7 +1,9 @@
-//! The web site of an attacker: it serves the page, takes the page's report, and passes everything else on to the server.
+//! The attacker's web site: it serves the page, receives the page's report, and forwards everything
+//! else to the server.
 //!
-//! Passing on is what DNS rebinding does. The browser speaks to one origin, and the connection leads to the page's own server at
-//! first and to the attacked one later; here both are behind one address, and what the browser sent is not changed.
+//! Forwarding has the effect of DNS rebinding: to the browser it is one origin, which leads to the
+//! page's own server first and to the attacked one later. Here both are behind one address, and
+//! requests are forwarded unchanged.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,13 +21,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::scene::Scene;
+use super::scenario::Scenario;
 
 const PAGE: &str = include_str!("page.html");
-/// How long the attacked server may take to answer a request that is passed on.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// What a browser adds by itself, and no page can change.
-const OF_BROWSERS: [HeaderName; 5] = [
+/// The timeout of a forwarded request.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// The headers that a browser adds by itself and a page cannot change.
+const BROWSER_HEADERS: [HeaderName; 5] = [
     ORIGIN,
     HeaderName::from_static("sec-fetch-site"),
     HeaderName::from_static("sec-fetch-mode"),
@@ -33,14 +35,14 @@ const OF_BROWSERS: [HeaderName; 5] = [
     HeaderName::from_static("referer"),
 ];
 
-/// What the page says of one attempt.
+/// The page's report of one attempt.
 #[derive(Debug, Deserialize)]
 pub(super) struct Attempt {
     pub(super) name: String,
     pub(super) outcome: String,
 }
 
-/// The site. It is gone when this is dropped.
+/// The attacker's site. Dropping this stops it.
 #[derive(Debug)]
 pub(super) struct PageServer {
     reports: mpsc::UnboundedReceiver<Vec<Attempt>>,
@@ -54,10 +56,10 @@ struct Site {
 }
 
 impl PageServer {
-    /// Listens on `address` for a page that attacks another.
+    /// Serves a page on `address` that attacks the server at `attacked`.
     pub(super) async fn start(address: SocketAddr, attacked: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind(address).await;
-        let listener = listener.with_context(|| format!("cannot listen on {address} for the page"))?;
+        let listener = listener.with_context(|| format!("cannot listen on {address}"))?;
         let (sender, reports) = mpsc::unbounded_channel();
         let site = Arc::new(Site { attacked, reports: sender });
         let mut accepting = JoinSet::new();
@@ -67,7 +69,7 @@ impl PageServer {
                 let site = Arc::clone(&site);
                 connections.spawn(async move {
                     let service = service_fn(|request| site.answer(request));
-                    // A browser that hangs up has what it wanted.
+                    // A browser that closes the connection is not an error.
                     let http = hyper::server::conn::http1::Builder::new();
                     let _ = http.serve_connection(TokioIo::new(stream), service).await;
                 });
@@ -77,9 +79,9 @@ impl PageServer {
         Ok(Self { reports, _accepting: accepting })
     }
 
-    /// What the next page reports.
+    /// Waits for the next page's report.
     pub(super) async fn report(&mut self) -> Result<Vec<Attempt>> {
-        self.reports.recv().await.context("the site of the page ended")
+        self.reports.recv().await.context("the page server has stopped")
     }
 }
 
@@ -89,35 +91,37 @@ impl Site {
         if path == "/report" {
             let body = request.into_body().collect().await?.to_bytes();
             if let Ok(report) = serde_json::from_slice(&body) {
-                // Nobody may wait for it any more.
+                // Fails only if the receiver is gone.
                 let _ = self.reports.send(report);
             }
             return Ok(status(StatusCode::NO_CONTENT));
         }
-        if let Some(scene) = Scene::of_path(path) {
-            return Ok(self.page(scene));
+        if let Some(scenario) = Scenario::of_path(path) {
+            return Ok(self.page(scenario));
         }
         if path == "/favicon.ico" {
             return Ok(status(StatusCode::NOT_FOUND));
         }
-        let passed = tokio::time::timeout(PATIENCE, self.pass_on(request)).await;
+        let passed = tokio::time::timeout(TIMEOUT, self.forward(request)).await;
         Ok(passed.ok().and_then(Result::ok).unwrap_or_else(|| status(StatusCode::BAD_GATEWAY)))
     }
 
-    fn page(&self, scene: Scene) -> Response<Full<Bytes>> {
-        let server = if scene.is_same_origin() { String::new() } else { format!("http://{}", self.attacked) };
-        let page = PAGE.replace("@SERVER@", &server).replace("@SCENE@", scene.name());
+    fn page(&self, scenario: Scenario) -> Response<Full<Bytes>> {
+        let server =
+            if scenario.is_same_origin() { String::new() } else { format!("http://{}", self.attacked) };
+        let page = PAGE.replace("@SERVER@", &server).replace("@SCENARIO@", scenario.name());
         let mut response = Response::new(Full::new(Bytes::from(page)));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
         response
     }
 
-    /// Sends a request to the attacked server: as it is, or for the control as a program on this machine would send it.
-    async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
+    /// Forwards a request to the attacked server: unchanged, or for the control without the headers
+    /// that browsers add.
+    async fn forward(&self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>> {
         let (mut parts, body) = request.into_parts();
         let host = parts.headers.get(HOST).and_then(|it| it.to_str().ok()).unwrap_or_default();
-        if Scene::of_host(host) == Scene::Control {
-            OF_BROWSERS.iter().for_each(|it| drop(parts.headers.remove(it)));
+        if Scenario::of_host(host) == Scenario::Control {
+            BROWSER_HEADERS.iter().for_each(|it| drop(parts.headers.remove(it)));
             parts.headers.insert(HOST, HeaderValue::from_str(&self.attacked.to_string())?);
         }
         let body = Full::new(body.collect().await?.to_bytes());
@@ -131,7 +135,7 @@ impl Site {
             answer = exchange => answer,
             ended = connection => {
                 ended?;
-                anyhow::bail!("the server hung up")
+                anyhow::bail!("the server closed the connection")
             }
         }
     }

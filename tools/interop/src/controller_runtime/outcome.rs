@@ -1,22 +1,23 @@
-//! What came of a package: read from what `go test -json` prints, and from what Ginkgo prints inside of that.
+//! The results of a package, from the output of `go test -json` and Ginkgo's summary inside of it.
 //!
-//! A suite of Ginkgo is one test for Go; its specs are what counts. Of Go's own tests those count that have none within.
+//! A Ginkgo suite is a single Go test; its specs are counted instead. Of Go's own tests, only those
+//! without subtests are counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
-/// How many lines of a package that ran nothing are shown.
-const LAST_WORDS: usize = 20;
+/// The number of output lines to show of a package that ran no test.
+const LAST_LINES: usize = 20;
 
-/// What came of a package.
+/// The results of a package.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) passed: usize,
     pub(super) skipped: usize,
-    /// The names of what failed.
+    /// The names of failed tests and specs.
     pub(super) failed: BTreeSet<String>,
-    said: Vec<String>,
+    output: Vec<String>,
 }
 
 /// One line of `go test -json`.
@@ -30,14 +31,14 @@ struct Event {
 }
 
 impl Outcome {
-    /// Reads what a run printed; `complaints` is what came beside it.
-    pub(super) fn read(said: &str, complaints: &str) -> Self {
+    /// Parses the standard output and standard error of a run.
+    pub(super) fn read(output: &str, stderr: &str) -> Self {
         let mut outcome = Self::default();
         let mut results: BTreeMap<String, String> = BTreeMap::new();
         let mut suites: BTreeSet<String> = BTreeSet::new();
-        for line in said.lines() {
+        for line in output.lines() {
             let Ok(event) = serde_json::from_str::<Event>(line) else {
-                outcome.said.push(line.to_owned());
+                outcome.output.push(line.to_owned());
                 continue;
             };
             if matches!(event.action.as_str(), "pass" | "fail" | "skip")
@@ -45,14 +46,14 @@ impl Outcome {
             {
                 results.insert(test, event.action);
             } else if event.action == "output" {
-                let text = plain(event.output.trim_end());
+                let text = without_colours(event.output.trim_end());
                 if outcome.count_specs(&text) {
                     suites.extend(event.test);
                 }
-                outcome.said.push(text);
+                outcome.output.push(text);
             }
         }
-        outcome.said.extend(complaints.lines().map(str::to_owned));
+        outcome.output.extend(stderr.lines().map(str::to_owned));
         let within = |name: &str| results.keys().any(|it| it.starts_with(&format!("{name}/")));
         for (name, result) in results.iter().filter(|(name, _)| !suites.contains(*name) && !within(name)) {
             match result.as_str() {
@@ -61,7 +62,7 @@ impl Outcome {
                 _ => drop(outcome.failed.insert(name.clone())),
             }
         }
-        // A suite that broke before its first spec has failed all the same.
+        // A suite that breaks before its first spec has failed too.
         if outcome.failed.is_empty() {
             let broken = results.iter().filter(|(name, result)| *result == "fail" && suites.contains(*name));
             outcome.failed.extend(broken.map(|(name, _)| name.clone()));
@@ -69,7 +70,8 @@ impl Outcome {
         outcome
     }
 
-    /// Counts what a line of Ginkgo's summary says. Says whether it is the one that ends a suite.
+    /// Counts the results in a line of Ginkgo's summary. Returns true if it is the line that ends a
+    /// suite.
     fn count_specs(&mut self, line: &str) -> bool {
         if let Some(name) = line.strip_prefix("  [FAIL] ") {
             self.failed.insert(name.to_owned());
@@ -83,14 +85,14 @@ impl Outcome {
         true
     }
 
-    /// The last lines it printed.
-    pub(super) fn last_words(&self) -> String {
-        self.said[self.said.len().saturating_sub(LAST_WORDS)..].join("\n")
+    /// Returns the last lines of the output.
+    pub(super) fn last_lines(&self) -> String {
+        self.output[self.output.len().saturating_sub(LAST_LINES)..].join("\n")
     }
 }
 
-/// A line without its colours.
-fn plain(line: &str) -> String {
+/// Removes the colour codes of a line.
+fn without_colours(line: &str) -> String {
     let mut parts = line.split('\u{1b}');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |text, part| text + part.split_once('m').map_or(part, |(_, rest)| rest))
@@ -105,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn specs_count_in_place_of_their_suite_and_tests_in_place_of_what_holds_them() {
-        let said = [
+    fn specs_count_instead_of_their_suite_and_subtests_instead_of_their_parent() {
+        let output = [
             line("output", "TestSuite", "  \u{1b}[31m[FAIL]\u{1b}[0m Client List [It] should list\n"),
             line(
                 "output",
@@ -120,22 +122,22 @@ mod tests {
             line("skip", "TestTable/two", ""),
             "no event".to_owned(),
         ];
-        let outcome = Outcome::read(&said.join("\n"), "beside it");
+        let outcome = Outcome::read(&output.join("\n"), "from stderr");
         assert_eq!((outcome.passed, outcome.skipped), (8, 6));
         assert_eq!(
             outcome.failed.iter().collect::<Vec<_>>(),
             ["Client List [It] should list", "TestTable/one"]
         );
-        assert!(outcome.last_words().ends_with("no event\nbeside it"));
+        assert!(outcome.last_lines().ends_with("no event\nfrom stderr"));
     }
 
     #[test]
-    fn a_suite_that_breaks_before_its_first_spec_has_failed() {
-        let said = [
+    fn a_suite_that_breaks_before_its_first_spec_fails() {
+        let output = [
             line("output", "TestSuite", "FAIL! -- 0 Passed | 0 Failed | 0 Pending | 9 Skipped\n"),
             line("fail", "TestSuite", ""),
         ];
-        let outcome = Outcome::read(&said.join("\n"), "");
+        let outcome = Outcome::read(&output.join("\n"), "");
         assert_eq!(outcome.failed.iter().collect::<Vec<_>>(), ["TestSuite"]);
     }
 }

@@ -1,15 +1,17 @@
-//! Which tests of the conformance suite are chosen: a list in a file, and what each of them needs.
+//! The selected tests of the conformance suite: a list in a file, with the requirements of each
+//! test.
 //!
-//! A line is a name, as the suite has it. Before it may stand `controllers` or `kubectl` and a colon, for tests that need the
-//! original of these. A line that begins with `#` names the group of those below it.
+//! A line is the name of a test in the suite. The prefix `controllers:` or `kubectl:` marks a test
+//! that needs kube-controller-manager, or also kubectl. A line that begins with `#` names the group
+//! of the tests below it.
 
 use anyhow::{Result, ensure};
 
 const LIST: &str = include_str!("../../data/e2e-tests.txt");
 
-/// Tests of the suite.
+/// Selected tests of the suite.
 #[derive(Clone, Debug)]
-pub(super) struct Chosen {
+pub(super) struct SelectedTests {
     tests: Vec<Test>,
 }
 
@@ -21,7 +23,7 @@ pub(super) struct Test {
     needs: Needs,
 }
 
-/// What a test needs besides our server.
+/// The requirements of a test besides our server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,
@@ -29,8 +31,8 @@ enum Needs {
     Kubectl,
 }
 
-impl Chosen {
-    /// All of the list.
+impl SelectedTests {
+    /// Returns the whole list.
     pub(super) fn all() -> Result<Self> {
         Self::parse(LIST)
     }
@@ -50,14 +52,14 @@ impl Chosen {
                 (Needs::Nothing, line)
             };
             let name = name.trim();
-            ensure!(name.starts_with("[sig-"), "{line:?} is no test of the suite");
-            ensure!(tests.iter().all(|it: &Test| it.name != name), "{name:?} is there twice");
+            ensure!(name.starts_with("[sig-"), "{line:?} is not the name of a test");
+            ensure!(tests.iter().all(|it: &Test| it.name != name), "{name:?} is listed twice");
             tests.push(Test { group, name, needs });
         }
         Ok(Self { tests })
     }
 
-    /// Those that can run with what there is.
+    /// Keeps the tests whose requirements are met.
     pub(super) fn with(mut self, controllers: bool, kubectl: bool) -> Self {
         self.tests.retain(|it| match it.needs {
             Needs::Nothing => true,
@@ -67,7 +69,7 @@ impl Chosen {
         self
     }
 
-    /// Those whose names contain one of these words; all where there are no words.
+    /// Keeps the tests whose names contain one of these words. Without words it keeps all.
     pub(super) fn only(mut self, words: &[String]) -> Self {
         self.tests.retain(|test| words.is_empty() || words.iter().any(|it| test.name.contains(it.as_str())));
         self
@@ -85,15 +87,15 @@ impl Chosen {
         self.tests.is_empty()
     }
 
-    /// A regular expression that these names match, and no others.
+    /// Returns a regular expression that matches exactly these names.
     pub(super) fn pattern(&self) -> String {
         let names: Vec<String> = self.tests.iter().map(|it| quoted(it.name)).collect();
-        // The name of the suite comes first.
+        // Ginkgo puts the name of the suite in front.
         format!(" ({})$", names.join("|"))
     }
 }
 
-/// A text as a regular expression that it alone matches.
+/// Escapes a text for use in a regular expression.
 fn quoted(text: &str) -> String {
     let mut quoted = String::new();
     for it in text.chars() {
@@ -110,17 +112,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_sound() {
-        let all = Chosen::all().unwrap();
+    fn the_list_parses_and_every_test_has_a_group() {
+        let all = SelectedTests::all().unwrap();
         assert!(all.tests().iter().all(|it| !it.group.is_empty() && it.name.ends_with("[Conformance]")));
         let (alone, with) = (all.clone().with(false, false).len(), all.clone().with(true, false).len());
         assert!(0 < alone && alone < with && with <= all.len());
     }
 
     #[test]
-    fn lines_say_what_a_test_is_called_and_needs() {
+    fn a_line_has_the_name_and_the_requirements_of_a_test() {
         let text = "# apps\n[sig-apps] A [Conformance]\ncontrollers: [sig-apps] B (x) [Conformance]\n\n# cli\nkubectl: [sig-cli] C\n";
-        let all = Chosen::parse(text).unwrap();
+        let all = SelectedTests::parse(text).unwrap();
         let groups: Vec<_> = all.tests().iter().map(|it| it.group).collect();
         assert_eq!(groups, ["apps", "apps", "cli"]);
         assert_eq!(all.clone().with(false, true).pattern(), r" (\[sig-apps\] A \[Conformance\])$");
@@ -129,6 +131,6 @@ mod tests {
             all.clone().only(&["(x)".to_owned()]).pattern(),
             r" (\[sig-apps\] B \(x\) \[Conformance\])$"
         );
-        assert!(Chosen::parse("A").is_err() && Chosen::parse("[sig-a] A\n[sig-a] A").is_err());
+        assert!(SelectedTests::parse("A").is_err() && SelectedTests::parse("[sig-a] A\n[sig-a] A").is_err());
     }
 }

@@ -1,14 +1,16 @@
-//! Tests of the official Kubernetes conformance suite on our server: `cargo xtask e2e --e2e-binary FILE`.
+//! Tests of the official Kubernetes conformance suite on our server: `cargo xtask e2e --e2e-binary
+//! FILE`.
 //!
 //! ```text
-//! dogwatch serve --simulate ◄────────────────────────── e2e.test, with the tests that need no controllers but ours
-//! dogwatch serve --simulate-nodes ◄── kube-controller-manager
-//!                               ▲────────────────────── e2e.test, with all chosen tests
+//! dogwatch serve --simulate ◄────────── e2e.test, tests that need only our controllers
+//! dogwatch serve --simulate-nodes ◄──── kube-controller-manager
+//!                               ▲────── e2e.test, all selected tests
 //! ```
 //!
-//! Which tests are chosen is data: [`list`]. They are those that need no program to run in a container; pods that only have to
-//! become ready are simulated. With `--kube-controller-manager` the original controllers stand beside our server, and the tests
-//! that are about them run too. Everything is on loopback, and what is started here ends here.
+//! [`list`] reads the selected tests from a file. They are those that need no program running in a
+//! container; pods that only have to become ready are simulated. With `--kube-controller-manager`,
+//! kube-controller-manager runs against our server, and the tests of its controllers run too.
+//! Everything is on loopback, and every process that is started here is stopped here.
 //!
 //! The `mod` lines below are in layer order.
 
@@ -22,51 +24,51 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::kube_controller_manager::start_manager;
-use list::Chosen;
+use list::SelectedTests;
 use processes::process::Process;
 use report::Report;
-use testbed::server::{Ours, Server};
+use testbed::server::{OwnServer, Server};
 
-/// How often we look whether the tests are done.
+/// The interval at which the end of the tests is polled.
 const POLL: Duration = Duration::from_millis(200);
-/// How long all of them may take. Some wait for minutes on purpose.
-const PATIENCE: &str = "2h";
+/// The timeout of the whole run. Some tests wait for minutes on purpose.
+const TIMEOUT: &str = "2h";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The tests: e2e.test of Kubernetes 1.36, made by `go test -c k8s.io/kubernetes/test/e2e`.
+    /// The tests: e2e.test of Kubernetes 1.36, built with `go test -c k8s.io/kubernetes/test/e2e`.
     #[arg(long, value_name = "FILE")]
     e2e_binary: PathBuf,
     #[command(flatten)]
-    ours: Ours,
-    /// The original controllers, version 1.36: tests that need them run too.
+    ours: OwnServer,
+    /// kube-controller-manager, version 1.36. With it, the tests that need it run too.
     #[arg(long, value_name = "FILE")]
     kube_controller_manager: Option<PathBuf>,
-    /// The original kubectl, which a few tests use; without it they are left out.
+    /// The kubectl that a few tests use. Without it they are skipped.
     #[arg(long, value_name = "FILE")]
     kubectl: Option<PathBuf>,
-    /// Run only tests whose names contain one of these.
+    /// Run only tests whose names contain one of these words.
     #[arg(value_name = "WORDS")]
     only: Vec<String>,
 }
 
-/// Runs the tests; fails if one of them does.
+/// Runs the tests, and fails if one of them fails.
 pub(crate) async fn run(options: &Options) -> Result<()> {
-    let binary = found(&options.e2e_binary)?;
-    let kubectl = options.kubectl.as_deref().map(found).transpose()?;
-    let manager = options.kube_controller_manager.as_deref().map(found).transpose()?;
-    let chosen = Chosen::all()?.with(manager.is_some(), kubectl.is_some()).only(&options.only);
-    ensure!(!chosen.is_empty(), "no chosen test is called that");
+    let binary = canonical(&options.e2e_binary)?;
+    let kubectl = options.kubectl.as_deref().map(canonical).transpose()?;
+    let manager = options.kube_controller_manager.as_deref().map(canonical).transpose()?;
+    let selected = SelectedTests::all()?.with(manager.is_some(), kubectl.is_some()).only(&options.only);
+    ensure!(!selected.is_empty(), "no selected test matches");
 
     let server = match &manager {
         Some(_) => options.ours.start(&["--no-controllers", "--simulate-nodes"]).await?,
         None => options.ours.start(&["--simulate"]).await?,
     };
     let mut manager = manager.map(|it| start_manager(&it, &server)).transpose()?;
-    println!("{} is ready for {} tests of the conformance suite", server.name, chosen.len());
+    println!("{} is ready for {} tests of the conformance suite", server.name, selected.len());
 
     let results = server.folder().join("results.json");
-    let mut tests = start_tests(&binary, &server, &chosen, kubectl.as_deref(), &results)?;
+    let mut tests = start_tests(&binary, &server, &selected, kubectl.as_deref(), &results)?;
     while tests.ensure_alive().is_ok() {
         tokio::time::sleep(POLL).await;
     }
@@ -75,22 +77,22 @@ pub(crate) async fn run(options: &Options) -> Result<()> {
     }
     let Ok(written) = std::fs::read(&results) else {
         tests.ensure_alive()?;
-        anyhow::bail!("the tests left no results");
+        anyhow::bail!("the tests wrote no results");
     };
-    let report = Report::read(&written, &chosen)?;
+    let report = Report::read(&written, &selected)?;
     print!("{report}");
-    ensure!(report.is_good(), "not every test passed");
+    ensure!(report.is_success(), "some tests did not pass");
     Ok(())
 }
 
-fn found(program: &Path) -> Result<PathBuf> {
+fn canonical(program: &Path) -> Result<PathBuf> {
     program.canonicalize().with_context(|| format!("cannot find {}", program.display()))
 }
 
 fn start_tests(
     binary: &Path,
     server: &Server,
-    chosen: &Chosen,
+    selected: &SelectedTests,
     kubectl: Option<&Path>,
     results: &Path,
 ) -> Result<Process> {
@@ -98,11 +100,12 @@ fn start_tests(
     command.current_dir(server.folder()).args([
         format!("--kubeconfig={}", server.kubeconfig.display()),
         "--provider=skeleton".to_owned(),
-        // There are nodes in name only.
+        // -1 disables the wait for ready nodes (k8s.io/kubernetes v1.36.4
+        // test/e2e/framework/test_context.go): ours are simulated.
         "--allowed-not-ready-nodes=-1".to_owned(),
         "--dump-logs-on-failure=false".to_owned(),
-        format!("--ginkgo.focus={}", chosen.pattern()),
-        format!("--ginkgo.timeout={PATIENCE}"),
+        format!("--ginkgo.focus={}", selected.pattern()),
+        format!("--ginkgo.timeout={TIMEOUT}"),
         format!("--ginkgo.json-report={}", results.display()),
         "--ginkgo.no-color".to_owned(),
     ]);

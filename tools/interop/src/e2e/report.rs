@@ -1,4 +1,4 @@
-//! What came of the tests: read from the report of their runner, and told by group.
+//! The results of the tests, by group: parsed from Ginkgo's JSON report.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::fmt;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::list::Chosen;
+use super::list::SelectedTests;
 
-/// What came of the tests that were chosen.
+/// The results of the selected tests.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// By group: how many passed, and which did not, with the reason.
+    /// By group: the number of tests that passed, and the failures.
     groups: BTreeMap<&'static str, (usize, Vec<Failed>)>,
 }
 
-/// The name of a test, and why it failed.
+/// The name of a test, and the reason of its failure.
 type Failed = (&'static str, String);
 
-/// A run, as the runner writes it down.
+/// A suite in Ginkgo's JSON report.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Suite {
@@ -47,9 +47,9 @@ struct Failure {
 }
 
 impl Report {
-    /// Reads a report. A chosen test that is not in it has not run, which is as bad as one that failed.
-    pub(super) fn read(written: &[u8], chosen: &Chosen) -> Result<Self> {
-        let suites: Vec<Suite> = serde_json::from_slice(written).context("the results cannot be read")?;
+    /// Parses a report. A selected test that is not in it has not run, which counts as a failure.
+    pub(super) fn read(written: &[u8], selected: &SelectedTests) -> Result<Self> {
+        let suites: Vec<Suite> = serde_json::from_slice(written).context("cannot parse the results")?;
         let specs = suites.into_iter().flat_map(|it| it.spec_reports.unwrap_or_default());
         let mut states = BTreeMap::new();
         for spec in specs.filter(|it| it.state != "skipped" && it.state != "pending") {
@@ -58,7 +58,7 @@ impl Report {
             states.insert(words.join(" "), (spec.state, spec.failure.message));
         }
         let mut groups: BTreeMap<_, (usize, Vec<_>)> = BTreeMap::new();
-        for test in chosen.tests() {
+        for test in selected.tests() {
             let (passed, failed) = groups.entry(test.group).or_default();
             match states.get(test.name) {
                 Some((state, _)) if state == "passed" => *passed += 1,
@@ -66,14 +66,14 @@ impl Report {
                     let first = why.lines().next().unwrap_or_default();
                     failed.push((test.name, format!("{state}: {first}")));
                 }
-                None => failed.push((test.name, "it has not run".to_owned())),
+                None => failed.push((test.name, "did not run".to_owned())),
             }
         }
         Ok(Self { groups })
     }
 
-    /// Whether all have passed.
-    pub(super) fn is_good(&self) -> bool {
+    /// Returns true if all tests have passed.
+    pub(super) fn is_success(&self) -> bool {
         self.groups.values().all(|(_, failed)| failed.is_empty())
     }
 }
@@ -98,9 +98,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_did_not_pass_is_named_with_its_reason_and_what_did_not_run_is_too() {
-        let chosen = Chosen::all().unwrap().with(false, false);
-        let names: Vec<_> = chosen.tests().iter().take(2).map(|it| it.name).collect();
+    fn a_failed_test_is_listed_with_its_reason_and_so_is_one_that_did_not_run() {
+        let selected = SelectedTests::all().unwrap().with(false, false);
+        let names: Vec<_> = selected.tests().iter().take(2).map(|it| it.name).collect();
         let (head, leaf) = names[0].split_once(' ').unwrap();
         let written = serde_json::json!([{ "SpecReports": [
             { "LeafNodeText": "x", "State": "skipped" },
@@ -108,13 +108,13 @@ mod tests {
             { "ContainerHierarchyTexts": null, "LeafNodeText": names[1], "State": "failed",
                 "Failure": { "Message": "because\nof this" } },
         ] }]);
-        let chosen = chosen.only(&names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
-        let report = Report::read(written.to_string().as_bytes(), &chosen).unwrap();
-        let told = report.to_string();
-        assert!(!report.is_good() && told.contains("failed: because\n"), "{told}");
-        assert!(told.contains("1 passed    1 failed"), "{told}");
-        let report = Report::read(b"[]", &chosen).unwrap();
-        assert!(!report.is_good() && report.to_string().contains("it has not run"));
-        assert!(Report::read(b"{}", &chosen).is_err());
+        let selected = selected.only(&names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>());
+        let report = Report::read(written.to_string().as_bytes(), &selected).unwrap();
+        let text = report.to_string();
+        assert!(!report.is_success() && text.contains("failed: because\n"), "{text}");
+        assert!(text.contains("1 passed    1 failed"), "{text}");
+        let report = Report::read(b"[]", &selected).unwrap();
+        assert!(!report.is_success() && report.to_string().contains("did not run"));
+        assert!(Report::read(b"{}", &selected).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Our own client as a follower: list, watch from there, list again when the server has forgotten.
+//! Our own client as a follower: list, watch from there, and list again on 410 Gone.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::oneshot;
 
-use super::copy::{Copy, Outcome};
-use super::followed::{END, NAMESPACE};
+use super::cache::{Cache, Outcome};
+use super::objects::{END, NAMESPACE};
 
-/// Between two tries of a list that failed in spite of the client's own retries.
+/// The pause before a list is repeated that failed in spite of the client's own retries.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Follows until the end is there; tells when there is a first copy.
+/// Follows the objects until the last one appears. Signals `synced` after the first list.
 pub(super) async fn follow(client: Client, synced: oneshot::Sender<()>) -> Result<Outcome> {
     let api = Api::<ConfigMap>::namespaced(client, NAMESPACE);
     let mut synced = Some(synced);
     let (mut events, mut lists) = (0, 0);
-    let copy = loop {
+    let cache = loop {
         let list = match api.list_all(&ListParams::default()).await {
             Ok(list) => list,
             Err(error) => {
@@ -29,28 +29,28 @@ pub(super) async fn follow(client: Client, synced: oneshot::Sender<()>) -> Resul
             }
         };
         lists += 1;
-        let mut copy: Copy = list.items.iter().map(entry).collect();
+        let mut cache: Cache = list.items.iter().map(entry).collect();
         if let Some(synced) = synced.take() {
-            // Whoever waited for it may have given up.
+            // Fails only if the receiver has stopped waiting.
             let _ = synced.send(());
         }
         let mut watch = api.watch_from(WatchParams::from(list.metadata.version))?;
-        // The end is the last change there is: a copy that has it has everything.
-        while !copy.0.contains_key(END) {
+        // The end marker is the last change: a cache that has it has everything.
+        while !cache.0.contains_key(END) {
             match watch.next().await.transpose()? {
-                Some(WatchEvent::Added(it) | WatchEvent::Modified(it)) => copy.0.extend([entry(&it)]),
-                Some(WatchEvent::Deleted(it)) => drop(copy.0.remove(&entry(&it).0)),
+                Some(WatchEvent::Added(it) | WatchEvent::Modified(it)) => cache.0.extend([entry(&it)]),
+                Some(WatchEvent::Deleted(it)) => drop(cache.0.remove(&entry(&it).0)),
                 Some(WatchEvent::Error(_)) | None => break,
                 Some(_) => continue,
             }
             events += 1;
         }
-        if copy.0.contains_key(END) {
-            break copy;
+        if cache.0.contains_key(END) {
+            break cache;
         }
     };
     let peer = "dogwatch".to_owned();
-    Ok(Outcome { peer, objects: copy.len(), digest: copy.digest(), events, lists })
+    Ok(Outcome { peer, objects: cache.len(), digest: cache.digest(), events, lists })
 }
 
 fn entry(map: &ConfigMap) -> (String, String) {

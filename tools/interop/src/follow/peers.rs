@@ -1,4 +1,4 @@
-//! The followers that other people's libraries make: programs of their own, below bench/.
+//! The followers that use other libraries: separate programs below bench/.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,26 +8,26 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::copy::Outcome;
-use super::followed::{END, NAMESPACE, PATIENCE};
+use super::cache::Outcome;
+use super::objects::{END, NAMESPACE, TIMEOUT};
 use processes::cargo::Cargo;
 use processes::process::Process;
 use testbed::server::Server;
 
-/// How often we look at what they say.
+/// The interval at which their output is read.
 const POLL: Duration = Duration::from_millis(20);
 
-/// How to start a follower.
+/// The command to start a follower.
 #[derive(Debug)]
 pub(super) struct Program {
     name: &'static str,
-    /// What sets it apart from another run of the same program.
+    /// The label that distinguishes it from another run of the same program.
     variant: &'static str,
     path: PathBuf,
     arguments: &'static [&'static str],
 }
 
-/// A follower that runs. Dropping it ends it.
+/// A running follower. Dropping it stops it.
 #[derive(Debug)]
 pub(super) struct Peer {
     name: &'static str,
@@ -35,7 +35,7 @@ pub(super) struct Peer {
     process: Process,
 }
 
-/// Builds the programs: client-go's only where Go is installed.
+/// Builds the programs. client-go's is built only if Go is installed.
 pub(super) fn build() -> Result<Vec<Program>> {
     let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench");
     let manifest = "bench/peers/kube-rs/Cargo.toml";
@@ -65,10 +65,10 @@ pub(super) fn build() -> Result<Vec<Program>> {
         eprintln!("$ go build (in bench/peers/client-go)");
         let status =
             Command::new("go").arg("build").arg("-o").arg(&path).arg(".").current_dir(folder).status()?;
-        ensure!(status.success(), "client-go's program does not build");
+        ensure!(status.success(), "the client-go follower does not build");
         programs.push(Program { name: "client-go", variant: "", path, arguments: &[] });
     } else {
-        println!("Go is not installed: client-go does not follow");
+        println!("skipping client-go: Go is not installed");
     }
     Ok(programs)
 }
@@ -82,12 +82,12 @@ impl Peer {
         Ok(Self { name: program.name, variant: program.variant, process })
     }
 
-    /// Waits until it has its first copy.
+    /// Waits until it has its initial list.
     pub(super) async fn wait_until_synced(&mut self) -> Result<()> {
         self.wait_for("synced").await.map(drop)
     }
 
-    /// Waits for its end, and gives what it says then.
+    /// Waits until it exits, and returns its report.
     pub(super) async fn outcome(mut self) -> Result<Outcome> {
         let line = self.wait_for("digest").await?;
         let mut outcome: Outcome = serde_json::from_value(line)?;
@@ -98,18 +98,18 @@ impl Peer {
         Ok(outcome)
     }
 
-    /// Waits for a line with this field.
+    /// Waits for a line of JSON with this field.
     async fn wait_for(&mut self, field: &str) -> Result<Value> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let ended = self.process.ensure_alive();
-            let said = self.process.said()?;
-            let lines = said.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
+            let output = self.process.output()?;
+            let lines = output.lines().filter_map(|it| serde_json::from_str::<Value>(it).ok());
             if let Some(line) = lines.into_iter().find(|it| !it[field].is_null()) {
                 return Ok(line);
             }
-            ended.with_context(|| format!("waiting for {}", self.name))?;
-            ensure!(Instant::now() < deadline, "{} does not come to `{field}`:\n{said}", self.name);
+            ended.with_context(|| format!("while waiting for {}", self.name))?;
+            ensure!(Instant::now() < deadline, "{} did not print `{field}` in time:\n{output}", self.name);
             tokio::time::sleep(POLL).await;
         }
     }

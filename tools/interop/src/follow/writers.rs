@@ -1,4 +1,4 @@
-//! Those who change what is followed. They meet the same weather, and try until a change is made.
+//! The writers. They meet the same faults, and retry until a change succeeds.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::followed::{END, NAMESPACE, PATIENCE, object};
-use testbed::link::{Lane, Link};
+use super::objects::{END, NAMESPACE, TIMEOUT, object};
+use testbed::connector::{Connector, Http1Connection};
 
-/// How many write at once.
+/// The number of concurrent writers.
 const WRITERS: usize = 4;
-/// Between two changes of a writer.
+/// The pause between two changes of a writer.
 const PACE: Duration = Duration::from_millis(10);
-/// Spreads changes over the objects: a prime, so that each is reached.
+/// Distributes changes over the objects. It is a prime, so that every object is reached.
 const STRIDE: usize = 7_919;
 
 /// Creates the namespace and its objects.
-pub(super) async fn fill(link: &Link, count: usize) -> Result<()> {
+pub(super) async fn fill(connector: &Connector, count: usize) -> Result<()> {
     let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE } });
     let body = Bytes::from(body.to_string());
-    let (code, _) = link.lane().await?.send(Method::POST, "/api/v1/namespaces", body).await?;
-    ensure!(code == StatusCode::CREATED, "the namespace was refused with {code}");
+    let (code, _) = connector.http1().await?.send(Method::POST, "/api/v1/namespaces", body).await?;
+    ensure!(code == StatusCode::CREATED, "creating the namespace failed with {code}");
     let mut writers = JoinSet::new();
     for first in 0..WRITERS {
-        let mut writer = Writer { link: link.clone(), lane: None };
+        let mut writer = Writer { connector: connector.clone(), connection: None };
         writers.spawn(async move {
             for number in (first..count).step_by(WRITERS) {
                 writer.create(&name(number), 0).await?;
@@ -39,12 +39,12 @@ pub(super) async fn fill(link: &Link, count: usize) -> Result<()> {
     sum(writers).await.map(drop)
 }
 
-/// Changes, deletes and creates objects for a while; gives how many changes there were.
-pub(super) async fn change(link: &Link, count: usize, how_long: Duration) -> Result<usize> {
+/// Changes, deletes and creates objects for a duration. Returns the number of changes.
+pub(super) async fn change(connector: &Connector, count: usize, how_long: Duration) -> Result<usize> {
     let end = Instant::now() + how_long;
     let mut writers = JoinSet::new();
     for first in 0..WRITERS {
-        let mut writer = Writer { link: link.clone(), lane: None };
+        let mut writer = Writer { connector: connector.clone(), connection: None };
         writers.spawn(async move {
             let mut changes = 0;
             while Instant::now() < end {
@@ -64,9 +64,9 @@ pub(super) async fn change(link: &Link, count: usize, how_long: Duration) -> Res
     sum(writers).await
 }
 
-/// Creates the object that says that it is over.
-pub(super) async fn end(link: &Link) -> Result<()> {
-    Writer { link: link.clone(), lane: None }.create(END, 0).await
+/// Creates the object that marks the end.
+pub(super) async fn end(connector: &Connector) -> Result<()> {
+    Writer { connector: connector.clone(), connection: None }.create(END, 0).await
 }
 
 fn name(number: usize) -> String {
@@ -81,15 +81,15 @@ async fn sum(mut writers: JoinSet<Result<usize>>) -> Result<usize> {
     Ok(sum)
 }
 
-/// Writes over one connection, and over another when that is cut.
+/// Writes over one connection, and opens a new one when it breaks.
 struct Writer {
-    link: Link,
-    lane: Option<Lane>,
+    connector: Connector,
+    connection: Option<Http1Connection>,
 }
 
 impl Writer {
     async fn create(&mut self, name: &str, change: usize) -> Result<()> {
-        // It may be there already: it was, or the answer to our first try was lost.
+        // It may exist already: it was not deleted, or the response to the first attempt was lost.
         self.until(Method::POST, "", object(name, change), &[StatusCode::CREATED, StatusCode::CONFLICT]).await
     }
 
@@ -103,18 +103,19 @@ impl Writer {
         self.until(Method::DELETE, &path, Bytes::new(), &[StatusCode::OK, StatusCode::NOT_FOUND]).await
     }
 
-    /// Sends it until it is answered with one of these codes. Other answers and lost ones are the weather.
+    /// Repeats a request until the response has one of these codes. Other responses and errors are
+    /// injected faults.
     async fn until(&mut self, method: Method, path: &str, body: Bytes, codes: &[StatusCode]) -> Result<()> {
         let target = format!("/api/v1/namespaces/{NAMESPACE}/configmaps{path}");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            let mut lane = match self.lane.take() {
-                Some(lane) => lane,
-                None => self.link.lane().await?,
+            let mut connection = match self.connection.take() {
+                Some(connection) => connection,
+                None => self.connector.http1().await?,
             };
-            let unlike = match lane.send(method.clone(), &target, body.clone()).await {
+            let failure = match connection.send(method.clone(), &target, body.clone()).await {
                 Ok((code, answer)) => {
-                    self.lane = Some(lane);
+                    self.connection = Some(connection);
                     if codes.contains(&code) {
                         return Ok(());
                     }
@@ -122,7 +123,7 @@ impl Writer {
                 }
                 Err(error) => format!("{error:#}"),
             };
-            ensure!(Instant::now() < deadline, "{method} {target} does not succeed: {unlike}");
+            ensure!(Instant::now() < deadline, "{method} {target} did not succeed in time: {failure}");
         }
     }
 }

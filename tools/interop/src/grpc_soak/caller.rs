@@ -1,6 +1,8 @@
-//! Who calls, in a process of its own: it does what it is told on its standard input, and ends with it.
+//! The caller, in a process of its own: it runs the commands on its standard input, and exits when
+//! that is closed.
 //!
-//! Everything it holds is for the calls: no server, no slices, no pods are here, so that what it holds is what a channel costs.
+//! The process has neither server nor slices nor pods, so that its resources are those of a
+//! channel.
 
 use std::time::Duration;
 
@@ -14,26 +16,27 @@ use tokio::time::Instant;
 use tonic::client::Grpc;
 use tonic::{Status, Streaming};
 
+use super::commands::{CallerCommand, EndpointState, StreamOutcome};
 use super::echo::{self, Message};
-use super::held::Held;
 use super::limit;
-use super::load::Flow;
-use super::wishes::{Standing, Streamed, Wish};
+use super::load::SteadyLoad;
+use super::resource_usage::ResourceUsage;
 
-/// A connection to each of a thousand endpoints, those that are made before others are closed, and a few of our own.
+/// The number of open files: a connection to each of a thousand endpoints, new ones that overlap
+/// with old ones, and a few others.
 const FILES: u64 = 1_200;
 
-/// Does as it is told, until its input ends.
+/// Runs commands until standard input is closed.
 ///
 /// # Errors
-/// When it is told what cannot be done then.
+/// If a command is invalid in the current state.
 pub(super) async fn serve() -> Result<()> {
     limit::at_least(FILES)?;
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut caller = Caller::default();
     while let Some(line) = lines.next_line().await? {
-        let wish = serde_json::from_str(&line).with_context(|| format!("cannot read {line}"))?;
-        println!("{}", caller.perform(wish).await?);
+        let command = serde_json::from_str(&line).with_context(|| format!("invalid command {line}"))?;
+        println!("{}", caller.run(command).await?);
     }
     Ok(())
 }
@@ -41,8 +44,8 @@ pub(super) async fn serve() -> Result<()> {
 #[derive(Default)]
 struct Caller {
     channel: Option<KubeChannel>,
-    flow: Option<Flow>,
-    stream: Option<JoinHandle<Streamed>>,
+    load: Option<SteadyLoad>,
+    stream: Option<JoinHandle<StreamOutcome>>,
 }
 
 fn line(answer: &impl Serialize) -> Result<String> {
@@ -50,21 +53,21 @@ fn line(answer: &impl Serialize) -> Result<String> {
 }
 
 impl Caller {
-    /// Performs a wish, and gives the line to answer with.
-    async fn perform(&mut self, wish: Wish) -> Result<String> {
-        match wish {
-            Wish::Held => line(&Held::now()?),
-            Wish::Connect { url, service, endpoints } => {
+    /// Runs a command, and returns the response line.
+    async fn run(&mut self, command: CallerCommand) -> Result<String> {
+        match command {
+            CallerCommand::ResourceUsage => line(&ResourceUsage::now()?),
+            CallerCommand::Connect { url, service, endpoints } => {
                 self.channel = Some(connect(&url, &service, endpoints).await?);
                 line(&())
             }
-            Wish::Endpoints => line(&standings(self.channel()?)),
-            Wish::Begin { rate } => {
-                self.flow = Some(Flow::begin(self.client()?, rate));
+            CallerCommand::Endpoints => line(&endpoint_states(self.channel()?)),
+            CallerCommand::Begin { rate } => {
+                self.load = Some(SteadyLoad::begin(self.client()?, rate));
                 line(&())
             }
-            Wish::End => line(&self.flow.take().context("nothing was begun")?.end().await?),
-            Wish::Stream { messages, milliseconds } => {
+            CallerCommand::End => line(&self.load.take().context("there is no load to end")?.end().await?),
+            CallerCommand::Stream { messages, milliseconds } => {
                 let began = Instant::now();
                 let every = Duration::from_millis(milliseconds);
                 let mut stream = echo::many(self.client()?, messages, every).await?;
@@ -72,8 +75,8 @@ impl Caller {
                 self.stream = Some(tokio::spawn(read(stream, u64::from(first), began)));
                 line(&())
             }
-            Wish::Streamed => line(&self.stream.take().context("there is no stream")?.await?),
-            Wish::Drop => {
+            CallerCommand::EndStream => line(&self.stream.take().context("there is no stream")?.await?),
+            CallerCommand::Drop => {
                 self.channel = None;
                 line(&())
             }
@@ -89,7 +92,7 @@ impl Caller {
     }
 }
 
-/// A channel with all defaults; it is all that keeps its resolver alive.
+/// Creates a channel with all defaults. Only the channel keeps its resolver alive.
 async fn connect(url: &str, service: &str, endpoints: usize) -> Result<KubeChannel> {
     let resolver = Resolver::new(Client::new(Config::new(url.parse()?))?);
     let target: Target = format!("kubernetes:///{service}.default:grpc").parse()?;
@@ -98,19 +101,19 @@ async fn connect(url: &str, service: &str, endpoints: usize) -> Result<KubeChann
     Ok(channel)
 }
 
-fn standings(channel: &KubeChannel) -> Vec<Standing> {
-    let standing = |it: dogwatch_grpc::EndpointStatus| Standing {
+fn endpoint_states(channel: &KubeChannel) -> Vec<EndpointState> {
+    let state = |it: dogwatch_grpc::EndpointStatus| EndpointState {
         id: it.endpoint.id.to_string(),
         peer: it.peer,
         ready: it.state == State::Ready,
         in_flight: it.in_flight,
         failures: it.failures,
     };
-    channel.endpoints().into_iter().map(standing).collect()
+    channel.endpoints().into_iter().map(state).collect()
 }
 
-/// Reads what is left of a stream.
-async fn read(mut stream: Streaming<Message>, mut messages: u64, began: Instant) -> Streamed {
+/// Reads the rest of a stream.
+async fn read(mut stream: Streaming<Message>, mut messages: u64, began: Instant) -> StreamOutcome {
     let why = loop {
         match stream.message().await {
             Ok(Some(message)) if message.number == messages => messages += 1,
@@ -119,5 +122,5 @@ async fn read(mut stream: Streaming<Message>, mut messages: u64, began: Instant)
             Err(status) => break Some(Status::to_string(&status)),
         }
     };
-    Streamed { messages, seconds: began.elapsed().as_secs_f64(), why }
+    StreamOutcome { messages, seconds: began.elapsed().as_secs_f64(), why }
 }

@@ -1,170 +1,186 @@
-//! A thousand connected endpoints of which a hundred are replaced each second: no call notices, and nothing of those that went stays.
+//! A thousand connected endpoints of which a hundred are replaced each second: no call fails, and
+//! no resources of removed endpoints leak.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::asking::{Asking, LOOK, SETTLING};
-use super::held::Held;
+use super::caller_process::{CallerProcess, POLL, SETTLE_TIMEOUT};
+use super::checks::Checks;
 use super::limit;
 use super::load::Outcome;
 use super::membership::Membership;
-use super::pods::{Street, addresses};
-use super::promises::Promises;
-use super::town::Town;
+use super::pods::{Listeners, addresses};
+use super::resource_usage::ResourceUsage;
+use super::test_cluster::TestCluster;
 
-/// As many slices as Kubernetes would have, with a hundred endpoints each.
+/// As many slices as Kubernetes would create, with a hundred endpoints each.
 const SLICES: usize = 10;
 const SIZE: usize = 100;
 const ENDPOINTS: usize = SLICES * SIZE;
-/// Addresses that nobody has at the moment: one is used again after a second.
+/// The number of addresses that are currently unused: an address is used again after a second.
 const SPARE: usize = 100;
-/// Endpoints that are replaced each second, and with each write of a slice.
+/// The number of endpoints replaced each second, and with each write of a slice.
 const CHANGES: u32 = 100;
 const AT_ONCE: u32 = 10;
-/// Calls each second meanwhile.
+/// The number of calls per second during the churn.
 const RATE: u32 = 200;
-/// Before the first count every connection has carried a call or two, so that it has what it will ever have.
+/// The rate and length of the warm-up. After it, every connection has carried a call or two and has
+/// allocated all it needs.
 const WARM_UP: (u32, Duration) = (1_000, Duration::from_secs(2));
-/// A listener for each address, a connection to each endpoint and to those that just went, and a few of our own.
+/// The number of open files: a listener for each address, a connection to each endpoint and to
+/// those just removed, and a few others.
 const FILES: u64 = 2_600;
-/// What memory may gain, in KiB: an allocator's free blocks are where they are. With 6,000 endpoints that went in a minute it is 1.4 KiB
-/// for each, less than its task alone.
+/// The tolerated growth of memory, in KiB, because of fragmentation in the allocator. With 6,000
+/// endpoints replaced in a minute it is 1.4 KiB for each, less than one task needs.
 const TOLERANCE: u64 = 8 << 10;
 
-/// Churns for so long, prints what was seen, and judges it.
+/// Replaces endpoints for `time`, prints the resources used, and judges the results.
 ///
 /// # Errors
-/// When it cannot be played.
-pub(super) async fn play(time: Duration, promises: &mut Promises) -> Result<()> {
+/// If the scenario cannot run.
+pub(super) async fn run(time: Duration, checks: &mut Checks) -> Result<()> {
     println!("churn of {ENDPOINTS} endpoints, {CHANGES} changes a second for {} s", time.as_secs());
     limit::at_least(FILES)?;
-    let street = Street::open(&addresses(ENDPOINTS + SPARE))?;
-    let (port, town) = (street.port, Town::start(street.port).await?);
-    let crowd = street.crowd();
+    let listeners = Listeners::open(&addresses(ENDPOINTS + SPARE))?;
+    let (port, cluster) = (listeners.port, TestCluster::start(listeners.port).await?);
+    let server = listeners.shared_server();
     let mut membership = Membership::new(addresses(ENDPOINTS + SPARE), SLICES, SIZE);
     for slice in 0..SLICES {
-        town.write(slice, membership.slice(slice)).await?;
+        cluster.write(slice, membership.slice(slice)).await?;
     }
-    let mut caller = Asking::start()?;
-    let mut stages = Stages::default();
-    let start = stages.add("before the channel", caller.held().await?, town.watches().await?);
-    caller.connect(&town, ENDPOINTS).await?;
+    let mut caller = CallerProcess::start()?;
+    let mut table = UsageTable::default();
+    let start = table.add("before the channel", caller.resource_usage().await?, cluster.watches().await?);
+    caller.connect(&cluster, ENDPOINTS).await?;
     let warm_up = caller.steady(WARM_UP.0, WARM_UP.1).await?;
-    let (_, connected) = caller.settled(&membership.all(port)).await?;
-    let full = stages.add("all connected", caller.held().await?, town.watches().await?);
+    let (_, connected) = caller.wait_for_endpoints(&membership.all(port)).await?;
+    let full = table.add("all connected", caller.resource_usage().await?, cluster.watches().await?);
 
     caller.begin(RATE).await?;
-    let churned = churn(&mut caller, &town, &mut membership, time).await?;
+    let result = churn(&mut caller, &cluster, &mut membership, time).await?;
     let outcome = caller.end().await?;
-    stages.add("halfway", churned.halfway.0, churned.halfway.1);
-    stages.add("at most", churned.most.0, churned.most.1);
-    let (_, settled) = caller.settled(&membership.all(port)).await?;
-    let after = caller.returned_to(full).await?;
-    stages.add("after the churn", after, town.watches().await?);
+    table.add("halfway", result.halfway.0, result.halfway.1);
+    table.add("at most", result.max.0, result.max.1);
+    let (_, settled) = caller.wait_for_endpoints(&membership.all(port)).await?;
+    let after = caller.wait_for_usage(full).await?;
+    table.add("after the churn", after, cluster.watches().await?);
 
     caller.drop_channel().await?;
-    let end = caller.returned_to(start).await?;
-    let watches = unwatched(&town).await?;
-    stages.add("after the channel", end, watches);
-    caller.dismiss().await?;
-    let Churned { changes, seconds, .. } = churned;
-    let reached = f64::from(changes) / seconds;
-    println!("  {changes} endpoints replaced in {seconds:.1} s; wanted {CHANGES}/s, reached {reached:.0}/s");
+    let end = caller.wait_for_usage(start).await?;
+    let watches = wait_for_no_watches(&cluster).await?;
+    table.add("after the channel", end, watches);
+    caller.shut_down().await?;
+    let ChurnResult { changes, seconds, .. } = result;
+    let achieved = f64::from(changes) / seconds;
+    println!(
+        "  {changes} endpoints replaced in {seconds:.1} s; requested {CHANGES}/s, achieved {achieved:.0}/s"
+    );
     println!("  {outcome}");
 
-    let calls = Calls { warm_up, outcome, carried: crowd.seen.calls() };
-    calls.judge(promises);
-    promises.add(connected && settled, "the channel is connected to those endpoints and to nobody else");
-    promises.add(after.counts_are(full), "after the churn there are as many tasks and open files as before");
+    let calls = Calls { warm_up, outcome, carried: server.counts.calls() };
+    calls.judge(checks);
+    checks.add(connected && settled, "the channel is connected to exactly the current endpoints");
+    checks
+        .add(after.has_same_counts(full), "after the churn there are as many tasks and open files as before");
     let (before, now) = (full.kibibytes, after.kibibytes);
     let tolerance = TOLERANCE >> 10;
-    promises.add(now <= before + TOLERANCE, &format!("and no more memory, give or take {tolerance} MiB"));
-    promises.add(watches == 0, "without its channel nobody watches the API server");
-    promises.add(end.counts_are(start), "and there are as many tasks and open files as at the start");
+    checks.add(
+        now <= before + TOLERANCE,
+        &format!("after the churn memory has grown by at most {tolerance} MiB"),
+    );
+    checks.add(watches == 0, "after dropping the channel there are no watches");
+    checks.add(
+        end.has_same_counts(start),
+        "after dropping the channel there are as many tasks and open files as at the start",
+    );
     Ok(())
 }
 
-/// What churning came to.
-struct Churned {
+/// The results of the churn.
+struct ChurnResult {
     changes: u32,
     seconds: f64,
-    /// What the process that calls held when half of it was over, and at most; with the watches that there were.
-    halfway: (Held, u64),
-    most: (Held, u64),
+    /// The caller's resources and the number of watches, after half of the time and at most.
+    halfway: (ResourceUsage, u64),
+    max: (ResourceUsage, u64),
 }
 
 async fn churn(
-    caller: &mut Asking,
-    town: &Town,
+    caller: &mut CallerProcess,
+    cluster: &TestCluster,
     membership: &mut Membership,
     time: Duration,
-) -> Result<Churned> {
+) -> Result<ChurnResult> {
     let (began, tick) = (Instant::now(), Duration::from_secs(1) * AT_ONCE / CHANGES);
     let ticks = CHANGES * time.as_secs() as u32 / AT_ONCE;
-    let (mut halfway, mut most) = ((Held::default(), 0), (Held::default(), 0));
+    let (mut halfway, mut max) = ((ResourceUsage::default(), 0), (ResourceUsage::default(), 0));
     for number in 0..ticks {
         let slice = membership.replace(AT_ONCE as usize);
-        town.write(slice, membership.slice(slice)).await?;
+        cluster.write(slice, membership.slice(slice)).await?;
         let next = began + tick * (number + 1);
-        // One looks while the change is taken in. Who is late for the next has no time to look.
+        // Read the resources while the change is being processed, and skip that when late for the
+        // next change.
         sleep_until(next - tick / 2).await;
         if Instant::now() < next || number == ticks / 2 {
-            let now = (caller.held().await?, town.watches().await?);
-            most = (most.0.most(now.0), most.1.max(now.1));
+            let now = (caller.resource_usage().await?, cluster.watches().await?);
+            max = (max.0.max(now.0), max.1.max(now.1));
             if number == ticks / 2 {
                 halfway = now;
             }
         }
         sleep_until(next).await;
     }
-    Ok(Churned { changes: ticks * AT_ONCE, seconds: began.elapsed().as_secs_f64(), halfway, most })
+    Ok(ChurnResult { changes: ticks * AT_ONCE, seconds: began.elapsed().as_secs_f64(), halfway, max })
 }
 
-/// Waits until nobody watches the API server. How many do in the end.
-async fn unwatched(town: &Town) -> Result<u64> {
-    let end = Instant::now() + SETTLING;
+/// Waits until there are no watches of the API server. Returns the last number.
+async fn wait_for_no_watches(cluster: &TestCluster) -> Result<u64> {
+    let end = Instant::now() + SETTLE_TIMEOUT;
     loop {
-        let watches = town.watches().await?;
+        let watches = cluster.watches().await?;
         if watches == 0 || Instant::now() > end {
             return Ok(watches);
         }
-        sleep(LOOK).await;
+        sleep(POLL).await;
     }
 }
 
 struct Calls {
     warm_up: Outcome,
     outcome: Outcome,
-    /// By the pods' own count.
+    /// The number of calls that the pods have counted.
     carried: u64,
 }
 
 impl Calls {
-    fn judge(&self, promises: &mut Promises) {
+    fn judge(&self, checks: &mut Checks) {
         let both = [&self.warm_up, &self.outcome];
         let sum = |of: fn(&Outcome) -> u64| both.iter().map(|it| of(it)).sum::<u64>();
-        promises.add(sum(|it| it.failed) == 0, "no call failed");
-        promises.add(sum(|it| it.lost) == 0, "no call was lost");
+        checks.add(sum(|it| it.failed) == 0, "no call failed");
+        checks.add(sum(|it| it.lost) == 0, "no call was lost");
         let (answered, carried) = (sum(Outcome::answered), self.carried);
-        promises.add(carried == answered, &format!("{answered} answers are of {carried} calls carried out"));
+        checks.add(
+            carried == answered,
+            &format!("the pods served as many calls as were answered ({carried} and {answered})"),
+        );
     }
 }
 
-/// The table of what is held, printed as it grows.
+/// Prints the table of resources, row by row.
 #[derive(Debug, Default)]
-struct Stages {
+struct UsageTable {
     rows: usize,
 }
 
-impl Stages {
-    fn add(&mut self, stage: &str, held: Held, watches: u64) -> Held {
+impl UsageTable {
+    fn add(&mut self, label: &str, usage: ResourceUsage, watches: u64) -> ResourceUsage {
         if self.rows == 0 {
             println!("  {:20} {:>6} {:>6} {:>11} {:>8}", "", "tasks", "files", "memory", "watches");
         }
         self.rows += 1;
-        println!("  {stage:20} {held} {watches:>8}");
-        held
+        println!("  {label:20} {usage} {watches:>8}");
+        usage
     }
 }

@@ -1,4 +1,5 @@
-//! What is called: a unary method that gives back a number, and one that answers with a stream. Both sides, by hand.
+//! The service that is called: a unary echo of a number, and a method that responds with a stream.
+//! Both client and server, written by hand.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,7 +24,8 @@ use tower_service::Service;
 const ONE: &str = "/soak.Echo/One";
 const MANY: &str = "/soak.Echo/Many";
 
-/// For one: a number that comes back. For many: how many messages are wanted, and how far apart.
+/// A request or response. Of `One`: a number that is echoed. Of `Many`: the number of messages and
+/// their distance.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Message {
     #[prost(uint64, tag = "1")]
@@ -36,23 +38,23 @@ fn codec() -> ProstCodec<Message, Message> {
     ProstCodec::default()
 }
 
-/// Makes one call, to the end of its answer.
+/// Makes one call, to the end of its response.
 ///
 /// # Errors
-/// What the channel or the server says, and an answer to another question.
+/// The status of the channel or the server, or `DATA_LOSS` for a response to another request.
 pub(super) async fn one(mut client: Grpc<KubeChannel>, number: u64) -> Result<(), Status> {
     let request = Request::new(Message { number, milliseconds: 0 });
     let answer = client.unary(request, PathAndQuery::from_static(ONE), codec()).await?;
     match answer.into_inner().number == number {
         true => Ok(()),
-        false => Err(Status::data_loss("the answer is to another question")),
+        false => Err(Status::data_loss("the response belongs to another request")),
     }
 }
 
-/// Begins a stream of so many messages, one each so often.
+/// Starts a stream of `messages` messages, one in each interval of `every`.
 ///
 /// # Errors
-/// What the channel or the server says.
+/// The status of the channel or the server.
 pub(super) async fn many(
     mut client: Grpc<KubeChannel>,
     messages: u64,
@@ -63,15 +65,15 @@ pub(super) async fn many(
     Ok(answer.into_inner())
 }
 
-/// What a server was asked.
+/// The number of calls and streams of a server.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct CallCounts {
     calls: AtomicU64,
     streams: AtomicU64,
 }
 
-impl Seen {
-    /// How many calls it has carried out, streams apart.
+impl CallCounts {
+    /// Returns the number of unary calls it has served.
     pub(super) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
@@ -82,7 +84,7 @@ impl Seen {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct EchoServer(pub(super) Arc<Seen>);
+pub(super) struct EchoServer(pub(super) Arc<CallCounts>);
 
 impl NamedService for EchoServer {
     const NAME: &'static str = "soak.Echo";
@@ -90,19 +92,22 @@ impl NamedService for EchoServer {
 
 type Answers = Pin<Box<dyn Stream<Item = Result<Message, Status>> + Send>>;
 
-async fn answer_one(seen: Arc<Seen>, request: Request<Message>) -> Result<Response<Message>, Status> {
-    seen.calls.fetch_add(1, Ordering::Relaxed);
+async fn answer_one(counts: Arc<CallCounts>, request: Request<Message>) -> Result<Response<Message>, Status> {
+    counts.calls.fetch_add(1, Ordering::Relaxed);
     Ok(Response::new(request.into_inner()))
 }
 
-async fn answer_many(seen: Arc<Seen>, request: Request<Message>) -> Result<Response<Answers>, Status> {
-    seen.streams.fetch_add(1, Ordering::Relaxed);
+async fn answer_many(
+    counts: Arc<CallCounts>,
+    request: Request<Message>,
+) -> Result<Response<Answers>, Status> {
+    counts.streams.fetch_add(1, Ordering::Relaxed);
     let Message { number: last, milliseconds } = request.into_inner();
     let mut ticks = interval(Duration::from_millis(milliseconds.max(1)));
-    // One that is late is not late for ever: the stream lasts as long as was asked.
+    // Catch up after a late tick, so that the stream lasts as long as requested.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let answers = unfold((ticks, 0), move |(mut ticks, number)| async move {
-        // The first tick is now, and the stream ends a tick after its last message.
+        // The first tick is immediate, and the stream ends one tick after its last message.
         ticks.tick().await;
         let message = Message { number, milliseconds };
         (number < last).then_some((Ok(message), (ticks, number + 1)))
@@ -120,16 +125,16 @@ impl Service<http::Request<Body>> for EchoServer {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let seen = Arc::clone(&self.0);
+        let counts = Arc::clone(&self.0);
         Box::pin(async move {
             let mut grpc = tonic::server::Grpc::new(codec());
             Ok(match request.uri().path() {
                 MANY => {
-                    let many = move |it| answer_many(Arc::clone(&seen), it);
+                    let many = move |it| answer_many(Arc::clone(&counts), it);
                     grpc.server_streaming(tower::service_fn(many), request).await
                 }
                 _ => {
-                    let one = move |it| answer_one(Arc::clone(&seen), it);
+                    let one = move |it| answer_one(Arc::clone(&counts), it);
                     grpc.unary(tower::service_fn(one), request).await
                 }
             })

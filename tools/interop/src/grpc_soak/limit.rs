@@ -1,12 +1,13 @@
-//! How many files this process may have open. A shell gives 1,024 as a rule, and nearly always allows more to who asks.
+//! The limit of open files of this process. A shell's default is often 1,024, and the hard limit is
+//! nearly always higher.
 
 use anyhow::{Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Makes sure that so many files can be open at once.
+/// Raises the limit so that this many files can be open at once.
 ///
 /// # Errors
-/// When this process may not have that many.
+/// If the hard limit is lower.
 pub(super) fn at_least(files: u64) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     if let Some(raised) = raise(&limit, files)? {
@@ -15,13 +16,13 @@ pub(super) fn at_least(files: u64) -> Result<()> {
     Ok(())
 }
 
-/// What the limit has to be; `None` when it is fine as it is. Where there is no limit, nothing is said.
+/// Returns the limit to set, or `None` if the current one is sufficient.
 fn raise(limit: &Rlimit, files: u64) -> Result<Option<Rlimit>> {
     if limit.current.is_none_or(|it| it >= files) {
         return Ok(None);
     }
-    let most = limit.maximum.unwrap_or(u64::MAX);
-    ensure!(most >= files, "this takes {files} open files, and the limit is {most} (ulimit -H -n)");
+    let max = limit.maximum.unwrap_or(u64::MAX);
+    ensure!(max >= files, "this needs {files} open files, but the hard limit is {max} (ulimit -H -n)");
     Ok(Some(Rlimit { current: Some(files), maximum: limit.maximum }))
 }
 
@@ -30,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_raised_only_when_it_is_too_low_and_as_far_as_it_may_be() {
+    fn a_limit_is_raised_only_when_it_is_too_low_and_up_to_the_hard_limit() {
         let limit = |current, maximum| Rlimit { current, maximum };
         let raised = |it: &Rlimit| raise(it, 2_000).map(|it| it.map(|it| (it.current, it.maximum)));
         assert_eq!(raised(&limit(None, None)).unwrap(), None);

@@ -1,23 +1,27 @@
-//! Channels at full scale: `cargo xtask soak grpc [rollout|churn|grpc-go] [--quick|--long] [--release]`.
+//! Channels at full scale: `cargo xtask soak grpc [rollout|churn|grpc-go] [--quick|--long]
+//! [--release]`.
 //!
 //! ```text
-//! this process: API server, pods, what happens to them ─── lines ──► one process that calls: resolver, channel, load, counts
+//! this process                      one caller process
+//! API server, pods, ── commands ──► resolver, channel, load,
+//! changes of pods                   counts of resources
 //! ```
 //!
-//! The tests of the crate play the same in small (crates/grpc/tests/it/rolling.rs and churning.rs), with a clock that stands still.
+//! The tests of the crate run the same scenarios at a small scale with a paused clock
+//! (crates/grpc/tests/it/rolling.rs and churning.rs).
 //!
 //! The `mod` lines below are in layer order.
 
-mod promises;
+mod checks;
 mod limit;
 mod echo;
 mod pods;
-mod town;
-mod held;
+mod test_cluster;
+mod resource_usage;
 mod load;
-mod wishes;
+mod commands;
 mod caller;
-mod asking;
+mod caller_process;
 mod rollout;
 mod membership;
 mod churn;
@@ -27,26 +31,27 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use self::promises::Promises;
+use self::checks::Checks;
 use self::rollout::Order;
 use processes::cargo;
-use testbed::waiting;
+use testbed::runtime;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The scenarios to play; all, when none is named.
+    /// The scenarios to run. Defaults to all.
     #[arg(value_enum, value_name = "SCENARIO")]
     scenarios: Vec<Scenario>,
-    /// A stream of 6 s instead of 30 s, and a churn of 5 s instead of 60 s.
+    /// Use a stream of 6 s instead of 30 s, and a churn of 5 s instead of 60 s.
     #[arg(long)]
     quick: bool,
-    /// Twenty minutes of grpc-go instead of 150 s: pings that are five minutes apart have to be counted too.
+    /// Run grpc-go for twenty minutes instead of 150 s, to include keep-alive pings every five
+    /// minutes.
     #[arg(long, conflicts_with = "quick")]
     long: bool,
     /// Build with optimizations, without the assertions of debug builds.
     #[arg(long)]
     release: bool,
-    /// What this task starts to have somebody who calls.
+    /// Run as the caller process that this task starts.
     #[arg(long, hide = true)]
     caller: bool,
 }
@@ -57,40 +62,42 @@ enum Scenario {
     Rollout,
     /// of 1,000 connected endpoints, 100 are replaced each second
     Churn,
-    /// a quiet stream, an idle channel and an unread answer, to a server with all of grpc-go's defaults
+    /// a quiet stream, an idle channel and an unread response, to a server with grpc-go's defaults
     GrpcGo,
 }
 
-/// Plays what is wanted, and prints it.
+/// Runs the selected scenarios, and prints the results.
 ///
 /// # Errors
-/// When a promise is broken, or a scenario cannot be played here.
+/// If a check fails, or a scenario cannot run here.
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.release && cfg!(debug_assertions) {
         return cargo::in_release("interop");
     }
     if options.caller {
-        return waiting::wait(caller::serve());
+        return runtime::run(caller::serve());
     }
-    waiting::wait(play(options))
+    runtime::run(run_scenarios(options))
 }
 
-async fn play(options: &Options) -> Result<()> {
+async fn run_scenarios(options: &Options) -> Result<()> {
     let wanted = |it| options.scenarios.is_empty() || options.scenarios.contains(&it);
     let seconds = |whole, quick| Duration::from_secs(if options.quick { quick } else { whole });
-    let mut promises = Promises::default();
+    let mut checks = Checks::default();
     if wanted(Scenario::Rollout) {
         for order in [Order::Announced, Order::Racing] {
-            rollout::play(order, seconds(30, 6), &mut promises).await?;
+            rollout::run(order, seconds(30, 6), &mut checks).await?;
         }
     }
     if wanted(Scenario::Churn) {
-        churn::play(seconds(60, 5), &mut promises).await?;
+        churn::run(seconds(60, 5), &mut checks).await?;
     }
     if wanted(Scenario::GrpcGo) {
-        // Clients that ping every half a minute are thrown out after 90 s, and their streams after 120 s.
+        // grpc-go closes connections that ping every 30 s: idle ones after 90 s, those with a
+        // stream after 120 s (google.golang.org/grpc v1.85.0 internal/transport/http2_server.go,
+        // handlePing: more than two pings that come too early).
         let whole = if options.long { 20 * 60 } else { 150 };
-        go_server::play(seconds(whole, 130), &mut promises).await?;
+        go_server::run(seconds(whole, 130), &mut checks).await?;
     }
-    promises.judge()
+    checks.judge()
 }

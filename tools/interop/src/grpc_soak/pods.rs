@@ -1,6 +1,7 @@
-//! Pods: tonic servers on addresses of the loopback and one port, since the port belongs to the slice.
+//! Pods: tonic servers on loopback addresses that share one port, since a port belongs to the whole
+//! slice.
 //!
-//! On Linux all of 127.0.0.0/8 is at home. Nothing here listens anywhere else, and nothing listens on all addresses.
+//! On Linux, all of 127.0.0.0/8 is local. Nothing listens on other addresses or on all addresses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -12,53 +13,56 @@ use tokio::sync::oneshot;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 
-use super::echo::{EchoServer, Seen};
+use super::echo::{CallCounts, EchoServer};
 
-/// How often a port is looked for that is free on all addresses.
+/// The number of attempts to find a port that is free on all addresses.
 const ATTEMPTS: usize = 20;
 
-/// Doors on one port, where nobody answers yet.
-pub(super) struct Street {
+/// Listeners on one port at several addresses, which do not accept connections yet.
+pub(super) struct Listeners {
     pub(super) port: u16,
-    doors: Vec<(Ipv4Addr, TcpIncoming)>,
+    listeners: Vec<(Ipv4Addr, TcpIncoming)>,
 }
 
-impl Street {
-    /// Opens a door at each address.
+impl Listeners {
+    /// Listens on each address.
     ///
     /// # Errors
-    /// When no port is free on all of them.
+    /// If no port is free on all of them.
     pub(super) fn open(addresses: &[Ipv4Addr]) -> Result<Self> {
-        let Some((first, others)) = addresses.split_first() else { bail!("a street has addresses") };
+        let Some((first, others)) = addresses.split_first() else {
+            bail!("there are no addresses to listen on")
+        };
         for _ in 0..ATTEMPTS {
-            let first = door(*first, 0)?;
+            let first = listen(*first, 0)?;
             let port = first.1.local_addr()?.port();
-            // Where one is taken, so is the port.
-            let Ok(others) = others.iter().map(|it| door(*it, port)).collect::<Result<Vec<_>>>() else {
+            // The port is taken on one of the addresses: try another one.
+            let Ok(others) = others.iter().map(|it| listen(*it, port)).collect::<Result<Vec<_>>>() else {
                 continue;
             };
-            return Ok(Self { port, doors: [first].into_iter().chain(others).collect() });
+            return Ok(Self { port, listeners: [first].into_iter().chain(others).collect() });
         }
-        bail!("no port is free on {} addresses of the loopback from {first} on", addresses.len())
+        bail!("no port is free on {} loopback addresses from {first} on", addresses.len())
     }
 
-    /// A pod behind each door.
+    /// Starts one pod per listener.
     pub(super) fn pods(self) -> Vec<Pod> {
-        self.doors.into_iter().map(|(address, incoming)| Pod::serve(address, incoming)).collect()
+        self.listeners.into_iter().map(|(address, incoming)| Pod::serve(address, incoming)).collect()
     }
 
-    /// One server behind all doors, which costs a thousand endpoints one listener each and no more. Dropping it ends the server.
-    pub(super) fn crowd(self) -> Crowd {
-        let seen = Arc::new(Seen::default());
+    /// Starts one server for all listeners: a thousand endpoints cost only a listener each.
+    /// Dropping the result stops the server.
+    pub(super) fn shared_server(self) -> SharedServer {
+        let counts = Arc::new(CallCounts::default());
         let (running, stopped) = oneshot::channel::<()>();
-        let incoming = select_all(self.doors.into_iter().map(|it| it.1));
-        let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
+        let incoming = select_all(self.listeners.into_iter().map(|it| it.1));
+        let server = Server::builder().add_service(EchoServer(Arc::clone(&counts)));
         tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
-        Crowd { seen, _running: running }
+        SharedServer { counts, _running: running }
     }
 }
 
-fn door(address: Ipv4Addr, port: u16) -> Result<(Ipv4Addr, TcpIncoming)> {
+fn listen(address: Ipv4Addr, port: u16) -> Result<(Ipv4Addr, TcpIncoming)> {
     let at = SocketAddr::from((address, port));
     let incoming = TcpIncoming::bind(at).with_context(|| format!("cannot listen on {at}"))?;
     Ok((address, incoming.with_nodelay(Some(true))))
@@ -67,33 +71,34 @@ fn door(address: Ipv4Addr, port: u16) -> Result<(Ipv4Addr, TcpIncoming)> {
 /// One server at one address.
 pub(super) struct Pod {
     pub(super) address: Ipv4Addr,
-    pub(super) seen: Arc<Seen>,
-    /// Dropping it ends the server as SIGTERM would.
+    pub(super) counts: Arc<CallCounts>,
+    /// Dropping it shuts the server down as SIGTERM does.
     running: Option<oneshot::Sender<()>>,
 }
 
 impl Pod {
     fn serve(address: Ipv4Addr, incoming: TcpIncoming) -> Self {
-        let seen = Arc::new(Seen::default());
+        let counts = Arc::new(CallCounts::default());
         let (running, stopped) = oneshot::channel::<()>();
-        let server = Server::builder().add_service(EchoServer(Arc::clone(&seen)));
+        let server = Server::builder().add_service(EchoServer(Arc::clone(&counts)));
         tokio::spawn(server.serve_with_incoming_shutdown(incoming, stopped.map(drop)));
-        Self { address, seen, running: Some(running) }
+        Self { address, counts, running: Some(running) }
     }
 
-    /// As on SIGTERM: no new connections, a goodbye on those there are, and calls are finished.
+    /// Shuts down as on SIGTERM: refuses new connections, sends GOAWAY on the others, and finishes
+    /// calls in flight.
     pub(super) fn stop(&mut self) {
         self.running = None;
     }
 }
 
 /// One server at many addresses.
-pub(super) struct Crowd {
-    pub(super) seen: Arc<Seen>,
+pub(super) struct SharedServer {
+    pub(super) counts: Arc<CallCounts>,
     _running: oneshot::Sender<()>,
 }
 
-/// So many addresses from 127.0.0.2 on, as networks of 250.
+/// Returns `count` addresses from 127.0.0.2 on, 250 in each /24 network.
 pub(super) fn addresses(count: usize) -> Vec<Ipv4Addr> {
     let address = |number: usize| Ipv4Addr::new(127, 0, (number / 250) as u8, (number % 250) as u8 + 2);
     (0..count).map(address).collect()
@@ -106,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_distinct_and_of_the_loopback() {
+    fn addresses_are_distinct_and_on_loopback() {
         let all = addresses(1_100);
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 1_100);
         assert!(all.iter().all(|it| it.is_loopback() && !it.is_broadcast() && it.octets()[3] > 1));

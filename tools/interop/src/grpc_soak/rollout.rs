@@ -1,7 +1,9 @@
-//! A rolling restart of ten pods under an open load, with a long stream on the pod that goes first: nobody notices.
+//! A rolling restart of ten pods under an open-loop load, with a long stream on the first pod to be
+//! replaced: no call fails.
 //!
-//! The pod with the stream is told to stop like the others, and finishes the stream first, as a server does. Its endpoint is said to be
-//! terminating, and is gone from the slices when half of the stream is over.
+//! The pod with the stream is stopped like the others and finishes the stream first, as a server
+//! does. Its endpoint is marked as terminating, and is removed from the slices in the middle of the
+//! stream.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,28 +13,30 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::asking::Asking;
+use super::caller_process::CallerProcess;
+use super::checks::Checks;
+use super::commands::{EndpointState, StreamOutcome};
 use super::load::Outcome;
-use super::pods::{Pod, Street, addresses};
-use super::promises::Promises;
-use super::town::{Listed, Town};
-use super::wishes::{Standing, Streamed};
+use super::pods::{Listeners, Pod, addresses};
+use super::test_cluster::{SlicePod, TestCluster};
 
 const PODS: usize = 10;
 const RATE: u32 = 5_000;
-/// Between two messages of the stream.
+/// The interval between two messages of the stream.
 const EVERY: Duration = Duration::from_millis(500);
-/// Between two things that happen to one pod.
-const BEAT: Duration = Duration::from_millis(100);
-/// Before the first pod goes, and after the last one.
+/// The pause between two steps of replacing one pod.
+const STEP_PAUSE: Duration = Duration::from_millis(100);
+/// The pause before the first pod is replaced, and after the last one.
 const REST: Duration = Duration::from_secs(1);
-/// Turns after which everybody knows that the first pod goes, and after which half of the stream is over.
-const A_WHILE: usize = 2;
+/// The numbers of replaced pods after which the caller surely knows that the first pod is
+/// terminating, and after which half of the stream is over.
+const TERMINATION_SEEN: usize = 2;
 const HALF: usize = PODS / 2;
-/// Pods are listed in so many slices.
+/// The number of slices.
 const SLICES: usize = 2;
 
-/// Whether the slices or the pod itself are first to say that a pod goes. In a cluster both happen.
+/// The order in which a pod is marked as terminating in the slices and stops. Both orders happen in
+/// a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Announced,
@@ -43,147 +47,156 @@ impl fmt::Display for Order {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Announced => "terminating, then stopped, then deleted",
-            Self::Racing => "stopped before the slices say so",
+            Self::Racing => "stopped before the slices are updated",
         })
     }
 }
 
-/// Rolls while a stream of this length goes on, prints what was seen, and judges it.
+/// Replaces all pods during a stream of this length, prints the results and judges them.
 ///
 /// # Errors
-/// When it cannot be played.
-pub(super) async fn play(order: Order, stream: Duration, promises: &mut Promises) -> Result<()> {
+/// If the scenario cannot run.
+pub(super) async fn run(order: Order, stream: Duration, checks: &mut Checks) -> Result<()> {
     println!("rollout of {PODS} pods, {order}; a stream of {} s", stream.as_secs());
     let mut deployment = Deployment::start().await?;
-    let mut caller = Asking::start()?;
-    caller.connect(&deployment.town, PODS).await?;
+    let mut caller = CallerProcess::start()?;
+    caller.connect(&deployment.cluster, PODS).await?;
     caller.begin(RATE).await?;
     sleep(REST).await;
     let messages = (stream.as_millis() / EVERY.as_millis()) as u64;
     caller.stream(messages, EVERY).await?;
-    let carrier = deployment.carrier().context("no pod has the stream")?;
-    let parting = deployment.roll(order, carrier, stream).await?;
-    let streamed = caller.streamed().await?;
+    let stream_pod = deployment.stream_pod().context("no pod has the stream")?;
+    let calls_when_terminating = deployment.roll(order, stream_pod, stream).await?;
+    let stream_outcome = caller.end_stream().await?;
     sleep(REST).await;
     let outcome = caller.end().await?;
-    let (standings, replaced) = caller.settled(&deployment.replaced()).await?;
-    caller.dismiss().await?;
-    let seen = Seen { deployment, carrier, parting, outcome, streamed, messages, standings, replaced };
+    let (states, replaced) = caller.wait_for_endpoints(&deployment.replaced()).await?;
+    caller.shut_down().await?;
+    let seen = RolloutResult {
+        deployment,
+        stream_pod,
+        calls_when_terminating,
+        outcome,
+        stream_outcome,
+        messages,
+        states,
+        replaced,
+    };
     seen.print();
-    seen.judge(promises);
+    seen.judge(checks);
     Ok(())
 }
 
-/// What is said of a pod.
+/// The state of a pod in the slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
+enum Published {
     Nothing,
     Ready,
     Terminating,
 }
 
-/// The pods that go, then those that come, and what is said of each.
+/// The old pods, then the new ones, and the published state of each.
 struct Deployment {
-    town: Town,
+    cluster: TestCluster,
     port: u16,
     pods: Vec<Pod>,
-    said: Vec<Said>,
+    published: Vec<Published>,
 }
 
 impl Deployment {
     async fn start() -> Result<Self> {
-        let street = Street::open(&addresses(2 * PODS))?;
-        let (port, town) = (street.port, Town::start(street.port).await?);
-        let said = [[Said::Ready; PODS], [Said::Nothing; PODS]].concat();
-        let deployment = Self { town, port, pods: street.pods(), said };
+        let listeners = Listeners::open(&addresses(2 * PODS))?;
+        let (port, cluster) = (listeners.port, TestCluster::start(listeners.port).await?);
+        let published = [[Published::Ready; PODS], [Published::Nothing; PODS]].concat();
+        let deployment = Self { cluster, port, pods: listeners.pods(), published };
         for slice in 0..SLICES {
             deployment.write(slice).await?;
         }
         Ok(deployment)
     }
 
-    /// Replaces all pods one by one in about that time, first the one with the stream. How many calls that one had when it had been
-    /// terminating for a while.
-    async fn roll(&mut self, order: Order, carrier: usize, time: Duration) -> Result<u64> {
+    /// Replaces all pods one by one in about `time`, beginning with the one with the stream.
+    /// Returns the number of calls of that pod after it has been terminating for a while.
+    async fn roll(&mut self, order: Order, stream_pod: usize, time: Duration) -> Result<u64> {
         let (began, step) = (Instant::now(), time / PODS as u32);
-        let mut parting = 0;
-        for (turn, old) in leaving(carrier).into_iter().enumerate() {
+        let mut calls_when_terminating = 0;
+        for (turn, old) in replacement_order(stream_pod).into_iter().enumerate() {
             match turn {
-                A_WHILE => parting = self.pods[carrier].seen.calls(),
-                HALF => self.say(carrier, Said::Nothing).await?,
+                TERMINATION_SEEN => calls_when_terminating = self.pods[stream_pod].counts.calls(),
+                HALF => self.publish(stream_pod, Published::Nothing).await?,
                 _ => {}
             }
-            self.say(PODS + turn, Said::Ready).await?;
-            sleep(BEAT).await;
+            self.publish(PODS + turn, Published::Ready).await?;
+            sleep(STEP_PAUSE).await;
             if order == Order::Racing {
                 self.pods[old].stop();
-                sleep(BEAT).await;
+                sleep(STEP_PAUSE).await;
             }
-            self.say(old, Said::Terminating).await?;
-            sleep(BEAT).await;
+            self.publish(old, Published::Terminating).await?;
+            sleep(STEP_PAUSE).await;
             if order == Order::Announced {
                 self.pods[old].stop();
-                sleep(BEAT).await;
+                sleep(STEP_PAUSE).await;
             }
-            if old != carrier {
-                self.say(old, Said::Nothing).await?;
+            if old != stream_pod {
+                self.publish(old, Published::Nothing).await?;
             }
             sleep_until(began + step * (turn as u32 + 1)).await;
         }
-        Ok(parting)
+        Ok(calls_when_terminating)
     }
 
-    async fn say(&mut self, pod: usize, said: Said) -> Result<()> {
-        self.said[pod] = said;
+    async fn publish(&mut self, pod: usize, published: Published) -> Result<()> {
+        self.published[pod] = published;
         self.write(pod % SLICES).await
     }
 
     async fn write(&self, slice: usize) -> Result<()> {
-        let here = |number: &usize| number % SLICES == slice && self.said[*number] != Said::Nothing;
+        let here = |number: &usize| number % SLICES == slice && self.published[*number] != Published::Nothing;
         let listed: Vec<_> = (0..self.pods.len()).filter(here).map(|it| self.listed(it)).collect();
-        self.town.write(slice, &listed).await
+        self.cluster.write(slice, &listed).await
     }
 
-    fn listed(&self, pod: usize) -> Listed {
-        let terminating = self.said[pod] == Said::Terminating;
-        Listed { id: format!("pod-{pod:02}"), address: self.pods[pod].address, terminating }
+    fn listed(&self, pod: usize) -> SlicePod {
+        let terminating = self.published[pod] == Published::Terminating;
+        SlicePod { id: format!("pod-{pod:02}"), address: self.pods[pod].address, terminating }
     }
 
-    /// The pod with the stream.
-    fn carrier(&self) -> Option<usize> {
-        self.pods.iter().position(|it| it.seen.streams() > 0)
+    /// Returns the pod with the stream.
+    fn stream_pod(&self) -> Option<usize> {
+        self.pods.iter().position(|it| it.counts.streams() > 0)
     }
 
-    /// Who is there in the end.
+    /// Returns the expected endpoints after the rollout.
     fn replaced(&self) -> BTreeMap<String, SocketAddr> {
         let pod = |it| (self.listed(it).id, SocketAddr::from((self.pods[it].address, self.port)));
         (PODS..2 * PODS).map(pod).collect()
     }
 
     fn calls(&self) -> Vec<u64> {
-        self.pods.iter().map(|it| it.seen.calls()).collect()
+        self.pods.iter().map(|it| it.counts.calls()).collect()
     }
 }
 
-/// In which order pods go: the one with the stream is the first.
-fn leaving(carrier: usize) -> Vec<usize> {
-    [carrier].into_iter().chain((0..PODS).filter(|it| *it != carrier)).collect()
+/// Returns the order in which pods are replaced: the one with the stream is the first.
+fn replacement_order(stream_pod: usize) -> Vec<usize> {
+    [stream_pod].into_iter().chain((0..PODS).filter(|it| *it != stream_pod)).collect()
 }
 
-/// How it went.
-struct Seen {
+/// The results of the scenario.
+struct RolloutResult {
     deployment: Deployment,
-    carrier: usize,
-    /// The calls of that pod when it had been terminating for a while.
-    parting: u64,
+    stream_pod: usize,
+    /// The number of calls of the pod with the stream, after it had been terminating for a while.
+    calls_when_terminating: u64,
     outcome: Outcome,
-    streamed: Streamed,
+    stream_outcome: StreamOutcome,
     messages: u64,
-    standings: Vec<Standing>,
+    states: Vec<EndpointState>,
     replaced: bool,
 }
 
-impl Seen {
+impl RolloutResult {
     fn print(&self) {
         println!("  {}", self.outcome);
         let range = |calls: &[u64]| {
@@ -191,30 +204,33 @@ impl Seen {
         };
         let calls = self.deployment.calls();
         let (old, new) = calls.split_at(PODS);
-        println!("  calls by pod: {} on those that went, {} on those that came", range(old), range(new));
-        let Streamed { messages, seconds, why } = &self.streamed;
-        let why = why.as_ref().map_or(String::new(), |it| format!("; it broke: {it}"));
-        let address = self.deployment.pods[self.carrier].address;
+        println!("  calls by pod: {} on old pods, {} on new pods", range(old), range(new));
+        let StreamOutcome { messages, seconds, why } = &self.stream_outcome;
+        let why = why.as_ref().map_or(String::new(), |it| format!("; it failed: {it}"));
+        let address = self.deployment.pods[self.stream_pod].address;
         println!("  stream: {messages} of {} messages in {seconds:.1} s, on {address}{why}", self.messages);
     }
 
-    fn judge(&self, promises: &mut Promises) {
+    fn judge(&self, checks: &mut Checks) {
         let (outcome, calls) = (&self.outcome, self.deployment.calls());
-        promises.add(outcome.failed == 0, "no call failed");
-        promises.add(outcome.lost == 0, "no call was lost");
+        checks.add(outcome.failed == 0, "no call failed");
+        checks.add(outcome.lost == 0, "no call was lost");
         let carried: u64 = calls.iter().sum();
         let answered = outcome.answered();
-        promises.add(carried == answered, &format!("{answered} answers are of {carried} calls carried out"));
+        checks.add(
+            carried == answered,
+            &format!("the pods served as many calls as were answered ({carried} and {answered})"),
+        );
         let idle = calls.iter().filter(|it| **it == 0).count();
-        promises.add(idle == 0, &format!("every pod got calls ({idle} got none)"));
-        let whole = self.streamed.messages == self.messages && self.streamed.why.is_none();
-        let streams: u64 = self.deployment.pods.iter().map(|it| it.seen.streams()).sum();
-        promises.add(whole && streams == 1, "the stream was read to its end, on the pod where it began");
-        let late = calls[self.carrier] - self.parting;
-        promises.add(late == 0, &format!("and meanwhile that pod got no other calls ({late})"));
-        promises.add(self.replaced, "the channel is connected to the new pods and to nobody else");
-        let failures: u64 = self.standings.iter().map(|it| it.failures).sum();
-        promises.add(failures == 0, "and counts no failure of them");
+        checks.add(idle == 0, &format!("every pod got calls ({idle} got none)"));
+        let whole = self.stream_outcome.messages == self.messages && self.stream_outcome.why.is_none();
+        let streams: u64 = self.deployment.pods.iter().map(|it| it.counts.streams()).sum();
+        checks.add(whole && streams == 1, "the stream ran to its end on the pod where it started");
+        let late = calls[self.stream_pod] - self.calls_when_terminating;
+        checks.add(late == 0, &format!("its terminating pod got no other calls ({late})"));
+        checks.add(self.replaced, "the channel is connected to exactly the new pods");
+        let failures: u64 = self.states.iter().map(|it| it.failures).sum();
+        checks.add(failures == 0, "the channel counts no failures of the new pods");
     }
 }
 
@@ -223,16 +239,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pod_with_the_stream_goes_first_and_all_others_follow_once() {
-        assert_eq!(leaving(3), [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]);
-        assert_eq!(leaving(0), (0..PODS).collect::<Vec<_>>());
+    fn the_pod_with_the_stream_is_replaced_first_and_every_other_pod_once() {
+        assert_eq!(replacement_order(3), [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]);
+        assert_eq!(replacement_order(0), (0..PODS).collect::<Vec<_>>());
     }
 
     #[test]
-    fn the_stream_outlasts_the_steps_of_its_pod() {
-        // Half of the shortest stream is longer than it takes until its pod is stopped.
-        assert!(Duration::from_secs(6) / 2 > 3 * BEAT);
-        // The steps of one pod fit into its share of the shortest roll.
-        assert!(Duration::from_secs(6) / PODS as u32 > 3 * BEAT);
+    fn the_stream_is_longer_than_the_steps_of_replacing_its_pod() {
+        // Half of the shortest stream is longer than the time until its pod is stopped.
+        assert!(Duration::from_secs(6) / 2 > 3 * STEP_PAUSE);
+        // The steps of one pod fit into its share of the shortest rollout.
+        assert!(Duration::from_secs(6) / PODS as u32 > 3 * STEP_PAUSE);
     }
 }

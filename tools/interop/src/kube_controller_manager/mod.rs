@@ -1,22 +1,24 @@
-//! The original kube-controller-manager on our server: `cargo xtask original-controllers --kube-controller-manager FILE`.
+//! kube-controller-manager on our server: `cargo xtask original-controllers
+//! --kube-controller-manager FILE`.
 //!
 //! ```text
-//! dogwatch serve (own controllers off) ◄── kube-controller-manager
+//! dogwatch serve (own controllers disabled) ◄── kube-controller-manager
 //!          ▲    ▲
-//!          │    └── the node: binds pods, says that they run, confirms that they ended
-//!          └─────── the story: creates, waits for what the controllers make of it, and says so
+//!          │    └── the node: binds pods, reports them as running, confirms their deletion
+//!          └─────── the scenario: creates objects, waits for the controllers' reaction, and reports it
 //! ```
 //!
-//! There is no kubelet and no scheduler, so the task plays both for one node. Everything is on loopback, and what is started
-//! here ends here. With `--kube-apiserver-bin` the same story is told on the original server, to tell a fault of ours from
-//! one of the story.
+//! There is no kubelet and no scheduler, so the task simulates both for one node. Everything is on
+//! loopback, and every process that is started here is stopped here. With `--kube-apiserver-bin`
+//! the same scenario runs on kube-apiserver, to distinguish a defect of our server from one of the
+//! scenario.
 //!
 //! The `mod` lines below are in layer order.
 
 mod objects;
 mod report;
 mod node;
-mod story;
+mod scenario;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,47 +29,47 @@ use anyhow::{Context, Result, ensure};
 use objects::Objects;
 use processes::process::Process;
 use report::Report;
-use testbed::server::{self, Ours, Server};
+use testbed::server::{self, OwnServer, Server};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// The original program, version 1.36.
+    /// kube-controller-manager, version 1.36.
     #[arg(long, value_name = "FILE")]
     kube_controller_manager: PathBuf,
     #[command(flatten)]
-    ours: Ours,
-    /// Use the original server instead of ours: a folder with kube-apiserver and etcd.
+    ours: OwnServer,
+    /// Test kube-apiserver instead of our server: a directory with kube-apiserver and etcd.
     #[arg(long, value_name = "DIR")]
     kube_apiserver_bin: Option<PathBuf>,
 }
 
-/// Tells the story; fails if anything in it did not happen.
+/// Runs the scenario, and fails if an expected reaction of the controllers is missing.
 pub(crate) async fn run(options: &Options) -> Result<()> {
     let program = &options.kube_controller_manager;
     let program = program.canonicalize().with_context(|| format!("cannot find {}", program.display()))?;
     let server = match &options.kube_apiserver_bin {
-        Some(binaries) => server::start_original(binaries).await?,
+        Some(binaries) => server::start_kube_apiserver(binaries).await?,
         None => options.ours.start(&["--no-controllers"]).await?,
     };
     let mut manager = start_manager(&program, &server)?;
     let objects = Objects::new(server.client()?);
     let mut report = Report::new();
-    report.note(&format!("{} is ready, and kube-controller-manager is started against it", server.name));
+    report.note(&format!("{} is ready; kube-controller-manager is started", server.name));
 
-    let told = tokio::select! {
-        told = story::tell(&objects, &mut report) => told,
+    let outcome = tokio::select! {
+        outcome = scenario::run(&objects, &mut report) => outcome,
         ended = node::run(&objects) => ended,
     };
-    for (line, count) in complaints(&manager.said()?).into_iter().take(10) {
-        report.note(&format!("the controllers complained {count}x: {line}"));
+    for (line, count) in logged_errors(&manager.output()?).into_iter().take(10) {
+        report.note(&format!("logged by kube-controller-manager {count}x: {line}"));
     }
     manager.ensure_alive()?;
-    told?;
-    ensure!(report.finish(), "not everything was seen");
+    outcome?;
+    ensure!(report.finish(), "some expectations were missed");
     Ok(())
 }
 
-/// Starts the original controllers against a server. They end when the guard is dropped.
+/// Starts kube-controller-manager against a server. Dropping the result stops it.
 pub(crate) fn start_manager(program: &Path, server: &Server) -> Result<Process> {
     let file = |name: &str| server.folder().join(name).display().to_string();
     let key = rcgen::KeyPair::generate()?;
@@ -77,7 +79,7 @@ pub(crate) fn start_manager(program: &Path, server: &Server) -> Result<Process> 
         format!("--kubeconfig={}", server.kubeconfig.display()),
         format!("--service-account-private-key-file={}", file("service-accounts.key")),
         format!("--root-ca-file={}", server.ca.display()),
-        // There are nodes in name only.
+        // There is no kubelet that renews node leases.
         "--controllers=*,-node-lifecycle-controller".to_owned(),
         "--kube-api-content-type=application/json".to_owned(),
         "--leader-elect=true".to_owned(),
@@ -88,12 +90,13 @@ pub(crate) fn start_manager(program: &Path, server: &Server) -> Result<Process> 
     Process::start("kube-controller-manager", &mut command, server.folder())
 }
 
-/// The errors in the log of the controllers, without what makes each of them unique, most frequent first.
-fn complaints(log: &str) -> Vec<(String, usize)> {
+/// Returns the errors in the log of kube-controller-manager with their counts, most frequent first.
+/// The prefix that makes each line unique is removed.
+fn logged_errors(log: &str) -> Vec<(String, usize)> {
     let mut counts = BTreeMap::new();
     for line in log.lines().filter(|it| it.starts_with('E')) {
-        let Some((_, said)) = line.split_once("] ") else { continue };
-        *counts.entry(said.to_owned()).or_insert(0) += 1;
+        let Some((_, message)) = line.split_once("] ") else { continue };
+        *counts.entry(message.to_owned()).or_insert(0) += 1;
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -105,8 +108,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn complaints_are_counted_and_the_rest_is_left_out() {
+    fn errors_are_counted_and_other_lines_are_ignored() {
         let log = "I1 x 1 a.go:1] fine\nE1 x 1 a.go:1] bad\nE2 y 2 b.go:2] worse\nE3 z 1 a.go:1] bad\nplain";
-        assert_eq!(complaints(log), [("bad".to_owned(), 2), ("worse".to_owned(), 1)]);
+        assert_eq!(logged_errors(log), [("bad".to_owned(), 2), ("worse".to_owned(), 1)]);
     }
 }

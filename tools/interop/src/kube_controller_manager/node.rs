@@ -1,5 +1,5 @@
-//! Plays the scheduler and the kubelet of one node: pods get the node, an address and readiness at once, and end at once
-//! when they are told to.
+//! Simulates the scheduler and the kubelet of one node: pods get a node, an address and readiness
+//! immediately, and end immediately when they are deleted.
 
 use std::time::Duration;
 
@@ -10,24 +10,24 @@ use super::objects::Objects;
 
 /// The name of the node.
 pub(super) const NODE: &str = "node-1";
-/// How often it looks at its pods.
+/// The interval at which it reads its pods.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Creates the node and serves its pods for ever. Ends only by failing to create the node.
+/// Creates the node and serves its pods forever. Returns only if it cannot create the node.
 pub(super) async fn run(objects: &Objects) -> Result<()> {
     let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE } });
     objects.create("/api/v1/nodes", &node).await?;
     let mut addresses = 0;
     loop {
         for pod in objects.list("/api/v1/pods").await.unwrap_or_default() {
-            // What fails is tried again in the next round: controllers write to the same pods.
+            // A failure is retried in the next round: controllers write to the same pods.
             let _ = serve(objects, &pod, &mut addresses).await;
         }
         tokio::time::sleep(POLL).await;
     }
 }
 
-/// Does the next thing a pod needs, if it needs one.
+/// Takes the next step that a pod needs, if it needs one.
 async fn serve(objects: &Objects, pod: &Value, addresses: &mut u32) -> Result<()> {
     let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
     let (namespace, name) = (text(&pod["metadata"]["namespace"]), text(&pod["metadata"]["name"]));

@@ -1,16 +1,17 @@
-//! What was seen, line by line, with the time it took, and a summary at the end.
+//! The observations, line by line with their time, and a summary at the end.
 
 use std::time::Duration;
 
 use anyhow::Result;
 use tokio::time::Instant;
 
-/// How long something may take to happen. Controllers back off for up to half a minute.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// How often we look.
+/// The time within which an expectation has to be met. Controllers back off for up to half a
+/// minute.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The interval at which an expectation is checked.
 const POLL: Duration = Duration::from_millis(100);
 
-/// What was seen so far.
+/// The observations so far.
 #[derive(Debug)]
 pub(super) struct Report {
     start: Instant,
@@ -23,23 +24,28 @@ impl Report {
         Self { start: Instant::now(), seen: 0, missed: Vec::new() }
     }
 
-    /// Says something that is neither good nor bad.
+    /// Prints a line without a verdict.
     pub(super) fn note(&self, what: &str) {
         println!("[{:5.1} s]        {what}", self.start.elapsed().as_secs_f32());
     }
 
-    /// Looks again and again until `look` says what it sees, and reports that. What it does not see in time is reported as
-    /// missed, with its last word on why; the story goes on either way, and hears whether it was seen.
-    pub(super) async fn expect(&mut self, what: &str, mut look: impl AsyncFnMut() -> Result<Look>) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+    /// Repeats `observe` until it returns an observation, and prints that. An expectation that is not
+    /// met in time is printed as missed, with the last reason. Returns true if it was met; the
+    /// scenario continues either way.
+    pub(super) async fn expect(
+        &mut self,
+        what: &str,
+        mut observe: impl AsyncFnMut() -> Result<Observation>,
+    ) -> bool {
+        let deadline = Instant::now() + TIMEOUT;
         loop {
-            let unseen = match look().await {
-                Ok(Look::Seen(seen)) => {
+            let unseen = match observe().await {
+                Ok(Observation::Seen(seen)) => {
                     self.seen += 1;
                     println!("[{:5.1} s] seen   {what}: {seen}", self.start.elapsed().as_secs_f32());
                     return true;
                 }
-                Ok(Look::NotYet(why)) => why,
+                Ok(Observation::NotYet(why)) => why,
                 Err(error) => format!("{error:#}"),
             };
             if Instant::now() >= deadline {
@@ -51,7 +57,7 @@ impl Report {
         }
     }
 
-    /// Prints the summary. Whether all was seen.
+    /// Prints the summary. Returns true if all expectations were met.
     pub(super) fn finish(&self) -> bool {
         let all = self.seen + self.missed.len();
         println!("{} of {all} seen in {:.0} s", self.seen, self.start.elapsed().as_secs_f32());
@@ -62,16 +68,17 @@ impl Report {
     }
 }
 
-/// What a look gives.
+/// The result of a check.
 #[derive(Debug)]
-pub(super) enum Look {
-    /// It is there: how it looks.
+pub(super) enum Observation {
+    /// The expectation is met: a description of the state.
     Seen(String),
-    /// It is not there yet: what is there instead.
+    /// The expectation is not met yet: the state instead.
     NotYet(String),
 }
 
-/// Seen if so, and in any case what there is.
-pub(super) fn seen_if(seen: bool, what: impl Into<String>) -> Result<Look> {
-    Ok(if seen { Look::Seen(what.into()) } else { Look::NotYet(what.into()) })
+/// Returns [`Observation::Seen`] if `seen` is true, and [`Observation::NotYet`] otherwise, with the same
+/// description.
+pub(super) fn observed_if(seen: bool, what: impl Into<String>) -> Result<Observation> {
+    Ok(if seen { Observation::Seen(what.into()) } else { Observation::NotYet(what.into()) })
 }

@@ -1,4 +1,4 @@
-//! Where pods are known: our own API server, and the slices of the services that the pods belong to.
+//! The test cluster: our own API server, and the endpoint slices of the services.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -12,26 +12,27 @@ use tempfile::NamedTempFile;
 
 use super::pods::Pods;
 
-/// An API server on the loopback, in the clear, where everybody is the administrator.
-pub(super) struct Town {
+/// An API server on loopback, over plain HTTP, where every client is an administrator.
+pub(super) struct TestCluster {
     server: ApiServer,
     slices: Api<EndpointSlice>,
     kubeconfig: NamedTempFile,
 }
 
-/// What a slice says of an endpoint.
+/// The condition of an endpoint in its slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
     Ready,
     Terminating,
 }
 
-impl Town {
+impl TestCluster {
     pub(super) async fn start() -> Result<Self> {
-        let server = ApiServer::start().await.context("the API server does not start")?;
-        let kubeconfig = NamedTempFile::new().context("cannot make a kubeconfig")?;
+        let server = ApiServer::start().await.context("cannot start the API server")?;
+        let kubeconfig = NamedTempFile::new().context("cannot create a kubeconfig")?;
         std::fs::write(kubeconfig.path(), server.kubeconfig())?;
-        // Writes take the short way, so that the time of a change is that of its event.
+        // Writes go to the service in process, so that the time of a write is close to that of its
+        // event.
         let client = Client::from_service(server.url().parse()?, "default", server.service());
         Ok(Self { slices: Api::default_namespaced(client), server, kubeconfig })
     }
@@ -40,13 +41,13 @@ impl Town {
         self.server.url()
     }
 
-    /// For those who cannot be told a URL.
+    /// The kubeconfig, for callers that do not take a URL.
     pub(super) fn kubeconfig(&self) -> &Path {
         self.kubeconfig.path()
     }
 
-    /// Writes one slice of a service, over what it was. Its port is called `grpc`.
-    pub(super) async fn write(
+    /// Creates or replaces one slice of a service. Its port is named `grpc`.
+    pub(super) async fn write_slice(
         &self,
         service: &str,
         number: usize,
@@ -59,11 +60,11 @@ impl Town {
         Ok(())
     }
 
-    /// Makes a service of all pods, at most so many to a slice.
-    pub(super) async fn list(&self, service: &str, pods: &Pods, most: usize) -> Result<()> {
+    /// Publishes all pods as endpoints of a service, at most `most` per slice.
+    pub(super) async fn publish_pods(&self, service: &str, pods: &Pods, most: usize) -> Result<()> {
         let all: Vec<_> = pods.all().iter().map(|it| (it.address, Condition::Ready)).collect();
         for (number, endpoints) in all.chunks(most).enumerate() {
-            self.write(service, number, pods.port, endpoints).await?;
+            self.write_slice(service, number, pods.port, endpoints).await?;
         }
         Ok(())
     }

@@ -1,7 +1,8 @@
-//! The plainest way to a server: one TLS connection, HTTP/1.1 or HTTP/2, and requests on it as they are.
+//! Plain connections to a server: one TLS connection, HTTP/1.1 or HTTP/2, and unmodified requests
+//! on it.
 //!
-//! For measuring, where a client's own work would only be in the way. No retries, no decoding, no opinions; the tasks that
-//! check behaviour use the real client.
+//! They are for measurements, where a client's own work would distort the result: no retries and no
+//! decoding. The tasks that check behaviour use the real client.
 
 use std::sync::Arc;
 
@@ -19,12 +20,13 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Flow-control windows of HTTP/2 that never make a server wait: what Go's client uses for a connection is 1 GB.
+/// The flow-control windows of HTTP/2, large enough that a server never waits. Go's client uses 1
+/// GiB for a connection (golang.org/x/net v0.49.0 http2/transport.go, transportDefaultConnFlow).
 const WINDOW: u32 = 16 << 20;
 
-/// How to reach a server.
+/// The address, trust and credentials of a server.
 #[derive(Clone)]
-pub struct Link {
+pub struct Connector {
     authority: String,
     bearer: String,
     tls: Arc<ClientConfig>,
@@ -32,24 +34,25 @@ pub struct Link {
 
 /// An HTTP/1.1 connection: one request at a time.
 #[derive(Debug)]
-pub struct Lane {
-    link: Link,
+pub struct Http1Connection {
+    connector: Connector,
     sender: http1::SendRequest<Full<Bytes>>,
 }
 
-/// An HTTP/2 connection: many requests at once. Clones share it.
+/// An HTTP/2 connection: many concurrent requests. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Road {
-    link: Link,
+pub struct Http2Connection {
+    connector: Connector,
     sender: http2::SendRequest<Full<Bytes>>,
 }
 
-impl Link {
-    /// A link to `authority`, which shows a certificate that `ca` signed, with a bearer token.
+impl Connector {
+    /// Creates a connector to `authority`, whose certificate `ca` has to have signed, with a bearer
+    /// token.
     pub fn new(authority: String, ca: &str, token: &str) -> Result<Self> {
         let mut roots = RootCertStore::empty();
         for certificate in CertificateDer::pem_slice_iter(ca.as_bytes()) {
-            roots.add(certificate.context("the certificate to trust is not PEM")?)?;
+            roots.add(certificate.context("the CA certificate is not PEM")?)?;
         }
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let tls = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
@@ -58,26 +61,26 @@ impl Link {
     }
 
     /// Opens an HTTP/1.1 connection.
-    pub async fn lane(&self) -> Result<Lane> {
+    pub async fn http1(&self) -> Result<Http1Connection> {
         let (sender, connection) = http1::handshake(TokioIo::new(self.connect("http/1.1").await?)).await?;
-        // How it ends shows in the requests on it.
+        // An error of the connection also fails the requests on it.
         tokio::spawn(connection);
-        Ok(Lane { link: self.clone(), sender })
+        Ok(Http1Connection { connector: self.clone(), sender })
     }
 
     /// Opens an HTTP/2 connection.
-    pub async fn road(&self) -> Result<Road> {
+    pub async fn http2(&self) -> Result<Http2Connection> {
         let stream = TokioIo::new(self.connect("h2").await?);
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder.initial_stream_window_size(WINDOW).initial_connection_window_size(WINDOW);
         let (sender, connection) = builder.handshake(stream).await?;
         tokio::spawn(connection);
-        Ok(Road { link: self.clone(), sender })
+        Ok(Http2Connection { connector: self.clone(), sender })
     }
 
-    /// Whether the server says that it is ready.
+    /// Returns true if `/readyz` responds with `ok`.
     pub async fn is_ready(&self) -> bool {
-        let ask = async { self.lane().await?.send(Method::GET, "/readyz", Bytes::new()).await };
+        let ask = async { self.http1().await?.send(Method::GET, "/readyz", Bytes::new()).await };
         ask.await.is_ok_and(|(code, body)| code == StatusCode::OK && body == "ok")
     }
 
@@ -86,11 +89,11 @@ impl Link {
         stream.set_nodelay(true)?;
         let mut tls = ClientConfig::clone(&self.tls);
         tls.alpn_protocols = vec![protocol.as_bytes().to_vec()];
-        let (host, _) = self.authority.rsplit_once(':').context("an authority has a port")?;
+        let (host, _) = self.authority.rsplit_once(':').context("the authority has no port")?;
         let name = ServerName::try_from(host.to_owned())?;
         let stream = TlsConnector::from(Arc::new(tls)).connect(name, stream).await?;
         let agreed = stream.get_ref().1.alpn_protocol();
-        ensure!(agreed == Some(protocol.as_bytes()), "the server does not speak {protocol}");
+        ensure!(agreed == Some(protocol.as_bytes()), "the server did not negotiate {protocol}");
         Ok(stream)
     }
 
@@ -102,37 +105,37 @@ impl Link {
     }
 }
 
-impl Lane {
-    /// Sends a request and reads the whole answer.
+impl Http1Connection {
+    /// Sends a request and reads the whole response.
     pub async fn send(&mut self, method: Method, target: &str, body: Bytes) -> Result<(StatusCode, Bytes)> {
-        let mut request = self.link.request(method, target, body)?;
-        request.headers_mut().insert(HOST, self.link.authority.parse()?);
+        let mut request = self.connector.request(method, target, body)?;
+        request.headers_mut().insert(HOST, self.connector.authority.parse()?);
         self.sender.ready().await?;
         let response = self.sender.send_request(request).await?;
         Ok((response.status(), response.into_body().collect().await?.to_bytes()))
     }
 
-    /// Sends a request and hands out the answer as it comes.
+    /// Sends a GET request and returns the response with its body as a stream.
     pub async fn open(&mut self, target: &str) -> Result<Response<Incoming>> {
-        let mut request = self.link.request(Method::GET, target, Bytes::new())?;
-        request.headers_mut().insert(HOST, self.link.authority.parse()?);
+        let mut request = self.connector.request(Method::GET, target, Bytes::new())?;
+        request.headers_mut().insert(HOST, self.connector.authority.parse()?);
         self.sender.ready().await?;
         Ok(self.sender.send_request(request).await?)
     }
 }
 
-impl Road {
-    /// Sends a request and hands out the answer as it comes.
+impl Http2Connection {
+    /// Sends a GET request and returns the response with its body as a stream.
     pub async fn open(&mut self, target: &str) -> Result<Response<Incoming>> {
-        let target = format!("https://{}{target}", self.link.authority);
-        let request = self.link.request(Method::GET, &target, Bytes::new())?;
+        let target = format!("https://{}{target}", self.connector.authority);
+        let request = self.connector.request(Method::GET, &target, Bytes::new())?;
         self.sender.ready().await?;
         Ok(self.sender.send_request(request).await?)
     }
 }
 
-impl std::fmt::Debug for Link {
+impl std::fmt::Debug for Connector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link").field("authority", &self.authority).finish_non_exhaustive()
+        f.debug_struct("Connector").field("authority", &self.authority).finish_non_exhaustive()
     }
 }

@@ -1,8 +1,10 @@
-//! What code owes to seeds: a soak that fails must do the same again, so nothing that it plays may depend on the process.
+//! The rule for reproducible seeds: a soak that fails has to fail again with the same seed, so the
+//! code that it runs must not depend on the process.
 //!
-//! `select!` without `biased` asks its branches in an order of its own, which is drawn from a generator that no seed reaches. Where two
-//! branches are ready at once, the outcome is then another one in the next process. So every `select!` of the crates that the soaks
-//! play begins with `biased;`, which also makes its author decide which branch goes first.
+//! `select!` without `biased` polls its branches in a random order from a generator that no seed
+//! controls. If two branches are ready at once, the outcome differs in the next process. So every
+//! `select!` in the crates that soaks run begins with `biased;`, which also makes its author decide
+//! which branch goes first.
 
 use std::path::Path;
 
@@ -10,21 +12,22 @@ use proc_macro2::{TokenStream, TokenTree};
 
 use crate::tokens::{is_punct, text_of};
 
-/// The crates that the soaks play.
-const PLAYED: [&str; 7] = ["apiserver", "client", "controller", "core", "informer", "wire", "workqueue"];
+/// The crates that soaks run.
+const SOAKED_CRATES: [&str; 7] =
+    ["apiserver", "client", "controller", "core", "informer", "wire", "workqueue"];
 
-/// The uses of `select!` in one source file that leave the order to chance, as sentences. `path` is relative to the root of the
-/// repository.
-pub(crate) fn breaches(path: &Path, text: &str) -> Vec<String> {
+/// Returns the uses of `select!` without `biased` in one source file, as messages. `path` is
+/// relative to the root of the repository.
+pub(crate) fn violations(path: &Path, text: &str) -> Vec<String> {
     let shown = path.to_string_lossy();
-    if !PLAYED.iter().any(|it| shown.starts_with(&format!("crates/{it}/src/"))) {
+    if !SOAKED_CRATES.iter().any(|it| shown.starts_with(&format!("crates/{it}/src/"))) {
         return Vec::new();
     }
     let lines = text.parse().map_or_else(|_| Vec::new(), unbiased);
     lines.into_iter().map(|line| format!("{shown}:{line}: `select!` without `biased;`")).collect()
 }
 
-/// The lines with such uses.
+/// Returns the lines with such uses.
 fn unbiased(stream: TokenStream) -> Vec<usize> {
     let tokens: Vec<TokenTree> = stream.into_iter().collect();
     let mut lines = Vec::new();
@@ -46,21 +49,21 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> usize {
-        breaches(Path::new("crates/informer/src/a.rs"), text).len()
+        violations(Path::new("crates/informer/src/a.rs"), text).len()
     }
 
     #[test]
-    fn a_select_that_leaves_the_order_to_chance_is_found() {
+    fn a_select_without_biased_is_reported() {
         assert_eq!(found("fn f() { tokio::select! { () = a => {} () = b => {} } }"), 1);
         assert_eq!(found("fn f() { select! { biased; () = a => select! { () = b => {} } } }"), 1);
     }
 
     #[test]
-    fn one_that_is_biased_is_fine_and_so_are_other_crates() {
+    fn a_biased_select_and_other_crates_are_accepted() {
         let text = "fn f() { tokio::select! { // first things first\n biased; () = a => {} } }";
         assert_eq!(found(text), 0);
         let unbiased = "fn f() { select! { () = a => {} } }";
-        assert_eq!(breaches(Path::new("crates/cli/src/a.rs"), unbiased), [] as [&str; 0]);
-        assert_eq!(breaches(Path::new("crates/informer/tests/a.rs"), unbiased), [] as [&str; 0]);
+        assert_eq!(violations(Path::new("crates/cli/src/a.rs"), unbiased), [] as [&str; 0]);
+        assert_eq!(violations(Path::new("crates/informer/tests/a.rs"), unbiased), [] as [&str; 0]);
     }
 }

@@ -1,21 +1,21 @@
-//! How much is measured, and what is wanted of it.
+//! The extent of the measurements, and the goals.
 
 use std::time::Duration;
 
-/// How much is measured, of ours and of the peers.
+/// The extent of the measurements, of our informer and of the peers.
 #[derive(Debug)]
-pub(super) struct Effort {
+pub(super) struct BenchSettings {
     pub(super) pods: &'static [usize],
     pub(super) readers: &'static [usize],
-    /// Of each pair of them.
+    /// The length of the measurement for each pair of pods and readers.
     pub(super) time: Duration,
-    /// Changes that a single handler is told of.
+    /// The number of changes that a single handler receives.
     pub(super) events: u64,
     pub(super) rounds: usize,
 }
 
-/// What the numbers are worth reading of.
-pub(super) const THOROUGH: Effort = Effort {
+/// For figures to publish.
+pub(super) const THOROUGH: BenchSettings = BenchSettings {
     pods: &[10_000, 20_000, 40_000, 80_000, 160_000],
     readers: &[0, 1, 10, 20, 40, 80],
     time: Duration::from_secs(2),
@@ -23,8 +23,8 @@ pub(super) const THOROUGH: Effort = Effort {
     rounds: 9,
 };
 
-/// Enough to see that it works.
-pub(super) const QUICK: Effort = Effort {
+/// For a quick check.
+pub(super) const QUICK: BenchSettings = BenchSettings {
     pods: &[10_000, 160_000],
     readers: &[0, 80],
     time: Duration::from_millis(500),
@@ -32,7 +32,7 @@ pub(super) const QUICK: Effort = Effort {
     rounds: 5,
 };
 
-/// Goals, and whether they are met.
+/// Goals, each with its verdict.
 #[derive(Debug, Default)]
 pub(super) struct Goals(pub(super) Vec<(bool, String)>);
 

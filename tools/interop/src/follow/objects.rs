@@ -1,18 +1,18 @@
-//! What is followed: where it is, what an object looks like, and how long anybody may take.
+//! The followed objects: their namespace and content, and the timeout of a follower.
 
 use std::time::Duration;
 
 use hyper::body::Bytes;
 use serde_json::json;
 
-/// The namespace that is followed.
+/// The namespace of the followed objects.
 pub(super) const NAMESPACE: &str = "followed";
-/// The object that says that it is over.
+/// The object that marks the end of the run.
 pub(super) const END: &str = "the-end";
-/// How long a follower may take to get its first copy, and its last change.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
+/// The time within which a follower has to get its initial list, and its last change.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A ConfigMap to be followed.
+/// Returns a ConfigMap to follow.
 pub(super) fn object(name: &str, change: usize) -> Bytes {
     let map = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name },

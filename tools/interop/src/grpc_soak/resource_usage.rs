@@ -1,4 +1,4 @@
-//! What a process holds: tasks, open files and memory.
+//! The resources of a process: tasks, open files and memory.
 
 use std::fmt;
 
@@ -7,34 +7,35 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Held {
-    /// Those of the runtime that are alive.
+pub(super) struct ResourceUsage {
+    /// The live tasks of the runtime.
     pub(super) tasks: usize,
-    /// Sockets among them.
+    /// Open files, including sockets.
     pub(super) files: usize,
-    /// What is resident of the process's own memory, in KiB; the program itself, which is read in as it is used, is not counted.
+    /// The resident anonymous memory, in KiB. The program's own pages, which are mapped as they are
+    /// used, do not count.
     pub(super) kibibytes: u64,
 }
 
-impl Held {
-    /// What this process holds now.
+impl ResourceUsage {
+    /// Returns the current resources of this process.
     ///
     /// # Errors
-    /// Where there is no /proc.
+    /// If there is no /proc.
     pub(super) fn now() -> Result<Self> {
         let files = std::fs::read_dir("/proc/self/fd").context("cannot count open files")?.count();
-        let status = std::fs::read_to_string("/proc/self/status").context("cannot read the memory")?;
-        let kibibytes = resident(&status).context("the memory is not told")?;
+        let status = std::fs::read_to_string("/proc/self/status").context("cannot read the memory usage")?;
+        let kibibytes = resident(&status).context("there is no RssAnon in /proc/self/status")?;
         Ok(Self { tasks: Handle::current().metrics().num_alive_tasks(), files, kibibytes })
     }
 
-    /// Whether no task and no file is more than there was, or less.
-    pub(super) fn counts_are(self, before: Self) -> bool {
+    /// Returns true if the numbers of tasks and files are equal.
+    pub(super) fn has_same_counts(self, before: Self) -> bool {
         (self.tasks, self.files) == (before.tasks, before.files)
     }
 
-    /// The most of each.
-    pub(super) fn most(self, other: Self) -> Self {
+    /// The maximum of each resource.
+    pub(super) fn max(self, other: Self) -> Self {
         Self {
             tasks: self.tasks.max(other.tasks),
             files: self.files.max(other.files),
@@ -43,7 +44,7 @@ impl Held {
     }
 }
 
-impl fmt::Display for Held {
+impl fmt::Display for ResourceUsage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mebibytes = self.kibibytes as f64 / 1_024.0;
         write!(f, "{:>6} {:>6} {mebibytes:>7.1} MiB", self.tasks, self.files)
@@ -60,17 +61,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_memory_is_the_anonymous_part_of_what_is_resident() {
+    fn the_memory_is_the_resident_anonymous_memory() {
         let status = "Name:\tx\nVmRSS:\t  2000 kB\nRssAnon:\t    1234 kB\nRssFile:\t 766 kB\n";
         assert_eq!(resident(status), Some(1_234));
         assert_eq!(resident("Name:\tx\n"), None);
     }
 
     #[test]
-    fn counts_differ_in_either_direction() {
-        let held = |tasks, files| Held { tasks, files, kibibytes: 0 };
-        assert!(held(3, 4).counts_are(Held { kibibytes: 9, ..held(3, 4) }));
-        assert!(!held(3, 4).counts_are(held(2, 4)) && !held(3, 4).counts_are(held(3, 5)));
-        assert_eq!(held(3, 1).most(held(2, 4)), held(3, 4));
+    fn usage_differs_with_more_or_fewer_tasks_or_files() {
+        let usage = |tasks, files| ResourceUsage { tasks, files, kibibytes: 0 };
+        assert!(usage(3, 4).has_same_counts(ResourceUsage { kibibytes: 9, ..usage(3, 4) }));
+        assert!(!usage(3, 4).has_same_counts(usage(2, 4)) && !usage(3, 4).has_same_counts(usage(3, 5)));
+        assert_eq!(usage(3, 1).max(usage(2, 4)), usage(3, 4));
     }
 }

@@ -1,18 +1,20 @@
-//! The story: one chapter per thing the original controllers do, each saying what it saw.
+//! The scenario: one section per responsibility of kube-controller-manager, each reporting its
+//! observations.
 //!
-//! A chapter creates what it needs and waits for what must come of it. Chapters share a namespace, which the last one empties.
+//! A section creates the objects it needs and waits for the expected reaction. Sections share a
+//! namespace, which the last one deletes.
 
 use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::objects::Objects;
-use super::report::{Look, Report, seen_if};
+use super::report::{Observation, Report, observed_if};
 
-/// The namespace of the story.
+/// The namespace of the scenario.
 const NAMESPACE: &str = "original-controllers";
 
-/// Tells it all. Fails only where the server refuses what the story itself does.
-pub(super) async fn tell(objects: &Objects, report: &mut Report) -> Result<()> {
+/// Runs all sections. Fails only if the server rejects a request of the scenario itself.
+pub(super) async fn run(objects: &Objects, report: &mut Report) -> Result<()> {
     election(objects, report).await;
     namespace_begins(objects, report).await?;
     deployment(objects, report).await?;
@@ -48,20 +50,20 @@ fn names(objects: &[Value]) -> String {
     objects.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-/// Whether `object` is owned by the object with this uid.
+/// Returns true if `object` is owned by the object with this uid.
 fn is_owned_by(object: &Value, uid: &Value) -> bool {
     object["metadata"]["ownerReferences"].as_array().is_some_and(|it| it.iter().any(|it| it["uid"] == *uid))
 }
 
-/// The objects of a collection that an object owns.
+/// Returns the objects of a collection that an object owns.
 async fn owned(objects: &Objects, path: &str, uid: &Value) -> Result<Vec<Value>> {
     let mut list = objects.list(path).await?;
     list.retain(|it| is_owned_by(it, uid));
     Ok(list)
 }
 
-/// The ReplicaSets and pods of a Deployment, by the label that carries its name.
-async fn made_for(objects: &Objects, app: &str) -> Result<(Vec<Value>, Vec<Value>)> {
+/// Returns the ReplicaSets and pods of a Deployment, by the label with its name.
+async fn dependents_of(objects: &Objects, app: &str) -> Result<(Vec<Value>, Vec<Value>)> {
     let of = |mut list: Vec<Value>| {
         list.retain(|it| it["metadata"]["labels"]["app"] == app);
         list
@@ -72,13 +74,13 @@ async fn made_for(objects: &Objects, app: &str) -> Result<(Vec<Value>, Vec<Value
 async fn election(objects: &Objects, report: &mut Report) {
     let path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
     let mut first = None;
-    let held = "the controllers elect themselves and hold their lease";
+    let held = "kube-controller-manager acquires and renews its lease";
     report
         .expect(held, async || {
             let spec = objects.get(path).await?["spec"].take();
             let (holder, renewed) = (text(&spec["holderIdentity"]), text(&spec["renewTime"]).to_owned());
             let before = first.get_or_insert(renewed.clone());
-            seen_if(!holder.is_empty() && *before != renewed, format!("{holder} renewed it at {renewed}"))
+            observed_if(!holder.is_empty() && *before != renewed, format!("{holder} renewed it at {renewed}"))
         })
         .await;
 }
@@ -88,13 +90,13 @@ async fn namespace_begins(objects: &Objects, report: &mut Report) -> Result<()> 
     objects.create("/api/v1/namespaces", &namespace).await?;
     report
         .expect("a new namespace gets its service account", async || {
-            Ok(Look::Seen(name(&objects.get(&core("serviceaccounts/default")).await?)))
+            Ok(Observation::Seen(name(&objects.get(&core("serviceaccounts/default")).await?)))
         })
         .await;
     report
-        .expect("a new namespace gets the certificate to trust", async || {
+        .expect("a new namespace gets the root certificate", async || {
             let map = objects.get(&core("configmaps/kube-root-ca.crt")).await?;
-            seen_if(text(&map["data"]["ca.crt"]).contains("BEGIN CERTIFICATE"), name(&map))
+            observed_if(text(&map["data"]["ca.crt"]).contains("BEGIN CERTIFICATE"), name(&map))
         })
         .await;
     Ok(())
@@ -124,20 +126,20 @@ async fn deployment(objects: &Objects, report: &mut Report) -> Result<()> {
             if let [only] = sets.as_slice() {
                 set = only["metadata"]["uid"].clone();
             }
-            seen_if(sets.len() == 1, names(&sets))
+            observed_if(sets.len() == 1, names(&sets))
         })
         .await;
     report
         .expect("the ReplicaSet gets its 3 pods", async || {
             let pods = owned(objects, &core("pods"), &set).await?;
-            seen_if(pods.len() == 3, names(&pods))
+            observed_if(pods.len() == 3, names(&pods))
         })
         .await;
     report
         .expect("the Deployment counts 3 available pods", async || {
             let status = objects.get(&apps("deployments/web")).await?["status"].take();
             let done = status["availableReplicas"] == 3 && status["observedGeneration"] == 1;
-            seen_if(done, format!("{} of {}", status["availableReplicas"], status["replicas"]))
+            observed_if(done, format!("{} of {}", status["availableReplicas"], status["replicas"]))
         })
         .await;
     Ok(())
@@ -151,21 +153,21 @@ async fn service(objects: &Objects, report: &mut Report) -> Result<()> {
     objects.create(&core("services"), &service).await?;
     let slices = format!("/apis/discovery.k8s.io/v1/namespaces/{NAMESPACE}/endpointslices");
     report
-        .expect("the EndpointSlice of a Service holds the 3 ready pods", async || {
+        .expect("the EndpointSlice of a Service has the 3 ready pods", async || {
             let slices = objects.list(&slices).await?;
             let endpoints = slices.iter().flat_map(|it| it["endpoints"].as_array().into_iter().flatten());
             let ready: Vec<_> = endpoints
                 .filter(|it| it["conditions"]["ready"] == true && it["nodeName"] == super::node::NODE)
                 .map(|it| text(&it["addresses"][0]))
                 .collect();
-            seen_if(ready.len() == 3, format!("{} with {}", names(&slices), ready.join(", ")))
+            observed_if(ready.len() == 3, format!("{} with {}", names(&slices), ready.join(", ")))
         })
         .await;
     report
-        .expect("the Endpoints of the Service follow", async || {
+        .expect("the Endpoints of the Service have them too", async || {
             let endpoints = objects.get(&core("endpoints/web")).await?;
             let count = endpoints["subsets"][0]["addresses"].as_array().map_or(0, Vec::len);
-            seen_if(count == 3, format!("{count} addresses"))
+            observed_if(count == 3, format!("{count} addresses"))
         })
         .await;
     Ok(())
@@ -177,21 +179,21 @@ async fn rollout(objects: &Objects, report: &mut Report) -> Result<()> {
     objects.merge(&apps("deployments/web"), &json!({ "spec": { "template": template } })).await?;
     report
         .expect("a new image rolls out", async || {
-            let (sets, pods) = made_for(objects, "web").await?;
+            let (sets, pods) = dependents_of(objects, "web").await?;
             let new = pods
                 .iter()
                 .filter(|it| it["spec"]["containers"][0]["image"] == "example.invalid/main:2")
                 .count();
             let status = objects.get(&apps("deployments/web")).await?["status"].take();
             let done = sets.len() == 2 && pods.len() == 3 && new == 3 && status["updatedReplicas"] == 3;
-            seen_if(done, format!("{} ReplicaSets, {new} of {} pods are new", sets.len(), pods.len()))
+            observed_if(done, format!("{} ReplicaSets, {new} of {} pods are new", sets.len(), pods.len()))
         })
         .await;
     objects.merge(&apps("deployments/web/scale"), &json!({ "spec": { "replicas": 1 } })).await?;
     report
         .expect("scaling to 1 leaves 1 pod", async || {
-            let (_, pods) = made_for(objects, "web").await?;
-            seen_if(pods.len() == 1, names(&pods))
+            let (_, pods) = dependents_of(objects, "web").await?;
+            observed_if(pods.len() == 1, names(&pods))
         })
         .await;
     Ok(())
@@ -200,11 +202,11 @@ async fn rollout(objects: &Objects, report: &mut Report) -> Result<()> {
 async fn background(objects: &Objects, report: &mut Report) -> Result<()> {
     objects.delete(&apps("deployments/web"), "Background").await?;
     report
-        .expect("a Deployment deleted in the background is gone, and all it owned", async || {
+        .expect("a Deployment deleted in the background is removed with all its dependents", async || {
             let gone = objects.is_gone(&apps("deployments/web")).await?;
-            let (sets, pods) = made_for(objects, "web").await?;
+            let (sets, pods) = dependents_of(objects, "web").await?;
             let left = format!("ReplicaSets left: {}; pods left: {}", names(&sets), names(&pods));
-            seen_if(gone && sets.is_empty() && pods.is_empty(), left)
+            observed_if(gone && sets.is_empty() && pods.is_empty(), left)
         })
         .await;
     Ok(())
@@ -213,29 +215,29 @@ async fn background(objects: &Objects, report: &mut Report) -> Result<()> {
 async fn foreground(objects: &Objects, report: &mut Report) -> Result<()> {
     deploy(objects, "front", 2).await?;
     wait_for_pods(objects, report, "front").await;
-    // A pod that is held keeps everything above it.
+    // A pod with a finalizer keeps everything above it.
     let hold = json!({ "metadata": { "finalizers": ["example.com/hold"] } });
-    let pod = made_for(objects, "front").await?.1.first().map(name).unwrap_or_default();
+    let pod = dependents_of(objects, "front").await?.1.first().map(name).unwrap_or_default();
     objects.merge(&core(&format!("pods/{pod}")), &hold).await?;
     objects.delete(&apps("deployments/front"), "Foreground").await?;
     report
-        .expect("a Deployment deleted in the foreground waits for what it owns", async || {
+        .expect("a Deployment deleted in the foreground waits for its dependents", async || {
             let metadata = objects.get(&apps("deployments/front")).await?["metadata"].take();
-            let (sets, pods) = made_for(objects, "front").await?;
+            let (sets, pods) = dependents_of(objects, "front").await?;
             let waits = text(&metadata["finalizers"][0]) == "foregroundDeletion";
             let set = sets.first().map(|it| it["metadata"]["finalizers"].clone()).unwrap_or_default();
             let what = format!("its ReplicaSet waits for {} with finalizers {set}", names(&pods));
-            seen_if(waits && pods.len() == 1 && text(&set[0]) == "foregroundDeletion", what)
+            observed_if(waits && pods.len() == 1 && text(&set[0]) == "foregroundDeletion", what)
         })
         .await;
     objects.merge(&core(&format!("pods/{pod}")), &json!({ "metadata": { "finalizers": null } })).await?;
     report
-        .expect("when they are gone, so is it", async || {
+        .expect("it is removed after its dependents", async || {
             let gone = objects.is_gone(&apps("deployments/front")).await?;
-            let (sets, pods) = made_for(objects, "front").await?;
-            // Once it is gone, nothing of it can be left.
+            let (sets, pods) = dependents_of(objects, "front").await?;
+            // Once it is removed, none of its dependents may be left.
             let left = format!("ReplicaSets left: {}; pods left: {}", names(&sets), names(&pods));
-            seen_if(gone && sets.is_empty() && pods.is_empty(), left)
+            observed_if(gone && sets.is_empty() && pods.is_empty(), left)
         })
         .await;
     Ok(())
@@ -244,9 +246,9 @@ async fn foreground(objects: &Objects, report: &mut Report) -> Result<()> {
 async fn wait_for_pods(objects: &Objects, report: &mut Report, app: &str) {
     report
         .expect(&format!("the Deployment {app} gets its pods"), async || {
-            let (_, pods) = made_for(objects, app).await?;
+            let (_, pods) = dependents_of(objects, app).await?;
             let status = objects.get(&apps(&format!("deployments/{app}"))).await?["status"].take();
-            seen_if(status["availableReplicas"] == pods.len() && !pods.is_empty(), names(&pods))
+            observed_if(status["availableReplicas"] == pods.len() && !pods.is_empty(), names(&pods))
         })
         .await;
 }
@@ -256,12 +258,12 @@ async fn orphans(objects: &Objects, report: &mut Report) -> Result<()> {
     wait_for_pods(objects, report, "left").await;
     objects.delete(&apps("deployments/left"), "Orphan").await?;
     report
-        .expect("a Deployment that orphans leaves its ReplicaSet behind, without an owner", async || {
+        .expect("a Deployment deleted with Orphan leaves its ReplicaSet without an owner", async || {
             let gone = objects.is_gone(&apps("deployments/left")).await?;
-            let (sets, pods) = made_for(objects, "left").await?;
+            let (sets, pods) = dependents_of(objects, "left").await?;
             let free = sets.iter().filter(|it| !is_owned_by(it, &uid)).count();
             let what = format!("{} has {} pod", names(&sets), pods.len());
-            seen_if(gone && sets.len() == 1 && free == 1 && pods.len() == 1, what)
+            observed_if(gone && sets.len() == 1 && free == 1 && pods.len() == 1, what)
         })
         .await;
     Ok(())
@@ -276,15 +278,15 @@ async fn absent_owner(objects: &Objects, report: &mut Report) -> Result<()> {
     objects.create(&core("configmaps"), &map("astray", json!([owner]))).await?;
     objects.create(&core("configmaps"), &map("kept", json!([owner, there]))).await?;
     report
-        .expect("an object whose only owner never was is collected", async || {
-            seen_if(objects.is_gone(&core("configmaps/astray")).await?, "astray is gone")
+        .expect("an object whose only owner does not exist is garbage-collected", async || {
+            observed_if(objects.is_gone(&core("configmaps/astray")).await?, "astray is gone")
         })
         .await;
     report
-        .expect("one with another owner stays, and forgets the absent one", async || {
+        .expect("an object with another owner stays, without the absent one", async || {
             let map = objects.get(&core("configmaps/kept")).await?;
             let owners = map["metadata"]["ownerReferences"].as_array().map_or(0, Vec::len);
-            seen_if(
+            observed_if(
                 owners == 1 && is_owned_by(&map, &here["metadata"]["uid"]),
                 format!("kept has {owners} owner"),
             )
@@ -302,27 +304,29 @@ async fn namespace_ends(objects: &Objects, report: &mut Report) -> Result<()> {
     let path = format!("/api/v1/namespaces/{NAMESPACE}");
     objects.delete(&path, "Background").await?;
     report
-        .expect("a namespace that ends says what it waits for", async || {
+        .expect("a terminating namespace reports the finalizers it waits for", async || {
             let status = objects.get(&path).await?["status"].take();
             let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
             let remaining = conditions.iter().find(|it| it["type"] == "NamespaceFinalizersRemaining");
-            let said = remaining.map(|it| text(&it["message"])).unwrap_or_default();
-            let sees = status["phase"] == "Terminating" && said.contains("example.com/hold");
-            seen_if(sees, format!("{}: {said}", text(&status["phase"])))
+            let message = remaining.map(|it| text(&it["message"])).unwrap_or_default();
+            let sees = status["phase"] == "Terminating" && message.contains("example.com/hold");
+            observed_if(sees, format!("{}: {message}", text(&status["phase"])))
         })
         .await;
     report
-        .expect("everything else in it is removed", async || {
-            let (sets, pods) = made_for(objects, "left").await?;
+        .expect("all other objects in it are removed", async || {
+            let (sets, pods) = dependents_of(objects, "left").await?;
             let maps = objects.list(&core("configmaps")).await?;
             let left =
                 format!("ReplicaSets {}, pods {}, ConfigMaps {}", names(&sets), names(&pods), names(&maps));
-            seen_if(sets.is_empty() && pods.is_empty() && names(&maps) == "held", left)
+            observed_if(sets.is_empty() && pods.is_empty() && names(&maps) == "held", left)
         })
         .await;
     objects.merge(&core("configmaps/held"), &json!({ "metadata": { "finalizers": null } })).await?;
     report
-        .expect("the namespace itself is removed", async || seen_if(objects.is_gone(&path).await?, NAMESPACE))
+        .expect("the namespace itself is removed", async || {
+            observed_if(objects.is_gone(&path).await?, NAMESPACE)
+        })
         .await;
     Ok(())
 }

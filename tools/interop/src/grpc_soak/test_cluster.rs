@@ -1,4 +1,5 @@
-//! Where pods are known: our own API server, the slices of one service, and who watches them.
+//! The test cluster: our own API server, the endpoint slices of one service, and the number of its
+//! watches.
 
 use std::net::Ipv4Addr;
 
@@ -11,30 +12,30 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-/// What pods are part of.
+/// The name of the service.
 pub(super) const SERVICE: &str = "echo";
 
-/// An API server on the loopback, in the clear, where everybody is the administrator.
-pub(super) struct Town {
+/// An API server on loopback, over plain HTTP, where every client is an administrator.
+pub(super) struct TestCluster {
     server: ApiServer,
     slices: Api<EndpointSlice>,
     port: u16,
 }
 
-/// What a slice says of a pod.
+/// A pod in an endpoint slice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct SlicePod {
     pub(super) id: String,
     pub(super) address: Ipv4Addr,
-    /// It still serves, and is about to go; otherwise it is ready.
+    /// It still serves but is shutting down. Otherwise it is ready.
     pub(super) terminating: bool,
 }
 
-impl Town {
-    /// A town where pods have that port.
+impl TestCluster {
+    /// Starts a cluster whose pods have this port.
     pub(super) async fn start(port: u16) -> Result<Self> {
-        let server = ApiServer::start().await.context("the API server does not start")?;
-        // Writes take the short way: only who calls goes over a socket.
+        let server = ApiServer::start().await.context("cannot start the API server")?;
+        // Writes go to the service in process: only the caller uses a socket.
         let client = Client::from_service(server.url().parse()?, "default", server.service());
         Ok(Self { slices: Api::default_namespaced(client), server, port })
     }
@@ -43,11 +44,11 @@ impl Town {
         self.server.url()
     }
 
-    /// Writes one slice of the service, over what it was.
+    /// Creates or replaces one slice of the service.
     pub(super) async fn write<'a>(
         &self,
         number: usize,
-        pods: impl IntoIterator<Item = &'a Listed>,
+        pods: impl IntoIterator<Item = &'a SlicePod>,
     ) -> Result<()> {
         let params = PatchParams::apply("soak").force();
         let name = format!("{SERVICE}-{number}");
@@ -55,18 +56,18 @@ impl Town {
         Ok(())
     }
 
-    /// How many watches there are over HTTP, by the server's own count.
+    /// Returns the number of watches over HTTP, from the server's metrics.
     pub(super) async fn watches(&self) -> Result<u64> {
         let request = http::Request::get("/metrics").body(Empty::<Bytes>::new())?;
         let answer = self.server.service().oneshot(request).await.map_err(Error::from_boxed)?;
-        ensure!(answer.status().is_success(), "/metrics answers {}", answer.status());
+        ensure!(answer.status().is_success(), "/metrics returned {}", answer.status());
         let text = answer.into_body().collect().await.map_err(Error::from_boxed)?.to_bytes();
         Ok(watches(&String::from_utf8_lossy(&text)))
     }
 }
 
-fn slice<'a>(port: u16, pods: impl IntoIterator<Item = &'a Listed>) -> Value {
-    let endpoint = |it: &Listed| {
+fn slice<'a>(port: u16, pods: impl IntoIterator<Item = &'a SlicePod>) -> Value {
+    let endpoint = |it: &SlicePod| {
         let conditions = json!({ "ready": !it.terminating, "serving": true, "terminating": it.terminating });
         json!({
             "addresses": [it.address],
@@ -82,7 +83,7 @@ fn slice<'a>(port: u16, pods: impl IntoIterator<Item = &'a Listed>) -> Value {
     })
 }
 
-/// The sum of the gauge of watches in a text of Prometheus.
+/// Adds up the gauges of watches in a text in Prometheus format.
 fn watches(text: &str) -> u64 {
     let gauges = text
         .lines()
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn watches_of_all_kinds_are_added_up_and_nothing_else_is() {
+    fn only_watches_are_counted_of_all_resources() {
         let text = "# TYPE apiserver_longrunning_requests gauge\n\
             apiserver_longrunning_requests{group=\"\",resource=\"pods\",verb=\"WATCH\"} 2\n\
             apiserver_longrunning_requests{group=\"discovery.k8s.io\",resource=\"endpointslices\",verb=\"WATCH\"} 1\n\
@@ -105,20 +106,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_server_counts_its_watches() {
-        let town = Town::start(80).await.unwrap();
-        assert_eq!(town.watches().await.unwrap(), 0);
-        let watch = town.slices.watch(&dogwatch::WatchParams::default()).await.unwrap();
-        assert_eq!(town.watches().await.unwrap(), 1);
+    async fn the_number_of_watches_follows_the_server() {
+        let cluster = TestCluster::start(80).await.unwrap();
+        assert_eq!(cluster.watches().await.unwrap(), 0);
+        let watch = cluster.slices.watch(&dogwatch::WatchParams::default()).await.unwrap();
+        assert_eq!(cluster.watches().await.unwrap(), 1);
         drop(watch);
-        while town.watches().await.unwrap() > 0 {
+        while cluster.watches().await.unwrap() > 0 {
             tokio::task::yield_now().await;
         }
     }
 
     #[test]
-    fn a_pod_that_terminates_still_serves() {
-        let pod = |terminating| Listed { id: "a".into(), address: Ipv4Addr::LOCALHOST, terminating };
+    fn a_terminating_pod_still_serves() {
+        let pod = |terminating| SlicePod { id: "a".into(), address: Ipv4Addr::LOCALHOST, terminating };
         let written = slice(80, &[pod(false), pod(true)]);
         let conditions = |it: usize| written["endpoints"][it]["conditions"].clone();
         assert_eq!(conditions(0), json!({ "ready": true, "serving": true, "terminating": false }));

@@ -1,38 +1,36 @@
-//! What of the suites cannot pass on any server that is there before them, with the reason.
+//! The tests that cannot pass on an existing server, each with the reason.
 //!
-//! Nothing stands here because our server falls short, except where the reason says so.
+//! No test is listed because of a defect of our server, unless the reason says so.
 
-/// Packages that test how etcd and kube-apiserver are started, whatever USE_EXISTING_CLUSTER says.
-const PACKAGES: [(&str, &str); 1] = [(
-    "pkg/internal/testing/controlplane",
-    "it starts etcd and kube-apiserver itself, to test how it does so",
-)];
+/// Packages that test the start of etcd and kube-apiserver, whatever USE_EXISTING_CLUSTER says.
+const PACKAGES: [(&str, &str); 1] =
+    [("pkg/internal/testing/controlplane", "it tests starting etcd and kube-apiserver")];
 
 /// Tests, by package and a part of their names.
 const TESTS: [(&str, &str, &str); 3] = [
     (
         "pkg/cache",
         "to be cancelled",
-        "it takes for granted that no server answers before a busy Go program has gone on; ours does now and then",
+        "it assumes that no server responds before a busy Go program continues; ours sometimes does",
     ),
     (
         "pkg/client/apiutil",
         "TestLazyRestMapperProvider/aggregatedDiscovery=false",
-        "it is about a Kubernetes 1.28 with a feature switched off, which it would download and start",
+        "it downloads and starts Kubernetes 1.28 with a feature disabled",
     ),
     (
         "pkg/metrics/filters",
         "manger.Manager Start should start serving metrics with https and authn/authz [It] should serve extra endpoints",
-        "it is about an authorizer: on our server whoever is let in may do everything",
+        "it needs an authorizer: our server allows everything to an authenticated user",
     ),
 ];
 
-/// Why a package is left out, if it is.
+/// Returns the reason for which a package is skipped, if it is.
 pub(super) fn package(path: &str) -> Option<&'static str> {
     PACKAGES.into_iter().find(|(it, _)| *it == path).map(|(_, why)| why)
 }
 
-/// Why a failure does not count, if it does not.
+/// Returns the reason for which a failure is ignored, if it is.
 pub(super) fn test(package: &str, name: &str) -> Option<&'static str> {
     TESTS.into_iter().find(|(of, it, _)| *of == package && name.contains(it)).map(|(.., why)| why)
 }
@@ -42,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_holds_for_a_test_and_all_within_it_and_for_no_other_package() {
+    fn a_reason_applies_to_a_test_and_its_subtests_in_one_package() {
         let name = "TestLazyRestMapperProvider/aggregatedDiscovery=false/one";
         assert!(test("pkg/client/apiutil", name).is_some());
         assert!(

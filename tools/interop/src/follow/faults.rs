@@ -1,4 +1,4 @@
-//! The faults: rules that stay while the followers run, and orders that are given again and again.
+//! The injected faults: rules that stay while the followers run, and actions that are repeated.
 
 use std::time::Duration;
 
@@ -7,31 +7,32 @@ use hyper::Method;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 
-use testbed::link::Link;
+use testbed::connector::Connector;
 
 const FAULTS: &str = "/_dogwatch/faults";
-/// Between two orders.
+/// The pause between two actions.
 const PACE: Duration = Duration::from_millis(1_500);
 
-/// The faults of a server.
+/// The fault injection of a server.
 #[derive(Debug)]
-pub(super) struct Weather {
-    link: Link,
+pub(super) struct Faults {
+    connector: Connector,
 }
 
-impl Weather {
-    /// Places the rules.
-    pub(super) async fn begin(link: &Link) -> Result<Self> {
-        let weather = Self { link: link.clone() };
+impl Faults {
+    /// Adds the rules.
+    pub(super) async fn begin(connector: &Connector) -> Result<Self> {
+        let faults = Self { connector: connector.clone() };
         for rule in rules() {
-            weather.order(Method::POST, "", rule).await?;
+            faults.request(Method::POST, "", rule).await?;
         }
-        Ok(weather)
+        Ok(faults)
     }
 
-    /// Drops and cuts watches, forces bookmarks, stops delivery for a moment and forgets history, in turn and for ever.
-    pub(super) async fn change<T>(&self) -> Result<T> {
-        let orders = [
+    /// Drops and cuts watches, forces bookmarks, pauses delivery for a moment and compacts history,
+    /// in turn and forever.
+    pub(super) async fn repeat_actions<T>(&self) -> Result<T> {
+        let actions = [
             ("/drop-watches", json!({ "on": { "resource": "configmaps" } })),
             ("/bookmark", json!({})),
             ("/compact", json!({})),
@@ -41,36 +42,42 @@ impl Weather {
             ("/expire", json!({})),
         ];
         loop {
-            for (order, body) in &orders {
+            for (path, body) in &actions {
                 tokio::time::sleep(PACE).await;
-                self.order(Method::POST, order, body.clone()).await?;
+                self.request(Method::POST, path, body.clone()).await?;
             }
         }
     }
 
-    /// No more orders: what waited is delivered. The rules stay.
-    pub(super) async fn settle(&self) -> Result<()> {
-        self.order(Method::POST, "/resume", Value::Null).await.map(drop)
+    /// Resumes delivery at the end of the actions. The rules stay.
+    pub(super) async fn resume(&self) -> Result<()> {
+        self.request(Method::POST, "/resume", Value::Null).await.map(drop)
     }
 
-    /// Clears the sky; gives the count of what happened.
-    pub(super) async fn end(self) -> Result<Value> {
-        let answer = self.order(Method::DELETE, "", Value::Null).await?;
+    /// Removes the rules. Returns the counts of the injected faults.
+    pub(super) async fn clear(self) -> Result<Value> {
+        let answer = self.request(Method::DELETE, "", Value::Null).await?;
         for fault in ["refused", "reset", "dropped", "delayed"] {
             ensure!(answer["tally"][fault].as_u64() > Some(0), "no request was {fault}: {}", answer["tally"]);
         }
         Ok(answer["tally"].clone())
     }
 
-    async fn order(&self, method: Method, path: &str, body: Value) -> Result<Value> {
+    async fn request(&self, method: Method, path: &str, body: Value) -> Result<Value> {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
-        let (code, answer) = self.link.lane().await?.send(method, &format!("{FAULTS}{path}"), body).await?;
-        ensure!(code.is_success(), "the order {path} was refused: {}", String::from_utf8_lossy(&answer));
+        let (code, answer) =
+            self.connector.http1().await?.send(method, &format!("{FAULTS}{path}"), body).await?;
+        ensure!(
+            code.is_success(),
+            "the fault-injection request {path} failed: {}",
+            String::from_utf8_lossy(&answer)
+        );
         Ok(serde_json::from_slice(&answer)?)
     }
 }
 
-/// What happens by chance. The seeds make the chance the same in each run, as far as requests come in the same order.
+/// Returns the random faults. Their seeds make them reproducible, as far as requests come in the
+/// same order.
 fn rules() -> Vec<Value> {
     let on = |verbs: &[&str]| json!({ "verbs": verbs, "resource": "configmaps" });
     let reads = on(&["list", "watch"]);
