@@ -1,4 +1,5 @@
-//! Health checks by name, and what is told of them: the words are those of Kubernetes' own servers.
+//! Named health checks and their report, in the wording of kube-apiserver (`k8s.io/apiserver
+//! v0.36.4 pkg/server/healthz/healthz.go`).
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -14,24 +15,24 @@ pub(crate) struct Checks(Vec<(String, Check)>);
 
 type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
-/// What an endpoint answers.
+/// The response of a health endpoint.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) ok: bool,
     pub(crate) text: String,
 }
 
-/// How an endpoint was asked.
+/// The query parameters of a health request.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    /// Tell of each check, also when all is well.
+    /// Lists each check, also when all of them pass.
     pub(crate) verbose: bool,
-    /// Checks to leave out.
+    /// The names of the checks to skip.
     pub(crate) exclude: BTreeSet<String>,
 }
 
 impl Checks {
-    /// Adds a check, or puts it in the place of the one with its name.
+    /// Adds a check, or replaces the check of the same name.
     pub(crate) fn add<F, E>(&mut self, name: impl Into<String>, check: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -48,12 +49,13 @@ impl Checks {
         }
     }
 
-    /// Whether there is a check of this name.
+    /// Returns true if there is a check with this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|it| it.0 == name)
     }
 
-    /// Asks all of them. Why one fails is written to the log and withheld from whoever asks, who may be anybody.
+    /// Runs all checks in order. The reason of a failure goes to the log and is withheld from the
+    /// response, because the endpoint is unauthenticated.
     pub(crate) async fn all(&self, endpoint: &str, mut asked: Asked) -> Told {
         let mut text = String::new();
         let mut failed = Vec::new();
@@ -85,7 +87,7 @@ impl Checks {
         Told { ok: failed.is_empty(), text }
     }
 
-    /// Asks one of them; `None` when there is none of this name.
+    /// Runs one check. Returns `None` if there is no check with this name.
     pub(crate) async fn one(&self, name: &str) -> Option<Told> {
         let (_, check) = self.0.iter().find(|it| it.0 == name)?;
         Some(match check().await {
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn checks_are_told_in_the_words_of_kubernetes() {
+    async fn the_report_has_the_wording_of_kube_apiserver() {
         let good = [("ping", true), ("db", true)];
         let bad = [("ping", true), ("db", false)];
         for (names, verbose, exclude, ok, text) in [
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_check_is_told_with_its_reason() {
+    async fn a_single_check_reports_its_reason() {
         let checks = checks(&[("ping", true), ("db", false)]);
         assert_eq!(checks.one("ping").await.map(|it| it.text).as_deref(), Some("ok"));
         let told = checks.one("db").await.expect("there is one");
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_check_takes_the_place_of_the_one_with_its_name() {
+    async fn a_check_replaces_the_check_of_the_same_name() {
         let mut checks = checks(&[("ping", false), ("db", true)]);
         checks.add("ping", || async { Ok::<(), BoxError>(()) });
         let told = checks.all("healthz", asked(true, &[])).await;

@@ -1,4 +1,4 @@
-//! The HTTP endpoints that a manager serves for those who run it: health, readiness, metrics.
+//! The HTTP endpoints of a manager: health, readiness, metrics.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,26 +19,28 @@ use tokio::task::JoinSet;
 
 use crate::checks::{Asked, Checks, Told};
 
-/// How many connections there may be at once. More wait until one of them ends; probes and scrapes are few.
+/// The maximum number of open connections; further ones wait in the accept queue. Probes and
+/// scrapes are few.
 const MOST_CONNECTIONS: usize = 100;
 
-/// How long a request may take to arrive, and a connection may be idle.
+/// The timeout for the headers of a request, including the idle time before them.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long nothing is accepted after accepting failed, as it does when there are no file descriptors left.
+/// The pause after a failed accept, for example when the process is out of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The text format of Prometheus.
+/// The content type of the Prometheus text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// One address at which a [`Manager`](crate::Manager) answers over plain HTTP/1.1.
+/// One address at which a [`Manager`](crate::Manager) serves plain HTTP/1.1.
 ///
-/// - `/healthz`: whether the process is to be restarted; `/readyz`: whether it is of use. They answer `ok`, or 500 and which check
-///   failed; with `?verbose` they tell of each check, with `?exclude=name` they leave one out. `/healthz/name` asks one check.
-/// - `/metrics`: what the function says, where there is one.
+/// - `/healthz` fails if the process should be restarted; `/readyz` fails if it cannot do its work.
+///   Both return `ok`, or 500 with the name of the failed check. `?verbose` lists each check, and
+///   `?exclude=name` skips one. `/healthz/name` runs a single check.
+/// - `/metrics` returns the output of the function given to [`Self::metrics`]; without one, 404.
 ///
-/// It accepts from the moment it is bound, answers from the moment the manager runs, until all else has ended. At most 100
-/// connections are served at once.
+/// It accepts connections from the moment it is bound, and responds while the manager runs, until
+/// everything else has shut down. At most 100 connections are served at once.
 pub struct Endpoints {
     listener: TcpListener,
     health: bool,
@@ -48,38 +50,39 @@ pub struct Endpoints {
 type Render = dyn Fn() -> String + Send + Sync;
 
 impl Endpoints {
-    /// Health and readiness at this address.
+    /// Binds the address for health and readiness.
     ///
     /// # Errors
-    /// When the address cannot be bound, because it is taken for example.
+    /// Returns an error if the address cannot be bound, for example because it is in use.
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(address).await?, health: true, render: None })
     }
 
-    /// Metrics too, in the text format of Prometheus. The function comes from the exporter of the program's choice, and is called for each
-    /// scrape; it must not block.
+    /// Also serves metrics in the Prometheus text format. The function comes from the exporter of
+    /// the program's choice and is called for each scrape; it must not block.
     #[must_use]
     pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.render = Some(Arc::new(render));
         self
     }
 
-    /// No health and readiness at this address, so that metrics can have one of their own.
+    /// Serves no health and readiness at this address, so that metrics can have an address of their
+    /// own.
     #[must_use]
     pub fn without_health(mut self) -> Self {
         self.health = false;
         self
     }
 
-    /// The address; with port 0 the system has chosen one.
+    /// Returns the bound address; for port 0, with the port that the system assigned.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// Returns an error if the operating system cannot report the address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until it is dropped.
+    /// Serves requests until the future is dropped.
     pub(crate) async fn serve(self, healthz: Checks, readyz: Checks) {
         let checks = self.health.then_some((healthz, readyz));
         let answers = Arc::new(Answers { checks, render: self.render });
@@ -122,13 +125,13 @@ async fn connection(stream: TcpStream, answers: Arc<Answers>) {
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    // Whoever goes away in the middle of a request does not want the answer.
+    // A client that disconnects in the middle of a request does not need a response.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// What is answered at one address.
+/// The content served at one address.
 struct Answers {
-    /// Those of `/healthz` and those of `/readyz`.
+    /// The checks of `/healthz` and of `/readyz`.
     checks: Option<(Checks, Checks)>,
     render: Option<Arc<Render>>,
 }

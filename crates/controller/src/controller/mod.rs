@@ -1,10 +1,10 @@
-//! A controller: sources that fill a queue, and workers that empty it.
+//! The controller: sources that fill a queue, and workers that drain it.
 //!
 //! ```text
 //! Source ─┐             ┌─► worker: guard ─► your reconciler ─► Action or error ─┐
 //! Source ─┼─► WorkQueue ┼─► worker                                               │
 //! Source ─┘      ▲      └─► worker                                               │
-//!                └───────────────── later, or when the limiter allows ───────────┘
+//!                └───────────────── requeued, or retried with backoff ───────────┘
 //! ```
 //!
 //! The `mod` lines below are in layer order.

@@ -1,4 +1,4 @@
-//! A controller from its first watch to its last reconcile.
+//! The controller, from its first watch to its last reconcile.
 
 use std::fmt;
 use std::future::Future;
@@ -24,9 +24,10 @@ use crate::source::Cache;
 
 /// A controller that is ready to run, by itself or in a [`Manager`](crate::Manager).
 ///
-/// Dropping it, or the future that runs it, drops the futures of its reconciles, before the drop returns, and takes its handlers
-/// from the informers; informers that are held nowhere else then stop. A reconcile that is being polled on another thread at
-/// that moment is waited for, until its next `await`.
+/// Dropping it, or the future that runs it, drops the futures of its reconciles before the drop
+/// returns, and removes its handlers from the informers; informers without other owners then stop.
+/// If a reconcile is being polled on another thread at that moment, the drop waits until its next
+/// `await`.
 pub struct Controller {
     name: Arc<str>,
     as_leader: bool,
@@ -34,7 +35,7 @@ pub struct Controller {
     life: Box<dyn Life>,
 }
 
-/// What one may choose about a controller's course.
+/// The run settings of a controller.
 #[derive(Clone, Debug)]
 pub(super) struct Course {
     pub(super) workers: usize,
@@ -56,23 +57,25 @@ impl Controller {
         Self { name, as_leader, sync_timeout, life: Box::new(life) }
     }
 
-    /// What it is called in logs, metrics and errors.
+    /// Returns the name for logs, metrics and errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it works only while its manager leads.
+    /// Returns true if the controller works only while its manager leads.
     pub fn works_as_leader(&self) -> bool {
         self.as_leader
     }
 
-    /// Runs it until `stop` resolves: watches, and when every handler was told of what is there, works.
+    /// Runs the controller until `stop` resolves. It watches first, and begins to reconcile once
+    /// every handler has received the initial objects.
     ///
-    /// After `stop` it takes on nothing new, and works off what is queued, for as long as its grace period lasts. What is delayed is
-    /// left to the next who runs. It starts its informers, and leaves them running.
+    /// After `stop` it accepts no new keys, and drains the queue within its grace period. Delayed
+    /// keys are dropped. It starts its informers, and leaves them running.
     ///
     /// # Errors
-    /// When it does not sync in time, when an informer that it watches or needs ends, or when it does not end in time.
+    /// Returns an error if it does not sync in time, if an informer that it watches or needs ends,
+    /// if one of its tasks panics, or if it does not drain in time.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), ControllerError> {
         self.watch()?;
         self.work(Box::pin(stop)).await
@@ -83,12 +86,13 @@ impl Controller {
         self.life.start();
     }
 
-    /// Begins to fill the queue, and starts the informers. A second call does nothing.
+    /// Begins to fill the queue, and starts the informers. A second call has no effect.
     pub(crate) fn watch(&self) -> Result<(), ControllerError> {
         self.life.watch()
     }
 
-    /// Waits until the informers are synced, and its handlers, where it watches already, were told of what is there.
+    /// Waits until the informers are synced, and, if it watches already, its handlers have received
+    /// the initial objects.
     pub(crate) async fn synced(&self) -> Result<(), ControllerError> {
         self.life.synced().await
     }
@@ -98,12 +102,12 @@ impl Controller {
         self.life.source_ended().await
     }
 
-    /// Watches, if it did not before, and works until it is stopped.
+    /// Begins to watch, if it does not yet, and reconciles until it is stopped.
     pub(crate) async fn work(&self, stop: BoxFuture<'_, ()>) -> Result<(), ControllerError> {
         self.life.work(stop).await
     }
 
-    /// How long it waits for its informers.
+    /// Returns the time to wait for its informers.
     pub(crate) fn sync_timeout(&self) -> Duration {
         self.sync_timeout
     }
@@ -118,7 +122,7 @@ impl fmt::Debug for Controller {
     }
 }
 
-/// The course of a controller, whatever its keys and its reconciler are.
+/// The lifecycle of a controller, independent of its key type and its reconciler.
 trait Life: Send + Sync {
     fn start(&self);
     fn watch(&self) -> Result<(), ControllerError>;
@@ -129,7 +133,7 @@ trait Life: Send + Sync {
 
 struct Running<K: Key, R> {
     machine: Arc<Machine<K, R>>,
-    /// Until it works.
+    /// Taken when the controller begins to work.
     streams: Mutex<Vec<BoxStream<'static, K>>>,
     course: Course,
     /// One for each source, once it watches.
@@ -159,7 +163,7 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         let registrations = self.registrations().clone();
         let handlers = registrations.iter().map(|registration| async move {
             match timeout(after, registration.synced()).await {
-                // That a cache is not synced is said above.
+                // A cache that is not synced is reported above.
                 Ok(Ok(())) | Err(_) => None,
                 Ok(Err(ended)) => Some(ended.to_string()),
             }
@@ -205,10 +209,11 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
             ended = self.any_ended() => return Err(ended),
         }
         tracing::info!(controller = &*self.machine.name, workers = self.course.workers, "working");
-        // Both end with this function. Workers are gone before it returns, or its future is dropped: what follows that, such as the
-        // release of a Lease, relies on it.
+        // Both sets end with this function. Workers are gone before it returns or its future is
+        // dropped: later steps, such as the release of a Lease, rely on that.
         let (mut workers, mut beside) = (OwnedTasks::new(), OwnedTasks::new());
-        // Before a worker finds that a key is not ours, so that no change after that is missed.
+        // Subscribe before a worker finds that a key is not ours, so that no change after that is
+        // missed.
         let shards = Arc::clone(&self.machine).follow_shards();
         for _ in 0..self.course.workers {
             workers.spawn(Arc::clone(&self.machine).work());
@@ -228,13 +233,15 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         tokio::select! {
             biased;
             () = &mut stop => {}
-            // Workers end only when the queue does, so this one did not end well.
+            // Workers end only when the queue does, so this one panicked.
             Some((_, Err(ended))) = workers.join_next() => return Err(self.broken(ended)),
-            // Without one of these, keys that wait for a cache, or those of a stream, would never come.
+            // Without one of these tasks, keys that wait for a cache, or those of a stream, would
+            // never arrive.
             ended = first_panic(&mut beside) => return Err(self.broken(ended)),
             ended = self.any_ended() => lost = Some(ended),
         }
-        // What is queued when an informer has ended could only be judged by a cache that is no longer kept.
+        // After an informer has ended, queued keys could only be reconciled from a cache that is no
+        // longer updated.
         self.machine.abandoned.store(self.course.abandon || lost.is_some(), Ordering::Relaxed);
         self.machine.queue.shut_down();
         let drained = timeout(self.course.grace, async {
@@ -263,7 +270,7 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
     }
 }
 
-/// Waits until a task panics; those that end well are none of the caller's business.
+/// Waits until a task panics; ignores tasks that complete.
 async fn first_panic(tasks: &mut OwnedTasks<()>) -> JoinError {
     while let Some((_, ended)) = tasks.join_next().await {
         if let Err(ended) = ended {
@@ -282,7 +289,7 @@ impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
         let machine = &self.machine;
         let mut registrations = self.registrations();
         for (place, source) in machine.sources.iter().enumerate().skip(registrations.len()) {
-            // Two handlers of one informer are told apart in metrics.
+            // Gives two handlers of one informer distinct names in metrics.
             let name = source.cache().name();
             let handler = match machine.sources[..place].iter().filter(|it| it.cache().name() == name).count()
             {
@@ -297,7 +304,8 @@ impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
             registrations.push(registration);
         }
         drop(registrations);
-        // After the handlers are there, so that they hear of what comes and goes in the first list too.
+        // Start after the handlers are registered, so that they also see objects that come and go
+        // during the first list.
         self.start();
         Ok(())
     }

@@ -1,4 +1,6 @@
-//! Which events are new, which are the same again, and when a series is over (rule EV-2). A plain structure with its own times.
+//! The series of repeated events: which events are new, which repeat, and when a series is over
+//! (rule EV-2). A plain structure; the caller passes the time. The durations are those of
+//! `k8s.io/client-go v0.36.4 tools/events/event_broadcaster.go`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,23 +11,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::note::EventKey;
 
-/// A series that was not heard of for so long is over.
+/// The idle time after which a series is over.
 pub(super) const FINISH_AFTER: Duration = Duration::from_secs(6 * 60);
-/// How often the count of a series that goes on is written.
+/// The interval at which the count of an ongoing series is written.
 pub(super) const REFRESH_EVERY: Duration = Duration::from_secs(30 * 60);
-/// How many events are remembered; the one that was not heard of for longest is forgotten for a new one. As client-go's cache.
+/// The maximum number of events in memory; the least recently seen one is evicted for a new one. As
+/// `maxLruCacheEntries` in `k8s.io/client-go v0.36.4 tools/record/events_cache.go`.
 const MOST_REMEMBERED: usize = 4096;
 
-/// What the server is to be told.
+/// A write to the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Write {
-    /// An event that is new.
+    /// A new event.
     Create(Event),
-    /// The series of an event, which the server may have forgotten meanwhile.
+    /// The updated series of an event, which the server may have deleted meanwhile.
     Series(Event),
 }
 
-/// The events that may come again.
+/// The events that may repeat.
 #[derive(Debug, Default)]
 pub(super) struct Remembered {
     events: HashMap<EventKey, Entry>,
@@ -34,22 +37,22 @@ pub(super) struct Remembered {
 #[derive(Debug)]
 struct Entry {
     event: Event,
-    /// When it last happened, and when the server was last told of it.
+    /// The time of the last occurrence, and of the last write to the server.
     heard: Duration,
     told: Duration,
-    /// Occurrences that the server has not been told of.
+    /// Set when the server does not know the latest occurrences.
     untold: bool,
 }
 
 impl Remembered {
-    /// Whether an event would only be counted.
+    /// Returns true if a further occurrence would only be counted.
     pub(super) fn is_counted(&self, key: &EventKey) -> bool {
         self.events.get(key).is_some_and(|it| it.event.series.is_some())
     }
 
-    /// An event happened. `make` gives it as it is created; it is called only for one that is new. The first answer is what the
-    /// server is to be told of it, which is nothing where it is the same again in a series that is known; the second is what is
-    /// still to be told of an event that is forgotten for it.
+    /// Records an occurrence. `make` returns the event to create; it is called only for a new one.
+    /// The first result is the write for this occurrence, or `None` if it is only counted in a
+    /// known series; the second is the pending write of an event that is evicted for it.
     pub(super) fn hear(
         &mut self,
         key: EventKey,
@@ -81,7 +84,8 @@ impl Remembered {
         }
     }
 
-    /// What is to be told because time has passed: series that are over, which are forgotten, and the counts of those that go on.
+    /// Returns the writes that are due by now: the counts of series that are over, which are
+    /// forgotten, and of ongoing ones.
     pub(super) fn tick(&mut self, now: Duration) -> Vec<Write> {
         let mut writes = Vec::new();
         self.events.retain(|_, entry| {
@@ -97,7 +101,7 @@ impl Remembered {
         writes
     }
 
-    /// What is to be told at the end.
+    /// Returns the writes that are still pending at shutdown.
     pub(super) fn finish(&mut self) -> Vec<Write> {
         let untold = self.events.drain().filter(|(_, entry)| entry.untold);
         untold.map(|(_, entry)| Write::Series(entry.event)).collect()
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn ev_2_an_event_that_happened_once_is_forgotten_in_silence() {
+    fn ev_2_an_event_that_happened_once_is_forgotten_without_a_write() {
         let mut remembered = Remembered::default();
         hear(&mut remembered, "a", minutes(0));
         assert_eq!(remembered.tick(minutes(6)), []);
@@ -197,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_end_what_was_only_counted_is_told() {
+    fn finish_writes_the_counts_that_are_pending() {
         let mut remembered = Remembered::default();
         for reason in ["a", "a", "a", "b", "b", "c"] {
             hear(&mut remembered, reason, minutes(0));
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_bounded_and_what_was_counted_is_told_when_it_is_forgotten() {
+    fn memory_is_bounded_and_eviction_writes_pending_counts() {
         let mut remembered = Remembered::default();
         for _ in 0..3 {
             hear(&mut remembered, "first", minutes(0));

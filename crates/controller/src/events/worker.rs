@@ -1,7 +1,7 @@
-//! One worker: writes events one after another, and sets those aside that have to be tried again.
+//! The event worker: writes events one after another, and sets failed ones aside for a retry.
 //!
-//! An event that fails, as those of one namespace may, does not hold up the others. What is about one event stays in order: while
-//! its creation is being tried again, its series waits behind it.
+//! A failing event, for example of one namespace, does not hold up the others. Writes of one event
+//! stay in order: while its creation is being retried, its series waits behind it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,25 +15,27 @@ use tokio::sync::mpsc;
 use super::series::Write;
 use super::sink::{Attempted, EventSink, attempt};
 
-/// How many writes may wait to be tried again. When they are that many, the worker takes no more, and its queue fills.
+/// The maximum number of writes that wait for a retry. At the limit the worker takes no more, and
+/// its queue fills up.
 const ASIDE: usize = 64;
 
-/// The writes of one event that wait, the first of which was tried so often.
+/// The waiting writes of one event, and the number of attempts of the first of them.
 struct Waiting {
     attempts: u32,
     writes: VecDeque<Write>,
 }
 
-/// Writes set aside, by the name of their event.
+/// The writes that were set aside, by the name of their event.
 #[derive(Default)]
 struct Aside {
     waiting: HashMap<String, Waiting>,
     due: FuturesUnordered<BoxFuture<'static, String>>,
-    /// How many writes they are.
+    /// The total number of writes.
     count: usize,
 }
 
-/// Writes until there can be no more, and what was set aside is written or lost.
+/// Writes events until the channel is closed and all writes that were set aside are written or
+/// given up.
 pub(super) async fn work(sink: Arc<dyn EventSink>, mut writes: mpsc::Receiver<Write>, refused: Counter) {
     let (mut aside, mut open) = (Aside::default(), true);
     while open || aside.count > 0 {

@@ -1,4 +1,4 @@
-//! What runs in a manager, each part in a task of its own, with its name.
+//! The units of a manager: controllers and tasks, each in a runtime task of its own, by name.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::action::{BoxError, Levels};
 use crate::controller::text_of;
 use crate::owned_tasks::OwnedTasks;
 
-/// Something that runs until it is told to stop, or ends by itself.
+/// A unit that runs until it is stopped, or ends by itself.
 pub(super) struct Part {
     pub(super) name: String,
     run: Run,
@@ -21,7 +21,8 @@ pub(super) struct Part {
 
 type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<(), ManagerError>> + Send>;
 
-/// What has not ended yet, by name: shared, so that it can be told when the patience is over.
+/// The names of the units that have not ended yet; shared, so that a timed-out shutdown can report
+/// them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roll(Arc<Mutex<Vec<String>>>);
 
@@ -33,7 +34,7 @@ impl Part {
         Self { name, run: Box::new(move |stop| Box::pin(run(stop))) }
     }
 
-    /// A task of the program.
+    /// Creates a unit from a task of the program.
     pub(super) fn task<F, E>(name: String, run: impl FnOnce(CancellationToken) -> F + Send + 'static) -> Self
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -58,13 +59,13 @@ impl Roll {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has not ended yet.
+    /// Returns the names of the units that have not ended yet.
     pub(super) fn still(&self) -> Vec<String> {
         self.names().clone()
     }
 }
 
-/// A name on the roll, until this is dropped.
+/// A registered name; dropping it removes the name.
 struct Listed {
     name: String,
     roll: Roll,
@@ -83,9 +84,11 @@ impl Drop for Listed {
     }
 }
 
-/// Runs the parts until all have ended. The first that fails stops all others; its error is what comes of it.
+/// Runs the units until all have ended. The first one that fails stops all others, and its error is
+/// returned.
 ///
-/// Dropping the future drops all of theirs before it returns: a leader's work is over when its lease is released.
+/// Dropping the future drops the futures of all units before the drop returns: a leader's work is
+/// over when its lease is released.
 pub(super) async fn run_all(
     parts: Vec<Part>,
     stop: CancellationToken,
@@ -106,9 +109,9 @@ pub(super) async fn run_all(
         };
         match ended {
             Ok(()) if stop.is_cancelled() => tracing::debug!(name, "ended"),
-            Ok(()) => tracing::info!(name, "ended by itself"),
+            Ok(()) => tracing::info!(name, "ended without a stop"),
             Err(error) => {
-                tracing::error!(name, error = %Levels(&error), "failed, and ends the manager");
+                tracing::error!(name, error = %Levels(&error), "failed; stopping the manager");
                 stop.cancel();
                 outcome = outcome.and(Err(error));
             }

@@ -1,4 +1,4 @@
-//! The course of a manager: what begins when, and what ends before what.
+//! The run of a manager: the order in which its units start and stop.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -22,27 +22,30 @@ use crate::controller::{Controller, ControllerError};
 use crate::leader::{Ended, LeaderElector};
 use crate::signals::Signals;
 
-/// How much longer than its lease a leader may go on before the process is taken for stuck: the tolerance of Kubernetes' own components.
+/// The tolerance, after the lease has expired, before a leader that still works is reported as
+/// stuck: that of Kubernetes' own components.
 const STUCK_AFTER: Duration = Duration::from_secs(20);
 
-/// What the election is called among the parts.
+/// The name of the unit that runs the election.
 const ELECTION: &str = "leader election";
 
-/// What waits for the informers, in the check of them.
+/// The name of the unit that waits for the informers, in the readiness check.
 const INFORMERS: &str = "informers";
 
 impl Manager {
-    /// Runs until SIGTERM or SIGINT comes, and ends in order; a second signal ends it at once.
+    /// Runs until SIGTERM or SIGINT arrives, and then shuts down in order. A second signal aborts
+    /// the shutdown.
     ///
     /// # Errors
-    /// When a part fails, leadership is lost, or not all has ended within the grace period. Everything has ended or was cut off then.
+    /// Returns an error if a controller or task fails, if leadership is lost, or if not everything
+    /// has ended within the grace period. By then everything has ended or was aborted.
     pub async fn run(self) -> Result<(), ManagerError> {
         let mut signals = Signals::listen().map_err(ManagerError::Signals)?;
         let (stop, at_once) = (CancellationToken::new(), CancellationToken::new());
         let (first, second) = (stop.clone(), at_once.clone());
         let listen = async move {
             let signal = signals.next().await;
-            tracing::info!(signal, "ending, as told; a second signal ends it at once");
+            tracing::info!(signal, "shutting down; send the signal again to exit immediately");
             first.cancel();
             signals.next().await;
             second.cancel();
@@ -55,10 +58,11 @@ impl Manager {
         }
     }
 
-    /// As [`run`](Self::run), but until the future resolves, whatever signals come.
+    /// Like [`run`](Self::run), but runs until the future resolves, and ignores signals.
     ///
     /// # Errors
-    /// When a part fails, leadership is lost, or not all has ended within the grace period. Everything has ended or was cut off then.
+    /// Returns an error if a controller or task fails, if leadership is lost, or if not everything
+    /// has ended within the grace period. By then everything has ended or was aborted.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
         self.course(stop, pending()).await
     }
@@ -77,8 +81,8 @@ impl Manager {
         for controller in &self.controllers {
             progress.wait_for(&named(controller));
             if leads && controller.works_as_leader() {
-                // It watches when its term begins, and is told of everything then. A standby that watched would gather the key of
-                // each object that ever came and went.
+                // It begins to watch when its term begins, and then receives all objects. A standby
+                // that watched would collect the key of every object that ever came and went.
                 controller.start();
             } else {
                 controller.watch()?;
@@ -126,7 +130,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Answers probes until what is returned is dropped.
+    /// Serves the endpoints until the returned set is dropped.
     fn answer(&mut self, progress: &Arc<Progress>) -> JoinSet<()> {
         let (synced, running) = (Arc::clone(progress), Arc::clone(progress));
         add_first(&mut self.readyz, "informer-sync", move || synced.check_synced());
@@ -142,7 +146,7 @@ impl Manager {
         servers
     }
 
-    /// Everything that runs, with the election as one part of it.
+    /// Returns all units, with the election as one of them.
     fn into_parts(self, progress: &Arc<Progress>, roll: &Roll) -> Vec<Part> {
         let mut parts = self.tasks;
         parts.push(informers_synced(self.informers.clone(), progress));
@@ -164,7 +168,7 @@ impl Manager {
     }
 }
 
-/// What runs only while the manager leads.
+/// The controllers and tasks that run only while the manager leads.
 struct Leading {
     controllers: Vec<Controller>,
     tasks: Vec<Part>,
@@ -173,7 +177,7 @@ struct Leading {
 }
 
 impl Leading {
-    /// Waits for the caches, then for the lease, and then lets all of it work.
+    /// Waits for the caches, then for the lease, and then runs all of them.
     async fn run(
         self,
         stop: CancellationToken,
@@ -183,7 +187,8 @@ impl Leading {
         let controllers =
             try_join_all(self.controllers.iter().map(|it| synced(it, &self.informers, &progress)));
         let all = async {
-            // Tasks have no limit of their own; what keeps an informer is told by the check of readiness.
+            // Tasks have no timeout of their own; the readiness check reports an informer that does
+            // not sync.
             let (controllers, _) = tokio::join!(controllers, self.informers.wait_for_sync(Duration::MAX));
             controllers
         };
@@ -195,7 +200,8 @@ impl Leading {
             Some(ended) = ends.next() => return Err(ended.into()),
         }
         drop(ends);
-        // Shared, since a standby watches over its informers while the same controllers are about to work.
+        // Shared, since a standby watches its informers while the same controllers are about to
+        // work.
         let controllers: Vec<_> = self.controllers.into_iter().map(Arc::new).collect();
         let mut ends: FuturesUnordered<_> = controllers.iter().map(|it| it.source_ended()).collect();
         let mut deaf = None;
@@ -203,10 +209,10 @@ impl Leading {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                // A leader's controllers find that out by themselves.
+                // The controllers of a leader detect that by themselves.
                 Some(ended) = ends.next(), if !self.elector.is_leader() => deaf = Some(ended),
             }
-            // A leader ends in its own time, with its work.
+            // A leader stops together with its work, in its own time.
             if self.elector.is_leader() {
                 pending().await
             }
@@ -231,7 +237,8 @@ fn named(controller: &Controller) -> String {
     format!("controller {}", controller.name())
 }
 
-/// Waits until a controller and all informers of the manager are synced: a reconciler may read any of them.
+/// Waits until a controller and all informers of the manager are synced: a reconciler may read any
+/// of them.
 async fn synced(
     controller: &Controller,
     informers: &InformerFactory,
@@ -266,7 +273,8 @@ fn controller_part(
     })
 }
 
-/// Reports to the check of readiness when all informers are synced, also those that no controller waits for.
+/// Reports to the readiness check when all informers are synced, also those that no controller
+/// waits for.
 fn informers_synced(informers: InformerFactory, progress: &Arc<Progress>) -> Part {
     progress.wait_for(INFORMERS);
     let progress = Arc::clone(progress);
@@ -285,7 +293,7 @@ fn informers_synced(informers: InformerFactory, progress: &Arc<Progress>) -> Par
     })
 }
 
-/// What is worth naming of what has not ended.
+/// Returns the names of the units that have not ended, without the election if another one is left.
 fn left(roll: &Roll) -> Vec<String> {
     let mut names = roll.still();
     if names.iter().any(|it| it != ELECTION) {
@@ -298,7 +306,7 @@ fn left(roll: &Roll) -> Vec<String> {
     names
 }
 
-/// Adds a check of our own, unless the program has one of this name.
+/// Adds a built-in check, unless the program has one of this name.
 fn add_first(
     checks: &mut Checks,
     name: &str,

@@ -80,7 +80,7 @@ async fn a_sync_that_takes_too_long_names_what_did_not_sync_and_why() {
         .build(|_, _| async { Ok::<_, ReconcileError>(Action::Done) });
     let error = Running::new(controller).ended().await.expect_err("secrets are refused").to_string();
     let expected =
-        "controller certificates did not begin: after 30s, informer secrets is not synced: retrying";
+        "controller certificates did not start: after 30s, informer secrets is not synced: retrying";
     assert!(error.starts_with(expected), "{error}");
     assert!(error.contains("grant the verbs list and watch on secrets"), "{error}");
     assert!(!error.contains("configmaps"), "what did sync is not named: {error}");

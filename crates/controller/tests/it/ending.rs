@@ -61,7 +61,7 @@ async fn what_does_not_end_within_the_grace_period_is_cut_off_and_told() {
     let running = Running::new(slow(&world, &calls, |it| it.workers(2).grace(limit)));
     settle().await;
     let error = running.stop().await.expect_err("five seconds of work").to_string();
-    assert_eq!(error, "controller slow did not end within 2.5s: 2 workers were cut off, 4 keys were left");
+    assert_eq!(error, "controller slow did not drain within 2.5s: 2 workers were aborted, 4 keys remain queued");
     let done = calls.take().iter().filter(|it| it.ends_with("done")).count();
     tokio::time::sleep(HOUR).await;
     assert_eq!((done, calls.take()), (4, vec![]), "nothing goes on");
@@ -146,7 +146,7 @@ async fn a_controller_whose_informer_is_stopped_ends_and_says_so() {
         stopped.stop().await;
         let begun = Instant::now();
         let error = running.ended().await.expect_err("it is deaf").to_string();
-        assert!(error.starts_with("controller x cannot go on: informer configmaps has ended"), "{error}");
+        assert!(error.starts_with("controller x stopped: informer configmaps has ended"), "{error}");
         let expected: &[&str] = if needed { &[] } else { &["a"] };
         assert_eq!(calls.take(), expected, "what has begun ends, and what is queued is left");
         assert!(begun.elapsed() < SECOND);
@@ -182,7 +182,7 @@ async fn a_controller_whose_informer_panics_ends_and_says_so() {
     world.create(&crate::world::map("poison")).await;
     let error = tokio::time::timeout(60 * SECOND, running.ended()).await.expect("it ends");
     let error = error.expect_err("it is deaf").to_string();
-    assert!(error.starts_with("controller configmap cannot go on: informer configmaps has ended"), "{error}");
+    assert!(error.starts_with("controller configmap stopped: informer configmaps has ended"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]

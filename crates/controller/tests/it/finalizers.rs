@@ -137,6 +137,6 @@ async fn a_name_without_a_domain_is_accepted_and_one_that_no_server_stores_is_no
     let error = finalizer("example.com/a/b").expect_err("two slashes").to_string();
     assert_eq!(
         error,
-        "\"example.com/a/b\" cannot be the name of a finalizer: it has to be like example.com/cleanup"
+        "\"example.com/a/b\" is not a valid finalizer name: use a form like example.com/cleanup"
     );
 }

@@ -91,10 +91,10 @@ async fn a_failed_reconcile_is_one_line_that_says_which_key_and_why() {
     drop(logging);
     let lines = std::mem::take(&mut *log.lines.lock().unwrap());
     for (key, level, said) in [
-        ("error", "WARN", "message=a reconcile failed, and is tried again error=busy attempt=0 "),
-        ("panic", "ERROR", "message=a reconcile panicked, and is tried again panic=\"once\" attempt=0 "),
-        ("terminal", "ERROR", "message=a reconcile failed for good error=never attempt=0 "),
-        ("slow", "WARN", "message=a reconcile took too long, and is tried again limit=1s attempt=0 "),
+        ("error", "WARN", "message=reconcile failed, retrying error=busy attempt=0 "),
+        ("panic", "ERROR", "message=reconcile panicked, retrying panic=\"once\" attempt=0 "),
+        ("terminal", "ERROR", "message=reconcile failed permanently error=never attempt=0 "),
+        ("slow", "WARN", "message=reconcile timed out, retrying limit=1s attempt=0 "),
     ] {
         let its: Vec<_> = lines.iter().filter(|it| it.contains(&format!("key=\"default/{key}\""))).collect();
         let [line] = its[..] else { panic!("{key}: {lines:?}") };

@@ -111,7 +111,7 @@ async fn a_controller_that_cannot_watch_ends_the_manager_with_its_name() {
     );
     let begun = Instant::now();
     let error = managed.ended().await.expect_err("secrets are refused").to_string();
-    assert!(error.contains(" did not begin: after 120s, informer secrets is not synced"), "{error}");
+    assert!(error.contains(" did not start: after 120s, informer secrets is not synced"), "{error}");
     assert_eq!(begun.elapsed(), 120 * SECOND);
     assert_eq!(calls.take(), [] as [&str; 0], "the other may read what is not there yet");
 }
@@ -184,7 +184,7 @@ async fn a_manager_ends_with_the_informer_of_a_controller_whether_it_leads_or_st
         maps.stop().await;
         let error = tokio::time::timeout(60 * SECOND, managed.ended()).await.expect("it ends");
         let error = error.expect_err("it is deaf").to_string();
-        assert!(error.starts_with("controller x cannot go on: informer configmaps has ended"), "{error}");
+        assert!(error.starts_with("controller x stopped: informer configmaps has ended"), "{error}");
     }
 }
 
@@ -196,7 +196,7 @@ async fn two_parts_of_one_name_are_refused_before_anything_begins() {
     let controller = || Controller::for_(&maps).build(Recording(calls.clone()));
     let error = manager.controller(controller()).controller(controller()).run_until(std::future::pending());
     let error = error.await.expect_err("one name");
-    assert_eq!(error.to_string(), "two parts of the manager are called configmap");
+    assert_eq!(error.to_string(), "two controllers or tasks of the manager are named configmap");
     assert!(!maps.is_started());
 }
 
@@ -223,7 +223,7 @@ async fn what_does_not_end_within_the_grace_period_is_named_and_cut_off() {
     settle().await;
     let begun = Instant::now();
     let error = managed.stop().await.expect_err("two parts are stuck").to_string();
-    assert_eq!(error, "after 10s, controller stuck, deaf had not ended and was cut off");
+    assert_eq!(error, "still running after 10s, and aborted: controller stuck, deaf");
     assert_eq!(begun.elapsed(), 10 * SECOND);
     settle().await;
     assert_eq!(Arc::strong_count(&dropped), 1, "the task is gone");
@@ -260,7 +260,7 @@ async fn a_signal_ends_the_manager_in_order_and_a_second_one_at_once() {
             signal("INT");
         }
         let outcome = running.await.expect("no panic").map_err(|it| it.to_string());
-        let interrupted = "a second signal ended the manager at once: listener had not ended".to_owned();
+        let interrupted = "a second signal aborted the shutdown; still running: listener".to_owned();
         assert_eq!(outcome, if deaf { Err(interrupted) } else { Ok(()) });
     }
 }
