@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A reconciler that reads a stale cache creates objects twice, or undoes what others did since.
-//! The version that a write returned tells how far the cache must have advanced in the namespace of
+//! The version that a write returned is the version that the cache must have reached in the namespace of
 //! the object. A waiting key occupies no worker and does not count as a failure: [`Guard::run`],
 //! which the caches wake, puts it back.
 //!

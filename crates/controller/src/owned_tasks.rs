@@ -143,7 +143,7 @@ mod tests {
                 }
                 std::future::pending::<()>().await;
             });
-            has_begun.await.expect("it begins");
+            has_begun.await.expect("started");
             assert!(at_work.load(Ordering::SeqCst));
             drop(tasks);
             assert!(!at_work.load(Ordering::SeqCst), "computes: {computes}");

@@ -211,10 +211,7 @@ mod tests {
         assert_eq!(refused.to_string(), "an owner in namespace here cannot own an object in there");
         let mut node = Node { metadata: meta(None, "node"), ..Node::default() };
         let refused = owner("a").own(&mut node).expect_err("no namespace");
-        assert_eq!(
-            refused.to_string(),
-            "an owner in namespace here cannot own an object in no namespace"
-        );
+        assert_eq!(refused.to_string(), "an owner in namespace here cannot own an object in no namespace");
         assert_eq!(Owner::of(&node).expect("it has a uid").control(&mut elsewhere), Ok(true));
     }
 

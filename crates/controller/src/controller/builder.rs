@@ -98,7 +98,8 @@ impl ControllerBuilder<ObjectKey> {
     /// Panics if the controller was not created with [`Controller::for_`], and so has no objects
     /// that could own others.
     pub fn owns<T: Owned>(self, watched: impl Into<Watched<T>>) -> Self {
-        let owner = self.of.clone().expect("only a controller created with `for_` has objects that own others");
+        let owner =
+            self.of.clone().expect("only a controller created with `for_` has objects that own others");
         self.watches(watched, move |object: &T| controller_key(object, &owner))
     }
 }

@@ -1,4 +1,4 @@
-//! The guard over a source in the hands of a test.
+//! Tests of the guard, over a source that the test controls.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::source::Cache;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A source whose namespaces are at versions, and whose history was taken back so often.
+/// A source with a version for each namespace and a count of rewinds of its history.
 #[derive(Clone, Default)]
 struct At(Arc<Inner>);
 
@@ -65,15 +65,15 @@ impl Source<&'static str> for At {
     }
 
     fn kind(&self) -> &Gvk {
-        unreachable!("the guard does not ask")
+        unreachable!("the guard does not call this")
     }
 
     fn watch(&self, _: &str, _: &WorkQueue<&'static str>) -> Result<Registration, InformerStopped> {
-        unreachable!("the guard does not start anything")
+        unreachable!("the guard does not call this")
     }
 
     fn replay(&self, _: &WorkQueue<&'static str>) {
-        unreachable!("the guard does not ask")
+        unreachable!("the guard does not call this")
     }
 
     fn admits(&self, object: &Written) -> Option<bool> {
@@ -81,7 +81,7 @@ impl Source<&'static str> for At {
     }
 
     fn concerns(&self, _: &dyn std::any::Any, _: &&'static str) -> Option<bool> {
-        unreachable!("the guard does not ask")
+        unreachable!("the guard does not call this")
     }
 
     fn holds(&self, object: &Written, key: Option<&&'static str>) -> bool {
@@ -109,7 +109,7 @@ fn write(key: &str, version: &str) -> Write {
     Write { source: 0, version: version.into(), object: Some(Arc::new(object)), concerns: Some(true) }
 }
 
-/// A guard over one source with its task, and the queue it puts keys back into.
+/// A guard over one source, with its task, and the queue that it puts keys back into.
 struct World {
     at: At,
     guard: Arc<Guard<&'static str>>,
@@ -136,12 +136,12 @@ impl World {
         self.guard.record(&key, writes, &self.sources, &self.queue);
     }
 
-    /// Whether the key has to wait.
+    /// Returns true if the key has to wait.
     fn parks(&self, key: &'static str) -> bool {
         self.guard.park(&key, 7, &self.sources).is_some()
     }
 
-    /// The keys that came back.
+    /// Returns the keys that came back.
     async fn back(&self) -> Vec<&'static str> {
         tokio::time::sleep(Duration::from_nanos(1)).await;
         std::iter::from_fn(|| self.queue.try_take().map(|it| *it.key())).collect()
@@ -154,7 +154,7 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_waits_for_what_was_written_under_it_and_no_other_does() {
+async fn a_key_waits_for_its_own_writes_and_no_other_key_does() {
     let world = World::new();
     world.at.hold("one/x");
     world.record("a", vec![write("one/x", "7")]);
@@ -162,36 +162,37 @@ async fn a_key_waits_for_what_was_written_under_it_and_no_other_does() {
     assert!(world.parks("a"));
     world.at.reach("two", 100);
     world.at.reach("one", 6);
-    assert_eq!(world.back().await, [] as [&str; 0], "another namespace says nothing about this one");
+    assert_eq!(world.back().await, [] as [&str; 0], "another namespace does not count for this one");
     world.at.reach("one", 7);
     assert_eq!(world.back().await, ["a"]);
     assert!(!world.parks("a") && world.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_no_worker_took_meanwhile_does_not_come_back_if_the_object_is_there() {
+async fn a_key_that_was_not_parked_does_not_come_back_if_the_object_is_in_the_cache() {
     let world = World::new();
     world.at.hold("one/x");
     world.record("a", vec![write("one/x", "7")]);
     world.at.reach("one", 7);
     assert_eq!(world.back().await, [] as [&str; 0]);
-    assert!(world.is_empty(), "what was shown is forgotten");
+    assert!(world.is_empty(), "a write that was shown is forgotten");
 }
 
-/// Between the write and the next list, others deleted the object: no event will ever tell of it.
+/// Another client deleted the object between the write and the next list: no event will ever report
+/// it.
 #[tokio::test(start_paused = true)]
-async fn a_key_whose_object_is_not_there_is_looked_at_again() {
+async fn a_key_whose_object_is_missing_is_reconciled_again() {
     let world = World::new();
     world.record("a", vec![write("one/x", "7")]);
     world.at.reach("one", 9);
     assert_eq!(world.back().await, ["a"]);
     world.record("a", vec![write("one/x", "8")]);
-    assert_eq!(world.back().await, ["a"], "the cache was quicker than the reconciler");
+    assert_eq!(world.back().await, ["a"], "the cache was ahead of the report");
     assert!(world.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_concerned_the_key_when_it_was_written_is_missed() {
+async fn only_objects_that_mapped_to_the_key_when_written_are_missed() {
     for (concerns, held, given_away, expected) in [
         (Some(true), true, false, false),
         (Some(true), true, true, true),
@@ -214,13 +215,13 @@ async fn only_what_concerned_the_key_when_it_was_written_is_missed() {
         world.at.reach("one", 7);
         assert_eq!(world.back().await, expected, "{case}");
         world.record("a", vec![Write { concerns, ..write("one/x", "6") }]);
-        assert_eq!(world.back().await, expected, "{case}, and the cache was quicker");
+        assert_eq!(world.back().await, expected, "{case}, and the cache was ahead of the report");
         assert!(world.is_empty());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_that_are_reported_out_of_order_are_waited_for_up_to_the_newest() {
+async fn a_key_waits_for_the_newest_of_writes_reported_out_of_order() {
     let world = World::new();
     world.at.hold("one/x");
     world.record("a", vec![write("one/x", "11"), write("one/x", "9")]);
@@ -233,12 +234,12 @@ async fn writes_that_are_reported_out_of_order_are_waited_for_up_to_the_newest()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_the_source_cannot_hold_is_not_waited_for() {
+async fn a_key_does_not_wait_for_an_object_that_the_source_cannot_contain() {
     let world = World::new();
     world.at.0.admits.lock().unwrap().insert("one/x".to_owned(), Some(false));
     world.record("a", vec![write("one/x", "7"), write("elsewhere/x", "7")]);
     assert!(!world.parks("a") && world.is_empty());
-    // Where only the server knows, its absence says nothing.
+    // If only the server knows, the absence of the object says nothing.
     world.at.0.admits.lock().unwrap().insert("one/x".to_owned(), None);
     world.record("a", vec![write("one/x", "7")]);
     world.at.reach("one", 7);
@@ -246,7 +247,7 @@ async fn an_object_that_the_source_cannot_hold_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_the_limit_a_key_is_let_through_and_still_looked_at_when_the_cache_comes() {
+async fn after_the_limit_a_key_is_reconciled_and_again_when_the_cache_catches_up() {
     let world = World::new();
     world.record("a", vec![write("one/x", "7")]);
     assert!(world.parks("a"));
@@ -256,12 +257,12 @@ async fn after_the_limit_a_key_is_let_through_and_still_looked_at_when_the_cache
     assert_eq!(world.back().await, ["a"]);
     assert!(!world.parks("a"));
     world.at.reach("one", 7);
-    assert_eq!(world.back().await, ["a"], "the object is not there");
+    assert_eq!(world.back().await, ["a"], "the object is missing");
     assert!(world.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_writes_all_are_waited_for_and_of_one_object_the_newest() {
+async fn a_key_waits_for_all_its_writes_and_for_the_newest_of_each_object() {
     let world = World::new();
     ["one/x", "one/y", "two/z"].iter().for_each(|it| world.at.hold(it));
     let writes = vec![write("one/x", "10"), write("one/x", "11"), write("one/y", "9"), write("two/z", "8")];
@@ -276,9 +277,10 @@ async fn of_several_writes_all_are_waited_for_and_of_one_object_the_newest() {
     assert!(world.is_empty());
 }
 
-/// A server that was restored from a backup gives versions anew; those it took back may never come again.
+/// A server that was restored from a backup assigns versions again; those from before may never
+/// come again.
 #[tokio::test(start_paused = true)]
-async fn what_was_written_before_the_history_was_taken_back_is_not_waited_for() {
+async fn a_key_does_not_wait_for_writes_from_before_a_rewind() {
     let world = World::new();
     world.record("a", vec![write("one/x", "1000")]);
     assert!(world.parks("a"));
@@ -289,7 +291,7 @@ async fn what_was_written_before_the_history_was_taken_back_is_not_waited_for() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_that_cannot_be_compared_are_not_waited_for() {
+async fn a_key_does_not_wait_for_versions_that_cannot_be_compared() {
     let world = World::new();
     world.record("a", vec![write("one/x", "x7")]);
     assert!(!world.parks("a") && world.is_empty());
@@ -306,7 +308,7 @@ async fn a_write_known_by_its_version_waits_for_every_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_beyond_all_times_is_none() {
+async fn a_limit_beyond_the_range_of_the_clock_is_never_reached() {
     let world = World::new();
     let guard = Guard::new(Duration::MAX, Counter::noop());
     guard.record(&"a", vec![write("one/x", "7")], &world.sources, &world.queue);

@@ -1,4 +1,4 @@
-//! The upstream scenarios of leader election, and those of the bugs it has, in paused time.
+//! The upstream scenarios of leader election, and those of upstream's bugs, in paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +24,7 @@ fn elector(line: Line, identity: &str) -> LeaderElector {
     LeaderElector::over(line, "lock").identity(identity).build().expect("valid settings")
 }
 
-/// Leads until dropped, and says so.
+/// Returns work that sets a flag while it leads, and clears it when it is dropped.
 fn flag() -> (Arc<AtomicBool>, impl FnOnce(Led) -> BoxFuture<'static, ()>) {
     struct Lower(Arc<AtomicBool>);
     impl Drop for Lower {
@@ -84,7 +84,8 @@ async fn le_2_an_expired_lease_is_taken_when_its_own_duration_is_over_since_it_w
     assert_eq!(leaders.borrow_and_update().as_deref(), None, "released");
 }
 
-/// Replicas that were all given one name, or a pod that was deleted by force while its node went on.
+/// Replicas that all have the same name, or a pod that was force-deleted while its node kept
+/// running.
 #[tokio::test(start_paused = true)]
 async fn two_processes_with_one_identity_do_not_both_lead() {
     let server = Arc::new(Server::default());
@@ -98,7 +99,7 @@ async fn two_processes_with_one_identity_do_not_both_lead() {
         sleep(Duration::from_millis(100)).await;
         assert!(up.load(Ordering::SeqCst) && !second_up.load(Ordering::SeqCst), "one of them leads");
     }
-    // The first one crashes: its lease expires, and is not the second one's before.
+    // The first one crashes: its lease expires, and the second one does not lead before that.
     leading.abort();
     assert!((&mut leading).await.is_err_and(|it| it.is_cancelled()));
     sleep(s(10)).await;
@@ -108,7 +109,7 @@ async fn two_processes_with_one_identity_do_not_both_lead() {
     waiting.abort();
 }
 
-/// What stops while another process of its identity leads must not give that one's lease back.
+/// A standby that stops must not release the lease of another process with its identity.
 #[tokio::test(start_paused = true)]
 async fn a_standby_of_the_same_identity_that_stops_leaves_the_lease_alone() {
     let server = Arc::new(Server::default());
@@ -116,7 +117,7 @@ async fn a_standby_of_the_same_identity_that_stops_leaves_the_lease_alone() {
     let first = elector(Line::good(&server), "me");
     let leading = tokio::spawn(async move { first.run_while_leading(lead).await });
     sleep(s(1)).await;
-    // Whatever it writes, it does not learn what became of it.
+    // The outcome of its write is unknown to it.
     let second = elector(Line::good(&server), "me");
     second.candidate.lock().await.in_doubt = true;
     let stopped = second.run_until(sleep(s(5)), |_| async {}).await;
@@ -125,7 +126,7 @@ async fn a_standby_of_the_same_identity_that_stops_leaves_the_lease_alone() {
     leading.abort();
 }
 
-/// A holder that writes no instance is told by its identity, as client-go does.
+/// A holder that writes no instance is recognised by its identity, as in client-go.
 #[tokio::test(start_paused = true)]
 async fn le_2_a_lease_of_our_identity_without_an_instance_is_our_own() {
     let server = Arc::new(Server::default());
@@ -138,7 +139,7 @@ async fn le_2_a_lease_of_our_identity_without_an_instance_is_our_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn le_2_whatever_request_fails_on_the_way_to_the_lease_is_tried_again() {
+async fn le_2_any_request_that_fails_while_acquiring_is_retried() {
     let server = Arc::new(Server::default());
     let (no, yes) = (End::Refused(500), End::Answered);
     let elector =
@@ -175,11 +176,12 @@ async fn le_3_a_leader_that_cannot_renew_stops_at_the_deadline_since_its_last_re
         let (ended, ()) = tokio::join!(run, watch);
         assert!(matches!(ended, Err(Ended::NotRenewed { .. })), "{end:?}: {ended:?}");
         assert!(start.elapsed() < s(12) + ms(5), "{end:?}: {:?}", start.elapsed());
-        assert_eq!(server.holder().as_deref(), Some("me"), "what was lost is not released");
+        assert_eq!(server.holder().as_deref(), Some("me"), "a lost lease is not released");
     }
 }
 
-/// Upstream counts the deadline from the answer and the wait after it, so a slow server stretches it beyond the lease.
+/// Upstream counts the deadline from the response and the wait after it, so a slow server stretches
+/// it beyond the lease.
 #[tokio::test(start_paused = true)]
 async fn le_3_the_deadline_counts_from_when_a_renewal_was_sent() {
     let server = Arc::new(Server::default());
@@ -200,30 +202,31 @@ async fn le_3_the_deadline_counts_from_when_a_renewal_was_sent() {
     assert!(elapsed >= s(12) && elapsed < s(12) + ms(5), "{elapsed:?}");
 }
 
-/// Upstream goes on until its deadline although it has read that the lease is another's.
+/// Upstream continues until its deadline although it has read that another candidate holds the
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn le_3_a_leader_that_sees_another_stops_at_once() {
     let server = Arc::new(Server::default());
     let elector = elector(Line::good(&server), "me");
     let start = Instant::now();
-    let thief = async {
+    let usurper = async {
         sleep(s(1)).await;
         server.edit(|lease| {
             lease.map(|mut lease| {
-                lease.spec.get_or_insert_default().holder_identity = Some("thief".to_owned());
+                lease.spec.get_or_insert_default().holder_identity = Some("usurper".to_owned());
                 lease
             })
         });
     };
-    let (ended, ()) = tokio::join!(elector.run_while_leading(|_| std::future::pending::<()>()), thief);
+    let (ended, ()) = tokio::join!(elector.run_while_leading(|_| std::future::pending::<()>()), usurper);
     let ended = ended.expect_err("lost");
-    assert_eq!(ended.to_string(), "the lease was taken by thief");
+    assert_eq!(ended.to_string(), "the lease was taken by usurper");
     assert!(start.elapsed() < s(2) + ms(5));
-    assert_eq!((server.holder().as_deref(), elector.leader().as_deref()), (Some("thief"), Some("thief")));
+    assert_eq!((server.holder().as_deref(), elector.leader().as_deref()), (Some("usurper"), Some("usurper")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn le_3_a_deleted_lease_is_made_again_by_who_leads_and_not_taken_by_who_saw_it() {
+async fn le_3_a_deleted_lease_is_recreated_by_the_leader_and_not_taken_by_a_standby_that_saw_it() {
     let server = Arc::new(Server::default());
     let me = elector(Line::good(&server), "me");
     let other = elector(Line::good(&server), "other");
@@ -242,15 +245,16 @@ async fn le_3_a_deleted_lease_is_made_again_by_who_leads_and_not_taken_by_who_sa
     };
     tokio::select! {
         biased;
-        _ = run => panic!("the leader goes on"),
-        _ = standby => panic!("the other one never leads"),
+        _ = run => panic!("the leader keeps leading"),
+        _ = standby => panic!("the standby never leads"),
         () = meddler => {}
     }
 }
 
-/// Those who never saw the lease, or saw it last when it was their own, cannot know that another leads.
+/// A candidate that never saw the lease, or last saw it as its own, cannot know that another one
+/// leads.
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_that_waits_before_creating_does_not_lead_beside_one_whose_lease_was_deleted() {
+async fn a_newcomer_that_waits_before_creating_does_not_lead_next_to_a_leader_whose_lease_was_deleted() {
     let server = Arc::new(Server::default());
     let cautious = |who: &str| {
         LeaderElector::over(Line::good(&server), "lock")
@@ -265,7 +269,7 @@ async fn a_newcomer_that_waits_before_creating_does_not_lead_beside_one_whose_le
     let run = me.run_while_leading(lead);
     let meddler = async {
         sleep(s(14)).await;
-        assert!(!up.load(Ordering::SeqCst), "a whole lease duration is waited for");
+        assert!(!up.load(Ordering::SeqCst), "it waits for a whole lease duration");
         sleep(s(5)).await;
         assert!(up.load(Ordering::SeqCst) && began.elapsed() == s(19));
         server.edit(|_| None);
@@ -275,7 +279,7 @@ async fn a_newcomer_that_waits_before_creating_does_not_lead_beside_one_whose_le
     };
     tokio::select! {
         biased;
-        _ = run => panic!("the leader goes on"),
+        _ = run => panic!("the leader keeps leading"),
         () = meddler => {}
     }
 }
@@ -302,7 +306,7 @@ async fn le_4_release_lease_lets_another_lead_within_a_retry_period() {
     assert!(led_at - at <= s(2) + ms(2), "{:?}", led_at - at);
 }
 
-/// Upstream checks only whom it last saw, so it clears the lease of whoever came after it.
+/// Upstream compares only the last observed holder, so it clears the lease of a later holder.
 #[tokio::test(start_paused = true)]
 async fn le_4_release_compares_the_fetched_holder_and_leaves_anothers_lease() {
     let server = Arc::new(Server::default());
@@ -315,7 +319,7 @@ async fn le_4_release_compares_the_fetched_holder_and_leaves_anothers_lease() {
             })
         });
     };
-    elector.run_while_leading(|_| work).await.expect("done before it was noticed");
+    elector.run_while_leading(|_| work).await.expect("the work ends before the loss is noticed");
     assert_eq!(server.holder().as_deref(), Some("other"));
     assert_eq!(server.log(), ["get", "create me", "get"]);
 }
@@ -327,7 +331,7 @@ async fn le_4_release_retries_on_conflict() {
         let (server, mut gets) = (Arc::clone(&server), 0);
         Line::new(&Arc::clone(&server), move |verb| {
             gets += usize::from(verb == "get");
-            // Somebody touches the lease between the first read of the release and its write.
+            // Another client touches the lease between the first read of the release and its write.
             if verb == "update" && gets == 2 {
                 server.edit(|lease| lease);
                 gets += 1;
@@ -377,7 +381,7 @@ async fn le_4_cancellation_during_a_read_has_nothing_to_release() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn le_4_who_does_not_release_leaves_the_lease_to_expire() {
+async fn le_4_without_release_on_stop_the_lease_expires() {
     let server = Arc::new(Server::default());
     let elector = LeaderElector::over(Line::good(&server), "lock").identity("me").release_on_stop(false);
     elector.build().expect("valid").run_while_leading(|_| async {}).await.expect("led");
@@ -430,11 +434,11 @@ async fn many_leases_of_one_process_are_led_at_once() {
     let together = tokio::sync::Barrier::new(20);
     let runs = electors.iter().map(|it| it.run_while_leading(async |_| together.wait().await.is_leader()));
     let all = futures_util::future::join_all(runs).await;
-    assert_eq!(all.into_iter().filter(|it| matches!(it, Ok(true))).count(), 1, "all of them met");
+    assert_eq!(all.into_iter().filter(|it| matches!(it, Ok(true))).count(), 1, "all of them lead at once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_leader_handed_on_knows_when_its_term_is_over() {
+async fn a_cloned_leadership_handle_shows_when_its_term_is_over() {
     let server = Arc::new(Server::default());
     let elector = elector(Line::good(&server), "me");
     let kept = elector.run_while_leading(async |led: Led| led).await.expect("led");
@@ -453,10 +457,11 @@ async fn dropping_the_run_drops_the_work_and_ends_the_renewals() {
     assert!(cut.is_err() && !up.load(Ordering::SeqCst) && !elector.is_leader());
     server.log();
     sleep(s(60)).await;
-    assert_eq!(server.log(), [""; 0], "nobody renews any more");
+    assert_eq!(server.log(), [""; 0], "no more renewals");
 }
 
-/// A future that computes without a pause cannot be dropped. The renewals go on beside it, and so does the term.
+/// A future that computes without yielding cannot be dropped. The renewals and the term continue in
+/// parallel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_that_blocks_its_thread_does_not_keep_the_lease_from_being_renewed() {
     let server = Arc::new(Server::default());

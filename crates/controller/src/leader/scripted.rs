@@ -1,4 +1,5 @@
-//! A lease server for tests: one lease, versions and conflicts as the original has them, and faults on demand.
+//! A lease server for tests: one lease, with kube-apiserver's versions and conflicts, and faults on
+//! demand.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -13,18 +14,18 @@ use tokio::sync::oneshot;
 use super::lock::LeaseLock;
 use super::record;
 
-/// The server's side.
+/// The server side.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     stored: Mutex<(Option<Lease>, u64)>,
-    /// What was carried out, in order: a verb, and the holder where it was a write.
+    /// The requests that were carried out, in order: a verb, and the holder for a write.
     log: Mutex<Vec<String>>,
 }
 
-/// What happens to one request.
+/// The fate of one request.
 #[derive(Clone, Debug)]
 pub(super) struct Fate {
-    /// How long it travels, and how long its answer does.
+    /// The latencies of the request and of its response.
     pub(super) there: Duration,
     pub(super) back: Duration,
     pub(super) end: End,
@@ -32,24 +33,24 @@ pub(super) struct Fate {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum End {
-    /// It is carried out and answered.
+    /// The request is carried out and answered.
     Answered,
-    /// It is carried out, and the connection breaks instead of an answer.
+    /// The request is carried out, and the connection breaks instead of a response.
     AnswerLost,
-    /// It is carried out, and nothing is heard ever again.
+    /// The request is carried out, and no response ever arrives.
     AnswerSilent,
-    /// The connection breaks before it arrives.
+    /// The connection breaks before the request arrives.
     Cut,
-    /// Nothing arrives and nothing is heard.
+    /// The request never arrives, and neither does a response.
     Silent,
-    /// The server refuses it with this code.
+    /// The server rejects it with this code.
     Refused(u16),
 }
 
-/// Who decides what happens to requests.
+/// Decides the fate of each request, by its verb.
 pub(super) type Fates = Box<dyn FnMut(&str) -> Fate + Send>;
 
-/// One client's connection.
+/// The connection of one client.
 pub(super) struct Line {
     pub(super) server: Arc<Server>,
     fates: Mutex<Fates>,
@@ -71,7 +72,7 @@ impl Server {
         self.lease().as_ref().and_then(record::holder).map(str::to_owned)
     }
 
-    /// Puts a lease there, or takes it away, whatever was there.
+    /// Replaces or removes the lease, whatever was stored.
     pub(super) fn edit(&self, change: impl FnOnce(Option<Lease>) -> Option<Lease>) {
         let mut stored = self.stored.lock().unwrap();
         let lease = change(stored.0.take());
@@ -106,7 +107,7 @@ impl Server {
             (Ask::Update(new), Some(old)) if record::version(&new) != record::version(old) => {
                 return refused(Reason::Conflict);
             }
-            // What changes nothing makes no version.
+            // An update that changes nothing creates no new version.
             (Ask::Update(new), Some(old)) if new == *old => {}
             (Ask::Create(new) | Ask::Update(new), _) => Self::store(&mut stored, Some(new)),
         }
@@ -125,18 +126,18 @@ impl Line {
         Self { server: Arc::clone(server), fates: Mutex::new(Box::new(fates)) }
     }
 
-    /// Everything is answered at once.
+    /// A connection on which every request is answered at once.
     pub(super) fn good(server: &Arc<Server>) -> Self {
         Self::new(server, |_| Fate::prompt(End::Answered))
     }
 
-    /// These ends in turn, then everything is answered.
+    /// A connection with these outcomes in turn; later requests are answered.
     pub(super) fn script(server: &Arc<Server>, ends: impl IntoIterator<Item = End>) -> Self {
         let mut ends: VecDeque<_> = ends.into_iter().collect();
         Self::new(server, move |_| Fate::prompt(ends.pop_front().unwrap_or(End::Answered)))
     }
 
-    /// Sends a request. It goes on by itself when the caller no longer waits.
+    /// Sends a request. It is carried out even if the caller stops waiting.
     async fn ask(&self, verb: &str, ask: Ask) -> Result<Option<Lease>, Error> {
         let fate = (self.fates.lock().unwrap())(verb);
         let server = Arc::clone(&self.server);
@@ -159,7 +160,7 @@ impl Line {
             tokio::time::sleep(fate.back).await;
             let _ = answer.send(outcome);
         });
-        answered.await.expect("the request ends with an answer")
+        answered.await.expect("the request task sends an outcome")
     }
 }
 
@@ -169,11 +170,11 @@ impl LeaseLock for Line {
     }
 
     fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
-        Box::pin(async { Ok(self.ask("create", Ask::Create(lease)).await?.expect("it is there")) })
+        Box::pin(async { Ok(self.ask("create", Ask::Create(lease)).await?.expect("the lease exists")) })
     }
 
     fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
-        Box::pin(async { Ok(self.ask("update", Ask::Update(lease)).await?.expect("it is there")) })
+        Box::pin(async { Ok(self.ask("update", Ask::Update(lease)).await?.expect("the lease exists")) })
     }
 }
 

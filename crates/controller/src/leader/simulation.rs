@@ -1,8 +1,10 @@
-//! Never two leaders: thousands of random schedules in simulated time, each with its own clocks, delays and faults.
+//! Never two leaders: thousands of random schedules in simulated time, each with its own clocks,
+//! latencies and faults.
 //!
-//! A schedule is made from its seed alone, and a failure names it. While the weather is bad, requests are slow, cut, refused,
-//! or carried out without an answer, long after the sender gave up on them too; electors stop, crash and come back. Then the
-//! weather clears, and within a bounded time somebody has to lead.
+//! A schedule is generated from its seed alone, and a failure names the seed. During fault
+//! injection, requests are slow, cut, rejected, or carried out without a response, also long after
+//! the sender has given up on them; electors stop, crash and restart. Then the faults end, and
+//! within a bounded time one elector must lead.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,22 +18,22 @@ use super::clock::{Clock, Skew};
 use super::scripted::{End, Fate, Line, Server};
 use super::{LeaderElector, Led};
 
-/// How many schedules are tried with two electors, and with three.
+/// The numbers of schedules with two electors, and with three.
 const OF_TWO: u64 = 2_000;
 const OF_THREE: u64 = 500;
-/// How long the weather is bad, and how long it is good then, in lease durations.
+/// The durations of the phase with faults and of the one without, in lease durations.
 const STORM: u32 = 14;
 const CALM: u32 = 9;
 
-/// The moment so much later.
+/// Returns the time this long from now.
 fn after(wait: Duration) -> Instant {
     Instant::now().checked_add(wait).expect("a simulated time is short")
 }
 
-/// Who leads right now, as the work itself sees it.
+/// The leaders right now, as the work itself sees it.
 struct Throne {
     on_it: Mutex<Vec<usize>>,
-    /// Two at once, where that ever was so.
+    /// Set when two led at once.
     shared: Mutex<Option<String>>,
     terms: Mutex<u32>,
     began: Instant,
@@ -48,7 +50,7 @@ impl Throne {
     }
 }
 
-/// Sits on the throne until dropped.
+/// Counts an elector as leading until it is dropped.
 struct Seat(Arc<Throne>, usize);
 
 impl Seat {
@@ -71,14 +73,15 @@ impl Drop for Seat {
     }
 }
 
-/// What is common to the electors of one schedule.
+/// The parameters that the electors of one schedule share.
 struct Setting {
     lease: Duration,
     renew: Duration,
     retry: Duration,
-    /// How much faster the fastest clock may be than the slowest.
+    /// The maximum ratio between the rates of the fastest and the slowest clock.
     spread: f64,
-    /// Whether the lease is deleted from time to time; all wait before they make it then.
+    /// Set when the lease is deleted from time to time; all electors then wait before they create
+    /// it.
     deletions: bool,
 }
 
@@ -87,7 +90,7 @@ impl Setting {
         let lease = Duration::from_secs(random.random_range(2..=15));
         let renew = lease.mul_f64(random.random_range(0.4..0.85));
         let retry = renew.mul_f64(random.random_range(0.15..0.6));
-        // A little less than what the rule allows: time moves in steps of a millisecond here.
+        // A little less than the rule allows: time advances in steps of a millisecond here.
         let spread = (lease.as_secs_f64() - 0.01) / (renew.as_secs_f64() + 0.01);
         Self { lease, renew, retry, spread: spread.min(2.0), deletions: random.random_bool(0.5) }
     }
@@ -102,7 +105,8 @@ impl Setting {
     }
 }
 
-/// What happens to the requests of one elector: mostly good, with spells in which its connection is down.
+/// Returns the fault injector of one elector's requests: mostly good, with outages of the
+/// connection.
 fn weather(
     seed: u64,
     stormy: watch::Receiver<bool>,
@@ -135,7 +139,8 @@ fn weather(
                 let ends = [End::Silent, End::Cut, End::AnswerSilent, End::Refused(503)];
                 let end = ends[random.random_range(0..ends.len())];
                 spell = Some((after(lease.mul_f64(random.random_range(0.2..3.0))), end));
-                // A connection often becomes slow before it breaks: this one request is still answered, late.
+                // A connection often becomes slow before it breaks: this one request is still
+                // answered, late.
                 let back = lease.mul_f64(random.random_range(0.0..0.6));
                 return Fate { there: Duration::ZERO, back, end: End::Answered };
             }
@@ -144,7 +149,8 @@ fn weather(
     }
 }
 
-/// One process: takes part again and again, with work that ends, stops, crashes or is lost, until the weather clears; then it works on.
+/// One process: takes part repeatedly, with work that ends, stops, crashes or is lost, until the
+/// faults end; then it keeps working.
 async fn process(
     who: usize,
     seed: u64,
@@ -154,7 +160,8 @@ async fn process(
     stormy: watch::Receiver<bool>,
 ) {
     let mut random = StdRng::seed_from_u64(seed);
-    // Most lines are quick and some are very slow: who is slow to take a lease cannot catch a leader that overstays.
+    // Most connections are quick and some are very slow: a candidate that is slow to take the lease
+    // cannot catch a leader that overruns.
     let slow = setting.lease.mul_f64(10f64.powf(random.random_range(-2.5..0.4)));
     let line = Line::new(&server, weather(random.random(), stormy.clone(), slow, setting.lease));
     let mut clock = Clock::new();
@@ -197,7 +204,7 @@ async fn process(
     }
 }
 
-/// Plays one schedule; the answer says what went wrong, or how many terms there were.
+/// Runs one schedule. Returns the number of terms, or a description of the violation.
 async fn play(seed: u64, electors: usize) -> Result<u32, String> {
     let mut random = StdRng::seed_from_u64(seed);
     let setting = Arc::new(Setting::random(&mut random));
@@ -220,23 +227,24 @@ async fn play(seed: u64, electors: usize) -> Result<u32, String> {
     while Instant::now() < end {
         sleep(setting.lease.mul_f64(random.random_range(0.0..8.0))).await;
         if setting.deletions && random.random_bool(0.5) && server.lease().is_some() {
-            // Everybody has had the time to see it since it was made; its holder does not know yet that it goes.
+            // Every elector has had the time to see the lease since it was created; its holder does
+            // not know yet that it is deleted.
             sleep(setting.lease * 2).await;
             server.edit(|_| None);
         } else {
-            // A touch changes nothing about who holds it.
+            // A touch does not change the holder.
             server.edit(|lease| lease);
         }
     }
     stormy.send_replace(false);
-    // The longest way to a leader: a request of before is carried out late, one who saw it waits for a lease, and those who
-    // collide try again.
+    // The longest way to a leader: a request from before is carried out late, a candidate that saw
+    // it waits for a lease duration, and candidates that collide retry.
     sleep(setting.lease * CALM).await;
     let leads = throne.on_it.lock().unwrap().len();
     let terms = *throne.terms.lock().unwrap();
     match throne.shared.lock().unwrap().take() {
         Some(both) => Err(both),
-        None if leads == 0 => Err("nobody leads although the weather is good".to_owned()),
+        None if leads == 0 => Err("no elector leads although the faults have ended".to_owned()),
         None => Ok(terms),
     }
 }
@@ -247,7 +255,7 @@ fn try_schedules(electors: usize, schedules: u64) {
     let mut terms = 0;
     for seed in seeds {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        match runtime.expect("a runtime can be made").block_on(play(seed, electors)) {
+        match runtime.expect("the runtime builds").block_on(play(seed, electors)) {
             Ok(count) => terms += u64::from(count),
             Err(what) => panic!("{electors} electors, ELECTION_SEED={seed}: {what}"),
         }
@@ -257,11 +265,11 @@ fn try_schedules(electors: usize, schedules: u64) {
 }
 
 #[test]
-fn two_electors_never_lead_at_once_and_one_leads_when_the_weather_clears() {
+fn two_electors_never_lead_at_once_and_one_leads_when_the_faults_end() {
     try_schedules(2, OF_TWO);
 }
 
 #[test]
-fn three_electors_never_lead_at_once_and_one_leads_when_the_weather_clears() {
+fn three_electors_never_lead_at_once_and_one_leads_when_the_faults_end() {
     try_schedules(3, OF_THREE);
 }

@@ -1,5 +1,6 @@
-//! Never two owners: random schedules in simulated time, with skewed clocks, late writes, lost answers, and members that come,
-//! crash and leave. When the weather clears, every key has exactly one owner.
+//! Never two owners: random schedules in simulated time, with skewed clocks, late writes, lost
+//! responses, and members that join, crash and leave. When the faults end, every key has exactly
+//! one owner.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -27,11 +28,11 @@ const KEYS: usize = 8;
 const LEASE: Duration = Duration::from_secs(15);
 const RENEW: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
-/// How long the weather is bad, and how long it is good then.
+/// The durations of the phase with faults and of the one without.
 const STORM: Duration = Duration::from_secs(300);
 const CALM: Duration = Duration::from_secs(120);
 
-/// The Leases of all members, with versions and conflicts as a server has them.
+/// The Leases of all members, with a server's versions and conflicts.
 #[derive(Default)]
 struct Server {
     leases: Mutex<(BTreeMap<String, Lease>, u64)>,
@@ -79,7 +80,7 @@ impl Server {
     }
 }
 
-/// One member's connection.
+/// The connection of one member.
 struct Line {
     server: Arc<Server>,
     stormy: watch::Receiver<bool>,
@@ -88,7 +89,7 @@ struct Line {
 }
 
 impl Line {
-    /// Sends a request, which goes on by itself when nobody waits any more.
+    /// Sends a request. It is carried out even if the caller stops waiting.
     async fn ask(&self, ask: Ask) -> Result<Vec<Lease>, Error> {
         let (there, back, end) = self.fate();
         let server = Arc::clone(&self.server);
@@ -97,7 +98,7 @@ impl Line {
             sleep(there).await;
             let outcome = match end {
                 0..8 => server.carry_out(ask),
-                // Carried out without an answer.
+                // Carried out without a response.
                 8 => server.carry_out(ask).and_then(|_| Err(Error::TimedOut(there))),
                 _ => Err(Error::TimedOut(there)),
             };
@@ -147,7 +148,7 @@ impl MemberSeats for Line {
     }
 }
 
-/// Who works on each key, and what went wrong first.
+/// The workers of each key, and the first violation.
 #[derive(Default)]
 struct Desk {
     workers: Mutex<BTreeMap<usize, Vec<usize>>>,
@@ -177,7 +178,7 @@ impl Drop for Work<'_> {
     }
 }
 
-/// Works on one key whenever it is its member's.
+/// Works on one key whenever its member owns it.
 async fn work_on(member: ShardMember, key: usize, who: usize, desk: Arc<Desk>, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut changes = member.changes();
@@ -194,7 +195,7 @@ async fn work_on(member: ShardMember, key: usize, who: usize, desk: Arc<Desk>, s
     }
 }
 
-/// One member: joins, leaves, crashes and comes back until the weather clears, and then stays.
+/// One member: joins, leaves, crashes and comes back until the faults end, and then stays.
 async fn process(who: usize, seed: u64, server: Arc<Server>, desk: Arc<Desk>, stormy: watch::Receiver<bool>) {
     let mut random = StdRng::seed_from_u64(seed);
     let slow = LEASE.mul_f64(10f64.powf(random.random_range(-2.5..0.2)));
@@ -252,21 +253,23 @@ async fn play(seed: u64) -> Result<u64, String> {
     sleep(STORM).await;
     stormy.send_replace(false);
     sleep(CALM).await;
-    // Work ends and begins anew between two moments; somebody is at it within one of them.
+    // Work ends and starts over between two moments; one worker is active at each of them.
     let owned = || desk.workers.lock().unwrap().values().filter(|it| it.len() == 1).count();
     let owned = owned();
     let taken = *desk.taken.lock().unwrap();
     match desk.shared.lock().unwrap().take() {
         Some(both) => Err(both),
-        None if owned < KEYS => Err(format!("only {owned} of {KEYS} keys have an owner in good weather")),
+        None if owned < KEYS => {
+            Err(format!("only {owned} of {KEYS} keys have an owner after the faults have ended"))
+        }
         None => Ok(taken),
     }
 }
 
-/// A task that gets no turn for longer than the renew deadline, while its member comes back: somebody else may have had the key in
-/// between, and what was begun before must not go on.
+/// A task is not scheduled for longer than the renew deadline, while its member comes back: another
+/// member may have had the key in between, so work that was begun before must not continue.
 #[tokio::test(start_paused = true)]
-async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_ours_again() {
+async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_owned_again() {
     let calm = watch::Sender::new(false);
     let line = Line {
         server: Arc::default(),
@@ -285,7 +288,7 @@ async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_ours_aga
     let mut changes = member.changes();
     let mut owned = async || {
         while !member.owns("key") {
-            changes.changed().await.expect("it lives");
+            changes.changed().await.expect("the member is alive");
         }
     };
     tokio::select! {
@@ -305,7 +308,8 @@ async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_ours_aga
     assert_eq!(work.now_or_never(), Some(None));
 }
 
-/// Replicas that were all given one name, or a pod that was deleted by force while its node went on.
+/// Replicas that all have the same name, or a pod that was force-deleted while its node kept
+/// running.
 #[tokio::test(start_paused = true)]
 async fn two_processes_with_one_identity_do_not_both_own_a_key() {
     let (calm, server) = (watch::Sender::new(false), Arc::<Server>::default());
@@ -335,12 +339,12 @@ async fn two_processes_with_one_identity_do_not_both_own_a_key() {
 }
 
 #[test]
-fn no_key_has_two_owners_and_each_has_one_when_the_weather_clears() {
+fn no_key_has_two_owners_and_each_has_one_when_the_faults_end() {
     let one: Option<u64> = std::env::var("SHARDING_SEED").ok().and_then(|it| it.parse().ok());
     let mut taken = 0;
     for seed in one.map_or(0..SCHEDULES, |it| it..it + 1) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        match runtime.expect("a runtime can be made").block_on(play(seed)) {
+        match runtime.expect("the runtime builds").block_on(play(seed)) {
             Ok(count) => taken += count,
             Err(what) => panic!("SHARDING_SEED={seed}: {what}"),
         }

@@ -1,4 +1,5 @@
-//! What happens to the children of an object while their controller looks elsewhere: none of it is hidden from the controller.
+//! Changes of the children of an object while the controller's watch is interrupted: the controller
+//! misses none of them.
 
 use std::sync::Arc;
 
@@ -65,15 +66,15 @@ impl Family {
     }
 
     async fn has(&self, name: &str) -> bool {
-        self.api.get_opt(name).await.expect("an answer").is_some()
+        self.api.get_opt(name).await.expect("a response").is_some()
     }
 
     async fn delete(&self, name: &str) {
-        self.api.delete(name, &DeleteParams::default()).await.expect("it is deleted");
+        self.api.delete(name, &DeleteParams::default()).await.expect("deleted");
     }
 
-    /// Waits until the controller has made the secret of a new map, and deletes it at once.
-    async fn bear_and_lose(&self, name: &str) {
+    /// Waits until the controller has created the secret of a new map, and deletes it at once.
+    async fn create_and_lose(&self, name: &str) {
         self.world.create(&map(name)).await;
         while !self.has(name).await {
             tokio::task::yield_now().await;
@@ -83,39 +84,40 @@ impl Family {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_was_made_and_deleted_while_the_watch_stood_still_comes_back() {
+async fn a_child_that_was_created_and_deleted_while_the_watch_was_paused_comes_back() {
     let family = Family::new(&[]).await;
     family.world.server.faults().rule(Rule::on("watch").resource("secrets").pause());
-    family.bear_and_lose("a").await;
+    family.create_and_lose("a").await;
     tokio::time::sleep(SECOND).await;
     assert!(!family.has("a").await);
     family.world.server.faults().clear();
     tokio::time::sleep(SECOND).await;
     assert!(family.has("a").await);
-    family.running.stop().await.expect("it ends well");
+    family.running.stop().await.expect("clean shutdown");
 }
 
 /// Without any fault: both events come in one batch.
 #[tokio::test(start_paused = true)]
-async fn a_child_that_was_deleted_as_soon_as_it_was_made_comes_back() {
+async fn a_child_that_was_deleted_right_after_its_creation_comes_back() {
     let family = Family::new(&[]).await;
     for number in 0..20 {
-        family.bear_and_lose(&format!("m{number}")).await;
+        family.create_and_lose(&format!("m{number}")).await;
     }
     tokio::time::sleep(SECOND).await;
     for number in 0..20 {
         assert!(family.has(&format!("m{number}")).await, "m{number}");
     }
-    family.running.stop().await.expect("it ends well");
+    family.running.stop().await.expect("clean shutdown");
 }
 
-/// The watch expires, and the next list shows neither the child nor its deletion: no event can tell of it.
+/// The watch expires, and the next list shows neither the child nor its deletion: no event can
+/// report it.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_came_and_went_between_two_lists_comes_back() {
     let family = Family::new(&[]).await;
     let faults = family.world.server.faults();
     faults.rule(Rule::on("watch").resource("secrets").pause());
-    family.bear_and_lose("a").await;
+    family.create_and_lose("a").await;
     faults.expire(family.world.server.cluster());
     faults.cut_watches();
     faults.clear();
@@ -123,13 +125,14 @@ async fn a_child_that_came_and_went_between_two_lists_comes_back() {
     assert!(family.has("a").await);
     family.calls.take();
     tokio::time::sleep(HOUR).await;
-    assert_eq!(family.calls.take(), [] as [&str; 0], "it is looked at again once, and not for ever");
-    family.running.stop().await.expect("it ends well");
+    assert_eq!(family.calls.take(), [] as [&str; 0], "it is reconciled again once, and not for ever");
+    family.running.stop().await.expect("clean shutdown");
 }
 
-/// Writes whose outcome stays in the cache bring no key back by themselves, whatever the predicates hold back.
+/// Writes that stay visible in the cache do not bring a key back by themselves, whatever the
+/// predicates reject.
 #[tokio::test(start_paused = true)]
-async fn a_reconciler_that_always_writes_does_not_call_itself() {
+async fn a_reconciler_that_always_writes_does_not_trigger_itself() {
     let world = World::with(&["a"]).await;
     let (maps, api, calls) = (world.informer(), world.maps.clone(), Calls::new());
     let told = calls.clone();
@@ -148,24 +151,24 @@ async fn a_reconciler_that_always_writes_does_not_call_itself() {
     let running = Running::new(controller);
     tokio::time::sleep(HOUR).await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// As at every start on a busy cluster: the reconciler cleans up outside of the cluster what is not there.
+/// As at every start on a busy cluster: the reconciler cleans up external state of missing objects.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_goes_while_the_first_list_is_on_its_way_is_reconciled() {
+async fn an_object_that_is_deleted_during_the_first_list_is_reconciled() {
     let world = World::with(&["a", "b"]).await;
     let (maps, calls) = (world.informer(), Calls::new());
     world.server.faults().rule(Rule::on("watch").resource("configmaps").lag(SECOND));
     let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
-    // The stream of the first objects has begun, and is on its way.
+    // The stream of the initial objects has begun, and is in transit.
     tokio::time::sleep(SECOND / 2).await;
     world.delete("a").await;
     tokio::time::sleep(10 * SECOND).await;
     let mut names = calls.take_sorted();
     names.dedup();
     assert_eq!(names, ["a", "b"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,11 +191,11 @@ async fn an_object_that_stops_matching_and_is_deleted_at_once_is_reconciled() {
     world.server.faults().resume();
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_owner_that_a_child_had_is_reconciled_when_it_moves_on_quickly_and_goes() {
+async fn every_former_owner_of_a_child_is_reconciled_when_it_moves_quickly_and_is_deleted() {
     for goes in [false, true] {
         let world = World::with(&["a", "b", "c"]).await;
         let owners: Vec<Arc<ConfigMap>> =
@@ -217,13 +220,14 @@ async fn every_owner_that_a_child_had_is_reconciled_when_it_moves_on_quickly_and
         world.server.faults().resume();
         settle().await;
         assert_eq!(calls.take_sorted(), ["a", "b", "c"], "goes: {goes}");
-        running.stop().await.expect("it ends well");
+        running.stop().await.expect("clean shutdown");
     }
 }
 
-/// A child that is replaced under its name is another: the owner of the first must hear of it.
+/// A child that is replaced under its name is a different object: the owner of the first must be
+/// reconciled.
 #[tokio::test(start_paused = true)]
-async fn a_child_that_is_made_anew_for_another_owner_is_told_to_both() {
+async fn a_child_that_is_recreated_for_another_owner_triggers_both_owners() {
     let world = World::with(&["a", "b"]).await;
     let (a, b) = (world.maps.get("a").await.expect("there"), world.maps.get("b").await.expect("there"));
     let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
@@ -238,5 +242,5 @@ async fn a_child_that_is_made_anew_for_another_owner_is_told_to_both() {
     world.server.faults().resume();
     settle().await;
     assert_eq!(calls.take_sorted(), ["a", "b"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }

@@ -1,4 +1,4 @@
-//! The course of a controller: what it begins with, what it works on, in which order, and on how many keys at once.
+//! The run of a controller: which keys it reconciles, in which order, and how many concurrently.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 
 use crate::world::{Calls, HOUR, Running, SECOND, World, name, settle};
 
-/// Records what it sees in the cache.
+/// Records the state of the cache at each call.
 struct Reader {
     maps: Lister<ConfigMap>,
     calls: Calls,
@@ -31,7 +31,7 @@ impl Reconciler for Reader {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_reconciles_what_is_there_and_then_what_changes() {
+async fn a_controller_reconciles_the_initial_objects_and_then_the_changes() {
     let world = World::with(&["a", "b"]).await;
     let (maps, calls) = (world.informer(), Calls::new());
     let reader = Reader { maps: maps.lister(), calls: calls.clone() };
@@ -43,14 +43,14 @@ async fn a_controller_reconciles_what_is_there_and_then_what_changes() {
     world.create(&crate::world::map("c")).await;
     settle().await;
     assert_eq!(calls.take(), ["b is there", "a is gone", "c is there"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
     world.put("b", "2").await;
     settle().await;
-    assert_eq!(calls.take(), [] as [&str; 0], "it hears of nothing after it was stopped");
+    assert_eq!(calls.take(), [] as [&str; 0], "no calls after the stop");
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_start_only_when_every_handler_was_told_of_what_is_there() {
+async fn workers_start_only_after_every_handler_has_the_initial_objects() {
     let world = World::with(&["a"]).await;
     world.server.faults().rule(Rule::on("watch").or("list").resource("secrets").delay(10 * SECOND));
     let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
@@ -65,11 +65,11 @@ async fn workers_start_only_when_every_handler_was_told_of_what_is_there() {
     assert_eq!(calls.take(), [] as [&str; 0]);
     tokio::time::sleep(2 * SECOND).await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sync_that_takes_too_long_names_what_did_not_sync_and_why() {
+async fn a_sync_timeout_names_the_informers_that_did_not_sync_and_why() {
     let world = World::with(&["a"]).await;
     world.server.faults().rule(Rule::on("watch").or("list").resource("secrets").refuse(403));
     let (maps, secrets) = (world.informer(), world.informers.get::<Secret>());
@@ -83,7 +83,7 @@ async fn a_sync_that_takes_too_long_names_what_did_not_sync_and_why() {
         "controller certificates did not start: after 30s, informer secrets is not synced: retrying";
     assert!(error.starts_with(expected), "{error}");
     assert!(error.contains("grant the verbs list and watch on secrets"), "{error}");
-    assert!(!error.contains("configmaps"), "what did sync is not named: {error}");
+    assert!(!error.contains("configmaps"), "synced informers are not named: {error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn a_stop_before_the_sync_ends_it_at_once() {
     let running = Running::new(controller);
     tokio::time::sleep(SECOND).await;
     let begun = tokio::time::Instant::now();
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
     assert_eq!(begun.elapsed(), Duration::ZERO);
 }
 
@@ -108,7 +108,7 @@ async fn a_change_supersedes_a_requeue() {
         told.add(name(&key));
         let first = told.clone();
         async move {
-            // Only the first call wants another.
+            // Only the first call requests another.
             let again = first.take_timed().len() == 1;
             first.add("called");
             Ok::<_, ReconcileError>(if again { Action::RequeueAfter(HOUR) } else { Action::Done })
@@ -120,15 +120,15 @@ async fn a_change_supersedes_a_requeue() {
     calls.add("x");
     world.put("a", "1").await;
     settle().await;
-    assert_eq!(calls.take(), ["called"], "the change comes at once");
+    assert_eq!(calls.take(), ["called"], "the change triggers a call at once");
     calls.add("x");
     tokio::time::sleep(2 * HOUR).await;
-    assert_eq!(calls.take(), ["x"], "and nothing comes of the time that was set before");
-    running.stop().await.expect("it ends well");
+    assert_eq!(calls.take(), ["x"], "the earlier requeue is superseded");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_requeue_comes_when_it_is_due_with_the_priority_it_had() {
+async fn a_requeue_runs_when_it_is_due_with_the_same_priority() {
     let world = World::with(&["a"]).await;
     let (calls, maps) = (Calls::new(), world.informer());
     let told = calls.clone();
@@ -142,12 +142,12 @@ async fn a_requeue_comes_when_it_is_due_with_the_priority_it_had() {
     let low = format!("{LOW_PRIORITY} 0");
     assert_eq!(calls.iter().map(|it| &it.1).collect::<Vec<_>>(), [&low, &low, &low]);
     assert_eq!(calls[2].0 - calls[0].0, 20 * SECOND);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// What just changed does not wait behind the first list of a large collection.
+/// A fresh change does not wait behind the initial list of a large collection.
 #[tokio::test(start_paused = true)]
-async fn what_changes_comes_before_what_was_there() {
+async fn changed_objects_are_reconciled_before_initial_ones() {
     let names: Vec<_> = (0..12).map(|it| format!("m{it:02}")).collect();
     let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let (calls, maps, gate) = (Calls::new(), world.informer(), Arc::new(Semaphore::new(0)));
@@ -169,12 +169,12 @@ async fn what_changes_comes_before_what_was_there() {
     settle().await;
     let order = calls.take();
     assert_eq!(order[..4], ["m00", "m07", "m09", "m01"]);
-    assert_eq!(order.len(), 12, "and nothing twice");
-    running.stop().await.expect("it ends well");
+    assert_eq!(order.len(), 12, "each key once");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn as_many_keys_are_worked_on_at_once_as_there_are_workers_and_none_twice() {
+async fn keys_are_reconciled_concurrently_up_to_the_number_of_workers_and_never_the_same_key() {
     let names: Vec<_> = (0..20).map(|it| format!("m{it:02}")).collect();
     let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     for (workers, expected) in [(None, 1), (Some(0), 1), (Some(4), 4)] {
@@ -188,7 +188,10 @@ async fn as_many_keys_are_worked_on_at_once_as_there_are_workers_and_none_twice(
         let running = Running::new(builder.build(move |key: ObjectKey, _| {
             let (keys, top) = (keys.clone(), top.clone());
             async move {
-                assert!(keys.lock().unwrap().insert(key.clone()), "{key} is worked on twice at once");
+                assert!(
+                    keys.lock().unwrap().insert(key.clone()),
+                    "{key} is reconciled concurrently with itself"
+                );
                 top.fetch_max(keys.lock().unwrap().len(), Ordering::Relaxed);
                 tokio::time::sleep(SECOND).await;
                 keys.lock().unwrap().remove(&key);
@@ -199,7 +202,7 @@ async fn as_many_keys_are_worked_on_at_once_as_there_are_workers_and_none_twice(
             world.put(&names[round % 3], &format!("{expected} {round}")).await;
             tokio::time::sleep(SECOND / 2).await;
         }
-        running.stop().await.expect("it ends well");
+        running.stop().await.expect("clean shutdown");
         assert_eq!(most.load(Ordering::Relaxed), expected);
     }
 }

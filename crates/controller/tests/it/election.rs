@@ -1,4 +1,5 @@
-//! A manager that leads or stands by: warm caches, one at work at a time, and what a loss does.
+//! Leader election of managers: warm caches on standbys, one active leader, and the loss of
+//! leadership.
 
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::world::{Calls, Recording, SECOND, World, map, settle};
 
-/// One of several managers of a world.
+/// One of several managers of a cluster.
 struct Replica {
     calls: Calls,
     elector: LeaderElector,
@@ -56,14 +57,14 @@ impl Replica {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_works_while_the_other_stands_by_with_warm_caches_and_takes_over() {
+async fn a_standby_keeps_warm_caches_and_takes_over() {
     let world = World::with(&["a", "b"]).await;
     let one = Replica::start(&world, "one");
     settle().await;
     let other = Replica::start(&world, "other");
     tokio::time::sleep(10 * SECOND).await;
     assert_eq!(one.calls.take_sorted(), ["a", "b", "leads", "saw a", "saw b"]);
-    assert_eq!(other.calls.take_sorted(), ["saw a", "saw b"], "what need not lead works");
+    assert_eq!(other.calls.take_sorted(), ["saw a", "saw b"], "controllers that need no leader work");
     world.put("b", "1").await;
     settle().await;
     assert_eq!(one.calls.take_sorted(), ["b", "saw b"]);
@@ -75,23 +76,24 @@ async fn one_works_while_the_other_stands_by_with_warm_caches_and_takes_over() {
     let before = asked(&world);
     let leading = one.calls.clone();
     let stopping = Instant::now();
-    one.stop().await.expect("it ends well");
+    one.stop().await.expect("clean shutdown");
     assert_eq!(leading.take(), ["led"]);
     assert_eq!(stopping.elapsed(), std::time::Duration::ZERO);
     tokio::time::sleep(5 * SECOND).await;
-    assert!(other.elector.is_leader(), "the lease was released, and is taken soon");
+    assert!(other.elector.is_leader(), "the released lease is taken soon");
     let taken = other.calls.take_timed();
     let mut names: Vec<_> = taken.iter().map(|it| it.1.as_str()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["a", "b", "leads"], "a new leader looks at everything once");
-    assert!(taken.iter().all(|it| it.0 == taken[0].0), "from the first moment on: {taken:?}");
-    assert_eq!(asked(&world), before, "and asks the server for nothing");
-    other.stop().await.expect("it ends well");
+    assert_eq!(names, ["a", "b", "leads"], "a new leader reconciles everything once");
+    assert!(taken.iter().all(|it| it.0 == taken[0].0), "at the first moment: {taken:?}");
+    assert_eq!(asked(&world), before, "it sends no requests to the server");
+    other.stop().await.expect("clean shutdown");
 }
 
-/// What comes and goes while another leads is the other's work, and must not pile up here.
+/// Objects that come and go while another replica leads are that replica's work, and must not pile
+/// up on a standby.
 #[tokio::test(start_paused = true)]
-async fn the_queue_of_a_standby_stays_empty_and_its_first_term_begins_with_what_is_there() {
+async fn the_queue_of_a_standby_stays_empty_and_its_first_term_begins_with_the_current_objects() {
     let world = World::with(&["a", "b"]).await;
     let one = Replica::start(&world, "one");
     settle().await;
@@ -120,14 +122,14 @@ async fn the_queue_of_a_standby_stays_empty_and_its_first_term_begins_with_what_
         .sum();
     assert_eq!(adds, 0);
     other.calls.take();
-    one.stop().await.expect("it ends well");
+    one.stop().await.expect("clean shutdown");
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(other.calls.take_sorted(), ["a", "b", "leads"]);
-    other.stop().await.expect("it ends well");
+    other.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_that_cannot_sync_does_not_run_for_leader() {
+async fn a_manager_that_cannot_sync_does_not_stand_for_election() {
     let world = World::with(&["a"]).await;
     world.server.faults().rule(Rule::on("watch").or("list").resource("configmaps").refuse(403));
     let broken = Replica::start(&world, "broken");
@@ -135,14 +137,14 @@ async fn a_manager_that_cannot_sync_does_not_run_for_leader() {
     assert!(!broken.elector.is_leader());
     world.server.faults().clear();
     let leases = Api::<Lease>::default_namespaced(world.client.clone());
-    assert!(leases.get("tested").await.is_err(), "it did not even ask");
+    assert!(leases.get("tested").await.is_err(), "it has not tried");
     tokio::time::sleep(55 * SECOND).await;
-    assert!(broken.elector.is_leader(), "once it can, it does");
-    broken.stop().await.expect("it ends well");
+    assert!(broken.elector.is_leader(), "it leads once it can sync");
+    broken.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_of_leadership_cuts_the_work_off_and_ends_the_manager() {
+async fn a_loss_of_leadership_aborts_the_work_and_stops_the_manager() {
     let world = World::with(&["a"]).await;
     let informers = InformerFactory::new(world.client.clone()).namespace("default");
     let manager = Manager::over(informers);
@@ -152,7 +154,7 @@ async fn a_loss_of_leadership_cuts_the_work_off_and_ends_the_manager() {
         let told = told.clone();
         async move {
             loop {
-                told.add("at work");
+                told.add("working");
                 tokio::time::sleep(SECOND).await;
             }
             #[allow(unreachable_code, reason = "gives the future its type")]
@@ -171,11 +173,11 @@ async fn a_loss_of_leadership_cuts_the_work_off_and_ends_the_manager() {
     settle().await;
     calls.take();
     tokio::time::sleep(30 * SECOND).await;
-    assert_eq!(calls.take(), [] as [&str; 0], "nothing goes on");
+    assert_eq!(calls.take(), [] as [&str; 0], "no further calls");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_works_off_its_queue_before_it_gives_the_lease_back() {
+async fn a_leader_drains_its_queue_before_it_releases_the_lease() {
     let world = World::with(&["a", "b", "c"]).await;
     let informers = InformerFactory::new(world.client.clone()).namespace("default");
     let manager = Manager::over(informers);
@@ -196,10 +198,10 @@ async fn a_leader_works_off_its_queue_before_it_gives_the_lease_back() {
     let running = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });
     tokio::time::sleep(SECOND).await;
     stop.cancel();
-    running.await.expect("no panic").expect("it ends well");
+    running.await.expect("no panic").expect("clean shutdown");
     assert_eq!(calls.take(), ["a true", "b true", "c true"]);
     let leases = Api::<Lease>::default_namespaced(world.client.clone());
-    let lease = leases.get("tested").await.expect("it is there");
+    let lease = leases.get("tested").await.expect("the lease exists");
     let holder = lease.spec.and_then(|it| it.holder_identity).unwrap_or_default();
-    assert_eq!(holder, "", "it is released");
+    assert_eq!(holder, "", "the lease is released");
 }

@@ -1,4 +1,4 @@
-//! The endpoints of a manager, over real sockets on loopback.
+//! The endpoints of a manager, over TCP sockets on loopback.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use tokio::net::TcpStream;
 
 use crate::world::{Calls, Recording, World};
 
-/// The code, the headers in lower case, and the body.
+/// Sends a request. Returns the status code, the headers in lower case, and the body.
 async fn ask(address: SocketAddr, method: &str, target: &str) -> (u16, String, String) {
-    let mut stream = TcpStream::connect(address).await.expect("it listens");
+    let mut stream = TcpStream::connect(address).await.expect("connected");
     let request = format!("{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("written");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("an answer");
+    stream.read_to_string(&mut answer).await.expect("a response");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
     let code = head.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a code");
     (code, head.to_lowercase(), body.to_owned())
@@ -30,7 +30,7 @@ async fn get(address: SocketAddr, target: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn health_and_readiness_are_told_as_kubernetes_tells_them() {
+async fn health_and_readiness_have_the_format_of_kube_apiserver() {
     let world = World::with(&["a"]).await;
     let refused = world.server.faults().rule(Rule::on("list").or("watch").resource("configmaps").refuse(403));
     let endpoints = Endpoints::bind("127.0.0.1:0").await.expect("a free port");
@@ -48,7 +48,7 @@ async fn health_and_readiness_are_told_as_kubernetes_tells_them() {
         })
         .task("slow to end", |stop| async move {
             stop.cancelled().await;
-            ending.send(()).expect("somebody waits");
+            ending.send(()).expect("the receiver is alive");
             end.await
         })
         .serve(endpoints);
@@ -75,16 +75,16 @@ async fn health_and_readiness_are_told_as_kubernetes_tells_them() {
     assert_eq!(told, (500, "[+]ping ok\n[-]disk failed: reason withheld\nhealthz check failed\n".to_owned()));
 
     stop.cancel();
-    is_ending.await.expect("it ends");
+    is_ending.await.expect("it ends in time");
     let reason = "internal server error: the process is shutting down\n".to_owned();
-    assert_eq!(get(address, "/readyz/shutdown").await, (500, reason), "answered to the end");
+    assert_eq!(get(address, "/readyz/shutdown").await, (500, reason), "the endpoint responds until the end");
     may_end.send(()).expect("it waits");
-    running.await.expect("no panic").expect("it ends well");
-    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    running.await.expect("no panic").expect("clean shutdown");
+    assert!(TcpStream::connect(address).await.is_err(), "the listener is closed");
 }
 
 #[tokio::test]
-async fn metrics_are_what_the_program_renders_and_may_have_an_address_of_their_own() {
+async fn metrics_come_from_the_program_and_may_have_an_address_of_their_own() {
     let world = World::with(&[]).await;
     let render = || "up 1\n".to_owned();
     let bind = || async { Endpoints::bind("127.0.0.1:0").await.expect("a free port") };
@@ -110,12 +110,12 @@ async fn metrics_are_what_the_program_renders_and_may_have_an_address_of_their_o
     assert!(head.contains("x-content-type-options: nosniff"), "{head}");
     assert_eq!(ask(at_both, "POST", "/healthz").await.0, 405);
     stop.cancel();
-    running.await.expect("no panic").expect("it ends well");
+    running.await.expect("no panic").expect("clean shutdown");
 }
 
-/// A connection that sends nothing must not keep others from being answered, nor the manager from ending.
+/// A connection that sends nothing must not block other requests, nor the shutdown of the manager.
 #[tokio::test]
-async fn a_silent_connection_harms_nobody() {
+async fn a_silent_connection_blocks_nothing() {
     let world = World::with(&[]).await;
     let endpoints = Endpoints::bind("127.0.0.1:0").await.expect("a free port");
     let address = endpoints.local_addr().expect("bound");
@@ -123,9 +123,9 @@ async fn a_silent_connection_harms_nobody() {
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let running = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });
-    let silent = TcpStream::connect(address).await.expect("it listens");
+    let silent = TcpStream::connect(address).await.expect("connected");
     assert_eq!(get(address, "/readyz/ping").await, (200, "ok".to_owned()));
     stop.cancel();
-    running.await.expect("no panic").expect("it ends well");
+    running.await.expect("no panic").expect("clean shutdown");
     drop(silent);
 }

@@ -1,4 +1,4 @@
-//! Events, to a server and to a sink in a test's hands.
+//! Events, on a server and in a sink that the test controls.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::served::{config_map, server};
 
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Keeps what it is told, one at a time as permits allow, and refuses what it is told to.
+/// A sink that keeps events, limited by permits, and fails on demand.
 #[derive(Clone)]
 struct Kept {
     told: Arc<Mutex<Vec<(&'static str, Event)>>>,
     permits: Arc<Semaphore>,
-    /// How often in a row requests fail, and how.
+    /// The number of consecutive requests that fail, and their reason.
     failures: Arc<Mutex<(u32, Reason)>>,
 }
 
@@ -35,7 +35,7 @@ impl Kept {
         *self.failures.lock().unwrap() = (times, reason);
     }
 
-    fn told(&self) -> Vec<(&'static str, i32)> {
+    fn written(&self) -> Vec<(&'static str, i32)> {
         let told = self.told.lock().unwrap();
         told.iter().map(|(verb, it)| (*verb, it.series.as_ref().map_or(1, |it| it.count))).collect()
     }
@@ -98,16 +98,16 @@ async fn ev_2_a_series_is_patched_at_its_second_occurrence_and_finished_after_si
         recorder.record(&config_map("a"), Note::normal("r", "a"));
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(kept.told(), [("create", 1), ("patch", 2)]);
+    assert_eq!(kept.written(), [("create", 1), ("patch", 2)]);
     tokio::time::sleep(Duration::from_secs(7 * 60)).await;
-    assert_eq!(kept.told(), [("create", 1), ("patch", 2), ("patch", 7)]);
+    assert_eq!(kept.written(), [("create", 1), ("patch", 2), ("patch", 7)]);
     recorder.record(&config_map("a"), Note::normal("r", "a"));
     assert!(events.shutdown(PATIENCE).await);
-    assert_eq!(kept.told().last(), Some(&("create", 1)), "what comes later is a new event");
+    assert_eq!(kept.written().last(), Some(&("create", 1)), "a later occurrence is a new event");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ev_1_a_series_whose_event_is_gone_is_created_and_what_the_server_refuses_is_dropped() {
+async fn ev_1_a_series_whose_event_is_gone_is_created_and_a_rejected_event_is_dropped() {
     let kept = Kept::new();
     let events = EventBroadcaster::over(kept.clone()).start();
     let recorder = events.recorder("tests").expect("a name");
@@ -116,22 +116,22 @@ async fn ev_1_a_series_whose_event_is_gone_is_created_and_what_the_server_refuse
     kept.fail(1, Reason::NotFound);
     recorder.record(&config_map("a"), Note::normal("r", "a"));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(kept.told(), [("create", 1), ("create", 2)]);
+    assert_eq!(kept.written(), [("create", 1), ("create", 2)]);
     kept.fail(1, Reason::Forbidden);
     recorder.record(&config_map("b"), Note::normal("r", "a"));
     assert!(events.shutdown(PATIENCE).await);
-    assert_eq!(kept.told().len(), 2, "refused for good");
+    assert_eq!(kept.written().len(), 2, "rejected permanently");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ev_1_what_may_pass_is_tried_twelve_times() {
+async fn ev_1_transient_failures_are_retried_up_to_twelve_attempts() {
     for (failures, arrives) in [(11, 1), (12, 0)] {
         let kept = Kept::new();
         kept.fail(failures, Reason::InternalError);
         let events = EventBroadcaster::over(kept.clone()).start();
         events.recorder("tests").expect("a name").record(&config_map("a"), Note::normal("r", "a"));
         assert!(events.shutdown(PATIENCE).await);
-        assert_eq!(kept.told().len(), arrives, "{failures} failures");
+        assert_eq!(kept.written().len(), arrives, "{failures} failures");
     }
 }
 
@@ -159,12 +159,12 @@ async fn a_storm_fills_a_bounded_buffer_and_the_rest_is_dropped_and_counted() {
         .filter(|(key, ..)| key.key().labels().any(|it| it.value() == "full"))
         .map(|(.., value)| if let DebugValue::Counter(count) = value { count } else { 0 })
         .sum();
-    assert_eq!(kept.told().len() as u64 + dropped, 1_000, "each is written or counted");
-    assert!(kept.told().len() <= 10 + 2 * 65 + 1, "{}", kept.told().len());
+    assert_eq!(kept.written().len() as u64 + dropped, 1_000, "each event is written or counted");
+    assert!(kept.written().len() <= 10 + 2 * 65 + 1, "{}", kept.written().len());
 }
 
 #[tokio::test(start_paused = true)]
-async fn ev_1_a_source_with_much_to_say_about_one_object_is_limited() {
+async fn ev_1_many_events_of_one_source_about_one_object_are_limited() {
     let kept = Kept::new();
     let events = EventBroadcaster::over(kept.clone()).start();
     let recorder = events.recorder("tests").expect("a name");
@@ -173,10 +173,10 @@ async fn ev_1_a_source_with_much_to_say_about_one_object_is_limited() {
     }
     recorder.record(&config_map("a"), Note::normal("", "a"));
     assert!(events.shutdown(PATIENCE).await);
-    assert_eq!(kept.told().len(), 25);
+    assert_eq!(kept.written().len(), 25);
 }
 
-/// Refuses for a while what is about one object, and takes everything else.
+/// Fails for events about one object, and accepts all others.
 #[derive(Clone)]
 struct Partial(Kept);
 
@@ -204,6 +204,6 @@ async fn events_that_cannot_be_written_do_not_hold_up_others() {
     }
     recorder.record(&config_map("good"), Note::normal("Reason", "Action"));
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(kept.told(), [("create", 1)]);
-    assert!(broadcaster.shutdown(PATIENCE).await, "what fails is given up in the end");
+    assert_eq!(kept.written(), [("create", 1)]);
+    assert!(broadcaster.shutdown(PATIENCE).await, "failing events are given up in the end");
 }

@@ -1,4 +1,4 @@
-//! What becomes of a reconcile that fails: tried again, later and later, each key by itself; or given up.
+//! Failing reconciles: retried with a growing backoff for each key; or given up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,7 +19,7 @@ enum Trouble {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_tried_again_later_and_later_until_it_succeeds() {
+async fn a_failure_is_retried_with_backoff_until_it_succeeds() {
     let world = World::with(&["a"]).await;
     let (calls, maps, good) = (Calls::new(), world.informer(), Arc::new(AtomicBool::new(false)));
     let (told, heals) = (calls.clone(), good.clone());
@@ -40,12 +40,12 @@ async fn a_failure_is_tried_again_later_and_later_until_it_succeeds() {
     good.store(false, Ordering::Relaxed);
     world.put("a", "1").await;
     tokio::time::sleep(Duration::from_millis(8)).await;
-    assert_eq!(calls.take(), ["0", "1"], "the failures of before are forgotten");
-    running.stop().await.expect("it ends well");
+    assert_eq!(calls.take(), ["0", "1"], "earlier failures are forgotten");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminal_error_is_not_tried_again_but_a_change_is() {
+async fn a_terminal_error_is_not_retried_until_the_object_changes() {
     for direct in [true, false] {
         let world = World::with(&["a"]).await;
         let (calls, maps) = (Calls::new(), world.informer());
@@ -65,13 +65,13 @@ async fn a_terminal_error_is_not_tried_again_but_a_change_is() {
         assert_eq!(calls.take(), ["0"]);
         world.put("a", "1").await;
         tokio::time::sleep(2000 * SECOND).await;
-        assert_eq!(calls.take(), ["0"], "as if it had never failed");
-        running.stop().await.expect("it ends well");
+        assert_eq!(calls.take(), ["0"], "the failure count is reset");
+        running.stop().await.expect("clean shutdown");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_a_failure_of_its_key_and_of_nothing_else() {
+async fn a_panic_fails_only_its_own_key() {
     let world = World::with(&["a", "b"]).await;
     let (calls, maps) = (Calls::new(), world.informer());
     let told = calls.clone();
@@ -92,11 +92,11 @@ async fn a_panic_is_a_failure_of_its_key_and_of_nothing_else() {
     world.put("a", "1").await;
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_takes_too_long_is_cut_off_and_tried_again() {
+async fn a_reconcile_that_times_out_is_aborted_and_retried() {
     let world = World::with(&["a", "b"]).await;
     let (calls, maps) = (Calls::new(), world.informer());
     let told = calls.clone();
@@ -116,11 +116,11 @@ async fn a_reconcile_that_takes_too_long_is_cut_off_and_tried_again() {
     let running = Running::new(controller);
     tokio::time::sleep(11 * SECOND).await;
     assert_eq!(calls.take(), ["a", "b", "b done", "a", "a done"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_of_ones_own_is_asked() {
+async fn a_custom_limiter_is_used() {
     let world = World::with(&["a"]).await;
     let (calls, maps) = (Calls::new(), world.informer());
     let told = calls.clone();
@@ -133,12 +133,12 @@ async fn a_limiter_of_ones_own_is_asked() {
     let running = Running::new(controller);
     tokio::time::sleep(150 * SECOND).await;
     assert_eq!(calls.take_millis(), [0, 1000, 2000, 102_000]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// A limiter is the user's code too. What it breaks must be told, not swallowed.
+/// A limiter is user code too. Its panic must be reported, not swallowed.
 #[tokio::test(start_paused = true)]
-async fn a_limiter_that_panics_ends_the_controller_and_is_named() {
+async fn a_limiter_that_panics_stops_the_controller_with_its_message() {
     struct Broken(AtomicU32);
     impl dogwatch_workqueue::RateLimiter<ObjectKey> for Broken {
         fn when(&self, _: &ObjectKey) -> Duration {
@@ -156,6 +156,6 @@ async fn a_limiter_that_panics_ends_the_controller_and_is_named() {
         .named("limited")
         .limiter(Broken(AtomicU32::new(0)))
         .build(|_, _| async { Err::<Action, _>(Trouble::Busy) });
-    let error = Running::new(controller).ended().await.expect_err("a worker is gone").to_string();
+    let error = Running::new(controller).ended().await.expect_err("a worker panicked").to_string();
     assert_eq!(error, "a task of controller limited panicked outside of a reconcile: the limiter failed");
 }

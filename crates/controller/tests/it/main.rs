@@ -1,4 +1,4 @@
-//! Controllers, from outside. One binary, one module per area.
+//! Tests of controllers through the public API. One binary, one module per area.
 #![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
 
 mod world;

@@ -1,4 +1,4 @@
-//! The manager: what runs in it, what ends it, and in which order it ends.
+//! The manager: what runs in it, what stops it, and the order of its shutdown.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::world::{Calls, HOUR, Recording, SECOND, World, settle};
 
-/// A manager that runs until it is told to stop.
+/// A manager that runs until it is stopped.
 struct Managed {
     stop: CancellationToken,
     task: JoinHandle<Result<(), ManagerError>>,
@@ -65,13 +65,13 @@ async fn a_manager_runs_controllers_and_tasks_until_it_is_stopped() {
     settle().await;
     assert_eq!(calls.take_sorted(), ["a", "brief", "long begun"]);
     tokio::time::sleep(HOUR).await;
-    managed.stop().await.expect("it ends well");
+    managed.stop().await.expect("clean shutdown");
     assert_eq!(calls.take(), ["long ended"]);
     assert!(maps.is_stopped(), "informers end with the manager");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_that_fails_ends_the_manager_with_its_name_and_the_others_in_order() {
+async fn a_task_that_fails_stops_the_manager_with_its_name_and_the_others_in_order() {
     for (panics, expected) in [(false, "task bad failed: broken"), (true, "bad panicked: broken")] {
         let world = World::with(&[]).await;
         let calls = Calls::new();
@@ -86,19 +86,19 @@ async fn a_part_that_fails_ends_the_manager_with_its_name_and_the_others_in_orde
                 .task("good", move |stop| async move {
                     stop.cancelled().await;
                     tokio::time::sleep(SECOND).await;
-                    told.add("ended in its time");
+                    told.add("ended in time");
                     Ok::<_, String>(())
                 }),
         );
-        let error = managed.ended().await.expect_err("a part failed");
+        let error = managed.ended().await.expect_err("a task failed");
         let cause = std::error::Error::source(&error).map(|it| format!(": {it}")).unwrap_or_default();
         assert_eq!(format!("{error}{cause}"), expected);
-        assert_eq!(calls.take(), ["ended in its time"]);
+        assert_eq!(calls.take(), ["ended in time"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_cannot_watch_ends_the_manager_with_its_name() {
+async fn a_controller_that_cannot_watch_stops_the_manager_with_its_name() {
     let world = World::with(&["a"]).await;
     world.server.faults().rule(Rule::on("list").or("watch").resource("secrets").refuse(403));
     let manager = manager(&world);
@@ -113,10 +113,10 @@ async fn a_controller_that_cannot_watch_ends_the_manager_with_its_name() {
     let error = managed.ended().await.expect_err("secrets are refused").to_string();
     assert!(error.contains(" did not start: after 120s, informer secrets is not synced"), "{error}");
     assert_eq!(begun.elapsed(), 120 * SECOND);
-    assert_eq!(calls.take(), [] as [&str; 0], "the other may read what is not there yet");
+    assert_eq!(calls.take(), [] as [&str; 0], "the other controller may read the unsynced cache");
 }
 
-/// A reconciler that reads settings from a cache would take those that are on their way for missing.
+/// A reconciler that reads settings from an unsynced cache would take them for missing.
 #[tokio::test(start_paused = true)]
 async fn no_controller_works_before_every_informer_is_synced() {
     for (leads, alone) in [(false, false), (true, false), (false, true)] {
@@ -142,7 +142,7 @@ async fn no_controller_works_before_every_informer_is_synced() {
         if alone {
             let running = crate::world::Running::new(controller);
             tokio::time::sleep(30 * SECOND).await;
-            running.stop().await.expect("it ends well");
+            running.stop().await.expect("clean shutdown");
         } else {
             let mut manager = manager.controller(controller);
             let elector = LeaderElector::builder(world.client.clone(), "tested").build().expect("valid");
@@ -153,14 +153,14 @@ async fn no_controller_works_before_every_informer_is_synced() {
             tokio::time::sleep(5 * SECOND).await;
             assert!(!elector.is_leader(), "it does not stand for election either");
             tokio::time::sleep(25 * SECOND).await;
-            managed.stop().await.expect("it ends well");
+            managed.stop().await.expect("clean shutdown");
         }
         assert_eq!(calls.take(), ["settings found: true"], "leads: {leads}, alone: {alone}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_ends_with_the_informer_of_a_controller_whether_it_leads_or_stands_by() {
+async fn a_manager_stops_with_the_informer_of_a_controller_as_leader_and_as_standby() {
     for (elects, leads) in [(false, true), (true, true), (true, false)] {
         let world = World::with(&["a"]).await;
         let elector = |name: &str| {
@@ -182,14 +182,14 @@ async fn a_manager_ends_with_the_informer_of_a_controller_whether_it_leads_or_st
         tokio::time::sleep(SECOND).await;
         assert_eq!(calls.take().len(), usize::from(leads));
         maps.stop().await;
-        let error = tokio::time::timeout(60 * SECOND, managed.ended()).await.expect("it ends");
-        let error = error.expect_err("it is deaf").to_string();
+        let error = tokio::time::timeout(60 * SECOND, managed.ended()).await.expect("it ends in time");
+        let error = error.expect_err("the informer has ended").to_string();
         assert!(error.starts_with("controller x stopped: informer configmaps has ended"), "{error}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_parts_of_one_name_are_refused_before_anything_begins() {
+async fn duplicate_names_are_rejected_before_anything_starts() {
     let world = World::with(&["a"]).await;
     let manager = manager(&world);
     let (maps, calls) = (manager.informer::<ConfigMap>(), Calls::new());
@@ -201,7 +201,7 @@ async fn two_parts_of_one_name_are_refused_before_anything_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_end_within_the_grace_period_is_named_and_cut_off() {
+async fn what_exceeds_the_grace_period_is_named_and_aborted() {
     let world = World::with(&["a"]).await;
     let manager = manager(&world).grace(10 * SECOND);
     let maps = manager.informer::<ConfigMap>();
@@ -222,17 +222,18 @@ async fn what_does_not_end_within_the_grace_period_is_named_and_cut_off() {
     );
     settle().await;
     let begun = Instant::now();
-    let error = managed.stop().await.expect_err("two parts are stuck").to_string();
+    let error = managed.stop().await.expect_err("a controller and a task are stuck").to_string();
     assert_eq!(error, "still running after 10s, and aborted: controller stuck, deaf");
     assert_eq!(begun.elapsed(), 10 * SECOND);
     settle().await;
-    assert_eq!(Arc::strong_count(&dropped), 1, "the task is gone");
+    assert_eq!(Arc::strong_count(&dropped), 1, "the task is dropped");
 }
 
-/// Probes and scrapes need a real socket, signals a real process; what a signal does can be seen without either.
+/// Probes and scrapes need a TCP socket, signals a process; the effect of a signal is visible
+/// without either.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_signal_ends_the_manager_in_order_and_a_second_one_at_once() {
+async fn a_signal_stops_the_manager_in_order_and_a_second_one_immediately() {
     fn signal(name: &str) {
         let kill = format!("kill -{name} {}", std::process::id());
         let status = std::process::Command::new("sh").args(["-c", &kill]).status().expect("there is a shell");
@@ -243,19 +244,19 @@ async fn a_signal_ends_the_manager_in_order_and_a_second_one_at_once() {
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (ending, is_ending) = tokio::sync::oneshot::channel();
         let manager = Manager::new(world.client.clone()).task("listener", move |stop| async move {
-            begun.send(()).expect("somebody waits");
+            begun.send(()).expect("the receiver is alive");
             stop.cancelled().await;
-            ending.send(()).expect("somebody waits");
+            ending.send(()).expect("the receiver is alive");
             if deaf {
                 std::future::pending::<()>().await;
             }
             Ok::<_, String>(())
         });
         let running = tokio::spawn(manager.run());
-        // Before that, nobody hears the signal, and it would end the tests.
-        has_begun.await.expect("it begins");
+        // Before that, no handler is installed, and the signal would end the test process.
+        has_begun.await.expect("started");
         signal("TERM");
-        is_ending.await.expect("the first signal is heard");
+        is_ending.await.expect("the first signal stops the task");
         if deaf {
             signal("INT");
         }

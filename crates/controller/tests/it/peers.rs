@@ -1,4 +1,5 @@
-//! Where other controllers of the field went wrong, or still do: each test is one of their users' complaints, mostly kube-rs'.
+//! Known problems of other controller libraries: each test reproduces a report of their users,
+//! mostly of kube-rs.
 
 use dogwatch_apiserver::faults::{Rule, Scope};
 use dogwatch_controller::{Action, Context, Controller, Predicate, ReconcileError, Watched};
@@ -7,9 +8,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 use crate::world::{Calls, Recording, Running, SECOND, World, map, name, settle};
 
-/// kube-rs 1590 and its store: what was deleted while nobody watched yields no event at all.
+/// kube-rs 1590 and its store: a deletion during an interrupted watch yields no event at all.
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_while_the_watch_was_down_is_reconciled() {
+async fn an_object_that_was_deleted_while_the_watch_was_down_is_reconciled() {
     let world = World::with(&["a", "b"]).await;
     let (calls, maps) = (Calls::new(), world.informer());
     let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
@@ -21,12 +22,13 @@ async fn what_was_deleted_while_the_watch_was_down_is_reconciled() {
     world.server.faults().resume();
     tokio::time::sleep(60 * SECOND).await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs: each new list reconciles all objects again, changed or not; a restart of the API server is a storm.
+/// kube-rs: each new list reconciles all objects again, changed or not; a restart of the API server
+/// causes a storm.
 #[tokio::test(start_paused = true)]
-async fn a_new_list_reconciles_what_changed_and_nothing_else() {
+async fn a_new_list_reconciles_only_changed_objects() {
     let names: Vec<_> = (0..50).map(|it| format!("m{it:02}")).collect();
     let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let (calls, maps) = (Calls::new(), world.informer());
@@ -42,7 +44,7 @@ async fn a_new_list_reconciles_what_changed_and_nothing_else() {
         assert_eq!(calls.take(), ["m07"]);
     }
     assert_eq!(maps.health().relists, 3);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 /// kube-rs 1080: each controller has a cache and a watch of its own.
@@ -61,28 +63,28 @@ async fn controllers_share_one_cache_and_one_watch() {
     let asked = world.server.requests().resource("configmaps");
     assert_eq!(asked.filter(|it| it.verb == "watch" || it.verb == "list").count(), 1);
     for it in running {
-        it.stop().await.expect("it ends well");
+        it.stop().await.expect("clean shutdown");
     }
 }
 
-/// kube-rs 1630: nobody can subscribe to a cache that already runs.
+/// kube-rs 1630: a running cache accepts no new subscribers.
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_comes_late_hears_of_everything_once() {
+async fn a_late_controller_reconciles_every_object_once() {
     let world = World::with(&["a", "b"]).await;
     let (calls, maps) = (Calls::new(), world.informer());
     maps.start();
-    maps.synced().await.expect("it syncs");
+    maps.synced().await.expect("synced");
     world.create(&map("c")).await;
     settle().await;
     let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a", "b", "c"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs 926: the controller hangs when more than a hundred reconciles want to come again at once.
+/// kube-rs 926: the controller hangs when more than a hundred reconciles request a requeue at once.
 #[tokio::test(start_paused = true)]
-async fn hundreds_of_reconciles_may_want_to_come_again_at_once() {
+async fn hundreds_of_reconciles_may_requeue_at_once() {
     let names: Vec<_> = (0..300).map(|it| format!("m{it:03}")).collect();
     let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let (calls, maps) = (Calls::new(), world.informer());
@@ -102,10 +104,11 @@ async fn hundreds_of_reconciles_may_want_to_come_again_at_once() {
     for name in &names {
         assert!(calls.iter().filter(|it| *it == name).count() >= 3, "{name}");
     }
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs: one back-off for all watches of a controller, so that one refused watch delays the events of the others by up to half a minute.
+/// kube-rs: one backoff for all watches of a controller, so that one rejected watch delays the
+/// events of the others by up to half a minute.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_fails_delays_no_other() {
     let world = World::with(&["a"]).await;
@@ -124,10 +127,11 @@ async fn a_watch_that_fails_delays_no_other() {
         settle().await;
         assert_eq!(calls.take_timed(), [(now, "a".to_owned())]);
     }
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs: the order of what waits is that of a hash set, and each reconcile begins a millisecond late.
+/// kube-rs: pending keys have the order of a hash set, and each reconcile starts a millisecond
+/// late.
 #[tokio::test(start_paused = true)]
 async fn keys_are_reconciled_at_once_and_in_the_order_in_which_they_changed() {
     let names: Vec<_> = (0..40).map(|it| format!("m{it:02}")).collect();
@@ -143,12 +147,12 @@ async fn keys_are_reconciled_at_once_and_in_the_order_in_which_they_changed() {
     }
     settle().await;
     assert_eq!(calls.take_timed(), order.into_iter().map(|it| (now, it)).collect::<Vec<_>>());
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs: an object that is gone before anybody looked leaves its subscriber asleep.
+/// kube-rs: an object that is deleted before it was read leaves its subscriber asleep.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_gone_at_once_does_not_put_the_controller_to_sleep() {
+async fn an_object_that_is_deleted_at_once_does_not_stall_the_controller() {
     let world = World::with(&[]).await;
     let (calls, maps) = (Calls::new(), world.informer());
     let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
@@ -162,12 +166,13 @@ async fn an_object_that_is_gone_at_once_does_not_put_the_controller_to_sleep() {
     world.create(&map("a")).await;
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs' predicates remember a hash for each name, so an object that is created again as it was is not seen.
+/// kube-rs' predicates remember a hash for each name, so an identical object that is created again
+/// is not seen.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_created_again_as_it_was_passes_its_predicate() {
+async fn an_identical_object_that_is_created_again_passes_its_predicate() {
     let world = World::with(&["a"]).await;
     let (calls, maps) = (Calls::new(), world.informer());
     let watched = Watched::new(&maps).when(Predicate::labels_changed());
@@ -183,12 +188,13 @@ async fn an_object_that_is_created_again_as_it_was_passes_its_predicate() {
         settle().await;
         assert!(!calls.take().is_empty());
     }
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs 1916 and 297: no back-off of a key's own; what fails often delays what does not, or hammers the server.
+/// kube-rs 1916 and 297: no backoff for each key; keys that fail often delay the others, or hammer
+/// the server.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_fails_for_long_comes_rarely_and_delays_no_other() {
+async fn a_key_that_keeps_failing_is_retried_rarely_and_delays_no_other() {
     let world = World::with(&["bad", "good"]).await;
     let (calls, maps) = (Calls::new(), world.informer());
     let told = calls.clone();
@@ -205,5 +211,5 @@ async fn a_key_that_fails_for_long_comes_rarely_and_delays_no_other() {
     world.put("good", "1").await;
     settle().await;
     assert_eq!(calls.take_timed(), [(now, "good".to_owned())]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
