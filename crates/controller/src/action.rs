@@ -87,7 +87,7 @@ impl<E: Error + Send + Sync + 'static> From<E> for ReconcileError {
 impl fmt::Display for ReconcileError {
     /// Writes the error and all its causes on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Levels(self.error()))
+        write!(f, "{}", ErrorChain(self.error()))
     }
 }
 
@@ -118,9 +118,9 @@ impl Error for Terminal {
 }
 
 /// Displays an error and all its causes on one line.
-pub(crate) struct Levels<'a>(pub(crate) &'a (dyn Error + 'static));
+pub(crate) struct ErrorChain<'a>(pub(crate) &'a (dyn Error + 'static));
 
-impl fmt::Display for Levels<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
         let mut level = self.0.source();

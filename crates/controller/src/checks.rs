@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 
-use crate::action::{BoxError, Levels};
+use crate::action::{BoxError, ErrorChain};
 
 /// The checks of one endpoint, in the order in which they were added.
 #[derive(Clone, Default)]
@@ -17,14 +17,14 @@ type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), BoxError>> + Send + S
 
 /// The response of a health endpoint.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct HealthReport {
     pub(crate) ok: bool,
     pub(crate) text: String,
 }
 
 /// The query parameters of a health request.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct HealthQuery {
     /// Lists each check, also when all of them pass.
     pub(crate) verbose: bool,
     /// The names of the checks to skip.
@@ -56,14 +56,14 @@ impl Checks {
 
     /// Runs all checks in order. The reason of a failure goes to the log and is withheld from the
     /// response, because the endpoint is unauthenticated.
-    pub(crate) async fn all(&self, endpoint: &str, mut asked: Asked) -> Told {
+    pub(crate) async fn all(&self, endpoint: &str, mut query: HealthQuery) -> HealthReport {
         let mut text = String::new();
         let mut failed = Vec::new();
         for (name, check) in &self.0 {
-            let outcome = if asked.exclude.remove(name) {
+            let outcome = if query.exclude.remove(name) {
                 "excluded: ok"
             } else if let Err(error) = check().await {
-                failed.push(format!("{name}: {}", Levels(&*error)));
+                failed.push(format!("{name}: {}", ErrorChain(&*error)));
                 let _ = writeln!(text, "[-]{name} failed: reason withheld");
                 continue;
             } else {
@@ -71,28 +71,30 @@ impl Checks {
             };
             let _ = writeln!(text, "[+]{name} {outcome}");
         }
-        if !asked.exclude.is_empty() {
-            let unknown: Vec<_> = asked.exclude.iter().map(|it| format!("{it:?}")).collect();
+        if !query.exclude.is_empty() {
+            let unknown: Vec<_> = query.exclude.iter().map(|it| format!("{it:?}")).collect();
             let unknown = unknown.join(", ");
             let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {unknown}");
         }
         if !failed.is_empty() {
             tracing::warn!(endpoint, failed = failed.join("; "), "a health check failed");
             let _ = writeln!(text, "{endpoint} check failed");
-        } else if asked.verbose {
+        } else if query.verbose {
             let _ = writeln!(text, "{endpoint} check passed");
         } else {
             text = "ok".to_owned();
         }
-        Told { ok: failed.is_empty(), text }
+        HealthReport { ok: failed.is_empty(), text }
     }
 
     /// Runs one check. Returns `None` if there is no check with this name.
-    pub(crate) async fn one(&self, name: &str) -> Option<Told> {
+    pub(crate) async fn one(&self, name: &str) -> Option<HealthReport> {
         let (_, check) = self.0.iter().find(|it| it.0 == name)?;
         Some(match check().await {
-            Ok(()) => Told { ok: true, text: "ok".to_owned() },
-            Err(error) => Told { ok: false, text: format!("internal server error: {}\n", Levels(&*error)) },
+            Ok(()) => HealthReport { ok: true, text: "ok".to_owned() },
+            Err(error) => {
+                HealthReport { ok: false, text: format!("internal server error: {}\n", ErrorChain(&*error)) }
+            }
         })
     }
 }
@@ -116,8 +118,8 @@ mod tests {
         checks
     }
 
-    fn asked(verbose: bool, exclude: &[&str]) -> Asked {
-        Asked { verbose, exclude: exclude.iter().map(|it| (*it).to_owned()).collect() }
+    fn query(verbose: bool, exclude: &[&str]) -> HealthQuery {
+        HealthQuery { verbose, exclude: exclude.iter().map(|it| (*it).to_owned()).collect() }
     }
 
     #[tokio::test]
@@ -138,8 +140,8 @@ mod tests {
                  no matches for \"x\", \"y\"\nreadyz check passed\n",
             ),
         ] {
-            let told = checks(&names).all("readyz", asked(verbose, exclude)).await;
-            assert_eq!(told, Told { ok, text: text.to_owned() });
+            let report = checks(&names).all("readyz", query(verbose, exclude)).await;
+            assert_eq!(report, HealthReport { ok, text: text.to_owned() });
         }
     }
 
@@ -147,9 +149,9 @@ mod tests {
     async fn a_single_check_reports_its_reason() {
         let checks = checks(&[("ping", true), ("db", false)]);
         assert_eq!(checks.one("ping").await.map(|it| it.text).as_deref(), Some("ok"));
-        let told = checks.one("db").await.expect("there is one");
+        let report = checks.one("db").await.expect("there is one");
         let text = "internal server error: the password is x\n".to_owned();
-        assert_eq!(told, Told { ok: false, text });
+        assert_eq!(report, HealthReport { ok: false, text });
         assert_eq!(checks.one("other").await, None);
     }
 
@@ -157,7 +159,7 @@ mod tests {
     async fn a_check_replaces_the_check_of_the_same_name() {
         let mut checks = checks(&[("ping", false), ("db", true)]);
         checks.add("ping", || async { Ok::<(), BoxError>(()) });
-        let told = checks.all("healthz", asked(true, &[])).await;
-        assert_eq!(told.text, "[+]ping ok\n[+]db ok\nhealthz check passed\n");
+        let report = checks.all("healthz", query(true, &[])).await;
+        assert_eq!(report.text, "[+]ping ok\n[+]db ok\nhealthz check passed\n");
     }
 }

@@ -17,17 +17,17 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::task::JoinSet;
 
-use crate::checks::{Asked, Checks, Told};
+use crate::checks::{Checks, HealthQuery, HealthReport};
 
 /// The maximum number of open connections; further ones wait in the accept queue. Probes and
 /// scrapes are few.
-const MOST_CONNECTIONS: usize = 100;
+const MAX_CONNECTIONS: usize = 100;
 
 /// The timeout for the headers of a request, including the idle time before them.
-const PATIENCE: Duration = Duration::from_secs(30);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The pause after a failed accept, for example when the process is out of file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The content type of the Prometheus text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -85,17 +85,17 @@ impl Endpoints {
     /// Serves requests until the future is dropped.
     pub(crate) async fn serve(self, healthz: Checks, readyz: Checks) {
         let checks = self.health.then_some((healthz, readyz));
-        let answers = Arc::new(Answers { checks, render: self.render });
+        let service_state = Arc::new(EndpointService { checks, render: self.render });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 biased;
                 Some(_) = connections.join_next() => {}
-                accepted = self.listener.accept(), if connections.len() < MOST_CONNECTIONS => match accepted {
-                    Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&answers)))),
+                accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                    Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&service_state)))),
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
-                        tokio::time::sleep(PAUSE).await;
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
             }
@@ -113,30 +113,30 @@ impl fmt::Debug for Endpoints {
     }
 }
 
-async fn connection(stream: TcpStream, answers: Arc<Answers>) {
+async fn connection(stream: TcpStream, service_state: Arc<EndpointService>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answers = Arc::clone(&answers);
+        let service_state = Arc::clone(&service_state);
         async move {
             let uri = request.uri();
             Ok::<_, Infallible>(
-                answers.to(request.method(), uri.path(), uri.query().unwrap_or_default()).await,
+                service_state.to(request.method(), uri.path(), uri.query().unwrap_or_default()).await,
             )
         }
     });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     // A client that disconnects in the middle of a request does not need a response.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
 /// The content served at one address.
-struct Answers {
+struct EndpointService {
     /// The checks of `/healthz` and of `/readyz`.
     checks: Option<(Checks, Checks)>,
     render: Option<Arc<Render>>,
 }
 
-impl Answers {
+impl EndpointService {
     async fn to(&self, method: &Method, path: &str, query: &str) -> Response<Full<Bytes>> {
         if method != Method::GET && method != Method::HEAD {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
@@ -147,13 +147,13 @@ impl Answers {
             return response;
         }
         match self.health(path, query).await {
-            Some(Told { ok: true, text }) => plain(StatusCode::OK, text),
-            Some(Told { ok: false, text }) => plain(StatusCode::INTERNAL_SERVER_ERROR, text),
+            Some(HealthReport { ok: true, text }) => plain(StatusCode::OK, text),
+            Some(HealthReport { ok: false, text }) => plain(StatusCode::INTERNAL_SERVER_ERROR, text),
             None => plain(StatusCode::NOT_FOUND, "404 page not found\n"),
         }
     }
 
-    async fn health(&self, path: &str, query: &str) -> Option<Told> {
+    async fn health(&self, path: &str, query: &str) -> Option<HealthReport> {
         let (healthz, readyz) = self.checks.as_ref()?;
         let path = path.strip_prefix('/')?;
         let (endpoint, name) = path.split_once('/').unwrap_or((path, ""));
@@ -163,22 +163,22 @@ impl Answers {
             _ => return None,
         };
         match name {
-            "" => Some(checks.all(endpoint, asked(query)).await),
+            "" => Some(checks.all(endpoint, health_query(query)).await),
             name => checks.one(name).await,
         }
     }
 }
 
-fn asked(query: &str) -> Asked {
-    let mut asked = Asked::default();
-    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+fn health_query(text: &str) -> HealthQuery {
+    let mut query = HealthQuery::default();
+    for (key, value) in form_urlencoded::parse(text.as_bytes()) {
         match &*key {
-            "verbose" => asked.verbose = true,
-            "exclude" => drop(asked.exclude.insert(value.into_owned())),
+            "verbose" => query.verbose = true,
+            "exclude" => drop(query.exclude.insert(value.into_owned())),
             _ => {}
         }
     }
-    asked
+    query
 }
 
 fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {

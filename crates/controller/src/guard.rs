@@ -37,7 +37,7 @@ type Sources<K> = [Box<dyn Source<K>>];
 pub(crate) struct Guard<K> {
     /// The maximum time that a key waits for a cache.
     limit: Duration,
-    state: Mutex<State<K>>,
+    state: Mutex<GuardState<K>>,
     /// Notified when there is another write to wait for.
     recorded: Notify,
     /// Counts the keys that were reconciled although a cache did not show their writes.
@@ -45,12 +45,12 @@ pub(crate) struct Guard<K> {
 }
 
 #[derive(Debug)]
-struct State<K> {
+struct GuardState<K> {
     /// The pending writes, one map for each source and namespace, ordered by version: the writes
     /// that a cache shows first come first. A `BTreeMap`, so that keys are put back in a
     /// deterministic order.
-    lines: BTreeMap<Line, BTreeMap<Place, Awaited<K>>>,
-    keys: HashMap<K, Waiting>,
+    scopes: BTreeMap<CacheScope, BTreeMap<WriteOrder, PendingWrite<K>>>,
+    keys: HashMap<K, KeyWrites>,
     /// The deadlines after which waiting keys are reconciled anyway.
     limits: BTreeMap<(Instant, u64), K>,
     next: u64,
@@ -59,18 +59,18 @@ struct State<K> {
 /// A source and the namespace that was written to: a source with several namespaces follows each on
 /// its own. A write of which only the version is known waits for the whole source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Line {
+struct CacheScope {
     source: usize,
     namespace: Option<String>,
     whole: bool,
 }
 
 /// The length of the version, its digits, and a sequence number: the tuples sort in version order.
-type Place = (usize, String, u64);
+type WriteOrder = (usize, String, u64);
 
 /// A write that a cache has yet to show.
 #[derive(Debug)]
-struct Awaited<K> {
+struct PendingWrite<K> {
     key: K,
     object: Option<Arc<Written>>,
     /// True if the object must then be in the cache, unless it was deleted.
@@ -82,7 +82,7 @@ struct Awaited<K> {
     rewinds: u64,
 }
 
-impl<K: Key> Awaited<K> {
+impl<K: Key> PendingWrite<K> {
     /// Returns true if the key must be reconciled again, given that the cache has reached the
     /// version.
     fn is_missing(&self, source: &dyn Source<K>) -> bool {
@@ -94,8 +94,8 @@ impl<K: Key> Awaited<K> {
 /// The pending writes under one key. There is at most one for each source and object, so they are
 /// bounded by what the key writes.
 #[derive(Debug, Default)]
-struct Waiting {
-    writes: Vec<(Line, Place, Option<ObjectKey>)>,
+struct KeyWrites {
+    writes: Vec<(CacheScope, WriteOrder, Option<ObjectKey>)>,
     /// The deadline of the key; `None` once it no longer waits. A deadline beyond the range of the
     /// clock is never reached.
     until: Option<Limit>,
@@ -112,17 +112,18 @@ enum Limit {
 
 impl<K: Key> Guard<K> {
     pub(crate) fn new(limit: Duration, overdue: Counter) -> Self {
-        let state = State { lines: BTreeMap::new(), keys: HashMap::new(), limits: BTreeMap::new(), next: 0 };
+        let state =
+            GuardState { scopes: BTreeMap::new(), keys: HashMap::new(), limits: BTreeMap::new(), next: 0 };
         Self { limit, state: Mutex::new(state), recorded: Notify::new(), overdue }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<K>> {
+    fn state(&self) -> MutexGuard<'_, GuardState<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the writes made under the key, which the caller holds.
     pub(crate) fn record(&self, key: &K, writes: Vec<Write>, sources: &Sources<K>, queue: &WorkQueue<K>) {
-        let mut look_again = false;
+        let mut is_missing = false;
         for write in writes {
             let source = &sources[write.source];
             let admits = write.object.as_ref().map_or(Some(true), |it| source.admits(it));
@@ -132,7 +133,7 @@ impl<K: Key> Guard<K> {
             let object_key = write.object.as_ref().map(|it| &it.key);
             let is_expected = admits == Some(true) && write.concerns != Some(false);
             let reached = source.version(object_key).map(|it| has_reached(&it, &write.version));
-            let awaited = Awaited {
+            let awaited = PendingWrite {
                 key: key.clone(),
                 object: write.object,
                 is_expected,
@@ -142,20 +143,20 @@ impl<K: Key> Guard<K> {
             match reached {
                 // If versions cannot be compared, waiting would never end.
                 None | Some(None) => {}
-                Some(Some(true)) => look_again |= awaited.is_missing(&**source),
+                Some(Some(true)) => is_missing |= awaited.is_missing(&**source),
                 Some(Some(false)) => {
                     let object = awaited.object.as_ref();
-                    let line = Line {
+                    let scope = CacheScope {
                         source: write.source,
                         namespace: object.and_then(|it| it.key.namespace()).map(str::to_owned),
                         whole: object.is_none(),
                     };
-                    self.state().insert(line, &write.version, awaited, self.limit);
+                    self.state().insert(scope, &write.version, awaited, self.limit);
                     self.recorded.notify_one();
                 }
             }
         }
-        if look_again {
+        if is_missing {
             queue.add(key.clone());
         }
     }
@@ -168,9 +169,9 @@ impl<K: Key> Guard<K> {
         let waiting = state.keys.get(key)?;
         let behind = waiting.until.and_then(|_| {
             let mut writes = waiting.writes.iter();
-            let (line, ..) =
-                writes.find(|(line, place, object)| !state.is_over(line, place, object.as_ref(), sources))?;
-            Some(line.source)
+            let (scope, ..) = writes
+                .find(|(scope, order, object)| !state.is_over(scope, order, object.as_ref(), sources))?;
+            Some(scope.source)
         });
         match behind {
             Some(source) => {
@@ -209,10 +210,10 @@ impl<K: Key> Guard<K> {
     fn settle(&self, sources: &Sources<K>, queue: &WorkQueue<K>) -> Option<Instant> {
         let mut state = self.state();
         let mut back = Vec::new();
-        let lines: Vec<_> = state.lines.keys().cloned().collect();
-        for line in lines {
-            while let Some(awaited) = state.pop_shown(&line, sources) {
-                let is_missing = awaited.is_missing(&*sources[line.source]);
+        let scopes: Vec<_> = state.scopes.keys().cloned().collect();
+        for scope in scopes {
+            while let Some(awaited) = state.pop_shown(&scope, sources) {
+                let is_missing = awaited.is_missing(&*sources[scope.source]);
                 back.extend(state.shown(&awaited.key, is_missing).map(|priority| (awaited.key, priority)));
             }
         }
@@ -235,26 +236,32 @@ impl<K: Key> Guard<K> {
     }
 }
 
-impl<K: Key> State<K> {
-    fn insert(&mut self, line: Line, version: &ResourceVersion, awaited: Awaited<K>, limit: Duration) {
+impl<K: Key> GuardState<K> {
+    fn insert(
+        &mut self,
+        scope: CacheScope,
+        version: &ResourceVersion,
+        awaited: PendingWrite<K>,
+        limit: Duration,
+    ) {
         self.next += 1;
-        let place = (version.as_str().len(), version.as_str().to_owned(), self.next);
+        let order = (version.as_str().len(), version.as_str().to_owned(), self.next);
         let object = awaited.object.as_ref().map(|it| it.key.clone());
         let key = awaited.key.clone();
         let waiting = self.keys.entry(key.clone()).or_default();
-        let known = waiting.writes.iter().position(|(of, _, it)| *of == line && *it == object);
+        let known = waiting.writes.iter().position(|(of, _, it)| *of == scope && *it == object);
         if let Some(known) = known {
             let (of, at, _) = &waiting.writes[known];
-            let before = self.lines.get(of).and_then(|it| it.get(at));
+            let before = self.scopes.get(of).and_then(|it| it.get(at));
             // Concurrent writes may be reported in any order. Versions from before and after a
             // rewind of the server's history cannot be compared; the later report wins then.
-            if before.is_some_and(|it| it.rewinds == awaited.rewinds) && *at > place {
+            if before.is_some_and(|it| it.rewinds == awaited.rewinds) && *at > order {
                 return;
             }
-            let (line, place, _) = waiting.writes.swap_remove(known);
-            remove(&mut self.lines, &line, &place);
+            let (scope, order, _) = waiting.writes.swap_remove(known);
+            remove(&mut self.scopes, &scope, &order);
         }
-        waiting.writes.push((line.clone(), place.clone(), object));
+        waiting.writes.push((scope.clone(), order.clone(), object));
         if let Some(Limit::At(at, number)) = waiting.until.take() {
             self.limits.remove(&(at, number));
         }
@@ -265,49 +272,55 @@ impl<K: Key> State<K> {
             }
             None => Limit::Never,
         });
-        self.lines.entry(line).or_default().insert(place, awaited);
+        self.scopes.entry(scope).or_default().insert(order, awaited);
     }
 
     /// Returns the indexes of the sources with pending writes.
     fn awaited_sources(&self, count: usize) -> Vec<usize> {
         let mut awaited = vec![false; count];
-        self.lines.keys().for_each(|it| awaited[it.source] = true);
+        self.scopes.keys().for_each(|it| awaited[it.source] = true);
         (0..count).filter(|it| awaited[*it]).collect()
     }
 
     /// Returns true if a cache shows a write, or never will.
-    fn is_over(&self, line: &Line, place: &Place, object: Option<&ObjectKey>, sources: &Sources<K>) -> bool {
-        let source = &sources[line.source];
-        let version = ResourceVersion::new(&place.1);
+    fn is_over(
+        &self,
+        scope: &CacheScope,
+        order: &WriteOrder,
+        object: Option<&ObjectKey>,
+        sources: &Sources<K>,
+    ) -> bool {
+        let source = &sources[scope.source];
+        let version = ResourceVersion::new(&order.1);
         let is_shown = match source.version(object) {
             Some(reached) => has_reached(&reached, &version).unwrap_or(true),
             None => true,
         };
         is_shown || {
-            let awaited = self.lines.get(line).and_then(|it| it.get(place));
+            let awaited = self.scopes.get(scope).and_then(|it| it.get(order));
             awaited.is_none_or(|it| source.cache().health().rewinds != it.rewinds)
         }
     }
 
     /// Takes the first write of a scope, if its cache shows it or never will.
-    fn pop_shown(&mut self, line: &Line, sources: &Sources<K>) -> Option<Awaited<K>> {
-        let (place, awaited) = self.lines.get(line)?.first_key_value()?;
-        let (place, object) = (place.clone(), awaited.object.as_ref().map(|it| it.key.clone()));
-        if !self.is_over(line, &place, object.as_ref(), sources) {
+    fn pop_shown(&mut self, scope: &CacheScope, sources: &Sources<K>) -> Option<PendingWrite<K>> {
+        let (order, awaited) = self.scopes.get(scope)?.first_key_value()?;
+        let (order, object) = (order.clone(), awaited.object.as_ref().map(|it| it.key.clone()));
+        if !self.is_over(scope, &order, object.as_ref(), sources) {
             return None;
         }
-        let awaited = remove(&mut self.lines, line, &place)?;
+        let awaited = remove(&mut self.scopes, scope, &order)?;
         if let Some(waiting) = self.keys.get_mut(&awaited.key) {
-            waiting.writes.retain(|(of, at, _)| of != line || *at != place);
+            waiting.writes.retain(|(of, at, _)| of != scope || *at != order);
         }
         Some(awaited)
     }
 
     /// Handles that a cache shows a write of this key. Returns the priority with which to queue the
     /// key, if it is to be queued.
-    fn shown(&mut self, key: &K, look_again: bool) -> Option<i32> {
+    fn shown(&mut self, key: &K, is_missing: bool) -> Option<i32> {
         let waiting = self.keys.get_mut(key)?;
-        if look_again {
+        if is_missing {
             waiting.parked = Some(waiting.parked.map_or(0, |it| it.max(0)));
         }
         if waiting.until.is_some() && !waiting.writes.is_empty() {
@@ -325,8 +338,8 @@ impl<K: Key> State<K> {
             .writes
             .iter()
             .cloned()
-            .partition(|(line, place, object)| self.is_over(line, place, object.as_ref(), sources));
-        over.iter().for_each(|(line, place, _)| drop(remove(&mut self.lines, line, place)));
+            .partition(|(scope, order, object)| self.is_over(scope, order, object.as_ref(), sources));
+        over.iter().for_each(|(scope, order, _)| drop(remove(&mut self.scopes, scope, order)));
         if let Some(waiting) = self.keys.get_mut(key) {
             waiting.writes = left;
             waiting.parked = None;
@@ -337,7 +350,7 @@ impl<K: Key> State<K> {
     /// Removes a key without pending writes.
     fn tidy(&mut self, key: &K) {
         if self.keys.get(key).is_some_and(|it| it.writes.is_empty())
-            && let Some(Waiting { until: Some(Limit::At(at, number)), .. }) = self.keys.remove(key)
+            && let Some(KeyWrites { until: Some(Limit::At(at, number)), .. }) = self.keys.remove(key)
         {
             self.limits.remove(&(at, number));
         }
@@ -345,14 +358,14 @@ impl<K: Key> State<K> {
 }
 
 fn remove<K>(
-    lines: &mut BTreeMap<Line, BTreeMap<Place, Awaited<K>>>,
-    line: &Line,
-    place: &Place,
-) -> Option<Awaited<K>> {
-    let places = lines.get_mut(line)?;
-    let removed = places.remove(place);
-    if places.is_empty() {
-        lines.remove(line);
+    scopes: &mut BTreeMap<CacheScope, BTreeMap<WriteOrder, PendingWrite<K>>>,
+    scope: &CacheScope,
+    order: &WriteOrder,
+) -> Option<PendingWrite<K>> {
+    let writes = scopes.get_mut(scope)?;
+    let removed = writes.remove(order);
+    if writes.is_empty() {
+        scopes.remove(scope);
     }
     removed
 }

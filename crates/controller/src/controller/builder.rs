@@ -11,9 +11,9 @@ use dogwatch_workqueue::{Builder, RateLimiter, WorkQueue};
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
 
+use super::controller::{Controller, RunSettings};
 use super::shards::Shards;
-use super::whole::{Controller, Course};
-use super::worker::Machine;
+use super::worker::ControllerInner;
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Key, Reconciler};
@@ -47,7 +47,7 @@ pub struct ControllerBuilder<K> {
     timeout: Option<Duration>,
     consistency_wait: Duration,
     as_leader: bool,
-    course: Course,
+    settings: RunSettings,
 }
 
 impl Controller {
@@ -80,7 +80,7 @@ impl Controller {
             timeout: None,
             consistency_wait: CONSISTENCY_WAIT,
             as_leader: true,
-            course: Course { workers: 1, sync_timeout: SYNC_TIMEOUT, grace: GRACE, abandon: false },
+            settings: RunSettings { workers: 1, sync_timeout: SYNC_TIMEOUT, grace: GRACE, abandon: false },
         }
     }
 }
@@ -174,7 +174,7 @@ impl<K: Key> ControllerBuilder<K> {
     /// Sets the number of keys that are reconciled concurrently, at least one. The same key is
     /// never reconciled concurrently with itself. Defaults to 1.
     pub fn workers(mut self, workers: usize) -> Self {
-        self.course.workers = workers.max(1);
+        self.settings.workers = workers.max(1);
         self
     }
 
@@ -201,7 +201,7 @@ impl<K: Key> ControllerBuilder<K> {
     /// Sets the time to wait for the informers to sync before the controller fails. Defaults to two
     /// minutes.
     pub fn sync_timeout(mut self, limit: Duration) -> Self {
-        self.course.sync_timeout = limit;
+        self.settings.sync_timeout = limit;
         self
     }
 
@@ -217,14 +217,14 @@ impl<K: Key> ControllerBuilder<K> {
     /// Sets the time for queued and running reconciles to finish after a stop; then they are
     /// aborted. Defaults to 30 s.
     pub fn grace(mut self, limit: Duration) -> Self {
-        self.course.grace = limit;
+        self.settings.grace = limit;
         self
     }
 
     /// After a stop, finishes running reconciles and drops queued keys. By default, queued keys are
     /// reconciled too.
     pub fn abandon_queue_on_stop(mut self) -> Self {
-        self.course.abandon = true;
+        self.settings.abandon = true;
         self
     }
 
@@ -238,8 +238,8 @@ impl<K: Key> ControllerBuilder<K> {
     /// Builds the controller. It does not run yet.
     pub fn build<R: Reconciler<K>>(self, reconciler: R) -> Controller {
         let name: Arc<str> = self.name.into();
-        let metrics = ControllerMetrics::new(&name, self.course.workers);
-        let machine = Machine {
+        let metrics = ControllerMetrics::new(&name, self.settings.workers);
+        let inner = ControllerInner {
             queue: self.queue.name(&*name).earliest_wins().build(),
             kinds: self.sources.iter().map(|it| it.kind().clone()).collect(),
             sources: self.sources,
@@ -252,7 +252,7 @@ impl<K: Key> ControllerBuilder<K> {
             abandoned: AtomicBool::new(false),
             name,
         };
-        Controller::new(machine, self.streams, self.course, self.as_leader)
+        Controller::new(inner, self.streams, self.settings, self.as_leader)
     }
 }
 
@@ -262,7 +262,7 @@ impl<K> fmt::Debug for ControllerBuilder<K> {
         f.debug_struct("ControllerBuilder")
             .field("name", &self.name)
             .field("informers", &informers)
-            .field("course", &self.course)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

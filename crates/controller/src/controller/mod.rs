@@ -12,11 +12,12 @@
 mod error;
 mod shards;
 mod worker;
-mod whole;
+#[allow(clippy::module_inception, reason = "the main type has a file of its own name")]
+mod controller;
 mod builder;
 
 pub use builder::ControllerBuilder;
+pub use controller::Controller;
 pub use error::ControllerError;
-pub use whole::Controller;
 
 pub(crate) use worker::text_of;

@@ -13,14 +13,14 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::shards::Shards;
-use crate::action::{Action, Levels, ReconcileError};
+use crate::action::{Action, ErrorChain, ReconcileError};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Concerns, Context, Key, Reconciler};
 use crate::source::{Cache, Source};
 
 /// The state that the workers of one controller share.
-pub(super) struct Machine<K: Key, R> {
+pub(super) struct ControllerInner<K: Key, R> {
     pub(super) name: Arc<str>,
     pub(super) queue: WorkQueue<K>,
     pub(super) sources: Vec<Box<dyn Source<K>>>,
@@ -45,7 +45,7 @@ enum Outcome {
     TimedOut(Duration),
 }
 
-impl<K: Key, R: Reconciler<K>> Machine<K, R> {
+impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
     /// Reconciles keys until the queue is shut down and empty.
     pub(super) async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.take().await {
@@ -150,11 +150,11 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
                 self.metrics.terminal.increment(1);
                 self.failed();
                 self.queue.forget(item);
-                tracing::error!(error = %Levels(&*error), attempt, "reconcile failed permanently");
+                tracing::error!(error = %ErrorChain(&*error), attempt, "reconcile failed permanently");
                 return;
             }
             Outcome::Returned(Err(ReconcileError::Retry(error))) => {
-                tracing::warn!(error = %Levels(&*error), attempt, "reconcile failed, retrying");
+                tracing::warn!(error = %ErrorChain(&*error), attempt, "reconcile failed, retrying");
             }
             Outcome::Panicked(panic) => {
                 self.metrics.panics.increment(1);
@@ -182,8 +182,8 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
 
 /// Returns the lookup for the context of one call. It holds a weak reference, so that a context
 /// that outlives its call does not keep the controller alive.
-fn concerns<K: Key, R: Reconciler<K>>(machine: Weak<Machine<K, R>>, key: K) -> Concerns {
-    Box::new(move |source, object| machine.upgrade()?.sources.get(source)?.concerns(object, &key))
+fn concerns<K: Key, R: Reconciler<K>>(inner: Weak<ControllerInner<K, R>>, key: K) -> Concerns {
+    Box::new(move |source, object| inner.upgrade()?.sources.get(source)?.concerns(object, &key))
 }
 
 /// Returns the message of a panic.

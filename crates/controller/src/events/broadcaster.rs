@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::note::{EventKey, InvalidReporter, Note, Reporter};
-use super::series::{Remembered, Write};
+use super::series::{SeriesCache, Write};
 use super::sink::EventSink;
 use super::spam::SpamFilter;
 use super::worker::work;
@@ -35,9 +35,9 @@ const TICK: Duration = Duration::from_secs(30);
 /// them finish.
 #[derive(Debug)]
 pub struct EventBroadcaster {
-    notes: mpsc::Sender<Told>,
+    notes: mpsc::Sender<QueuedEvent>,
     tasks: JoinSet<()>,
-    meter: Meter,
+    dropped: DropCounters,
     instance: String,
 }
 
@@ -53,14 +53,14 @@ pub struct EventBroadcasterBuilder {
 /// Records events in the name of one controller. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
-    notes: mpsc::WeakSender<Told>,
+    notes: mpsc::WeakSender<QueuedEvent>,
     reporter: Arc<Reporter>,
-    meter: Meter,
+    dropped: DropCounters,
 }
 
 /// An event on its way to the broadcaster.
 #[derive(Debug)]
-struct Told {
+struct QueuedEvent {
     reporter: Arc<Reporter>,
     regarding: ObjectReference,
     note: Note,
@@ -69,7 +69,7 @@ struct Told {
 
 /// The counters of dropped events, by reason.
 #[derive(Clone, Debug)]
-struct Meter {
+struct DropCounters {
     full: Counter,
     spam: Counter,
     invalid: Counter,
@@ -94,7 +94,7 @@ impl EventBroadcaster {
     /// Returns an error if a server would reject the name.
     pub fn recorder(&self, controller: &str) -> Result<EventRecorder, InvalidReporter> {
         let reporter = Arc::new(Reporter::new(controller, &self.instance)?);
-        Ok(EventRecorder { notes: self.notes.downgrade(), reporter, meter: self.meter.clone() })
+        Ok(EventRecorder { notes: self.notes.downgrade(), reporter, dropped: self.dropped.clone() })
     }
 
     /// Accepts no more events, and waits until the accepted ones have been written, at most this
@@ -122,17 +122,18 @@ impl EventRecorder {
     pub fn record_for(&self, regarding: ObjectReference, note: Note) {
         if !note.is_complete() {
             tracing::warn!(?note, "event dropped: it has no reason or no action");
-            self.meter.invalid.increment(1);
+            self.dropped.invalid.increment(1);
             return;
         }
-        let told = Told { reporter: Arc::clone(&self.reporter), regarding, note, at: Timestamp::now() };
+        let queued =
+            QueuedEvent { reporter: Arc::clone(&self.reporter), regarding, note, at: Timestamp::now() };
         let sent = match self.notes.upgrade() {
-            Some(notes) => notes.try_send(told),
-            None => Err(TrySendError::Closed(told)),
+            Some(notes) => notes.try_send(queued),
+            None => Err(TrySendError::Closed(queued)),
         };
-        if let Err(TrySendError::Full(told) | TrySendError::Closed(told)) = sent {
-            tracing::debug!(note = ?told.note, "event dropped: the queue is full or closed");
-            self.meter.full.increment(1);
+        if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) = sent {
+            tracing::debug!(note = ?queued.note, "event dropped: the queue is full or closed");
+            self.dropped.full.increment(1);
         }
     }
 }
@@ -162,17 +163,17 @@ impl EventBroadcasterBuilder {
             let host = hostname::get().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
             if host.is_empty() { "unknown".to_owned() } else { host }
         });
-        let meter = Meter::new();
+        let dropped = DropCounters::new();
         let mut tasks = JoinSet::new();
         let workers = (0..self.workers).map(|_| {
             let (sender, receiver) = mpsc::channel(WORKER_QUEUE);
-            tasks.spawn(work(Arc::clone(&self.sink), receiver, meter.refused.clone()));
+            tasks.spawn(work(Arc::clone(&self.sink), receiver, dropped.refused.clone()));
             sender
         });
         let workers: Vec<_> = workers.collect();
         let (notes, queue) = mpsc::channel(self.queue);
-        tasks.spawn(correlate(queue, workers, meter.clone()));
-        EventBroadcaster { notes, tasks, meter, instance }
+        tasks.spawn(correlate(queue, workers, dropped.clone()));
+        EventBroadcaster { notes, tasks, dropped, instance }
     }
 }
 
@@ -186,7 +187,7 @@ impl fmt::Debug for EventBroadcasterBuilder {
     }
 }
 
-impl Meter {
+impl DropCounters {
     fn new() -> Self {
         describe_counter!("event_recorder_dropped_total", "events that were not written, by reason");
         let dropped = |reason: &'static str| counter!("event_recorder_dropped_total", "reason" => reason);
@@ -201,9 +202,13 @@ impl Meter {
 
 /// Reads events until the channel closes, and passes writes to the workers. All writes about one
 /// event go to the same worker, so that a series never overtakes its event.
-async fn correlate(mut notes: mpsc::Receiver<Told>, workers: Vec<mpsc::Sender<Write>>, meter: Meter) {
+async fn correlate(
+    mut notes: mpsc::Receiver<QueuedEvent>,
+    workers: Vec<mpsc::Sender<Write>>,
+    dropped: DropCounters,
+) {
     let start = Instant::now();
-    let mut remembered = Remembered::default();
+    let mut series = SeriesCache::default();
     let filter = SpamFilter::new();
     let mut ticks = tokio::time::interval(TICK);
     loop {
@@ -211,40 +216,40 @@ async fn correlate(mut notes: mpsc::Receiver<Told>, workers: Vec<mpsc::Sender<Wr
             biased;
             _ = ticks.tick() => {
                 filter.tidy();
-                for write in remembered.tick(start.elapsed()) {
-                    hand_on(&workers, write).await;
+                for write in series.tick(start.elapsed()) {
+                    dispatch(&workers, write).await;
                 }
             }
-            told = notes.recv() => {
-                let Some(told) = told else { break };
-                let key = told.note.key(&told.reporter, &told.regarding);
-                if !remembered.is_counted(&key) && !filter.admits(&key) {
-                    meter.spam.increment(1);
+            queued = notes.recv() => {
+                let Some(queued) = queued else { break };
+                let key = queued.note.key(&queued.reporter, &queued.regarding);
+                if !series.is_counted(&key) && !filter.admits(&key) {
+                    dropped.spam.increment(1);
                     continue;
                 }
-                for write in hear(&mut remembered, key, told, start.elapsed()) {
-                    hand_on(&workers, write).await;
+                for write in observe(&mut series, key, queued, start.elapsed()) {
+                    dispatch(&workers, write).await;
                 }
             }
         }
     }
-    for write in remembered.finish() {
-        hand_on(&workers, write).await;
+    for write in series.finish() {
+        dispatch(&workers, write).await;
     }
 }
 
-fn hear(
-    remembered: &mut Remembered,
+fn observe(
+    series: &mut SeriesCache,
     key: EventKey,
-    told: Told,
+    queued: QueuedEvent,
     now: Duration,
 ) -> impl Iterator<Item = Write> {
-    let Told { reporter, regarding, note, at } = told;
-    let (write, forgotten) = remembered.hear(key, now, at, || note.event(&reporter, regarding, at));
+    let QueuedEvent { reporter, regarding, note, at } = queued;
+    let (write, forgotten) = series.observe(key, now, at, || note.event(&reporter, regarding, at));
     write.into_iter().chain(forgotten)
 }
 
-async fn hand_on(workers: &[mpsc::Sender<Write>], write: Write) {
+async fn dispatch(workers: &[mpsc::Sender<Write>], write: Write) {
     let mut hasher = DefaultHasher::new();
     write.event().metadata.name.hash(&mut hasher);
     let worker = hasher.finish() as usize % workers.len();

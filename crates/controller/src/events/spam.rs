@@ -70,15 +70,15 @@ mod tests {
         let reporter = Reporter::new("tests", "one").expect("a name");
         let mut pod = Pod::default().object_ref(&());
         let key = |note: Note, pod: &_| note.key(&reporter, pod);
-        let told = |pod: &_, count: u32| {
+        let admitted = |pod: &_, count: u32| {
             (0..count).filter(|it| filter.admits(&key(Note::normal(format!("r{it}"), "a"), pod))).count()
         };
-        assert_eq!(told(&pod, 100), 25);
+        assert_eq!(admitted(&pod, 100), 25);
         assert!(filter.admits(&key(Note::warning("r", "a"), &pod)), "warnings have a bucket of their own");
         tokio::time::advance(REFILL).await;
-        assert_eq!(told(&pod, 100), 1);
+        assert_eq!(admitted(&pod, 100), 1);
         pod.name = Some("another".to_owned());
-        assert_eq!(told(&pod, 100), 25, "each object has a bucket of its own");
+        assert_eq!(admitted(&pod, 100), 25, "each object has a bucket of its own");
         tokio::time::advance(REFILL * 26).await;
         filter.tidy();
         assert!(filter.buckets.is_empty());

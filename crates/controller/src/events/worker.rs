@@ -17,18 +17,18 @@ use super::sink::{Attempted, EventSink, attempt};
 
 /// The maximum number of writes that wait for a retry. At the limit the worker takes no more, and
 /// its queue fills up.
-const ASIDE: usize = 64;
+const MAX_RETRYING: usize = 64;
 
 /// The waiting writes of one event, and the number of attempts of the first of them.
-struct Waiting {
+struct EventWrites {
     attempts: u32,
     writes: VecDeque<Write>,
 }
 
 /// The writes that were set aside, by the name of their event.
 #[derive(Default)]
-struct Aside {
-    waiting: HashMap<String, Waiting>,
+struct RetryQueue {
+    waiting: HashMap<String, EventWrites>,
     due: FuturesUnordered<BoxFuture<'static, String>>,
     /// The total number of writes.
     count: usize,
@@ -37,26 +37,26 @@ struct Aside {
 /// Writes events until the channel is closed and all writes that were set aside are written or
 /// given up.
 pub(super) async fn work(sink: Arc<dyn EventSink>, mut writes: mpsc::Receiver<Write>, refused: Counter) {
-    let (mut aside, mut open) = (Aside::default(), true);
-    while open || aside.count > 0 {
+    let (mut retries, mut open) = (RetryQueue::default(), true);
+    while open || retries.count > 0 {
         let (name, mut next) = tokio::select! {
             biased;
-            Some(name) = aside.due.next() => match aside.waiting.remove(&name) {
+            Some(name) = retries.due.next() => match retries.waiting.remove(&name) {
                 Some(waiting) => {
-                    aside.count -= waiting.writes.len();
+                    retries.count -= waiting.writes.len();
                     (name, waiting)
                 }
                 None => continue,
             },
-            write = writes.recv(), if open && aside.count < ASIDE => match write {
+            write = writes.recv(), if open && retries.count < MAX_RETRYING => match write {
                 Some(write) => {
                     let name = write.event().metadata.name.clone().unwrap_or_default();
-                    if let Some(before) = aside.waiting.get_mut(&name) {
+                    if let Some(before) = retries.waiting.get_mut(&name) {
                         before.writes.push_back(write);
-                        aside.count += 1;
+                        retries.count += 1;
                         continue;
                     }
-                    (name, Waiting { attempts: 0, writes: VecDeque::from([write]) })
+                    (name, EventWrites { attempts: 0, writes: VecDeque::from([write]) })
                 }
                 None => {
                     open = false;
@@ -68,10 +68,10 @@ pub(super) async fn work(sink: Arc<dyn EventSink>, mut writes: mpsc::Receiver<Wr
             match attempt(&*sink, write, next.attempts + 1).await {
                 Attempted::Later(pause) => {
                     next.attempts += 1;
-                    aside.count += next.writes.len();
+                    retries.count += next.writes.len();
                     let due = name.clone();
-                    aside.due.push(tokio::time::sleep(pause).map(move |()| due).boxed());
-                    aside.waiting.insert(name, next);
+                    retries.due.push(tokio::time::sleep(pause).map(move |()| due).boxed());
+                    retries.waiting.insert(name, next);
                     break;
                 }
                 done => {

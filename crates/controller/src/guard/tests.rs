@@ -149,7 +149,7 @@ impl World {
 
     fn is_empty(&self) -> bool {
         let state = self.guard.state();
-        state.keys.is_empty() && state.lines.is_empty() && state.limits.is_empty()
+        state.keys.is_empty() && state.scopes.is_empty() && state.limits.is_empty()
     }
 }
 

@@ -14,32 +14,32 @@ use tokio::sync::Mutex;
 use super::candidate::Candidate;
 use super::clock::Clock;
 use super::decide::Memory;
+use super::election_state::{ElectionState, NewLeaderCallback};
 use super::elector::LeaderElector;
 use super::identity::{unique_identity, unique_instance};
 use super::lock::LeaseLock;
-use super::meter::Meter;
-use super::shared::{Shared, Tell};
+use super::meter::ElectionMetrics;
 use super::timing::{ElectionTiming, InvalidElection};
 use crate::events::EventRecorder;
 
 /// Builds a [`LeaderElector`].
 #[must_use]
 pub struct LeaderElectorBuilder {
-    place: Place,
+    store: LeaseStore,
     name: String,
     identity: Option<String>,
     timing: ElectionTiming,
     labels: BTreeMap<String, String>,
     release: bool,
     waits_to_create: bool,
-    on_new_leader: Option<Tell>,
+    on_new_leader: Option<NewLeaderCallback>,
     coordinated: bool,
     events: Option<EventRecorder>,
     clock: Option<Clock>,
     seed: Option<u64>,
 }
 
-enum Place {
+enum LeaseStore {
     Server(Api<Lease>),
     Other(Arc<dyn LeaseLock>),
 }
@@ -48,19 +48,19 @@ impl LeaderElector {
     /// Creates a builder for an elector on the lease of this name, in the client's default
     /// namespace unless another is set.
     pub fn builder(client: Client, lease: impl Into<String>) -> LeaderElectorBuilder {
-        LeaderElectorBuilder::new(Place::Server(Api::default_namespaced(client)), lease.into())
+        LeaderElectorBuilder::new(LeaseStore::Server(Api::default_namespaced(client)), lease.into())
     }
 
     /// Creates a builder for an elector on a lease that is stored elsewhere than on a server.
     pub fn over(lock: impl LeaseLock, lease: impl Into<String>) -> LeaderElectorBuilder {
-        LeaderElectorBuilder::new(Place::Other(Arc::new(lock)), lease.into())
+        LeaderElectorBuilder::new(LeaseStore::Other(Arc::new(lock)), lease.into())
     }
 }
 
 impl LeaderElectorBuilder {
-    fn new(place: Place, name: String) -> Self {
+    fn new(store: LeaseStore, name: String) -> Self {
         Self {
-            place,
+            store,
             name,
             identity: None,
             timing: ElectionTiming::default(),
@@ -78,8 +78,8 @@ impl LeaderElectorBuilder {
     /// Sets the namespace of the lease. Has no effect on a lease that is stored elsewhere. Defaults
     /// to the client's namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
-        if let Place::Server(api) = self.place {
-            self.place = Place::Server(api.within(namespace));
+        if let LeaseStore::Server(api) = self.store {
+            self.store = LeaseStore::Server(api.within(namespace));
         }
         self
     }
@@ -147,8 +147,8 @@ impl LeaderElectorBuilder {
     /// Sets a function that is called with the identity of each new holder of the lease, including
     /// our own. The election itself calls it, so it must not block; if it would, use
     /// [`LeaderElector::leaders`].
-    pub fn on_new_leader(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.on_new_leader = Some(Box::new(tell));
+    pub fn on_new_leader(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_new_leader = Some(Box::new(callback));
         self
     }
 
@@ -192,10 +192,15 @@ impl LeaderElectorBuilder {
         }
         let clock = self.clock.unwrap_or_else(Clock::new);
         let lease_duration = Duration::from_secs(u64::from(self.timing.lease_seconds().unsigned_abs()));
-        let shared = Arc::new(Shared::new(clock, Meter::new(&self.name), lease_duration, self.on_new_leader));
-        let lock: Arc<dyn LeaseLock> = match self.place {
-            Place::Server(api) => Arc::new(api),
-            Place::Other(lock) => lock,
+        let shared = Arc::new(ElectionState::new(
+            clock,
+            ElectionMetrics::new(&self.name),
+            lease_duration,
+            self.on_new_leader,
+        ));
+        let lock: Arc<dyn LeaseLock> = match self.store {
+            LeaseStore::Server(api) => Arc::new(api),
+            LeaseStore::Other(lock) => lock,
         };
         // A coordinator assigns the Lease to an identity, and leaves the annotations of earlier
         // holders.

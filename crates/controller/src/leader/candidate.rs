@@ -12,9 +12,9 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::decide::{Memory, Step, decide, decide_coordinated};
+use super::election_state::ElectionState;
 use super::lock::LeaseLock;
 use super::record::{self, Entry};
-use super::shared::Shared;
 use super::timing::ElectionTiming;
 
 /// The maximum number of attempts of a release after conflicts, each with a new read, and the pause
@@ -29,7 +29,7 @@ pub(super) struct Candidate {
     pub(super) name: String,
     pub(super) timing: ElectionTiming,
     pub(super) labels: BTreeMap<String, String>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ElectionState>,
     pub(super) memory: Memory,
     /// The lease as our own last write left it, if nothing has failed since.
     pub(super) held: Option<Lease>,
@@ -55,13 +55,13 @@ pub(super) enum Attempt {
         transitions: i32,
     },
     /// Another candidate holds the lease.
-    Anothers {
+    HeldByAnother {
         holder: Option<Arc<str>>,
         /// The time at which it may be taken.
         until: Duration,
     },
     /// We hold the lease, and the coordinator wants to give it to another candidate.
-    Promised { to: Arc<str> },
+    HandOver { to: Arc<str> },
     /// The outcome is unknown.
     Failed(Error),
 }
@@ -153,18 +153,18 @@ impl Candidate {
             );
         }
         match step {
-            Step::Wait { until } => Ok(Attempt::Anothers { holder: holder(), until }),
+            Step::Wait { until } => Ok(Attempt::HeldByAnother { holder: holder(), until }),
             Step::HandOver => {
                 let to = observed.as_ref().and_then(record::preferred).unwrap_or_default();
-                Ok(Attempt::Promised { to: to.into() })
+                Ok(Attempt::HandOver { to: to.into() })
             }
             // A leader recreates its own lease at once; a standby may see a lease missing whose
             // holder does not know yet that it was deleted, and the standby's memory of it may be
             // old.
             Step::Create if deadline.is_none() && self.waits_to_create && now < self.may_create(now) => {
-                Ok(Attempt::Anothers { holder: None, until: self.may_create(now) })
+                Ok(Attempt::HeldByAnother { holder: None, until: self.may_create(now) })
             }
-            Step::Take if deadline.is_some() => Ok(Attempt::Anothers { holder: holder(), until: now }),
+            Step::Take if deadline.is_some() => Ok(Attempt::HeldByAnother { holder: holder(), until: now }),
             Step::Create => {
                 let lease = record::created(&self.name, &self.entry(), self.memory.next_transitions());
                 self.write(deadline, lease, LeaseLock::create).await

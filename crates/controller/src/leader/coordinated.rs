@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::scripted::{Line, Server};
+use super::scripted::{Connection, Server};
 use super::{Ended, LeaderElector, Led};
 
 const fn s(seconds: u64) -> Duration {
@@ -16,7 +16,7 @@ const fn s(seconds: u64) -> Duration {
 }
 
 fn elector(server: &Arc<Server>) -> LeaderElector {
-    LeaderElector::over(Line::good(server), "lock").identity("me").coordinated().build().expect("valid")
+    LeaderElector::over(Connection::good(server), "lock").identity("me").coordinated().build().expect("valid")
 }
 
 /// Writes the lease as the coordinator does.

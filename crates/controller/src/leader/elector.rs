@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::task::JoinSet;
 
 use super::candidate::{Attempt, Candidate};
-use super::shared::{Shared, Unhealthy};
+use super::election_state::{ElectionState, Unhealthy};
 use super::term::{Ended, Led, Term, over};
 use super::timing::ElectionTiming;
 use crate::events::{EventRecorder, Note};
@@ -39,7 +39,7 @@ use crate::events::{EventRecorder, Note};
 /// ```
 #[derive(Clone)]
 pub struct LeaderElector {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ElectionState>,
     /// Held by the current run, so that runs are serialised.
     pub(super) candidate: Arc<Mutex<Candidate>>,
     pub(super) timing: ElectionTiming,
@@ -180,9 +180,9 @@ impl LeaderElector {
                     // attempt renews it.
                     next = clock.now();
                 }
-                Attempt::Anothers { until, .. } => next = next.min(until),
+                Attempt::HeldByAnother { until, .. } => next = next.min(until),
                 // The term would end before it has begun.
-                Attempt::Promised { .. } => {}
+                Attempt::HandOver { .. } => {}
                 // Losing the race to another candidate is the normal case of an election.
                 Attempt::Failed(error) if error.is_conflict() || error.is_already_exists() => {
                     tracing::debug!(identity = %self.identity, %error, "another candidate wrote the lease first");
@@ -228,11 +228,11 @@ async fn renew(mut candidate: OwnedMutexGuard<Candidate>, term: watch::Sender<Te
                 term.until = sent.saturating_add(timing.renew_deadline);
                 term.failure = None;
             }),
-            Attempt::Anothers { holder, .. } => {
+            Attempt::HeldByAnother { holder, .. } => {
                 term.send_modify(|term| term.over = Some(Ended::Taken { by: holder }));
                 return;
             }
-            Attempt::Promised { to } => {
+            Attempt::HandOver { to } => {
                 term.send_modify(|term| term.over = Some(Ended::HandedOver { to }));
                 return;
             }

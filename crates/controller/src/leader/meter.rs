@@ -3,12 +3,12 @@
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct ElectionMetrics {
     master_status: Gauge,
     slowpath: Counter,
 }
 
-impl Meter {
+impl ElectionMetrics {
     pub(super) fn new(lease: &str) -> Self {
         describe_gauge!("leader_election_master_status", "1 if this process leads, else 0");
         describe_counter!(

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::scripted::{End, Fate, Line, Server};
+use super::scripted::{Connection, Delivery, Outcome, Server};
 use super::{Ended, LeaderElector, Led, record};
 
 const fn s(seconds: u64) -> Duration {
@@ -20,8 +20,8 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-fn elector(line: Line, identity: &str) -> LeaderElector {
-    LeaderElector::over(line, "lock").identity(identity).build().expect("valid settings")
+fn elector(connection: Connection, identity: &str) -> LeaderElector {
+    LeaderElector::over(connection, "lock").identity(identity).build().expect("valid settings")
 }
 
 /// Returns work that sets a flag while it leads, and clears it when it is dropped.
@@ -49,7 +49,7 @@ fn flag() -> (Arc<AtomicBool>, impl FnOnce(Led) -> BoxFuture<'static, ()>) {
 #[tokio::test(start_paused = true)]
 async fn le_2_fast_path_a_leader_renews_without_reading() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     elector.run_while_leading(|_| sleep(s(5))).await.expect("led");
     assert_eq!(server.log(), ["get", "create me", "update me", "update me", "get", "update "]);
 }
@@ -57,7 +57,7 @@ async fn le_2_fast_path_a_leader_renews_without_reading() {
 #[tokio::test(start_paused = true)]
 async fn le_2_fast_path_a_conflict_is_read_again_in_the_same_attempt() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let work = async {
         sleep(s(1)).await;
         server.edit(|lease| lease);
@@ -74,7 +74,7 @@ async fn le_2_an_expired_lease_is_taken_when_its_own_duration_is_over_since_it_w
     let other = json!({ "metadata": { "name": "lock" }, "spec": { "holderIdentity": "other",
         "leaseDurationSeconds": 7, "leaseTransitions": 4, "renewTime": "1999-01-01T00:00:00.000000Z" } });
     server.edit(|_| Some(serde_json::from_value(other).expect("a lease")));
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let mut leaders = elector.leaders();
     let start = Instant::now();
     let transitions = elector.run_while_leading(async |led: Led| led.transitions()).await.expect("led");
@@ -89,7 +89,8 @@ async fn le_2_an_expired_lease_is_taken_when_its_own_duration_is_over_since_it_w
 #[tokio::test(start_paused = true)]
 async fn two_processes_with_one_identity_do_not_both_lead() {
     let server = Arc::new(Server::default());
-    let (first, second) = (elector(Line::good(&server), "me"), elector(Line::good(&server), "me"));
+    let (first, second) =
+        (elector(Connection::good(&server), "me"), elector(Connection::good(&server), "me"));
     let ((up, lead), (second_up, second_lead)) = (flag(), flag());
     let mut leading = tokio::spawn(async move { first.run_while_leading(lead).await });
     sleep(s(1)).await;
@@ -114,11 +115,11 @@ async fn two_processes_with_one_identity_do_not_both_lead() {
 async fn a_standby_of_the_same_identity_that_stops_leaves_the_lease_alone() {
     let server = Arc::new(Server::default());
     let (_, lead) = flag();
-    let first = elector(Line::good(&server), "me");
+    let first = elector(Connection::good(&server), "me");
     let leading = tokio::spawn(async move { first.run_while_leading(lead).await });
     sleep(s(1)).await;
     // The outcome of its write is unknown to it.
-    let second = elector(Line::good(&server), "me");
+    let second = elector(Connection::good(&server), "me");
     second.candidate.lock().await.in_doubt = true;
     let stopped = second.run_until(sleep(s(5)), |_| async {}).await;
     assert!(matches!(stopped, Err(Ended::Stopped)));
@@ -134,16 +135,18 @@ async fn le_2_a_lease_of_our_identity_without_an_instance_is_our_own() {
         "leaseDurationSeconds": 15, "renewTime": "1999-01-01T00:00:00.000000Z" } });
     server.edit(|_| Some(serde_json::from_value(own).expect("a lease")));
     let start = Instant::now();
-    elector(Line::good(&server), "me").run_while_leading(|_| async {}).await.expect("led");
+    elector(Connection::good(&server), "me").run_while_leading(|_| async {}).await.expect("led");
     assert!(start.elapsed() < s(1), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
 async fn le_2_any_request_that_fails_while_acquiring_is_retried() {
     let server = Arc::new(Server::default());
-    let (no, yes) = (End::Refused(500), End::Answered);
-    let elector =
-        elector(Line::script(&server, [no, End::Cut, yes, no, yes, End::AnswerLost, yes, no]), "me");
+    let (no, yes) = (Outcome::Refused(500), Outcome::Answered);
+    let elector = elector(
+        Connection::script(&server, [no, Outcome::Cut, yes, no, yes, Outcome::AnswerLost, yes, no]),
+        "me",
+    );
     elector.run_while_leading(|_| async {}).await.expect("led");
     let expected = ["get", "get", "create me", "get", "get", "update me", "get", "update "];
     assert_eq!(server.log(), expected);
@@ -151,16 +154,16 @@ async fn le_2_any_request_that_fails_while_acquiring_is_retried() {
 
 #[tokio::test(start_paused = true)]
 async fn le_3_a_leader_that_cannot_renew_stops_at_the_deadline_since_its_last_renewal() {
-    for end in [End::Cut, End::Silent, End::Refused(500)] {
+    for end in [Outcome::Cut, Outcome::Silent, Outcome::Refused(500)] {
         let server = Arc::new(Server::default());
         let broken = Arc::new(AtomicBool::new(false));
-        let line = {
+        let connection = {
             let broken = Arc::clone(&broken);
-            Line::new(&server, move |_| {
-                Fate::prompt(if broken.load(Ordering::SeqCst) { end } else { End::Answered })
+            Connection::new(&server, move |_| {
+                Delivery::prompt(if broken.load(Ordering::SeqCst) { end } else { Outcome::Answered })
             })
         };
-        let elector = elector(line, "me");
+        let elector = elector(connection, "me");
         let start = Instant::now();
         let (up, lead) = flag();
         let run = elector.run_while_leading(lead);
@@ -186,17 +189,17 @@ async fn le_3_a_leader_that_cannot_renew_stops_at_the_deadline_since_its_last_re
 async fn le_3_the_deadline_counts_from_when_a_renewal_was_sent() {
     let server = Arc::new(Server::default());
     let mut requests = 0;
-    let line = Line::new(&server, move |_| {
+    let connection = Connection::new(&server, move |_| {
         requests += 1;
         match requests {
-            1 | 2 => Fate::prompt(End::Answered),
+            1 | 2 => Delivery::prompt(Outcome::Answered),
             // Carried out at once, answered 4 s later.
-            3 => Fate { there: Duration::ZERO, back: s(4), end: End::Answered },
-            _ => Fate::prompt(End::Cut),
+            3 => Delivery { there: Duration::ZERO, back: s(4), end: Outcome::Answered },
+            _ => Delivery::prompt(Outcome::Cut),
         }
     });
     let start = Instant::now();
-    let ended = elector(line, "me").run_while_leading(|_| std::future::pending::<()>()).await;
+    let ended = elector(connection, "me").run_while_leading(|_| std::future::pending::<()>()).await;
     assert!(matches!(ended, Err(Ended::NotRenewed { source: Some(_) })), "{ended:?}");
     let elapsed = start.elapsed();
     assert!(elapsed >= s(12) && elapsed < s(12) + ms(5), "{elapsed:?}");
@@ -207,7 +210,7 @@ async fn le_3_the_deadline_counts_from_when_a_renewal_was_sent() {
 #[tokio::test(start_paused = true)]
 async fn le_3_a_leader_that_sees_another_stops_at_once() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let start = Instant::now();
     let usurper = async {
         sleep(s(1)).await;
@@ -228,8 +231,8 @@ async fn le_3_a_leader_that_sees_another_stops_at_once() {
 #[tokio::test(start_paused = true)]
 async fn le_3_a_deleted_lease_is_recreated_by_the_leader_and_not_taken_by_a_standby_that_saw_it() {
     let server = Arc::new(Server::default());
-    let me = elector(Line::good(&server), "me");
-    let other = elector(Line::good(&server), "other");
+    let me = elector(Connection::good(&server), "me");
+    let other = elector(Connection::good(&server), "other");
     let (up, lead) = flag();
     let run = me.run_while_leading(lead);
     let standby = async {
@@ -257,7 +260,7 @@ async fn le_3_a_deleted_lease_is_recreated_by_the_leader_and_not_taken_by_a_stan
 async fn a_newcomer_that_waits_before_creating_does_not_lead_next_to_a_leader_whose_lease_was_deleted() {
     let server = Arc::new(Server::default());
     let cautious = |who: &str| {
-        LeaderElector::over(Line::good(&server), "lock")
+        LeaderElector::over(Connection::good(&server), "lock")
             .identity(who)
             .wait_before_creating()
             .build()
@@ -287,7 +290,7 @@ async fn a_newcomer_that_waits_before_creating_does_not_lead_next_to_a_leader_wh
 #[tokio::test(start_paused = true)]
 async fn le_4_release_lease_lets_another_lead_within_a_retry_period() {
     let server = Arc::new(Server::default());
-    let [one, other] = ["one", "other"].map(|it| elector(Line::good(&server), it));
+    let [one, other] = ["one", "other"].map(|it| elector(Connection::good(&server), it));
     let stop = Notify::new();
     let first = one.run_until(stop.notified(), |_| std::future::pending::<()>());
     let stopped = async {
@@ -310,7 +313,7 @@ async fn le_4_release_lease_lets_another_lead_within_a_retry_period() {
 #[tokio::test(start_paused = true)]
 async fn le_4_release_compares_the_fetched_holder_and_leaves_anothers_lease() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let work = async {
         server.edit(|lease| {
             lease.map(|mut lease| {
@@ -327,19 +330,19 @@ async fn le_4_release_compares_the_fetched_holder_and_leaves_anothers_lease() {
 #[tokio::test(start_paused = true)]
 async fn le_4_release_retries_on_conflict() {
     let server = Arc::new(Server::default());
-    let line = {
+    let connection = {
         let (server, mut gets) = (Arc::clone(&server), 0);
-        Line::new(&Arc::clone(&server), move |verb| {
+        Connection::new(&Arc::clone(&server), move |verb| {
             gets += usize::from(verb == "get");
             // Another client touches the lease between the first read of the release and its write.
             if verb == "update" && gets == 2 {
                 server.edit(|lease| lease);
                 gets += 1;
             }
-            Fate::prompt(End::Answered)
+            Delivery::prompt(Outcome::Answered)
         })
     };
-    elector(line, "me").run_while_leading(|_| async {}).await.expect("led");
+    elector(connection, "me").run_while_leading(|_| async {}).await.expect("led");
     assert_eq!(server.log(), ["get", "create me", "get", "update ", "get", "update "]);
     assert_eq!(server.holder(), None);
 }
@@ -348,15 +351,15 @@ async fn le_4_release_retries_on_conflict() {
 async fn le_4_the_work_has_ended_before_the_lease_is_released() {
     let server = Arc::new(Server::default());
     let (up, lead) = flag();
-    let line = {
+    let connection = {
         let (up, server) = (Arc::clone(&up), Arc::clone(&server));
-        Line::new(&server.clone(), move |_| {
+        Connection::new(&server.clone(), move |_| {
             let released = server.lease().is_some_and(|it| record::holder(&it).is_none());
             assert!(!(released && up.load(Ordering::SeqCst)), "released while the work went on");
-            Fate::prompt(End::Answered)
+            Delivery::prompt(Outcome::Answered)
         })
     };
-    let ended = elector(line, "me").run_until(sleep(s(5)), lead).await;
+    let ended = elector(connection, "me").run_until(sleep(s(5)), lead).await;
     assert!(matches!(ended, Err(Ended::Stopped)) && !up.load(Ordering::SeqCst));
     assert_eq!(server.holder(), None);
 }
@@ -364,8 +367,8 @@ async fn le_4_the_work_has_ended_before_the_lease_is_released() {
 #[tokio::test(start_paused = true)]
 async fn le_4_release_on_cancellation_during_a_write_whose_outcome_is_unknown() {
     let server = Arc::new(Server::default());
-    let line = Line::script(&server, [End::Answered, End::AnswerSilent]);
-    let ended = elector(line, "me").run_until(sleep(s(1)), |_| async {}).await;
+    let connection = Connection::script(&server, [Outcome::Answered, Outcome::AnswerSilent]);
+    let ended = elector(connection, "me").run_until(sleep(s(1)), |_| async {}).await;
     assert!(matches!(ended, Err(Ended::Stopped)));
     assert_eq!(server.log(), ["get", "create me", "get", "update "]);
     assert_eq!(server.holder(), None);
@@ -374,8 +377,8 @@ async fn le_4_release_on_cancellation_during_a_write_whose_outcome_is_unknown() 
 #[tokio::test(start_paused = true)]
 async fn le_4_cancellation_during_a_read_has_nothing_to_release() {
     let server = Arc::new(Server::default());
-    let line = Line::script(&server, [End::Silent]);
-    let ended = elector(line, "me").run_until(sleep(s(1)), |_| async {}).await;
+    let connection = Connection::script(&server, [Outcome::Silent]);
+    let ended = elector(connection, "me").run_until(sleep(s(1)), |_| async {}).await;
     assert!(matches!(ended, Err(Ended::Stopped)));
     assert_eq!(server.log(), [""; 0]);
 }
@@ -383,7 +386,8 @@ async fn le_4_cancellation_during_a_read_has_nothing_to_release() {
 #[tokio::test(start_paused = true)]
 async fn le_4_without_release_on_stop_the_lease_expires() {
     let server = Arc::new(Server::default());
-    let elector = LeaderElector::over(Line::good(&server), "lock").identity("me").release_on_stop(false);
+    let elector =
+        LeaderElector::over(Connection::good(&server), "lock").identity("me").release_on_stop(false);
     elector.build().expect("valid").run_while_leading(|_| async {}).await.expect("led");
     assert_eq!(server.holder().as_deref(), Some("me"));
 }
@@ -391,7 +395,7 @@ async fn le_4_without_release_on_stop_the_lease_expires() {
 #[tokio::test(start_paused = true)]
 async fn le_5_labels_and_whole_seconds_are_written_to_the_lease() {
     let server = Arc::new(Server::default());
-    let elector = LeaderElector::over(Line::good(&server), "lock")
+    let elector = LeaderElector::over(Connection::good(&server), "lock")
         .identity("me")
         .label("app", "mine")
         .lease_duration(Duration::from_millis(2_100))
@@ -407,7 +411,7 @@ async fn le_5_labels_and_whole_seconds_are_written_to_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_that_waits_for_the_leader_ends_only_a_standby() {
     let server = Arc::new(Server::default());
-    let [one, other] = ["one", "other"].map(|it| elector(Line::good(&server), it));
+    let [one, other] = ["one", "other"].map(|it| elector(Connection::good(&server), it));
     let orderly = async |elector: &LeaderElector| {
         sleep(s(5)).await;
         if elector.is_leader() {
@@ -430,7 +434,7 @@ async fn a_stop_that_waits_for_the_leader_ends_only_a_standby() {
 #[tokio::test(start_paused = true)]
 async fn many_leases_of_one_process_are_led_at_once() {
     let servers = [(); 20].map(|()| Arc::new(Server::default()));
-    let electors = servers.each_ref().map(|it| elector(Line::good(it), "me"));
+    let electors = servers.each_ref().map(|it| elector(Connection::good(it), "me"));
     let together = tokio::sync::Barrier::new(20);
     let runs = electors.iter().map(|it| it.run_while_leading(async |_| together.wait().await.is_leader()));
     let all = futures_util::future::join_all(runs).await;
@@ -440,7 +444,7 @@ async fn many_leases_of_one_process_are_led_at_once() {
 #[tokio::test(start_paused = true)]
 async fn a_cloned_leadership_handle_shows_when_its_term_is_over() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let kept = elector.run_while_leading(async |led: Led| led).await.expect("led");
     assert!(!kept.is_leading());
     kept.lost().await;
@@ -451,7 +455,7 @@ async fn a_cloned_leadership_handle_shows_when_its_term_is_over() {
 #[tokio::test(start_paused = true)]
 async fn dropping_the_run_drops_the_work_and_ends_the_renewals() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let (up, lead) = flag();
     let cut = tokio::time::timeout(s(3), elector.run_while_leading(lead)).await;
     assert!(cut.is_err() && !up.load(Ordering::SeqCst) && !elector.is_leader());
@@ -465,7 +469,7 @@ async fn dropping_the_run_drops_the_work_and_ends_the_renewals() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_that_blocks_its_thread_does_not_keep_the_lease_from_being_renewed() {
     let server = Arc::new(Server::default());
-    let elector = LeaderElector::over(Line::good(&server), "lock")
+    let elector = LeaderElector::over(Connection::good(&server), "lock")
         .identity("me")
         .lease_duration(s(600))
         .renew_deadline(s(500))

@@ -11,9 +11,10 @@
 
 mod error;
 mod progress;
-mod parts;
-mod whole;
+mod unit;
+#[allow(clippy::module_inception, reason = "the main type has a file of its own name")]
+mod manager;
 mod run;
 
 pub use error::ManagerError;
-pub use whole::Manager;
+pub use manager::Manager;

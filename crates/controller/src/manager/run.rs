@@ -14,9 +14,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManagerError;
-use super::parts::{Part, Roll, run_all};
+use super::manager::Manager;
 use super::progress::Progress;
-use super::whole::Manager;
+use super::unit::{RunningUnits, Unit, run_all};
 use crate::checks::Checks;
 use crate::controller::{Controller, ControllerError};
 use crate::leader::{Ended, LeaderElector};
@@ -41,8 +41,8 @@ impl Manager {
     /// has ended within the grace period. By then everything has ended or was aborted.
     pub async fn run(self) -> Result<(), ManagerError> {
         let mut signals = Signals::listen().map_err(ManagerError::Signals)?;
-        let (stop, at_once) = (CancellationToken::new(), CancellationToken::new());
-        let (first, second) = (stop.clone(), at_once.clone());
+        let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
+        let (first, second) = (stop.clone(), abort.clone());
         let listen = async move {
             let signal = signals.next().await;
             tracing::info!(signal, "shutting down; send the signal again to exit immediately");
@@ -53,7 +53,7 @@ impl Manager {
         };
         tokio::select! {
             biased;
-            outcome = self.course(stop.cancelled(), at_once.cancelled()) => outcome,
+            outcome = self.run_with(stop.cancelled(), abort.cancelled()) => outcome,
             never = listen => never,
         }
     }
@@ -64,13 +64,13 @@ impl Manager {
     /// Returns an error if a controller or task fails, if leadership is lost, or if not everything
     /// has ended within the grace period. By then everything has ended or was aborted.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        self.course(stop, pending()).await
+        self.run_with(stop, pending()).await
     }
 
-    async fn course(
+    async fn run_with(
         mut self,
-        asked: impl Future<Output = ()>,
-        at_once: impl Future<Output = ()>,
+        stop_requested: impl Future<Output = ()>,
+        abort: impl Future<Output = ()>,
     ) -> Result<(), ManagerError> {
         self.check_names()?;
         let (stop, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
@@ -89,14 +89,14 @@ impl Manager {
             }
         }
         informers.start();
-        let (grace, roll) = (self.grace, Roll::default());
-        let parts = self.into_parts(&progress, &roll);
-        let mut running = std::pin::pin!(run_all(parts, stop.clone(), roll.clone()).fuse());
+        let (grace, running_units) = (self.grace, RunningUnits::default());
+        let units = self.into_units(&progress, &running_units);
+        let mut running = std::pin::pin!(run_all(units, stop.clone(), running_units.clone()).fuse());
 
         let mut outcome = None;
         tokio::select! {
             biased;
-            () = asked => {}
+            () = stop_requested => {}
             () = stop.cancelled() => {}
             ended = &mut running => outcome = Some(ended),
         }
@@ -113,9 +113,9 @@ impl Manager {
         tokio::select! {
             biased;
             ended = tokio::time::timeout(grace, ending) => {
-                ended.unwrap_or_else(|_| Err(ManagerError::Late { after: grace, still: left(&roll) }))
+                ended.unwrap_or_else(|_| Err(ManagerError::Late { after: grace, still: still_running(&running_units) }))
             }
-            () = at_once => Err(ManagerError::Interrupted { still: left(&roll) }),
+            () = abort => Err(ManagerError::Interrupted { still: still_running(&running_units) }),
         }
     }
 
@@ -147,31 +147,33 @@ impl Manager {
     }
 
     /// Returns all units, with the election as one of them.
-    fn into_parts(self, progress: &Arc<Progress>, roll: &Roll) -> Vec<Part> {
-        let mut parts = self.tasks;
-        parts.push(informers_synced(self.informers.clone(), progress));
+    fn into_units(self, progress: &Arc<Progress>, running_units: &RunningUnits) -> Vec<Unit> {
+        let mut units = self.tasks;
+        units.push(informers_synced(self.informers.clone(), progress));
         let informers = self.informers;
         let leads = self.elector.is_some();
         let (leading, others): (Vec<_>, Vec<_>) =
             self.controllers.into_iter().partition(|it| leads && it.works_as_leader());
-        let part = |it| controller_part(it, informers.clone(), Arc::clone(progress));
-        parts.extend(others.into_iter().map(part));
+        let unit = |it| controller_unit(it, informers.clone(), Arc::clone(progress));
+        units.extend(others.into_iter().map(unit));
         match self.elector {
             Some(elector) => {
                 let group = Leading { controllers: leading, tasks: self.leader_tasks, elector, informers };
-                let (progress, roll) = (Arc::clone(progress), roll.clone());
-                parts.push(Part::new(ELECTION.to_owned(), move |stop| group.run(stop, progress, roll)));
+                let (progress, running_units) = (Arc::clone(progress), running_units.clone());
+                units.push(Unit::new(ELECTION.to_owned(), move |stop| {
+                    group.run(stop, progress, running_units)
+                }));
             }
-            None => parts.extend(self.leader_tasks),
+            None => units.extend(self.leader_tasks),
         }
-        parts
+        units
     }
 }
 
 /// The controllers and tasks that run only while the manager leads.
 struct Leading {
     controllers: Vec<Controller>,
-    tasks: Vec<Part>,
+    tasks: Vec<Unit>,
     elector: LeaderElector,
     informers: InformerFactory,
 }
@@ -182,7 +184,7 @@ impl Leading {
         self,
         stop: CancellationToken,
         progress: Arc<Progress>,
-        roll: Roll,
+        running_units: RunningUnits,
     ) -> Result<(), ManagerError> {
         let controllers =
             try_join_all(self.controllers.iter().map(|it| synced(it, &self.informers, &progress)));
@@ -204,27 +206,27 @@ impl Leading {
         // work.
         let controllers: Vec<_> = self.controllers.into_iter().map(Arc::new).collect();
         let mut ends: FuturesUnordered<_> = controllers.iter().map(|it| it.source_ended()).collect();
-        let mut deaf = None;
+        let mut source_ended = None;
         let standby_stops = async {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
                 // The controllers of a leader detect that by themselves.
-                Some(ended) = ends.next(), if !self.elector.is_leader() => deaf = Some(ended),
+                Some(ended) = ends.next(), if !self.elector.is_leader() => source_ended = Some(ended),
             }
             // A leader stops together with its work, in its own time.
             if self.elector.is_leader() {
                 pending().await
             }
         };
-        let mut parts = self.tasks;
-        let part = |it: &Arc<Controller>| {
-            controller_part(Arc::clone(it), self.informers.clone(), Arc::clone(&progress))
+        let mut units = self.tasks;
+        let unit = |it: &Arc<Controller>| {
+            controller_unit(Arc::clone(it), self.informers.clone(), Arc::clone(&progress))
         };
-        parts.extend(controllers.iter().map(part));
-        let work = run_all(parts, stop.clone(), roll);
+        units.extend(controllers.iter().map(unit));
+        let work = run_all(units, stop.clone(), running_units);
         let outcome = self.elector.run_until(standby_stops, |_| work).await;
-        match (outcome, deaf) {
+        match (outcome, source_ended) {
             (Ok(outcome), _) => outcome,
             (Err(Ended::Stopped), Some(ended)) => Err(ended.into()),
             (Err(Ended::Stopped), None) => Ok(()),
@@ -256,12 +258,12 @@ async fn synced(
     Ok(())
 }
 
-fn controller_part(
+fn controller_unit(
     controller: impl Borrow<Controller> + Send + Sync + 'static,
     informers: InformerFactory,
     progress: Arc<Progress>,
-) -> Part {
-    Part::new(named(controller.borrow()), move |stop| async move {
+) -> Unit {
+    Unit::new(named(controller.borrow()), move |stop| async move {
         let controller = controller.borrow();
         tokio::select! {
             biased;
@@ -275,10 +277,10 @@ fn controller_part(
 
 /// Reports to the readiness check when all informers are synced, also those that no controller
 /// waits for.
-fn informers_synced(informers: InformerFactory, progress: &Arc<Progress>) -> Part {
+fn informers_synced(informers: InformerFactory, progress: &Arc<Progress>) -> Unit {
     progress.wait_for(INFORMERS);
     let progress = Arc::clone(progress);
-    Part::new(INFORMERS.to_owned(), move |stop| async move {
+    Unit::new(INFORMERS.to_owned(), move |stop| async move {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
@@ -294,8 +296,8 @@ fn informers_synced(informers: InformerFactory, progress: &Arc<Progress>) -> Par
 }
 
 /// Returns the names of the units that have not ended, without the election if another one is left.
-fn left(roll: &Roll) -> Vec<String> {
-    let mut names = roll.still();
+fn still_running(running_units: &RunningUnits) -> Vec<String> {
+    let mut names = running_units.still();
     if names.iter().any(|it| it != ELECTION) {
         names.retain(|it| it != ELECTION);
     }

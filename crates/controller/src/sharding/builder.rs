@@ -11,11 +11,11 @@ use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Mutex;
 use xxhash_rust::xxh64::xxh64;
 
-use super::keeper::Keeper;
 use super::member::ShardMember;
+use super::member_lease::MemberLease;
+use super::member_state::MemberState;
 use super::members::Members;
 use super::seat::{GROUP, MemberSeats, ServedSeats};
-use super::shared::Shared;
 use super::view::View;
 use crate::leader::clock::Clock;
 use crate::leader::identity::{unique_identity, unique_instance};
@@ -24,14 +24,14 @@ use crate::leader::{ElectionTiming, InvalidElection};
 /// Builds a [`ShardMember`].
 #[must_use]
 pub struct ShardMemberBuilder {
-    place: Place,
+    store: LeaseStore,
     group: String,
     identity: Option<String>,
     timing: ElectionTiming,
     clock: Option<Clock>,
 }
 
-enum Place {
+enum LeaseStore {
     Server(Api<Lease>),
     Other(Arc<dyn MemberSeats>),
 }
@@ -41,26 +41,26 @@ impl ShardMember {
     /// namespace unless another is set. The name of the group must be valid as the name of a Lease
     /// and as the value of a label.
     pub fn builder(client: Client, group: impl Into<String>) -> ShardMemberBuilder {
-        ShardMemberBuilder::new(Place::Server(Api::default_namespaced(client)), group.into())
+        ShardMemberBuilder::new(LeaseStore::Server(Api::default_namespaced(client)), group.into())
     }
 
     /// Creates a builder for a member of a group whose Leases are stored elsewhere than on a
     /// server.
     pub fn over(seats: impl MemberSeats, group: impl Into<String>) -> ShardMemberBuilder {
-        ShardMemberBuilder::new(Place::Other(Arc::new(seats)), group.into())
+        ShardMemberBuilder::new(LeaseStore::Other(Arc::new(seats)), group.into())
     }
 }
 
 impl ShardMemberBuilder {
-    fn new(place: Place, group: String) -> Self {
-        Self { place, group, identity: None, timing: ElectionTiming::default(), clock: None }
+    fn new(store: LeaseStore, group: String) -> Self {
+        Self { store, group, identity: None, timing: ElectionTiming::default(), clock: None }
     }
 
     /// Sets the namespace of the Leases. Has no effect if they are stored elsewhere. Defaults to
     /// the client's namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
-        if let Place::Server(api) = self.place {
-            self.place = Place::Server(api.within(namespace));
+        if let LeaseStore::Server(api) = self.store {
+            self.store = LeaseStore::Server(api.within(namespace));
         }
         self
     }
@@ -113,12 +113,12 @@ impl ShardMemberBuilder {
         let (false, Ok(group)) = (self.group.is_empty(), selector) else {
             return Err(InvalidElection::NoName);
         };
-        let seats: Arc<dyn MemberSeats> = match self.place {
-            Place::Server(api) => Arc::new(ServedSeats { api, group }),
-            Place::Other(seats) => seats,
+        let seats: Arc<dyn MemberSeats> = match self.store {
+            LeaseStore::Server(api) => Arc::new(ServedSeats { api, group }),
+            LeaseStore::Other(seats) => seats,
         };
-        let shared = Arc::new(Shared::new(me.clone(), self.clock.unwrap_or_else(Clock::new)));
-        let keeper = Keeper {
+        let shared = Arc::new(MemberState::new(me.clone(), self.clock.unwrap_or_else(Clock::new)));
+        let member_lease = MemberLease {
             seats,
             shared: Arc::clone(&shared),
             name: format!("{}-{:016x}", self.group, xxh64(me.as_bytes(), 0)),
@@ -129,7 +129,7 @@ impl ShardMemberBuilder {
             acting: View::of([me]),
             own: None,
         };
-        Ok(ShardMember { shared, keeper: Arc::new(Mutex::new(keeper)) })
+        Ok(ShardMember { shared, member_lease: Arc::new(Mutex::new(member_lease)) })
     }
 }
 

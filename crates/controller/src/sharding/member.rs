@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, watch};
 
-use super::keeper::Keeper;
-use super::shared::Shared;
+use super::member_lease::MemberLease;
+use super::member_state::MemberState;
 
 /// One of several replicas that shard keys. Clones refer to the same member.
 ///
@@ -27,9 +27,9 @@ use super::shared::Shared;
 /// ```
 #[derive(Clone)]
 pub struct ShardMember {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MemberState>,
     /// Held by the current run, so that runs are serialised.
-    pub(super) keeper: Arc<Mutex<Keeper>>,
+    pub(super) member_lease: Arc<Mutex<MemberLease>>,
 }
 
 impl ShardMember {
@@ -42,23 +42,23 @@ impl ShardMember {
     /// serialised: a second call waits until the first has ended.
     pub async fn run_until(&self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let mut keeper = self.keeper.lock().await;
+        let mut member_lease = self.member_lease.lock().await;
         loop {
-            let next = self.shared.clock.now().saturating_add(keeper.timing.retry_period);
+            let next = self.shared.clock.now().saturating_add(member_lease.timing.retry_period);
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                () = keeper.round() => {}
+                () = member_lease.round() => {}
             }
             tokio::select! {
                 biased;
                 () = &mut stop => break,
                 // The work that we waited for has ended: our Lease can declare that now.
-                () = self.shared.holds.ended(), if keeper.is_behind() => {}
+                () = self.shared.holds.ended(), if member_lease.is_behind() => {}
                 () = self.shared.clock.sleep_until(next) => {}
             }
         }
-        keeper.leave().await;
+        member_lease.leave().await;
     }
 
     /// Returns true if we own the key right now. Use [`Self::while_owning`] for work that takes

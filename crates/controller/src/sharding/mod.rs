@@ -29,11 +29,11 @@ mod members;
 mod ownership;
 mod seat;
 mod holds;
-mod shared;
-mod keeper;
+mod member_state;
+mod member_lease;
 mod member;
 mod builder;
-mod parts;
+mod shard_work;
 #[cfg(test)]
 mod simulation;
 

@@ -10,7 +10,7 @@ use super::ownership::Ownership;
 use crate::leader::clock::Clock;
 
 /// The state of a member. Read by all handles, written by the run.
-pub(super) struct Shared {
+pub(super) struct MemberState {
     pub(super) me: String,
     pub(super) clock: Clock,
     ownership: Mutex<Ownership>,
@@ -19,7 +19,7 @@ pub(super) struct Shared {
     pub(super) changes: watch::Sender<u64>,
 }
 
-impl Shared {
+impl MemberState {
     pub(super) fn new(me: String, clock: Clock) -> Self {
         Self {
             me,

@@ -12,7 +12,7 @@ use dogwatch_informer::{InformerFactory, SharedInformer};
 use kube_core::Resource;
 use tokio_util::sync::CancellationToken;
 
-use super::parts::Part;
+use super::unit::Unit;
 use crate::checks::Checks;
 use crate::controller::Controller;
 use crate::endpoints::Endpoints;
@@ -72,8 +72,8 @@ const GRACE: Duration = Duration::from_secs(30);
 pub struct Manager {
     pub(super) informers: InformerFactory,
     pub(super) controllers: Vec<Controller>,
-    pub(super) tasks: Vec<Part>,
-    pub(super) leader_tasks: Vec<Part>,
+    pub(super) tasks: Vec<Unit>,
+    pub(super) leader_tasks: Vec<Unit>,
     pub(super) elector: Option<LeaderElector>,
     pub(super) endpoints: Vec<Endpoints>,
     pub(super) healthz: Checks,
@@ -139,7 +139,7 @@ impl Manager {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.tasks.push(Part::task(name.into(), run));
+        self.tasks.push(Unit::task(name.into(), run));
         self
     }
 
@@ -154,7 +154,7 @@ impl Manager {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.leader_tasks.push(Part::task(name.into(), run));
+        self.leader_tasks.push(Unit::task(name.into(), run));
         self
     }
 

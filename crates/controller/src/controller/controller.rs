@@ -17,7 +17,7 @@ use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use super::error::ControllerError;
-use super::worker::{Machine, text_of};
+use super::worker::{ControllerInner, text_of};
 use crate::owned_tasks::OwnedTasks;
 use crate::reconciler::{Key, Reconciler};
 use crate::source::Cache;
@@ -32,12 +32,12 @@ pub struct Controller {
     name: Arc<str>,
     as_leader: bool,
     sync_timeout: Duration,
-    life: Box<dyn Life>,
+    lifecycle: Box<dyn Lifecycle>,
 }
 
 /// The run settings of a controller.
 #[derive(Clone, Debug)]
-pub(super) struct Course {
+pub(super) struct RunSettings {
     pub(super) workers: usize,
     pub(super) sync_timeout: Duration,
     pub(super) grace: Duration,
@@ -46,15 +46,16 @@ pub(super) struct Course {
 
 impl Controller {
     pub(super) fn new<K: Key, R: Reconciler<K>>(
-        machine: Machine<K, R>,
+        inner: ControllerInner<K, R>,
         streams: Vec<BoxStream<'static, K>>,
-        course: Course,
+        settings: RunSettings,
         as_leader: bool,
     ) -> Self {
-        let name = Arc::clone(&machine.name);
-        let (streams, sync_timeout) = (Mutex::new(streams), course.sync_timeout);
-        let life = Running { machine: Arc::new(machine), streams, course, registrations: Mutex::default() };
-        Self { name, as_leader, sync_timeout, life: Box::new(life) }
+        let name = Arc::clone(&inner.name);
+        let (streams, sync_timeout) = (Mutex::new(streams), settings.sync_timeout);
+        let lifecycle =
+            Running { inner: Arc::new(inner), streams, settings, registrations: Mutex::default() };
+        Self { name, as_leader, sync_timeout, lifecycle: Box::new(lifecycle) }
     }
 
     /// Returns the name for logs, metrics and errors.
@@ -83,28 +84,28 @@ impl Controller {
 
     /// Starts the informers that it watches and needs.
     pub(crate) fn start(&self) {
-        self.life.start();
+        self.lifecycle.start();
     }
 
     /// Begins to fill the queue, and starts the informers. A second call has no effect.
     pub(crate) fn watch(&self) -> Result<(), ControllerError> {
-        self.life.watch()
+        self.lifecycle.watch()
     }
 
     /// Waits until the informers are synced, and, if it watches already, its handlers have received
     /// the initial objects.
     pub(crate) async fn synced(&self) -> Result<(), ControllerError> {
-        self.life.synced().await
+        self.lifecycle.synced().await
     }
 
     /// Waits until an informer that it watches or needs has ended.
     pub(crate) async fn source_ended(&self) -> ControllerError {
-        self.life.source_ended().await
+        self.lifecycle.source_ended().await
     }
 
     /// Begins to watch, if it does not yet, and reconciles until it is stopped.
     pub(crate) async fn work(&self, stop: BoxFuture<'_, ()>) -> Result<(), ControllerError> {
-        self.life.work(stop).await
+        self.lifecycle.work(stop).await
     }
 
     /// Returns the time to wait for its informers.
@@ -123,7 +124,7 @@ impl fmt::Debug for Controller {
 }
 
 /// The lifecycle of a controller, independent of its key type and its reconciler.
-trait Life: Send + Sync {
+trait Lifecycle: Send + Sync {
     fn start(&self);
     fn watch(&self) -> Result<(), ControllerError>;
     fn synced(&self) -> BoxFuture<'_, Result<(), ControllerError>>;
@@ -132,17 +133,17 @@ trait Life: Send + Sync {
 }
 
 struct Running<K: Key, R> {
-    machine: Arc<Machine<K, R>>,
+    inner: Arc<ControllerInner<K, R>>,
     /// Taken when the controller begins to work.
     streams: Mutex<Vec<BoxStream<'static, K>>>,
-    course: Course,
+    settings: RunSettings,
     /// One for each source, once it watches.
     registrations: Mutex<Vec<Registration>>,
 }
 
 impl<K: Key, R> Running<K, R> {
     fn name(&self) -> String {
-        self.machine.name.to_string()
+        self.inner.name.to_string()
     }
 
     fn registrations(&self) -> MutexGuard<'_, Vec<Registration>> {
@@ -152,8 +153,8 @@ impl<K: Key, R> Running<K, R> {
 
 impl<K: Key, R: Reconciler<K>> Running<K, R> {
     async fn all_synced(&self) -> Result<(), ControllerError> {
-        let after = self.course.sync_timeout;
-        let caches = self.machine.caches().map(|cache| async move {
+        let after = self.settings.sync_timeout;
+        let caches = self.inner.caches().map(|cache| async move {
             match timeout(after, cache.synced()).await {
                 Ok(Ok(())) => None,
                 Ok(Err(ended)) => Some(ended.to_string()),
@@ -185,7 +186,7 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
 
     async fn any_ended(&self) -> ControllerError {
         let mut ends: FuturesUnordered<_> =
-            self.machine.caches().map(|cache| async move { cache.ended().map(|()| cache).await }).collect();
+            self.inner.caches().map(|cache| async move { cache.ended().map(|()| cache).await }).collect();
         match ends.next().await {
             Some(cache) => ControllerError::SourceEnded {
                 controller: self.name(),
@@ -202,27 +203,27 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         tokio::select! {
             biased;
             () = &mut stop => {
-                self.machine.queue.shut_down();
+                self.inner.queue.shut_down();
                 return Ok(());
             }
             synced = self.all_synced() => synced?,
             ended = self.any_ended() => return Err(ended),
         }
-        tracing::info!(controller = &*self.machine.name, workers = self.course.workers, "working");
+        tracing::info!(controller = &*self.inner.name, workers = self.settings.workers, "working");
         // Both sets end with this function. Workers are gone before it returns or its future is
         // dropped: later steps, such as the release of a Lease, rely on that.
         let (mut workers, mut beside) = (OwnedTasks::new(), OwnedTasks::new());
         // Subscribe before a worker finds that a key is not ours, so that no change after that is
         // missed.
-        let shards = Arc::clone(&self.machine).follow_shards();
-        for _ in 0..self.course.workers {
-            workers.spawn(Arc::clone(&self.machine).work());
+        let shards = Arc::clone(&self.inner).follow_shards();
+        for _ in 0..self.settings.workers {
+            workers.spawn(Arc::clone(&self.inner).work());
         }
-        beside.spawn(self.machine.queue.keep_metrics_fresh());
-        beside.spawn(Arc::clone(&self.machine).guard());
+        beside.spawn(self.inner.queue.keep_metrics_fresh());
+        beside.spawn(Arc::clone(&self.inner).guard());
         beside.spawn(shards);
         for mut stream in std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner)) {
-            let queue = self.machine.queue.clone();
+            let queue = self.inner.queue.clone();
             beside.spawn(async move {
                 while let Some(key) = stream.next().await {
                     queue.add(key);
@@ -242,9 +243,9 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         }
         // After an informer has ended, queued keys could only be reconciled from a cache that is no
         // longer updated.
-        self.machine.abandoned.store(self.course.abandon || lost.is_some(), Ordering::Relaxed);
-        self.machine.queue.shut_down();
-        let drained = timeout(self.course.grace, async {
+        self.inner.abandoned.store(self.settings.abandon || lost.is_some(), Ordering::Relaxed);
+        self.inner.queue.shut_down();
+        let drained = timeout(self.settings.grace, async {
             while let Some((_, ended)) = workers.join_next().await {
                 ended.map_err(|it| self.broken(it))?;
             }
@@ -253,9 +254,9 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         let drained = drained.await.unwrap_or_else(|_| {
             Err(ControllerError::Undrained {
                 controller: self.name(),
-                after: self.course.grace,
+                after: self.settings.grace,
                 busy: workers.len(),
-                queued: self.machine.queue.len(),
+                queued: self.inner.queue.len(),
             })
         });
         lost.map_or(drained, Err)
@@ -280,25 +281,24 @@ async fn first_panic(tasks: &mut OwnedTasks<()>) -> JoinError {
     std::future::pending().await
 }
 
-impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
+impl<K: Key, R: Reconciler<K>> Lifecycle for Running<K, R> {
     fn start(&self) {
-        self.machine.caches().for_each(Cache::start);
+        self.inner.caches().for_each(Cache::start);
     }
 
     fn watch(&self) -> Result<(), ControllerError> {
-        let machine = &self.machine;
+        let inner = &self.inner;
         let mut registrations = self.registrations();
-        for (place, source) in machine.sources.iter().enumerate().skip(registrations.len()) {
+        for (place, source) in inner.sources.iter().enumerate().skip(registrations.len()) {
             // Gives two handlers of one informer distinct names in metrics.
             let name = source.cache().name();
-            let handler = match machine.sources[..place].iter().filter(|it| it.cache().name() == name).count()
-            {
-                0 => machine.name.to_string(),
-                before => format!("{}-{}", machine.name, before + 1),
+            let handler = match inner.sources[..place].iter().filter(|it| it.cache().name() == name).count() {
+                0 => inner.name.to_string(),
+                before => format!("{}-{}", inner.name, before + 1),
             };
-            let registration = source.watch(&handler, &machine.queue);
+            let registration = source.watch(&handler, &inner.queue);
             let registration = registration.map_err(|source| ControllerError::Unwatchable {
-                controller: machine.name.to_string(),
+                controller: inner.name.to_string(),
                 source,
             })?;
             registrations.push(registration);
@@ -326,6 +326,6 @@ impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
 impl<K: Key, R> Drop for Running<K, R> {
     fn drop(&mut self) {
         self.registrations().iter().for_each(Registration::remove);
-        self.machine.queue.shut_down();
+        self.inner.queue.shut_down();
     }
 }

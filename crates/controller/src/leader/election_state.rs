@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::clock::Clock;
-use super::meter::Meter;
+use super::meter::ElectionMetrics;
 use super::term::{Ended, Term};
 
 /// An error for a leader that should have stopped and has not: its future does not yield, so it
@@ -22,31 +22,31 @@ pub struct Unhealthy {
 }
 
 /// The callback for a new leader.
-pub(super) type Tell = Box<dyn Fn(&str) + Send + Sync>;
+pub(super) type NewLeaderCallback = Box<dyn Fn(&str) + Send + Sync>;
 
 /// The state of an election. Read by all handles, written by the election.
-pub(super) struct Shared {
+pub(super) struct ElectionState {
     pub(super) clock: Clock,
-    pub(super) meter: Meter,
+    pub(super) meter: ElectionMetrics,
     lease_duration: Duration,
     leader: watch::Sender<Option<Arc<str>>>,
-    on_new_leader: Option<Tell>,
+    on_new_leader: Option<NewLeaderCallback>,
     /// Present as long as a future leads: from before its first poll until it is dropped.
     term: Mutex<Option<watch::Receiver<Term>>>,
 }
 
 /// Publishes a term, and ends it when dropped. It must be dropped after the future that leads.
 pub(super) struct Leading {
-    shared: Arc<Shared>,
+    shared: Arc<ElectionState>,
     pub(super) term: watch::Sender<Term>,
 }
 
-impl Shared {
+impl ElectionState {
     pub(super) fn new(
         clock: Clock,
-        meter: Meter,
+        meter: ElectionMetrics,
         lease_duration: Duration,
-        on_new_leader: Option<Tell>,
+        on_new_leader: Option<NewLeaderCallback>,
     ) -> Self {
         let leader = watch::Sender::new(None);
         Self { clock, meter, lease_duration, leader, on_new_leader, term: Mutex::new(None) }
@@ -61,8 +61,8 @@ impl Shared {
             }
             changed
         });
-        if let (true, Some(holder), Some(tell)) = (changed, holder, &self.on_new_leader) {
-            tell(holder);
+        if let (true, Some(holder), Some(callback)) = (changed, holder, &self.on_new_leader) {
+            callback(holder);
         }
     }
 
@@ -114,9 +114,9 @@ impl Drop for Leading {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ElectionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
+        f.debug_struct("ElectionState")
             .field("leader", &self.leader())
             .field("is_leader", &self.is_leader())
             .finish_non_exhaustive()
@@ -127,8 +127,13 @@ impl fmt::Debug for Shared {
 mod tests {
     use super::*;
 
-    fn shared() -> Arc<Shared> {
-        Arc::new(Shared::new(Clock::new(), Meter::new("lock"), Duration::from_secs(15), None))
+    fn shared() -> Arc<ElectionState> {
+        Arc::new(ElectionState::new(
+            Clock::new(),
+            ElectionMetrics::new("lock"),
+            Duration::from_secs(15),
+            None,
+        ))
     }
 
     fn term() -> Term {
@@ -168,17 +173,22 @@ mod tests {
 
     #[tokio::test]
     async fn le_3_the_callback_runs_once_for_each_new_leader() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let tell = {
-            let told = Arc::clone(&told);
-            Box::new(move |it: &str| told.lock().expect("no panic").push(it.to_owned()))
+        let called = Arc::new(Mutex::new(Vec::new()));
+        let callback = {
+            let called = Arc::clone(&called);
+            Box::new(move |it: &str| called.lock().expect("no panic").push(it.to_owned()))
         };
-        let shared = Shared::new(Clock::new(), Meter::new("lock"), Duration::from_secs(15), Some(tell));
+        let shared = ElectionState::new(
+            Clock::new(),
+            ElectionMetrics::new("lock"),
+            Duration::from_secs(15),
+            Some(callback),
+        );
         let mut leaders = shared.leaders();
         for holder in [Some("a"), Some("a"), None, Some("b"), Some("b")] {
             shared.saw(holder);
         }
-        assert_eq!(*told.lock().expect("no panic"), ["a", "b"]);
+        assert_eq!(*called.lock().expect("no panic"), ["a", "b"]);
         assert_eq!(leaders.borrow_and_update().as_deref(), Some("b"));
     }
 }

@@ -12,9 +12,9 @@ use dogwatch_client::Error;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 
+use super::member_state::MemberState;
 use super::members::{Listed, Members, VIEW, all_act_on, view};
 use super::seat::MemberSeats;
-use super::shared::Shared;
 use super::view::View;
 use crate::leader::ElectionTiming;
 use crate::leader::record::{self, Entry};
@@ -25,9 +25,9 @@ const FORGOTTEN_AFTER: u32 = 20;
 const TURNS: usize = 4;
 
 /// Keeps the Lease of one member. It outlives a run; the next run continues where it ended.
-pub(super) struct Keeper {
+pub(super) struct MemberLease {
     pub(super) seats: Arc<dyn MemberSeats>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MemberState>,
     pub(super) name: String,
     /// Distinguishes this process from others with the same identity.
     pub(super) instance: String,
@@ -40,7 +40,7 @@ pub(super) struct Keeper {
     pub(super) own: Option<Lease>,
 }
 
-impl Keeper {
+impl MemberLease {
     /// Renews, lists and compares, and repeats that if the view has changed. Failures are logged;
     /// the next round retries.
     pub(super) async fn round(&mut self) {
