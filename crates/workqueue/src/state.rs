@@ -1,4 +1,5 @@
-//! The machine in the middle: which keys have work outstanding, who may be handed out, who is held, what is delayed.
+//! The state machine of a queue: which keys have outstanding work, which are ready, which are held,
+//! which are delayed.
 //!
 //! ```text
 //!              add                take                     finish
@@ -9,66 +10,69 @@
 //!   Resting ────────────┘             HeldAndDirty ─────► Ready
 //! ```
 //!
-//! A delay rests beside any of these stages. There is no clock, no lock and no task here: the time is an argument, and
-//! what comes back says whom to wake. [`crate::shared`] puts a lock around it.
+//! A delay is independent of these stages. There is no clock, no lock and no task here: the time is
+//! an argument, and the results say how many waiters to wake. [`crate::shared`] puts a lock around
+//! it.
 
 use crate::delays::Delays;
 use crate::entries::{Delay, Entries, Id, List, Stage};
 use crate::ready::Ready;
 
-/// What a queue knows. The stage of a key says it all: a key is ready if and only if it has work outstanding and nobody
-/// holds it, and it can be held once only, because only [`State::take`] makes a key held and it takes from the ready.
+/// The state of a queue. The stage of a key is its whole state: a key is ready if and only if it
+/// has outstanding work and no worker holds it, and it is held at most once, because only
+/// [`State::take`] makes a key held, and it takes from the ready ones.
 #[derive(Debug)]
 pub(crate) struct State<K> {
     entries: Entries<K>,
     /// Exactly the entries at `Stage::Ready`.
     ready: Ready,
-    /// How many entries are at `Stage::Held` or `Stage::HeldAndDirty`.
+    /// The number of entries at `Stage::Held` or `Stage::HeldAndDirty`.
     held: usize,
-    /// Where somebody measures: exactly those entries; who has been held longest comes first.
+    /// Present in queues with metrics.
     measured: Option<Box<Measured>>,
     delays: Delays,
-    /// Whether a key has one outstanding add at most: see [`crate::Builder::earliest_wins`].
+    /// True if a key has at most one outstanding add: see [`crate::Builder::earliest_wins`].
     earliest_wins: bool,
     stopping: bool,
 }
 
-/// The keys that are held, by time, and how the others change.
+/// The held keys by time, and the changes of the depths.
 #[derive(Debug, Default)]
 struct Measured {
     held: List,
-    /// The sum of `held_since` of all.
+    /// The sum of `held_since` of all held keys.
     since: u128,
-    /// By how many keys with outstanding work each priority has grown or shrunk, since somebody asked.
+    /// The change of the number of keys with outstanding work for each priority, since the last
+    /// report.
     depth: DepthChanges,
 }
 
-/// Priorities, and how many keys more have work outstanding with them.
+/// Priorities, with the change of the number of keys with outstanding work.
 pub(crate) type DepthChanges = Vec<(i32, i64)>;
 
-/// How a key is to be added.
+/// The parameters of an add.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) hash: u64,
-    /// Where groups take turns.
+    /// Set in queues with groups.
     pub(crate) group: Option<u64>,
     pub(crate) priority: i32,
-    /// The time, for those who keep it.
+    /// The time; zero in queues without metrics.
     pub(crate) now: u64,
 }
 
-/// What an add did.
+/// The result of an add.
 #[derive(Debug)]
 pub(crate) struct Added<K> {
-    /// The key, where the queue did not need it. The caller drops it, outside its lock.
+    /// The key, if the queue did not need it. The caller drops it outside the lock.
     pub(crate) unused: Option<K>,
-    /// Work is outstanding that was not before.
+    /// True if the key has outstanding work now and had none before.
     pub(crate) is_new: bool,
-    /// A key has become ready: one worker can be woken.
+    /// True if the key has become ready: one worker can be woken.
     pub(crate) readied: bool,
 }
 
-/// What a worker takes with it.
+/// A key taken by a worker.
 #[derive(Debug)]
 pub(crate) struct Taken<K> {
     pub(crate) id: Id,
@@ -77,18 +81,18 @@ pub(crate) struct Taken<K> {
     pub(crate) waiting_since: u64,
 }
 
-/// What a worker leaves behind.
+/// The result of finishing a key.
 #[derive(Debug)]
 pub(crate) struct Finished<K> {
-    /// The key, when the queue needs it no more.
+    /// The key, if the queue no longer needs it.
     pub(crate) unused: Option<K>,
-    /// It had been added meanwhile, and is ready again.
+    /// True if the key was added meanwhile, and is ready again.
     pub(crate) readied: bool,
     pub(crate) held_since: u64,
 }
 
 impl<K: Eq + Clone> State<K> {
-    /// With `measured`, the times that come in are kept, for [`State::unfinished`].
+    /// Creates an empty state. With `measured`, it keeps the times for [`State::unfinished`].
     pub(crate) fn new(ready: Ready, earliest_wins: bool, measured: bool) -> Self {
         Self {
             entries: Entries::new(),
@@ -101,7 +105,7 @@ impl<K: Eq + Clone> State<K> {
         }
     }
 
-    /// How many keys are ready.
+    /// Returns the number of ready keys.
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()
     }
@@ -118,12 +122,12 @@ impl<K: Eq + Clone> State<K> {
         self.stopping
     }
 
-    /// Whether all that was accepted is finished.
+    /// Returns true if all accepted keys are finished.
     pub(crate) fn is_drained(&self) -> bool {
         self.stopping && self.held == 0 && self.ready.len() == 0
     }
 
-    /// How long those that are held have been so together, and how long the longest.
+    /// Returns the total time that the held keys have been held, and the longest.
     pub(crate) fn unfinished(&self, now: u64) -> (u128, u64) {
         let Some(Measured { held, since, .. }) = self.measured.as_deref() else { return (0, 0) };
         let all = (held.len() as u128 * u128::from(now)).saturating_sub(*since);
@@ -131,13 +135,13 @@ impl<K: Eq + Clone> State<K> {
         (all, longest)
     }
 
-    /// What has changed since this was asked last. Nothing where nobody measures.
+    /// Takes the changes of the depths since the last call. Empty in queues without metrics.
     #[inline]
     pub(crate) fn depth_changes(&mut self) -> DepthChanges {
         self.measured.as_mut().map_or(Vec::new(), |it| std::mem::take(&mut it.depth))
     }
 
-    /// There is work on this key, now.
+    /// Adds a key now.
     #[inline]
     pub(crate) fn add(&mut self, key: K, mut ask: Ask) -> Added<K> {
         if self.stopping {
@@ -153,7 +157,8 @@ impl<K: Eq + Clone> State<K> {
         Added { unused, is_new, readied }
     }
 
-    /// There will be work on this key at `at`. Of two times the earlier holds, unless `replace` says to take this one.
+    /// Adds a key at the time `at`. If it is already delayed, the earlier time applies, unless
+    /// `replace` is set.
     pub(crate) fn delay(&mut self, key: K, ask: Ask, at: u64, replace: bool) -> Option<K> {
         if self.stopping {
             return Some(key);
@@ -176,7 +181,8 @@ impl<K: Eq + Clone> State<K> {
         unused
     }
 
-    /// Takes a pending delay away. Says whether there was one, and gives back the key it had been kept for.
+    /// Cancels a pending delay. Returns true if there was one, and the key if its entry was
+    /// removed.
     pub(crate) fn cancel(&mut self, hash: u64, key: &K) -> (bool, Option<K>) {
         let Some(id) = self.entries.find(hash, key) else { return (false, None) };
         let cancelled = self.delays.cancel(&mut self.entries, id).is_some();
@@ -187,7 +193,8 @@ impl<K: Eq + Clone> State<K> {
         (cancelled, unused)
     }
 
-    /// Makes adds of the delays that are due. Says how many keys have become ready, and how many have new work.
+    /// Turns the delays that are due into adds. Returns the number of keys that have become ready,
+    /// and the number with new work.
     pub(crate) fn advance(&mut self, now: u64) -> (usize, u64) {
         let (mut all_ready, mut all_new) = (0, 0);
         while let Some((id, delay)) = self.delays.pop_due(&mut self.entries, now) {
@@ -198,12 +205,12 @@ impl<K: Eq + Clone> State<K> {
         (all_ready, all_new)
     }
 
-    /// When the next delay is due.
+    /// Returns the time of the next delay.
     pub(crate) fn next_due(&mut self) -> Option<u64> {
         self.delays.next(&self.entries)
     }
 
-    /// Hands out the key whose turn it is. Whoever takes it has to [`finish`](Self::finish) it.
+    /// Takes the next key. The caller has to [`finish`](Self::finish) it.
     #[inline]
     pub(crate) fn take(&mut self, now: u64) -> Option<Taken<K>> {
         let id = self.ready.pop(&mut self.entries)?;
@@ -215,12 +222,12 @@ impl<K: Eq + Clone> State<K> {
         Some(Taken { id, key, priority, waiting_since })
     }
 
-    /// Whether a held key has to be worked on once more.
+    /// Returns true if a held key was added again.
     pub(crate) fn is_dirty(&self, id: Id) -> bool {
         self.entries[id].stage == Stage::HeldAndDirty
     }
 
-    /// The worker that took the key is done with it.
+    /// Finishes the work of a worker on its key.
     #[inline]
     pub(crate) fn finish(&mut self, id: Id) -> Finished<K> {
         self.held -= 1;
@@ -236,7 +243,7 @@ impl<K: Eq + Clone> State<K> {
         Finished { unused, readied: false, held_since }
     }
 
-    /// Notes that a key is held, and says since when it waited.
+    /// Records that a key is held, and returns since when it waited.
     #[cold]
     fn measure_take(&mut self, id: Id, priority: i32, now: u64) -> u64 {
         self.change_depth(priority, -1);
@@ -248,7 +255,7 @@ impl<K: Eq + Clone> State<K> {
         aside.waiting_since
     }
 
-    /// Notes that a key is held no more, and says since when it was.
+    /// Records that a key is no longer held, and returns since when it was.
     #[cold]
     fn measure_finish(&mut self, id: Id) -> u64 {
         let Some(measured) = &mut self.measured else { return 0 };
@@ -258,8 +265,8 @@ impl<K: Eq + Clone> State<K> {
         held_since
     }
 
-    /// Accepts nothing from now on and forgets all delays. What is ready is still handed out. Returns the keys that are
-    /// not needed any more.
+    /// Stops accepting keys and drops all delays. Ready keys are still handed out. Returns the keys
+    /// that are not needed any more.
     pub(crate) fn stop(&mut self) -> Vec<K> {
         self.stopping = true;
         if self.delays.is_empty() {
@@ -277,7 +284,8 @@ impl<K: Eq + Clone> State<K> {
         unused
     }
 
-    /// Says whether there is work now where there was none before, and whether the key has become ready.
+    /// Marks a key as having outstanding work. Returns whether it had none before, and whether it
+    /// has become ready.
     #[inline]
     fn mark_dirty(&mut self, id: Id, priority: i32, now: u64) -> (bool, bool) {
         let entry = &mut self.entries[id];
@@ -367,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_a_delay_outlives_its_worker_and_is_given_up_when_the_delay_is() {
+    fn an_entry_with_a_delay_outlives_its_worker_and_is_removed_with_the_delay() {
         let mut state = state(false);
         add(&mut state, 1);
         let taken = state.take(0).unwrap();
@@ -380,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelling_leaves_work_that_is_outstanding_alone() {
+    fn cancelling_does_not_affect_outstanding_work() {
         let mut state = state(false);
         add(&mut state, 1);
         state.delay(1, ask(1, 0), 50, false);
@@ -389,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn when_the_earliest_wins_a_key_has_one_outstanding_add() {
+    fn with_earliest_wins_a_key_has_one_outstanding_add() {
         let mut state = state(true);
         state.delay(1, ask(1, 7), 50, false);
         add(&mut state, 1);
@@ -397,13 +405,13 @@ mod tests {
         assert_eq!(state.delay(1, ask(1, 0), 10, false), Some(1));
         assert!(!state.has_delays());
         let taken = state.take(0).unwrap();
-        assert_eq!(taken.priority, 7, "the higher of the two priorities holds");
+        assert_eq!(taken.priority, 7, "the higher of the two priorities applies");
         state.delay(1, ask(1, 0), 10, false);
-        assert!(state.has_delays(), "nothing is outstanding for a key that is only held");
+        assert!(state.has_delays(), "a key that is only held has no outstanding add");
     }
 
     #[test]
-    fn stopping_forgets_delays_but_nothing_that_is_ready_or_held() {
+    fn stopping_drops_delays_but_no_ready_or_held_keys() {
         let mut state = state(false);
         add(&mut state, 1);
         add(&mut state, 2);
@@ -425,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_of_a_priority_is_what_waits_with_it_also_behind_a_worker() {
+    fn the_depth_of_a_priority_includes_dirty_keys_that_a_worker_holds() {
         let mut state = state(false);
         for key in 1..=3 {
             add(&mut state, key);
@@ -442,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_work_is_the_sum_and_the_maximum_of_what_is_held() {
+    fn unfinished_work_is_the_sum_and_the_maximum_of_the_held_times() {
         let mut state = state(false);
         add(&mut state, 1);
         add(&mut state, 2);

@@ -1,4 +1,4 @@
-//! Waiting for a key, and keeping the time for the others meanwhile.
+//! The future that waits for a key, and keeps the timer for the other waiters meanwhile.
 
 use std::fmt;
 use std::future::Future;
@@ -16,14 +16,14 @@ use crate::waiters::Ticket;
 
 /// The future of [`WorkQueue::take`](crate::WorkQueue::take).
 ///
-/// Dropping it at any time loses nothing: what it was woken for goes to another. One that is kept but not polled may
-/// keep the time for the others, and hold up delayed keys.
+/// Dropping it at any time loses nothing: a key that it was woken for goes to another waiter. A
+/// future that is kept but not polled may be the timekeeper of the others, and delay keys.
 #[must_use = "futures do nothing unless polled"]
 pub struct Take<'a, K: Eq + Hash + Clone> {
     queue: &'a Arc<Shared<K>>,
-    /// Our place in the line, while we wait.
+    /// The ticket of the waiter, while it waits.
     ticket: Option<Ticket>,
-    /// Set while we are the timekeeper.
+    /// Set while this future is the timekeeper.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -32,7 +32,7 @@ impl<'a, K: Eq + Hash + Clone> Take<'a, K> {
         Self { queue, ticket: None, timer: None }
     }
 
-    /// Ready when the timer has rung for `at`.
+    /// Resolves when the timer has reached `at`.
     fn poll_timer(&mut self, at: u64, context: &mut Context<'_>) -> Poll<()> {
         let alarm = self.queue.clock().alarm(at);
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(alarm)));
@@ -47,7 +47,8 @@ impl<'a, K: Eq + Hash + Clone> Future for Take<'a, K> {
     type Output = Option<Item<'a, K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // A worker that always finds a key lets the other tasks of its thread run now and then.
+        // A worker that always finds a key has to yield to the other tasks of its thread now and
+        // then.
         let budget = ready!(coop::poll_proceed(context));
         let this = &mut *self;
         loop {
