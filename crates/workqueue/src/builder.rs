@@ -7,8 +7,8 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::limiter::{RateLimiter, default_controller_limiter};
 use crate::ready::Ready;
-use crate::shared::{GroupOf, Shared};
-use crate::state::State;
+use crate::shared_queue::{GroupOf, SharedQueue};
+use crate::state::QueueState;
 
 /// One take in sixteen goes to a lower priority while higher ones are waiting: enough for the first
 /// list of a large collection to finish next to a stream of changes, too little to slow the changes
@@ -108,10 +108,10 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> Builder<K> {
         self
     }
 
-    pub(crate) fn into_shared(self) -> Shared<K> {
+    pub(crate) fn into_shared(self) -> SharedQueue<K> {
         let ready = Ready::new(self.group_of.is_some(), self.patience);
-        let state = State::new(ready, self.earliest_wins, self.name.is_some());
-        Shared::new(state, self.limiter, self.group_of, self.name.as_deref())
+        let state = QueueState::new(ready, self.earliest_wins, self.name.is_some());
+        SharedQueue::new(state, self.limiter, self.group_of, self.name.as_deref())
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Place;
+use hashbrown::hash_table::Entry as TableEntry;
 
 /// The index of an entry in the slab. It is valid until the entry is removed, and may be reused
 /// afterwards.
@@ -34,13 +34,13 @@ pub(crate) struct Entry<K> {
     /// The priority of the outstanding work; meaningless while there is none.
     pub(crate) priority: i32,
     pub(crate) stage: Stage,
-    /// Set while a delayed add is pending: [`Aside::delay`].
+    /// Set while a delayed add is pending: [`ColdFields::delay`].
     delayed: bool,
 }
 
 /// The fields of a key that only queues with delays, groups or metrics need.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct ColdFields {
     /// The group with which the key shares its turns.
     pub(crate) group: u64,
     delay: Delay,
@@ -79,9 +79,9 @@ pub(crate) enum Stage {
 /// touches little memory.
 #[derive(Debug)]
 pub(crate) struct Entries<K> {
-    row: Vec<Entry<K>>,
+    slots: Vec<Entry<K>>,
     /// The rarely used fields of the first entries; as long as the highest index that was written.
-    aside: Vec<Aside>,
+    cold: Vec<ColdFields>,
     /// The free slot that is used next.
     free: Id,
     /// The number of slots in use.
@@ -99,34 +99,34 @@ impl<K> Entry<K> {
 
 impl<K: Eq> Entries<K> {
     pub(crate) fn new() -> Self {
-        Self { row: Vec::new(), aside: Vec::new(), free: NONE, len: 0, index: HashTable::new() }
+        Self { slots: Vec::new(), cold: Vec::new(), free: NONE, len: 0, index: HashTable::new() }
     }
 
     pub(crate) fn find(&self, hash: u64, key: &K) -> Option<Id> {
-        self.index.find(hash, |id| is_it(&self.row, *id, hash, key)).copied()
+        self.index.find(hash, |id| is_it(&self.slots, *id, hash, key)).copied()
     }
 
     /// Returns the entry of a key, and the key if it was not needed. If there is no entry, creates
     /// a resting one that keeps the key.
     #[inline]
     pub(crate) fn find_or_insert(&mut self, hash: u64, key: K, group: Option<u64>) -> (Id, Option<K>) {
-        let Self { row, free, len, index, .. } = self;
-        let place = index.entry(hash, |id| is_it(row, *id, hash, &key), |id| row[*id as usize].hash);
+        let Self { slots, free, len, index, .. } = self;
+        let place = index.entry(hash, |id| is_it(slots, *id, hash, &key), |id| slots[*id as usize].hash);
         let vacant = match place {
-            Place::Occupied(found) => return (*found.get(), Some(key)),
-            Place::Vacant(vacant) => vacant,
+            TableEntry::Occupied(found) => return (*found.get(), Some(key)),
+            TableEntry::Vacant(vacant) => vacant,
         };
         if *free == NONE {
-            *free = grow(row);
+            *free = grow(slots);
         }
         let id = *free;
         vacant.insert(id);
         *len += 1;
-        let entry = &mut row[id as usize];
+        let entry = &mut slots[id as usize];
         *free = entry.after;
         (entry.key, entry.hash) = (Some(key), hash);
         if let Some(group) = group {
-            self.aside_mut(id).group = group;
+            self.cold_mut(id).group = group;
         }
         (id, None)
     }
@@ -135,7 +135,7 @@ impl<K: Eq> Entries<K> {
     /// that the caller can drop it outside the lock.
     #[inline]
     pub(crate) fn remove(&mut self, id: Id) -> Option<K> {
-        let entry = &mut self.row[id as usize];
+        let entry = &mut self.slots[id as usize];
         debug_assert!(entry.stage == Stage::Resting && !entry.delayed, "an entry in use was removed");
         let key = entry.key.take();
         entry.after = self.free;
@@ -144,7 +144,7 @@ impl<K: Eq> Entries<K> {
         if let Ok(found) = self.index.find_entry(entry.hash, |it| *it == id) {
             found.remove();
         }
-        if self.len == 0 && self.row.len() > WORTH_KEEPING {
+        if self.len == 0 && self.slots.len() > WORTH_KEEPING {
             *self = Self::new();
         }
         key
@@ -163,8 +163,8 @@ impl<K: Eq> Entries<K> {
     /// Returns the memory allocated by the structure itself.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
-        self.row.capacity() * size_of::<Entry<K>>()
-            + self.aside.capacity() * size_of::<Aside>()
+        self.slots.capacity() * size_of::<Entry<K>>()
+            + self.cold.capacity() * size_of::<ColdFields>()
             + self.index.allocation_size()
     }
 
@@ -172,16 +172,16 @@ impl<K: Eq> Entries<K> {
     /// belong to another key.
     #[inline]
     pub(crate) fn delay(&self, id: Id) -> Option<Delay> {
-        let delayed = self.row.get(id as usize)?.delayed;
-        if delayed { self.aside.get(id as usize).map(|it| it.delay) } else { None }
+        let delayed = self.slots.get(id as usize)?.delayed;
+        if delayed { self.cold.get(id as usize).map(|it| it.delay) } else { None }
     }
 
     /// Sets the delayed add of an entry, and returns the previous one.
     pub(crate) fn set_delay(&mut self, id: Id, delay: Option<Delay>) -> Option<Delay> {
         let before = self.delay(id);
-        self.row[id as usize].delayed = delay.is_some();
+        self.slots[id as usize].delayed = delay.is_some();
         if let Some(delay) = delay {
-            self.aside_mut(id).delay = delay;
+            self.cold_mut(id).delay = delay;
         }
         before
     }
@@ -190,29 +190,29 @@ impl<K: Eq> Entries<K> {
 impl<K> Entries<K> {
     /// Returns the rarely used fields. Only fields that were written since the entry was created
     /// are meaningful.
-    pub(crate) fn aside(&self, id: Id) -> &Aside {
-        &self.aside[id as usize]
+    pub(crate) fn cold(&self, id: Id) -> &ColdFields {
+        &self.cold[id as usize]
     }
 
-    pub(crate) fn aside_mut(&mut self, id: Id) -> &mut Aside {
+    pub(crate) fn cold_mut(&mut self, id: Id) -> &mut ColdFields {
         let place = id as usize;
-        if place >= self.aside.len() {
-            self.aside.resize(self.row.len(), Aside::default());
+        if place >= self.cold.len() {
+            self.cold.resize(self.slots.len(), ColdFields::default());
         }
-        &mut self.aside[place]
+        &mut self.cold[place]
     }
 }
 
 #[inline]
-fn is_it<K: Eq>(row: &[Entry<K>], id: Id, hash: u64, key: &K) -> bool {
-    let entry = &row[id as usize];
+fn is_it<K: Eq>(slots: &[Entry<K>], id: Id, hash: u64, key: &K) -> bool {
+    let entry = &slots[id as usize];
     entry.hash == hash && entry.key() == key
 }
 
 /// Appends a free slot.
-fn grow<K>(row: &mut Vec<Entry<K>>) -> Id {
-    assert!(row.len() < NONE as usize, "a queue holds fewer than 2^32 keys");
-    row.push(Entry {
+fn grow<K>(slots: &mut Vec<Entry<K>>) -> Id {
+    assert!(slots.len() < NONE as usize, "a queue holds fewer than 2^32 keys");
+    slots.push(Entry {
         key: None,
         hash: 0,
         before: NONE,
@@ -221,7 +221,7 @@ fn grow<K>(row: &mut Vec<Entry<K>>) -> Id {
         stage: Stage::Resting,
         delayed: false,
     });
-    (row.len() - 1) as Id
+    (slots.len() - 1) as Id
 }
 
 impl<K> Index<Id> for Entries<K> {
@@ -229,14 +229,14 @@ impl<K> Index<Id> for Entries<K> {
 
     #[inline]
     fn index(&self, id: Id) -> &Entry<K> {
-        &self.row[id as usize]
+        &self.slots[id as usize]
     }
 }
 
 impl<K> IndexMut<Id> for Entries<K> {
     #[inline]
     fn index_mut(&mut self, id: Id) -> &mut Entry<K> {
-        &mut self.row[id as usize]
+        &mut self.slots[id as usize]
     }
 }
 
@@ -348,6 +348,6 @@ mod tests {
         for id in ids {
             entries.remove(id);
         }
-        assert_eq!(entries.row.capacity(), 0);
+        assert_eq!(entries.slots.capacity(), 0);
     }
 }

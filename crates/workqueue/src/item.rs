@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::entries::Id;
-use crate::shared::Shared;
+use crate::shared_queue::SharedQueue;
 use crate::state::Taken;
 
 /// A key that was taken from a queue. No other worker gets it until the item is dropped, which
@@ -31,13 +31,13 @@ struct Hold<'q, K: Eq + Hash + Clone> {
 }
 
 enum Handle<'q, K> {
-    Borrowed(&'q Arc<Shared<K>>),
-    Owned(Arc<Shared<K>>),
+    Borrowed(&'q Arc<SharedQueue<K>>),
+    Owned(Arc<SharedQueue<K>>),
 }
 
 impl<'q, K: Eq + Hash + Clone> Item<'q, K> {
     #[inline]
-    pub(crate) fn new(taken: Taken<K>, queue: &'q Arc<Shared<K>>) -> Self {
+    pub(crate) fn new(taken: Taken<K>, queue: &'q Arc<SharedQueue<K>>) -> Self {
         let hold = Hold { id: taken.id, queue: Handle::Borrowed(queue) };
         Self { key: taken.key, priority: taken.priority, hold }
     }

@@ -36,7 +36,7 @@
 //!
 //! From the bottom up: [`limiter`] decides how long a key waits; `entries`, `ready` and `delays`
 //! hold the keys, their order and their deadlines; `state` is the state machine built on them,
-//! without a clock, a lock or a task; `waiters` are the tasks that wait; `shared` puts a lock
+//! without a clock, a lock or a task; `waiters` are the tasks that wait; `shared_queue` puts a lock
 //! around both; [`Item`], [`Take`] and [`WorkQueue`] are the public API. [`parallelize_until`] is
 //! independent of the queue.
 //!
@@ -60,7 +60,7 @@ mod waiters;
 mod lock;
 mod clock;
 mod meter;
-mod shared;
+mod shared_queue;
 mod item;
 mod take;
 mod builder;

@@ -19,13 +19,6 @@ pub(crate) use self::spinning::{Lock, Locked};
 /// long. Without contention a series never ends and there is next to no pause. A thread that has
 /// waited for long sleeps for short times: the owner has then been descheduled, or does a rare long
 /// operation such as growing a table of millions of keys.
-///
-/// When two processors want it all the time, what it costs is not the waiting but the memory behind it, which moves to the
-/// other processor each time the lock does. So somebody who finds it taken pauses before looking again, and the pause is
-/// such that whoever has the lock gets through a whole series of adds and takes first: it grows while the series are
-/// short and shrinks when they are long. Where the lock is wanted now and then, a series has no end and there is next to
-/// no pause. Who has waited in vain for long sleeps for short times: whoever
-/// has the lock has lost its processor then, or does the rare long thing, such as growing a table of millions.
 #[cfg(not(loom))]
 mod spinning {
     use std::hint::spin_loop;

@@ -20,7 +20,7 @@ const PRIORITIES: usize = 25;
 const ANOTHER_PRIORITY: &str = "exceeded_cardinality_limit";
 
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct QueueMetrics {
     name: String,
     /// One for each priority, in the order in which they were first seen; after the limit, one for
     /// all others.
@@ -33,7 +33,7 @@ pub(crate) struct Meter {
     retries: Counter,
 }
 
-impl Meter {
+impl QueueMetrics {
     pub(crate) fn new(name: &str) -> Self {
         describe();
         let name = name.to_owned();
@@ -111,7 +111,11 @@ fn describe() {
         Unit::Seconds,
         "time that a key waits before it is taken"
     );
-    describe_histogram!("workqueue_work_duration_seconds", Unit::Seconds, "time that a key is held by a worker");
+    describe_histogram!(
+        "workqueue_work_duration_seconds",
+        Unit::Seconds,
+        "time that a key is held by a worker"
+    );
     describe_gauge!(
         "workqueue_unfinished_work_seconds",
         Unit::Seconds,

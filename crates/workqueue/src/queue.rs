@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::builder::Builder;
 use crate::item::Item;
-use crate::shared::Shared;
+use crate::shared_queue::SharedQueue;
 use crate::take::Take;
 
 /// The interval at which client-go updates the metrics of work in progress.
@@ -28,7 +28,7 @@ const METRICS_PERIOD: Duration = Duration::from_millis(500);
 ///
 /// Delays need a tokio runtime with its timer enabled around `take`; everything else runs anywhere.
 pub struct WorkQueue<K> {
-    shared: Arc<Shared<K>>,
+    shared: Arc<SharedQueue<K>>,
 }
 
 /// The options of [`WorkQueue::add_with`].
@@ -162,7 +162,7 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
     /// ends the wait. Dropping the future ends the wait, not the shutdown.
     pub async fn shut_down_with_drain(&self) {
         self.shared.stop(true);
-        poll_fn(|context| match self.shared.look_for_drain(context.waker()) {
+        poll_fn(|context| match self.shared.poll_drain(context.waker()) {
             true => Poll::Ready(()),
             false => Poll::Pending,
         })

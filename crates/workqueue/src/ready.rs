@@ -155,7 +155,7 @@ impl Order {
 
 impl Groups {
     fn push<K>(&mut self, entries: &mut Entries<K>, id: Id) {
-        let group = entries.aside(id).group;
+        let group = entries.cold(id).group;
         let list = self.lists.entry(group).or_insert_with(|| {
             self.turns.push_back(group);
             List::new()
@@ -182,7 +182,7 @@ impl Groups {
     }
 
     fn unlink<K>(&mut self, entries: &mut Entries<K>, id: Id) {
-        if let Some(list) = self.lists.get_mut(&entries.aside(id).group) {
+        if let Some(list) = self.lists.get_mut(&entries.cold(id).group) {
             list.unlink(entries, id);
             self.len -= 1;
         }
@@ -193,12 +193,12 @@ impl Groups {
 mod tests {
     use super::*;
 
-    struct Line {
+    struct Fixture {
         entries: Entries<String>,
         ready: Ready,
     }
 
-    impl Line {
+    impl Fixture {
         fn new(fair: bool, patience: Option<u32>) -> Self {
             Self { entries: Entries::new(), ready: Ready::new(fair, patience) }
         }
@@ -224,69 +224,69 @@ mod tests {
 
     #[test]
     fn higher_priorities_come_first_and_a_priority_is_first_come_first_served() {
-        let mut line = Line::new(false, Some(100));
+        let mut fixture = Fixture::new(false, Some(100));
         for (key, priority) in [("a", 0), ("b", -100), ("c", 7), ("d", 0), ("e", 7)] {
-            line.push(key, priority);
+            fixture.push(key, priority);
         }
-        assert_eq!(line.all(), "c e a d b");
-        assert_eq!(line.ready.len(), 0);
+        assert_eq!(fixture.all(), "c e a d b");
+        assert_eq!(fixture.ready.len(), 0);
     }
 
     #[test]
     fn groups_take_turns_within_a_priority() {
-        let mut line = Line::new(true, None);
+        let mut fixture = Fixture::new(true, None);
         for key in ["a1", "a2", "a3", "b1", "c1", "b2"] {
-            line.push(key, 0);
+            fixture.push(key, 0);
         }
-        line.push("z1", 1);
-        assert_eq!(line.all(), "z1 a1 b1 c1 a2 b2 a3");
+        fixture.push("z1", 1);
+        assert_eq!(fixture.all(), "z1 a1 b1 c1 a2 b2 a3");
     }
 
     #[test]
     fn a_group_that_was_emptied_by_unlinking_is_skipped_and_may_come_back() {
-        let mut line = Line::new(true, None);
-        line.push("a1", 0);
-        let moved = line.push("b1", 0);
-        line.push("c1", 0);
-        line.ready.unlink(&mut line.entries, moved);
-        line.entries.remove(moved);
-        assert_eq!(line.pop().as_deref(), Some("a1"));
-        line.push("b2", 0);
-        assert_eq!(line.all(), "b2 c1");
+        let mut fixture = Fixture::new(true, None);
+        fixture.push("a1", 0);
+        let moved = fixture.push("b1", 0);
+        fixture.push("c1", 0);
+        fixture.ready.unlink(&mut fixture.entries, moved);
+        fixture.entries.remove(moved);
+        assert_eq!(fixture.pop().as_deref(), Some("a1"));
+        fixture.push("b2", 0);
+        assert_eq!(fixture.all(), "b2 c1");
         assert!(
-            matches!(&line.ready.levels[0].order, Order::Fair(it) if it.lists.is_empty() && it.turns.is_empty())
+            matches!(&fixture.ready.levels[0].order, Order::Fair(it) if it.lists.is_empty() && it.turns.is_empty())
         );
     }
 
     #[test]
     fn lower_priorities_get_every_third_take_in_turns_with_a_patience_of_two() {
-        let mut line = Line::new(false, Some(2));
+        let mut fixture = Fixture::new(false, Some(2));
         for key in ["h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8"] {
-            line.push(key, 10);
+            fixture.push(key, 10);
         }
         for (key, priority) in [("m1", 5), ("m2", 5), ("l1", -5)] {
-            line.push(key, priority);
+            fixture.push(key, priority);
         }
-        assert_eq!(line.all(), "h1 h2 m1 h3 h4 l1 h5 h6 m2 h7 h8");
+        assert_eq!(fixture.all(), "h1 h2 m1 h3 h4 l1 h5 h6 m2 h7 h8");
     }
 
     #[test]
     fn with_strict_priorities_lower_ones_wait_for_ever() {
-        let mut line = Line::new(false, None);
-        line.push("low", -1);
+        let mut fixture = Fixture::new(false, None);
+        fixture.push("low", -1);
         for _ in 0..1000 {
-            line.push("high", 0);
-            assert_eq!(line.pop().as_deref(), Some("high"));
+            fixture.push("high", 0);
+            assert_eq!(fixture.pop().as_deref(), Some("high"));
         }
     }
 
     #[test]
     fn levels_do_not_pile_up() {
-        let mut line = Line::new(false, Some(16));
+        let mut fixture = Fixture::new(false, Some(16));
         for priority in 0..1000 {
-            line.push(&format!("k{priority}"), priority);
+            fixture.push(&format!("k{priority}"), priority);
         }
-        line.all();
-        assert!(line.ready.levels.len() <= LEVELS_KEPT);
+        fixture.all();
+        assert!(fixture.ready.levels.len() <= LEVELS_KEPT);
     }
 }

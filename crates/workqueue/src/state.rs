@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A delay is independent of these stages. There is no clock, no lock and no task here: the time is
-//! an argument, and the results say how many waiters to wake. [`crate::shared`] puts a lock around
+//! an argument, and the results say how many waiters to wake. [`crate::shared_queue`] puts a lock around
 //! it.
 
 use crate::delays::Delays;
@@ -20,16 +20,16 @@ use crate::ready::Ready;
 
 /// The state of a queue. The stage of a key is its whole state: a key is ready if and only if it
 /// has outstanding work and no worker holds it, and it is held at most once, because only
-/// [`State::take`] makes a key held, and it takes from the ready ones.
+/// [`QueueState::take`] makes a key held, and it takes from the ready ones.
 #[derive(Debug)]
-pub(crate) struct State<K> {
+pub(crate) struct QueueState<K> {
     entries: Entries<K>,
     /// Exactly the entries at `Stage::Ready`.
     ready: Ready,
     /// The number of entries at `Stage::Held` or `Stage::HeldAndDirty`.
     held: usize,
     /// Present in queues with metrics.
-    measured: Option<Box<Measured>>,
+    measured: Option<Box<HeldTimes>>,
     delays: Delays,
     /// True if a key has at most one outstanding add: see [`crate::Builder::earliest_wins`].
     earliest_wins: bool,
@@ -38,7 +38,7 @@ pub(crate) struct State<K> {
 
 /// The held keys by time, and the changes of the depths.
 #[derive(Debug, Default)]
-struct Measured {
+struct HeldTimes {
     held: List,
     /// The sum of `held_since` of all held keys.
     since: u128,
@@ -52,7 +52,7 @@ pub(crate) type DepthChanges = Vec<(i32, i64)>;
 
 /// The parameters of an add.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct AddRequest {
     pub(crate) hash: u64,
     /// Set in queues with groups.
     pub(crate) group: Option<u64>,
@@ -91,8 +91,8 @@ pub(crate) struct Finished<K> {
     pub(crate) held_since: u64,
 }
 
-impl<K: Eq + Clone> State<K> {
-    /// Creates an empty state. With `measured`, it keeps the times for [`State::unfinished`].
+impl<K: Eq + Clone> QueueState<K> {
+    /// Creates an empty state. With `measured`, it keeps the times for [`QueueState::unfinished`].
     pub(crate) fn new(ready: Ready, earliest_wins: bool, measured: bool) -> Self {
         Self {
             entries: Entries::new(),
@@ -129,9 +129,9 @@ impl<K: Eq + Clone> State<K> {
 
     /// Returns the total time that the held keys have been held, and the longest.
     pub(crate) fn unfinished(&self, now: u64) -> (u128, u64) {
-        let Some(Measured { held, since, .. }) = self.measured.as_deref() else { return (0, 0) };
+        let Some(HeldTimes { held, since, .. }) = self.measured.as_deref() else { return (0, 0) };
         let all = (held.len() as u128 * u128::from(now)).saturating_sub(*since);
-        let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries.aside(id).held_since));
+        let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries.cold(id).held_since));
         (all, longest)
     }
 
@@ -143,38 +143,38 @@ impl<K: Eq + Clone> State<K> {
 
     /// Adds a key now.
     #[inline]
-    pub(crate) fn add(&mut self, key: K, mut ask: Ask) -> Added<K> {
+    pub(crate) fn add(&mut self, key: K, mut request: AddRequest) -> Added<K> {
         if self.stopping {
             return Added { unused: Some(key), is_new: false, readied: false };
         }
-        let (id, unused) = self.entries.find_or_insert(ask.hash, key, ask.group);
+        let (id, unused) = self.entries.find_or_insert(request.hash, key, request.group);
         if self.earliest_wins
             && let Some(delay) = self.delays.cancel(&mut self.entries, id)
         {
-            ask.priority = ask.priority.max(delay.priority);
+            request.priority = request.priority.max(delay.priority);
         }
-        let (is_new, readied) = self.mark_dirty(id, ask.priority, ask.now);
+        let (is_new, readied) = self.mark_dirty(id, request.priority, request.now);
         Added { unused, is_new, readied }
     }
 
     /// Adds a key at the time `at`. If it is already delayed, the earlier time applies, unless
     /// `replace` is set.
-    pub(crate) fn delay(&mut self, key: K, ask: Ask, at: u64, replace: bool) -> Option<K> {
+    pub(crate) fn delay(&mut self, key: K, request: AddRequest, at: u64, replace: bool) -> Option<K> {
         if self.stopping {
             return Some(key);
         }
-        let (id, unused) = self.entries.find_or_insert(ask.hash, key, ask.group);
+        let (id, unused) = self.entries.find_or_insert(request.hash, key, request.group);
         if self.earliest_wins && matches!(self.entries[id].stage, Stage::Ready | Stage::HeldAndDirty) {
-            self.mark_dirty(id, ask.priority, ask.now);
+            self.mark_dirty(id, request.priority, request.now);
             return unused;
         }
         match self.entries.delay(id) {
             Some(old) if !replace && old.at <= at => {
-                let priority = old.priority.max(ask.priority);
+                let priority = old.priority.max(request.priority);
                 self.entries.set_delay(id, Some(Delay { priority, ..old }));
             }
             old => {
-                let priority = old.map_or(ask.priority, |it| it.priority.max(ask.priority));
+                let priority = old.map_or(request.priority, |it| it.priority.max(request.priority));
                 self.delays.set(&mut self.entries, id, at, priority);
             }
         }
@@ -250,16 +250,16 @@ impl<K: Eq + Clone> State<K> {
         let Some(measured) = &mut self.measured else { return 0 };
         measured.since += u128::from(now);
         measured.held.push_back(&mut self.entries, id);
-        let aside = self.entries.aside_mut(id);
-        aside.held_since = now;
-        aside.waiting_since
+        let cold = self.entries.cold_mut(id);
+        cold.held_since = now;
+        cold.waiting_since
     }
 
     /// Records that a key is no longer held, and returns since when it was.
     #[cold]
     fn measure_finish(&mut self, id: Id) -> u64 {
         let Some(measured) = &mut self.measured else { return 0 };
-        let held_since = self.entries.aside(id).held_since;
+        let held_since = self.entries.cold(id).held_since;
         measured.held.unlink(&mut self.entries, id);
         measured.since -= u128::from(held_since);
         held_since
@@ -329,13 +329,13 @@ impl<K: Eq + Clone> State<K> {
 
     #[cold]
     fn measure_add(&mut self, id: Id, priority: i32, now: u64) {
-        self.entries.aside_mut(id).waiting_since = now;
+        self.entries.cold_mut(id).waiting_since = now;
         self.change_depth(priority, 1);
     }
 
     #[cold]
     fn change_depth(&mut self, priority: i32, by: i64) {
-        let Some(Measured { depth, .. }) = self.measured.as_deref_mut() else { return };
+        let Some(HeldTimes { depth, .. }) = self.measured.as_deref_mut() else { return };
         match depth.iter_mut().find(|(it, _)| *it == priority) {
             Some((_, change)) => *change += by,
             None => depth.push((priority, by)),
@@ -347,16 +347,16 @@ impl<K: Eq + Clone> State<K> {
 mod tests {
     use super::*;
 
-    fn state(earliest_wins: bool) -> State<u64> {
-        State::new(Ready::new(false, Some(15)), earliest_wins, true)
+    fn state(earliest_wins: bool) -> QueueState<u64> {
+        QueueState::new(Ready::new(false, Some(15)), earliest_wins, true)
     }
 
-    fn ask(key: u64, priority: i32) -> Ask {
-        Ask { hash: key, group: None, priority, now: 0 }
+    fn request(key: u64, priority: i32) -> AddRequest {
+        AddRequest { hash: key, group: None, priority, now: 0 }
     }
 
-    fn add(state: &mut State<u64>, key: u64) -> Added<u64> {
-        state.add(key, ask(key, 0))
+    fn add(state: &mut QueueState<u64>, key: u64) -> Added<u64> {
+        state.add(key, request(key, 0))
     }
 
     #[test]
@@ -379,7 +379,7 @@ mod tests {
         let mut state = state(false);
         add(&mut state, 1);
         let taken = state.take(0).unwrap();
-        assert_eq!(state.delay(1, ask(1, 0), 50, false), Some(1));
+        assert_eq!(state.delay(1, request(1, 0), 50, false), Some(1));
         assert!(state.finish(taken.id).unused.is_none());
         assert_eq!(state.advance(49), (0, 0));
         assert_eq!(state.cancel(1, &1), (true, Some(1)));
@@ -391,7 +391,7 @@ mod tests {
     fn cancelling_does_not_affect_outstanding_work() {
         let mut state = state(false);
         add(&mut state, 1);
-        state.delay(1, ask(1, 0), 50, false);
+        state.delay(1, request(1, 0), 50, false);
         assert_eq!(state.cancel(1, &1), (true, None));
         assert_eq!(state.ready(), 1);
     }
@@ -399,14 +399,14 @@ mod tests {
     #[test]
     fn with_earliest_wins_a_key_has_one_outstanding_add() {
         let mut state = state(true);
-        state.delay(1, ask(1, 7), 50, false);
+        state.delay(1, request(1, 7), 50, false);
         add(&mut state, 1);
         assert!(!state.has_delays());
-        assert_eq!(state.delay(1, ask(1, 0), 10, false), Some(1));
+        assert_eq!(state.delay(1, request(1, 0), 10, false), Some(1));
         assert!(!state.has_delays());
         let taken = state.take(0).unwrap();
         assert_eq!(taken.priority, 7, "the higher of the two priorities applies");
-        state.delay(1, ask(1, 0), 10, false);
+        state.delay(1, request(1, 0), 10, false);
         assert!(state.has_delays(), "a key that is only held has no outstanding add");
     }
 
@@ -417,11 +417,11 @@ mod tests {
         add(&mut state, 2);
         let taken = state.take(0).unwrap();
         for key in 1..=3 {
-            state.delay(key, ask(key, 0), 5, false);
+            state.delay(key, request(key, 0), 5, false);
         }
         assert_eq!(state.stop(), [3]);
         assert_eq!(add(&mut state, 4).unused, Some(4));
-        assert_eq!(state.delay(4, ask(4, 0), 5, false), Some(4));
+        assert_eq!(state.delay(4, request(4, 0), 5, false), Some(4));
         assert_eq!(state.advance(100), (0, 0));
         assert!(!state.is_drained());
         assert_eq!(state.finish(taken.id).unused, Some(1));
@@ -439,12 +439,12 @@ mod tests {
             add(&mut state, key);
         }
         assert_eq!(state.depth_changes(), [(0, 3)]);
-        state.add(2, ask(2, 9));
+        state.add(2, request(2, 9));
         assert_eq!(state.depth_changes(), [(0, -1), (9, 1)]);
         assert_eq!(state.take(0).unwrap().key, 2);
         add(&mut state, 2);
-        state.add(2, ask(2, 5));
-        state.add(2, ask(2, 4));
+        state.add(2, request(2, 5));
+        state.add(2, request(2, 4));
         assert_eq!(state.depth_changes(), [(9, -1), (0, 0), (5, 1)]);
         assert_eq!(state.depth_changes(), []);
     }

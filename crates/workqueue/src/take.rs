@@ -11,7 +11,7 @@ use tokio::task::coop;
 use tokio::time::Sleep;
 
 use crate::item::Item;
-use crate::shared::{Look, Shared};
+use crate::shared_queue::{SharedQueue, TakeResult};
 use crate::waiters::Ticket;
 
 /// The future of [`WorkQueue::take`](crate::WorkQueue::take).
@@ -20,7 +20,7 @@ use crate::waiters::Ticket;
 /// future that is kept but not polled may be the timekeeper of the others, and delay keys.
 #[must_use = "futures do nothing unless polled"]
 pub struct Take<'a, K: Eq + Hash + Clone> {
-    queue: &'a Arc<Shared<K>>,
+    queue: &'a Arc<SharedQueue<K>>,
     /// The ticket of the waiter, while it waits.
     ticket: Option<Ticket>,
     /// Set while this future is the timekeeper.
@@ -28,7 +28,7 @@ pub struct Take<'a, K: Eq + Hash + Clone> {
 }
 
 impl<'a, K: Eq + Hash + Clone> Take<'a, K> {
-    pub(crate) fn new(queue: &'a Arc<Shared<K>>) -> Self {
+    pub(crate) fn new(queue: &'a Arc<SharedQueue<K>>) -> Self {
         Self { queue, ticket: None, timer: None }
     }
 
@@ -52,21 +52,21 @@ impl<'a, K: Eq + Hash + Clone> Future for Take<'a, K> {
         let budget = ready!(coop::poll_proceed(context));
         let this = &mut *self;
         loop {
-            match this.queue.look(&mut this.ticket, context.waker()) {
-                Look::Taken(taken) => {
+            match this.queue.poll_take(&mut this.ticket, context.waker()) {
+                TakeResult::Taken(taken) => {
                     budget.made_progress();
                     this.timer = None;
                     return Poll::Ready(Some(Item::new(taken, this.queue)));
                 }
-                Look::Closed => {
+                TakeResult::Closed => {
                     budget.made_progress();
                     return Poll::Ready(None);
                 }
-                Look::Wait { alarm: None } => {
+                TakeResult::Wait { alarm: None } => {
                     this.timer = None;
                     return Poll::Pending;
                 }
-                Look::Wait { alarm: Some(at) } => ready!(this.poll_timer(at, context)),
+                TakeResult::Wait { alarm: Some(at) } => ready!(this.poll_timer(at, context)),
             }
         }
     }

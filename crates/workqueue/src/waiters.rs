@@ -1,6 +1,6 @@
 //! The tasks that wait for a key: which of them is woken, and which of them keeps the timer.
 //!
-//! Fed by [`crate::shared`], under the same lock as [`crate::state`], so that nothing can happen
+//! Fed by [`crate::shared_queue`], under the same lock as [`crate::state`], so that nothing can happen
 //! between looking for a key and beginning to wait. It knows nothing about keys.
 //!
 //! Each key that becomes ready wakes one waiter, which then leaves the line. A waiter that gives up

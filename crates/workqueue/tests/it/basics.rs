@@ -23,7 +23,11 @@ async fn wq_1_fifty_producers_and_ten_consumers() {
             let (queue, seen) = (queue.clone(), seen.clone());
             consumers.spawn(async move {
                 while let Some(item) = queue.take().await {
-                    assert_ne!(item.key().0, u32::MAX, "a key that was added after the shutdown was handed out");
+                    assert_ne!(
+                        item.key().0,
+                        u32::MAX,
+                        "a key that was added after the shutdown was handed out"
+                    );
                     *seen.lock().unwrap().entry(*item).or_default() += 1;
                     tokio::task::yield_now().await;
                 }

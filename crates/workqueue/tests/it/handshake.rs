@@ -61,13 +61,13 @@ impl Wake for Woken {
 }
 
 /// The waiting tasks, and the items that the others hold.
-struct World<'a> {
+struct Simulation<'a> {
     queue: &'a WorkQueue<Key>,
     takers: Vec<Taker<'a>>,
     held: Vec<Item<'a, Key>>,
 }
 
-impl World<'_> {
+impl Simulation<'_> {
     fn begin(&mut self) {
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         self.takers.push(Taker { take: Box::pin(self.queue.take()), woken });
@@ -125,42 +125,49 @@ impl World<'_> {
 
 async fn interleave(steps: Vec<Step>) {
     let queue = WorkQueue::new();
-    let mut world = World { queue: &queue, takers: Vec::new(), held: Vec::new() };
+    let mut simulation = Simulation { queue: &queue, takers: Vec::new(), held: Vec::new() };
     for step in steps {
-        world.step(step).await;
+        simulation.step(step).await;
     }
-    world.settle();
+    simulation.settle();
     // `len` reads the clock itself and would wake tasks; nothing is due here, because all woken
     // tasks have run.
-    assert!(world.takers.is_empty() || queue.is_empty(), "a key is ready and {} tasks sleep", world.takers.len());
+    assert!(
+        simulation.takers.is_empty() || queue.is_empty(),
+        "a key is ready and {} tasks sleep",
+        simulation.takers.len()
+    );
 
     // Delayed keys come by the timer alone, as long as a task waits.
-    while world.takers.len() <= queue.delayed() {
-        world.begin();
-        world.settle();
+    while simulation.takers.len() <= queue.delayed() {
+        simulation.begin();
+        simulation.settle();
     }
     let due = queue.delayed();
-    let before = world.held.len() + queue.len();
+    let before = simulation.held.len() + queue.len();
     for _ in 0..=20 {
         tokio::time::advance(Duration::from_millis(1)).await;
-        world.settle();
+        simulation.settle();
     }
     assert_eq!(queue.delayed(), 0);
-    assert!(world.held.len() + queue.len() <= before + due);
-    assert!(world.takers.is_empty() || queue.is_empty(), "a delayed key became ready and no task was woken");
+    assert!(simulation.held.len() + queue.len() <= before + due);
+    assert!(
+        simulation.takers.is_empty() || queue.is_empty(),
+        "a delayed key became ready and no task was woken"
+    );
 
     let mut drain = Box::pin(queue.shut_down_with_drain());
     let idle = &mut Context::from_waker(Waker::noop());
     if drain.as_mut().poll(idle).is_pending() {
-        while !(world.held.is_empty() && queue.is_empty()) {
-            world.held.clear();
-            world.settle();
-            world.held.extend(queue.try_take());
+        while !(simulation.held.is_empty() && queue.is_empty()) {
+            simulation.held.clear();
+            simulation.settle();
+            simulation.held.extend(queue.try_take());
         }
         assert_eq!(drain.as_mut().poll(idle), Poll::Ready(()), "all keys are done and the drain still waits");
     }
-    world.settle();
-    assert!(world.takers.is_empty(), "a task was not woken by the shutdown");
+    simulation.settle();
+    assert!(simulation.takers.is_empty(), "a task was not woken by the shutdown");
 }
 
 proptest! {

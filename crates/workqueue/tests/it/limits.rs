@@ -53,7 +53,11 @@ async fn rl_1_client_gos_limiter_slows_down_all_keys_together() {
     for _ in 0..110 {
         queue.take().await.unwrap().done();
     }
-    assert_eq!(start.elapsed(), Duration::from_secs(1), "ten keys above a burst of a hundred, at ten per second");
+    assert_eq!(
+        start.elapsed(),
+        Duration::from_secs(1),
+        "ten keys above a burst of a hundred, at ten per second"
+    );
 }
 
 #[tokio::test(start_paused = true)]

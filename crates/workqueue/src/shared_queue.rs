@@ -3,7 +3,7 @@
 //!
 //! All public methods call in here. It wakes tasks and drops keys only after it has released the
 //! lock, and it reads the clock only if a delay or a metric needs it. It owns no task: a task that
-//! waits in [`Shared::look`] keeps the timer.
+//! waits in [`SharedQueue::poll_take`] keeps the timer.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -16,8 +16,8 @@ use crate::clock::Clock;
 use crate::entries::Id;
 use crate::limiter::RateLimiter;
 use crate::lock::{Lock, Locked};
-use crate::meter::Meter;
-use crate::state::{Ask, State, Taken};
+use crate::meter::QueueMetrics;
+use crate::state::{AddRequest, QueueState, Taken};
 use crate::waiters::{Ticket, Waiters, Wakes};
 
 /// Returns the group of a key as a number; groups with the same number share their turns.
@@ -26,24 +26,24 @@ pub(crate) type GroupOf<K> = Box<dyn Fn(&K) -> u64 + Send + Sync>;
 /// The number of keys that are added under one lock. Workers get the lock in between.
 const BATCH: usize = 64;
 
-pub(crate) struct Shared<K> {
+pub(crate) struct SharedQueue<K> {
     inner: Lock<Inner<K>>,
     hasher: DefaultHashBuilder,
     group_of: Option<GroupOf<K>>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
-    meter: Option<Meter>,
+    meter: Option<QueueMetrics>,
     clock: Clock,
 }
 
 struct Inner<K> {
-    state: State<K>,
+    state: QueueState<K>,
     waiters: Waiters,
     /// Set by a shutdown with drain. A plain shutdown clears it.
     draining: bool,
 }
 
 /// The result of looking up a key.
-pub(crate) enum Look<K> {
+pub(crate) enum TakeResult<K> {
     Taken(Taken<K>),
     /// No key, and none will come.
     Closed,
@@ -54,9 +54,9 @@ pub(crate) enum Look<K> {
     },
 }
 
-impl<K: Eq + Hash + Clone> Shared<K> {
+impl<K: Eq + Hash + Clone> SharedQueue<K> {
     pub(crate) fn new(
-        state: State<K>,
+        state: QueueState<K>,
         limiter: Box<dyn RateLimiter<K>>,
         group_of: Option<GroupOf<K>>,
         name: Option<&str>,
@@ -67,7 +67,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
             hasher: DefaultHashBuilder::default(),
             group_of,
             limiter,
-            meter: name.map(Meter::new),
+            meter: name.map(QueueMetrics::new),
             clock: Clock::default(),
         }
     }
@@ -77,11 +77,11 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     pub(crate) fn add(&self, key: K, priority: i32) {
-        let ask = self.add_request(&key, priority);
+        let request = self.add_request(&key, priority);
         let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
-        let (mut readied, mut new) = self.advance(&mut inner, ask.now);
-        let added = inner.state.add(key, ask);
+        let (mut readied, mut new) = self.advance(&mut inner, request.now);
+        let added = inner.state.add(key, request);
         readied += usize::from(added.readied);
         new += u64::from(added.is_new);
         inner.waiters.wake(readied, &mut wakes);
@@ -96,8 +96,8 @@ impl<K: Eq + Hash + Clone> Shared<K> {
             let mut wakes = Wakes::default();
             let mut inner = self.inner.lock();
             let (mut readied, mut new) = self.advance(&mut inner, batch[0].0.now);
-            for (ask, key) in batch {
-                let added = inner.state.add(key, ask);
+            for (request, key) in batch {
+                let added = inner.state.add(key, request);
                 unused.extend(added.unused);
                 readied += usize::from(added.readied);
                 new += u64::from(added.is_new);
@@ -108,14 +108,14 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     pub(crate) fn delay(&self, key: K, delay: Duration, priority: i32, replace: bool) {
-        let mut ask = self.add_request(&key, priority);
-        if ask.now == 0 {
-            ask.now = self.clock.now();
+        let mut request = self.add_request(&key, priority);
+        if request.now == 0 {
+            request.now = self.clock.now();
         }
-        let at = Clock::after(ask.now, delay);
+        let at = Clock::after(request.now, delay);
         let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
-        let unused = inner.state.delay(key, ask, at, replace);
+        let unused = inner.state.delay(key, request, at, replace);
         if inner.state.has_delays() {
             inner.waiters.is_due_at(at, &mut wakes);
         }
@@ -133,13 +133,13 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     /// Takes a key, or registers the task as a waiter if there is none. `ticket` identifies the
     /// waiter; it is `None` while the task does not wait.
     #[inline]
-    pub(crate) fn look(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> Look<K> {
+    pub(crate) fn poll_take(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> TakeResult<K> {
         let now = self.time();
         let mut wakes = Wakes::default();
         let mut locked = self.inner.lock();
         let (readied, new) = self.advance(&mut locked, now);
         let inner = &mut *locked;
-        let look = if let Some(taken) = inner.state.take(now) {
+        let result = if let Some(taken) = inner.state.take(now) {
             let was_woken = ticket.take().is_some_and(|it| inner.waiters.leave(it));
             // A waiter that was woken for an earlier key leaves all of these keys to others.
             let others = if was_woken { readied } else { readied.saturating_sub(1) };
@@ -147,10 +147,10 @@ impl<K: Eq + Hash + Clone> Shared<K> {
             if inner.state.has_delays() {
                 inner.waiters.appoint(&mut wakes);
             }
-            Look::Taken(taken)
+            TakeResult::Taken(taken)
         } else if inner.state.is_stopping() {
             *ticket = None;
-            Look::Closed
+            TakeResult::Closed
         } else {
             let mine = inner.waiters.wait(*ticket, waker);
             *ticket = Some(mine);
@@ -158,13 +158,13 @@ impl<K: Eq + Hash + Clone> Shared<K> {
             if !inner.state.has_delays() {
                 inner.waiters.dismiss();
             }
-            Look::Wait { alarm }
+            TakeResult::Wait { alarm }
         };
         self.release(locked, wakes, new);
-        if let (Some(meter), Look::Taken(taken)) = (&self.meter, &look) {
+        if let (Some(meter), TakeResult::Taken(taken)) = (&self.meter, &result) {
             meter.taken(now.saturating_sub(taken.waiting_since));
         }
-        look
+        result
     }
 
     /// Takes a key if one is ready.
@@ -242,7 +242,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
 
     /// Returns true if the drain is over, complete or ended by a plain shutdown; otherwise the
     /// waker will be called.
-    pub(crate) fn look_for_drain(&self, waker: &Waker) -> bool {
+    pub(crate) fn poll_drain(&self, waker: &Waker) -> bool {
         let mut inner = self.inner.lock();
         let over = inner.state.is_drained() || !inner.draining;
         if !over {
@@ -275,9 +275,9 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         meter.unfinished(all, longest);
     }
 
-    fn add_request(&self, key: &K, priority: i32) -> Ask {
+    fn add_request(&self, key: &K, priority: i32) -> AddRequest {
         let group = self.group_of.as_ref().map(|group_of| group_of(key));
-        Ask { hash: self.hasher.hash_one(key), group, priority, now: self.time() }
+        AddRequest { hash: self.hasher.hash_one(key), group, priority, now: self.time() }
     }
 
     /// Returns the time for queues with metrics, and zero for others, which need it only if
@@ -286,7 +286,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         if self.meter.is_some() { self.clock.now() } else { 0 }
     }
 
-    /// Turns the delays that are due into adds; see [`State::advance`]. If `now` is zero, the clock
+    /// Turns the delays that are due into adds; see [`QueueState::advance`]. If `now` is zero, the clock
     /// is read, if needed.
     #[inline]
     fn advance(&self, inner: &mut Inner<K>, now: u64) -> (usize, u64) {
@@ -310,15 +310,15 @@ impl<K: Eq + Hash + Clone> Shared<K> {
 
 /// Releases the lock and updates the metrics.
 #[cold]
-fn release_and_report<K: Eq + Clone>(meter: &Meter, mut inner: Locked<'_, Inner<K>>, new: u64) {
+fn release_and_report<K: Eq + Clone>(meter: &QueueMetrics, mut inner: Locked<'_, Inner<K>>, new: u64) {
     let changes = inner.state.depth_changes();
     drop(inner);
     meter.added(new);
     changes.into_iter().for_each(|(priority, by)| meter.deepened(priority, by));
 }
 
-impl<K> fmt::Debug for Shared<K> {
+impl<K> fmt::Debug for SharedQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
+        f.debug_struct("SharedQueue").finish_non_exhaustive()
     }
 }
