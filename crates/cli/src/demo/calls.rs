@@ -1,4 +1,5 @@
-//! A gRPC service that rolls all the time, on real servers of the loopback, and a client that calls it through a channel and must not notice.
+//! A gRPC service in a permanent rollout, on servers on loopback, and a client that calls it
+//! through a channel without failures.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,21 +23,22 @@ use tonic::transport::Server;
 use super::greeter::{Greeter, greet};
 use super::part::{Part, Stage, Voice, counted};
 
-/// Where the service is; the namespace is there from the beginning.
+/// The service; its namespace always exists.
 const NAMESPACE: &str = "default";
 const SERVICE: &str = "greeter";
 const TARGET: &str = "kubernetes:///greeter.default:grpc";
-/// How many servers there are at a time, and how many calls.
+/// The number of servers at a time, and the number of concurrent calls.
 const BACKENDS: u8 = 3;
 const AT_ONCE: usize = 4;
-/// How many servers are named in the summary, each with its share.
+/// The maximum number of servers that the summary lists with their shares.
 const NAMED: usize = 6;
-/// Between two calls of one caller, between two steps of a roll-out, and from the news that a server ends to its end.
+/// The pauses between two calls of one caller, between two steps of a rollout, and from announcing
+/// the end of a server to stopping it.
 const REST: Duration = Duration::from_millis(2);
 const STEP: Duration = Duration::from_millis(1500);
 const NOTICE: Duration = Duration::from_millis(200);
 
-/// The servers, and how the calls to them went.
+/// The servers, and the outcomes of the calls.
 pub(super) struct Calls {
     client: Client,
     voice: Voice,
@@ -46,13 +48,13 @@ pub(super) struct Calls {
 
 #[derive(Debug, Default)]
 struct Tally {
-    /// How many calls each server took.
+    /// The number of calls that each server handled.
     taken: BTreeMap<String, u64>,
     failed: u64,
     why: Option<String>,
 }
 
-/// One server, in a slice of its own since it has a port of its own.
+/// One server, in an EndpointSlice of its own since it has a port of its own.
 struct Backend {
     name: String,
     address: SocketAddr,
@@ -80,9 +82,7 @@ impl Calls {
         }
         let resolver = Resolver::new(self.client.clone());
         let channel = resolver.channel(&TARGET.parse()?).build()?;
-        self.voice.say(format!(
-            "calls go to {TARGET}, over {BACKENDS} servers that are replaced one after another"
-        ));
+        self.voice.say(format!("gRPC calls go to {TARGET}: {BACKENDS} servers, replaced one after another"));
         let calling = stream::iter(0..AT_ONCE).for_each_concurrent(None, |_| call(&channel, &self.tally));
         tokio::select! {
             () = calling => Ok(()),
@@ -91,7 +91,7 @@ impl Calls {
     }
 }
 
-/// Replaces the oldest server by a new one, again and again.
+/// Replaces the oldest server with a new one, repeatedly.
 async fn roll(
     slices: &Api<EndpointSlice>,
     backends: &mut Vec<Backend>,
@@ -107,7 +107,7 @@ async fn roll(
         let old = backends.remove(0);
         list(slices, &old, false).await?;
         tokio::time::sleep(NOTICE).await;
-        voice.say(format!("{} has taken the place of {}, and its calls", new.name, old.name));
+        voice.say(format!("{} replaces {} and takes over its calls", new.name, old.name));
         backends.push(new);
         slices.delete(&old.name, &DeleteParams::default()).await?;
         old.end().await?;
@@ -115,7 +115,7 @@ async fn roll(
     }
 }
 
-/// Calls one after another.
+/// Makes calls one after another.
 async fn call(channel: &KubeChannel, tally: &Mutex<Tally>) {
     loop {
         let outcome = greet(channel).await;
@@ -134,11 +134,11 @@ async fn call(channel: &KubeChannel, tally: &Mutex<Tally>) {
 }
 
 impl Backend {
-    /// A server on an address of its own.
+    /// Starts a server on an address of its own.
     async fn start(number: u8) -> anyhow::Result<Self> {
         let name = format!("{SERVICE}-{number}");
         let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, number.saturating_add(1)), 0)).await;
-        // Where the loopback has one address only, that is it.
+        // Some systems have only one loopback address.
         let listener = match listener {
             Ok(listener) => listener,
             Err(_) => {
@@ -154,7 +154,7 @@ impl Backend {
         Ok(Self { name, address, stop, serving })
     }
 
-    /// Lets it finish its calls.
+    /// Stops the server after it has finished its calls.
     async fn end(mut self) -> anyhow::Result<()> {
         drop(self.stop);
         if let Some(ended) = self.serving.join_next().await {
@@ -164,7 +164,7 @@ impl Backend {
     }
 }
 
-/// Writes the slice of a server: ready, or about to end.
+/// Writes the EndpointSlice of a server: ready, or terminating.
 async fn list(slices: &Api<EndpointSlice>, backend: &Backend, ready: bool) -> anyhow::Result<()> {
     let apply = PatchParams::apply("dogwatch-demo").force();
     slices.apply(&backend.name, &apply, &slice(&backend.name, backend.address, ready)).await?;
@@ -203,13 +203,13 @@ impl Part for Calls {
             }
         );
         if let Some(why) = &tally.why {
-            told.push_str(&format!("; the last: {why}"));
+            told.push_str(&format!("; last error: {why}"));
         }
-        vec![("gRPC", told), ("share of each", shares(&tally.taken))]
+        vec![("gRPC", told), ("calls by server", shares(&tally.taken))]
     }
 }
 
-/// Which part of the calls each server took; of many servers, the least and the most.
+/// Formats the share of the calls of each server; for many servers, the minimum and the maximum.
 fn shares(taken: &BTreeMap<String, u64>) -> String {
     let all = taken.values().sum::<u64>().max(1);
     let share = |count: &u64| count * 100 / all;
@@ -217,7 +217,7 @@ fn shares(taken: &BTreeMap<String, u64>) -> String {
         let (least, most) = (taken.values().min().map_or(0, share), taken.values().max().map_or(0, share));
         return format!("{least} % to {most} % of the calls, over {} servers", taken.len());
     }
-    // The names differ in their numbers only: the shorter is the older.
+    // The names differ only in their numbers: the shorter is the older.
     let mut by_age: Vec<_> = taken.iter().collect();
     by_age.sort_by_key(|(name, _)| (name.len(), name.as_str()));
     let shares: Vec<String> =

@@ -1,5 +1,5 @@
-//! Follows the demo's cluster through shared informers: deployments, pods with an index by node, the ingress of its service, and
-//! the endpoints of it.
+//! The shared informers of the demo: deployments, pods with an index by node, and the ingress and
+//! the endpoints of its service.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use super::states;
 use super::teller::{Tally, Teller};
 use super::workload::NAMESPACE;
 
-/// Pods by the node they run on.
+/// The index of pods by node.
 const BY_NODE: &str = "node";
-/// How often the informers are asked how they are doing.
+/// The interval at which the health of the informers is checked.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// The informers of the demo, and what was told of them.
+/// The informers of the demo, and the counts of their events.
 pub(super) struct Followers {
     pods: SharedInformer<Pod>,
     pods_told: Tally,
@@ -29,16 +29,16 @@ pub(super) struct Followers {
     voice: Voice,
 }
 
-/// One informer, whatever it holds.
+/// One informer, independent of its object type.
 struct Followed {
     tally: Tally,
     health: Box<dyn Fn() -> Health + Send + Sync>,
-    /// The problem that was told last and is not over.
+    /// The last printed problem, if it persists.
     problem: Option<String>,
 }
 
 impl Followers {
-    /// Asks the stage for its informers and adds a handler to each.
+    /// Gets the informers and adds a handler to each.
     pub(super) fn new(stage: &Stage) -> anyhow::Result<Self> {
         let here = Selection::default().namespace(NAMESPACE);
         let voice = || stage.voice.clone();
@@ -62,7 +62,7 @@ impl Followers {
         Ok(Self { pods, pods_told, followed, voice: voice() })
     }
 
-    /// Tells what keeps an informer from being in step, and when that is over.
+    /// Prints the problem that keeps an informer from being synced, and when it is resolved.
     async fn look_after(&mut self) -> anyhow::Result<()> {
         let mut looks = tokio::time::interval(LOOK);
         loop {
@@ -85,7 +85,7 @@ impl Followers {
 impl Followed {
     fn new<K: Object>(informer: &SharedInformer<K>, teller: Teller<K>) -> anyhow::Result<Self> {
         let tally = teller.tally();
-        // The tally is new, so its place is free.
+        // The tally is new, so the registration is not set yet.
         let _ = tally.place.set(informer.add_handler(teller)?);
         let informer = informer.clone();
         Ok(Self { tally, health: Box::new(move || informer.health()), problem: None })
@@ -105,34 +105,34 @@ impl Part for Followers {
         let pending: usize = self.followed.iter().map(|it| it.tally.pending()).sum();
         let pods = self.pods_told.counts();
         vec![
-            ("events followed", format!("{events}, by {} informers, with {relists} relists", counts.len())),
-            ("lag", format!("at most {behind} changes to tell at a time, {pending} now")),
+            ("events", format!("{events} received by {} informers, {relists} relists", counts.len())),
+            ("lag", format!("at most {behind} pending changes, {pending} now")),
             (
                 "pods",
-                format!("{} made, {} gone, {} there now", pods.made, pods.gone, self.pods.store().len()),
+                format!("{} created, {} deleted, {} now", pods.made, pods.gone, self.pods.store().len()),
             ),
             ("pods by node", by_node(&self.pods.store())),
         ]
     }
 }
 
-/// How many pods there are on each node.
+/// Formats the number of pods on each node.
 fn by_node(pods: &Store<Pod>) -> String {
     let pods = pods.snapshot();
     let nodes = pods.index_values(BY_NODE).unwrap_or_default();
     let count = |node: &String| pods.index_keys(BY_NODE, node).map_or(0, |it| it.len());
-    let counted: Vec<_> = nodes.iter().map(|it| format!("{it} has {}", count(it))).collect();
-    if counted.is_empty() { "no node has any".to_owned() } else { counted.join(", ") }
+    let counted: Vec<_> = nodes.iter().map(|it| format!("{it}: {}", count(it))).collect();
+    if counted.is_empty() { "none".to_owned() } else { counted.join(", ") }
 }
 
-/// How many other pods are on a pod's node.
+/// Formats the number of other pods on a pod's node.
 fn neighbours(pods: &Store<Pod>, pod: &Pod) -> String {
     let Some(node) = states::node_of(pod) else { return String::new() };
     let there = pods.index_keys(BY_NODE, node).unwrap_or_default();
     let others = there.iter().filter(|it| Some(*it) != pod.key().as_ref()).count();
     match others {
-        0 => " (no other pod there)".to_owned(),
-        1 => " (1 other pod there)".to_owned(),
-        others => format!(" ({others} other pods there)"),
+        0 => " (no other pods on this node)".to_owned(),
+        1 => " (1 other pod on this node)".to_owned(),
+        others => format!(" ({others} other pods on this node)"),
     }
 }

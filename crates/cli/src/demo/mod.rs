@@ -1,13 +1,13 @@
-//! `dogwatch demo`: a whole cluster in one process, and something going on in it.
+//! `dogwatch demo`: a whole cluster in one process, with activity in it.
 //!
 //! ```text
-//! API server + simulators ◄─ workload (deploys, scales, rolls, breaks)        each a Part, with a voice
-//!      │     └─► shared informers ─► followers (tell what changed, count)     and a few words at the end
+//! API server + simulators ◄─ workload (deploys, scales, rolls out, deletes)    each a Part, with a voice
+//!      │     └─► shared informers ─► followers (print and count changes)        and a summary at the end
 //!      ├─► two ingress managers, one of them leads ──► narrator ─► stdout
-//!      └─► a gRPC channel that calls servers while they roll
+//!      └─► a gRPC channel that calls servers during a rollout
 //! ```
 //!
-//! With a connection flag it looks at that server instead, and changes nothing there.
+//! With a connection flag it prints the API of that server instead, and changes nothing there.
 
 mod look;
 mod part;
@@ -45,26 +45,28 @@ use narrator::Narrator;
 use part::{Part, Stage, Voice};
 use workload::Workload;
 
-/// How long a reader may take to read what is left when somebody ends the demo.
+/// The time for a reader to take the remaining output after a shutdown signal.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// Run an API server and a simulated workload in this process, and print what happens.
 ///
-/// It needs no cluster: it starts an API server with simulated nodes, deploys, scales and rolls a service on it, stops the leader of two
-/// controllers, and calls gRPC servers while they are replaced. Look around meanwhile:
+/// It needs no cluster: it starts an API server with simulated nodes, deploys, scales and rolls out
+/// a service, stops the leader of two controllers, and calls gRPC servers while they are replaced.
+/// Look around meanwhile:
 ///
 /// kubectl --server URL get pods --all-namespaces --watch
 ///
-/// With a connection flag, such as --server or --kubeconfig, it lists what that server offers instead, and changes nothing there.
+/// With a connection flag, such as --server or --kubeconfig, it lists the resources of that server
+/// instead, and changes nothing there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// End by itself after so many seconds, with a summary. Without it: until Ctrl-C.
+    /// Stop after this many seconds, with a summary. By default it runs until Ctrl-C.
     #[arg(long, value_name = "N", conflicts_with = "connection")]
     seconds: Option<u64>,
-    /// Listen on this port of 127.0.0.1. Without it: on a free one.
+    /// Listen on this port of 127.0.0.1. By default on a free one.
     #[arg(long, value_name = "P", conflicts_with = "connection")]
     port: Option<u16>,
-    /// With a connection flag: count the objects of this namespace only.
+    /// With a connection flag: count only the objects of this namespace.
     #[arg(short, long, value_name = "NAME", requires = "connection")]
     namespace: Option<String>,
     #[command(flatten)]
@@ -124,7 +126,8 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the summary. A reader that does not take it is waited for until somebody ends the demo, and not much longer.
+/// Prints the summary. If the reader does not take it, waits until a shutdown signal, and not much
+/// longer.
 async fn last_words(
     mut printer: Printer,
     summary: String,
@@ -146,16 +149,16 @@ async fn last_words(
     }
 }
 
-/// Says where we are.
+/// Returns the lines with the server's address and version.
 async fn introduction(server: &ApiServer, client: &Client, began: Instant) -> anyhow::Result<[String; 4]> {
     let (url, after) = (server.url(), began.elapsed());
     let survey = survey::take(client, None).await?;
     let (resources, groups) = (survey.resources.len(), survey.groups.len());
     Ok([
-        format!("an API server of our own answers on {url} after {after:.1?}"),
+        format!("API server ready at {url} after {after:.1?}"),
         format!("look around: kubectl --server {url} get pods --all-namespaces --watch"),
-        format!("or with our own: dogwatch watch --server {url} pods --all-namespaces"),
-        format!("it serves {resources} resources in {groups} groups, as {}", survey.version),
+        format!("or with dogwatch: dogwatch watch --server {url} pods --all-namespaces"),
+        format!("serving {resources} resources in {groups} API groups, version {}", survey.version),
     ])
 }
 

@@ -1,4 +1,4 @@
-//! What goes on in the demo: a service is deployed, scaled, rolled and robbed of a pod, again and again.
+//! The workload of the demo: a service is deployed, scaled, rolled out and loses a pod, repeatedly.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::part::{Part, Stage, counted};
 
-/// Where it all happens.
+/// The namespace of the workload.
 pub(super) const NAMESPACE: &str = "demo";
 const MANAGER: &str = "dogwatch-demo";
-/// How long a person may look at each step.
+/// The pause between two steps, so that a person can follow.
 const PACE: Duration = Duration::from_millis(1500);
 
 /// Writes to the cluster.
@@ -25,12 +25,12 @@ pub(super) struct Workload {
     done: Done,
 }
 
-/// What it did so far.
+/// The number of actions so far.
 #[derive(Debug, Default)]
 struct Done {
     rolled: u32,
     scaled: u32,
-    robbed: u32,
+    deleted: u32,
 }
 
 impl Workload {
@@ -60,9 +60,9 @@ impl Workload {
             let running = pods.list(&ListParams::default()).await?;
             if let Some(name) = running.items.into_iter().find_map(|it| it.metadata.name) {
                 pods.delete(&name, &DeleteParams::default()).await?;
-                self.done.robbed += 1;
+                self.done.deleted += 1;
             }
-            // Whoever manages ingresses is to make it again.
+            // The ingress manager has to create it again.
             match ingresses.delete("web", &DeleteParams::default()).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
@@ -78,11 +78,11 @@ impl Part for Workload {
     }
 
     fn summary(&self) -> Vec<(&'static str, String)> {
-        let Done { rolled, scaled, robbed } = self.done;
+        let Done { rolled, scaled, deleted } = self.done;
         let told = [
-            counted(rolled.into(), "roll-out"),
-            counted(scaled.into(), "scaling"),
-            format!("{} deleted", counted(robbed.into(), "pod")),
+            counted(rolled.into(), "rollout"),
+            counted(scaled.into(), "scale change"),
+            format!("{} deleted", counted(deleted.into(), "pod")),
         ];
         vec![("workload", told.join(", "))]
     }
@@ -92,7 +92,8 @@ fn service() -> Value {
     json!({ "metadata": { "annotations": { ANNOTATION: "shop.example" } }, "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] } })
 }
 
-/// Every round rolls out another image. How many there are is not for it to say after the first time.
+/// Returns a deployment with a new image for each round. It does not set the replicas, which are
+/// scaled separately.
 fn deployment(round: u32) -> Value {
     json!({ "spec": {
         "selector": { "matchLabels": { "app": "web" } },

@@ -1,5 +1,5 @@
-//! What a screen shows of a collection: its rows, what happened to them lately, and which of them when there is no room for all.
-//! Pure; knows no terminal.
+//! The live table of a collection: its rows, their recent changes, and a selection of them if not
+//! all fit. Pure; knows no terminal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::format;
 use super::rows::{Column, Row};
 use super::sheet::Sheet;
 
-/// How long a change is marked, and what was deleted is still shown.
+/// The time for which a change is highlighted, and a deleted object is still shown.
 const FRESH: Duration = Duration::from_secs(3);
 
-/// A line, and what happened lately to the object it shows.
+/// A line, and the recent change of its object.
 pub(super) type Marked = (Option<EventKind>, String);
 
-/// The rows of a collection, as changes told of them.
+/// The rows of a collection, by their changes.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     entries: BTreeMap<ObjectKey, Entry>,
@@ -28,13 +28,13 @@ pub(super) struct Board {
 #[derive(Debug)]
 struct Entry {
     row: Arc<Row>,
-    /// What happened to it last, unless it was there from the beginning.
+    /// The last change, unless it is an object of the initial list.
     event: Option<EventKind>,
     at: Instant,
 }
 
 impl Board {
-    /// Takes a change in.
+    /// Applies a change.
     pub(super) fn change(&mut self, change: &Change<Row>, now: Instant) {
         let row = Arc::clone(change.object());
         let Some(key) = row.key() else { return };
@@ -43,17 +43,18 @@ impl Board {
         self.entries.insert(key, Entry { row, event, at: now });
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub(super) fn len(&self) -> usize {
         self.entries.values().filter(|it| it.event != Some(EventKind::Deleted)).count()
     }
 
-    /// Lets go of what was deleted long enough ago.
+    /// Removes objects that were deleted long enough ago.
     pub(super) fn forget(&mut self, now: Instant) {
         self.entries.retain(|_, it| it.event != Some(EventKind::Deleted) || it.is_fresh(now));
     }
 
-    /// The headings and the rows, in at most so many lines. Where there is no room for all, those that changed last are shown.
+    /// Returns the headings and the rows, in at most `room` lines. If not all fit, the most
+    /// recently changed ones are shown.
     pub(super) fn lines(
         &self,
         columns: Arc<[Column]>,
@@ -83,7 +84,7 @@ impl Board {
         }
         let mut newest: Vec<_> = self.entries.iter().collect();
         newest.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at));
-        // A line says how many are left out.
+        // One line shows the number of hidden rows.
         newest.truncate(room.saturating_sub(1));
         newest.sort_by_key(|(key, _)| *key);
         newest.into_iter().map(|(_, entry)| entry).collect()
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_marked_for_a_while_and_the_deleted_stay_as_long() {
+    fn changes_are_marked_for_a_while_and_deleted_rows_stay_as_long() {
         let begin = Instant::now();
         let mut board = Board::default();
         for change in [
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_is_no_room_for_all_those_that_changed_last_are_shown_in_order() {
+    fn if_not_all_fit_the_most_recently_changed_rows_are_shown_in_order() {
         let begin = Instant::now();
         let mut board = Board::default();
         for (at, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {

@@ -13,28 +13,28 @@ use super::sheet::Sheet;
 /// The widest of `ADDED`, `MODIFIED` and `DELETED`, and the gap after it.
 const EVENT_WIDTH: usize = 11;
 
-/// How changes become lines.
+/// A format of changes.
 pub(super) trait Format<T: Object> {
-    /// Looks at everything that is there, before the first line is asked for.
+    /// Inspects all initial objects, before the first line is formatted.
     fn prepare(&mut self, all: &Snapshot<T>) {
         let _ = all;
     }
 
-    /// The line of a change, or several, each with its end.
+    /// Formats a change as one or more lines, each with its line end.
     fn lines(&mut self, event: EventKind, object: &T) -> String;
 }
 
-/// What a change is called in the API.
+/// Returns the API's name of a change.
 pub(super) fn event<T>(change: &Change<T>) -> EventKind {
     match change {
         Change::Added { .. } => EventKind::Added,
         Change::Deleted(_) => EventKind::Deleted,
-        // The one that is left, and whatever else may ever happen to an object.
+        // Updates, and any kind of change that may be added later.
         _ => EventKind::Modified,
     }
 }
 
-/// `{"type":"ADDED","object":{…}}`: what happened, and the whole object.
+/// `{"type":"ADDED","object":{…}}`: the change, and the whole object.
 pub(super) struct Json {
     types: TypeMeta,
 }
@@ -66,17 +66,18 @@ impl Json {
 
 impl Format<DynamicObject> for Json {
     fn lines(&mut self, event: EventKind, object: &DynamicObject) -> String {
-        // Objects of a list do not say what they are: their list does.
+        // Objects of a list have no kind of their own: the list has it.
         let types = object.types.as_ref().unwrap_or(&self.types);
         let object = Whole { types, metadata: &object.metadata, data: &object.data };
         let line = Line { r#type: event.as_str(), object };
-        let mut text = serde_json::to_string(&line).expect("what came as JSON can be written as JSON");
+        let mut text =
+            serde_json::to_string(&line).expect("a value that was read from JSON can be written as JSON");
         text.push('\n');
         text
     }
 }
 
-/// `pod/web-1`, `deployment.apps/web`: as kubectl names objects, and takes their names.
+/// `pod/web-1`, `deployment.apps/web`: names in the syntax of kubectl.
 pub(super) struct Names {
     prefix: String,
 }
@@ -95,15 +96,15 @@ impl Format<PartialObjectMeta> for Names {
     }
 }
 
-/// Rows under the server's headings; in front, if asked for, what happened to the object.
+/// Rows under the server's headings; optionally with the change as the first column.
 pub(super) struct TableLines {
     columns: Columns,
-    /// Whether what happened is a column.
+    /// True if the change is a column.
     events: bool,
     sheet: Sheet,
-    /// Whether the headings of the sheet were written.
+    /// Set when the headings of the sheet were written.
     headed: bool,
-    /// For the ages.
+    /// The clock for the ages.
     clock: fn() -> Timestamp,
 }
 
@@ -118,7 +119,8 @@ impl TableLines {
         if self.events { format!("{event:EVENT_WIDTH$}{line}\n") } else { format!("{line}\n") }
     }
 
-    /// The columns are known once the first list is in, and may be others when a definition came back.
+    /// Updates the columns, which are known after the first list, and may change when a definition
+    /// is recreated.
     fn follow_columns(&mut self) {
         let columns = self.columns.get();
         if !self.sheet.is_of(&columns) {
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_the_whole_object_with_its_kind_even_where_a_list_left_it_out() {
+    fn json_is_the_whole_object_with_its_kind_even_if_a_list_omits_it() {
         let mut json = Json::new(&resource("apps", "Deployment", "deployments"));
         let object = json!({ "metadata": { "name": "web" }, "spec": { "replicas": 2 } });
         let line = json.lines(EventKind::Modified, &serde_json::from_value(object).expect("an object"));
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_kubectl_takes() {
+    fn names_have_the_syntax_of_kubectl() {
         let object: PartialObjectMeta =
             serde_json::from_value(json!({ "metadata": { "name": "web-1" } })).expect("metadata");
         for (resource, expected) in [
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_headed_once_and_again_when_its_columns_change() {
+    fn headings_are_printed_once_and_again_when_the_columns_change() {
         let columns = Columns::of(json!([{ "name": "Name" }]));
         let mut table = TableLines::new(columns.clone(), false, true);
         let row = |cells: Value| Row::of_table(json!({ "cells": cells }));

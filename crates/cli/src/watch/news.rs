@@ -1,5 +1,5 @@
-//! What a person is told beside the objects: how far the first list has come, what keeps the copy from being in step, and when that is
-//! over. Each thing once.
+//! The status messages of a watch on stderr: the progress of the first list, problems that keep the
+//! cache from syncing, and their resolution. Each is printed once.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -9,19 +9,20 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::sanitize::without_controls;
 
-/// How often the informer is asked how it is doing.
+/// The interval at which the health of the informer is checked.
 const LOOK: Duration = Duration::from_millis(200);
-/// How often the progress is told where lines stay. On a terminal it is one line that is written over.
+/// The interval of progress messages if stderr is not a terminal. On a terminal one line is
+/// overwritten.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// What is new about the health of an informer, as lines.
+/// Formats changes of the health of an informer as lines.
 #[derive(Debug)]
 pub(super) struct News {
-    /// What is followed, as the user would name it.
+    /// The name of the resource.
     what: String,
-    /// How often a collection that is gone is asked for.
+    /// The interval at which a removed collection is requested again.
     again: Duration,
-    /// The problem that was told last and is not over.
+    /// The last printed problem, if it persists.
     problem: Option<String>,
     gone: bool,
     poison: u64,
@@ -32,7 +33,7 @@ impl News {
         Self { what: what.to_owned(), again, problem: None, gone: false, poison: 0 }
     }
 
-    /// What was not told yet.
+    /// Returns the lines that were not printed yet.
     pub(super) fn lines(&mut self, health: &Health) -> Vec<String> {
         let mut lines = Vec::new();
         if let Some(problem) = &health.problem
@@ -44,7 +45,7 @@ impl News {
         let (what, again) = (&self.what, self.again);
         match health.state {
             HealthState::Gone if !self.gone => {
-                lines.push(format!("{what} is not served any more: asking again every {again:?}"));
+                lines.push(format!("{what} is no longer served; retrying every {again:?}"));
                 self.gone = true;
             }
             HealthState::Synced if self.gone => {
@@ -52,7 +53,7 @@ impl News {
                 (self.gone, self.problem) = (false, None);
             }
             HealthState::Synced if health.problem.is_none() && self.problem.is_some() => {
-                lines.push(format!("{what} is in step again"));
+                lines.push(format!("{what} is synced again"));
                 self.problem = None;
             }
             _ => {}
@@ -61,11 +62,11 @@ impl News {
             lines.push(format!("skipped: {bad}"));
         }
         self.poison = health.poison;
-        // Much of it is what the server said.
+        // Much of the text comes from the server.
         lines.iter().map(|it| without_controls(it)).collect()
     }
 
-    /// How far the list has come, while there is one.
+    /// Returns the progress of the list, while there is one.
     pub(super) fn progress(&self, health: &Health) -> Option<String> {
         match health.state {
             HealthState::Listing { items } => Some(format!("{}: {items} objects so far", self.what)),
@@ -74,14 +75,14 @@ impl News {
     }
 }
 
-/// Tells the news of an informer on stderr, as they arise.
+/// Prints status messages of an informer on stderr.
 pub(super) struct Bulletin {
     news: News,
     looks: Interval,
     terminal: bool,
-    /// Where lines stay: when the next progress is told.
+    /// The time of the next progress message, if stderr is not a terminal.
     next: Instant,
-    /// Whether a line of progress stands on the terminal.
+    /// Set while a progress line is on the terminal.
     standing: bool,
 }
 
@@ -93,15 +94,18 @@ impl Bulletin {
         Self { news, looks, terminal: io::stderr().is_terminal(), next, standing: false }
     }
 
-    /// Waits until it is time to look again, and tells what is new. It may be dropped at any time.
+    /// Waits for the next check, and prints new messages.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
     pub(super) async fn next<T: Object>(&mut self, informer: &SharedInformer<T>) {
         self.looks.tick().await;
         self.look(&informer.health());
     }
 
-    /// Tells what is new.
+    /// Prints new messages.
     pub(super) fn look(&mut self, health: &Health) {
-        // If stderr is gone there is nobody to tell.
+        // If stderr is closed, the messages are lost.
         let mut err = io::stderr().lock();
         for line in self.news.lines(health) {
             self.clear(&mut err);
@@ -121,7 +125,7 @@ impl Bulletin {
         }
     }
 
-    /// Takes the line of progress away.
+    /// Clears the progress line.
     fn clear(&mut self, err: &mut impl Write) {
         if std::mem::take(&mut self.standing) {
             let _ = write!(err, "\r\x1b[K");
@@ -150,10 +154,10 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_that_goes_and_comes_back_is_told_once_each() {
+    fn the_removal_and_the_return_of_a_definition_are_each_printed_once() {
         let mut news = News::new("widgets.example.com", Duration::from_secs(5));
         assert_eq!(told(&mut news, &health(HealthState::Synced)), [] as [&str; 0]);
-        let gone = "widgets.example.com is not served any more: asking again every 5s";
+        let gone = "widgets.example.com is no longer served; retrying every 5s";
         assert_eq!(told(&mut news, &health(HealthState::Gone)), [gone]);
         assert_eq!(told(&mut news, &health(HealthState::Gone)), [] as [&str; 0]);
         assert_eq!(told(&mut news, &health(HealthState::Starting)), [] as [&str; 0]);
@@ -164,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_told_while_a_list_comes_in() {
+    fn progress_is_printed_during_a_list() {
         let news = News::new("pods", Duration::ZERO);
         let listing = health(HealthState::Listing { items: 1500 });
         assert_eq!(news.progress(&listing).as_deref(), Some("pods: 1500 objects so far"));

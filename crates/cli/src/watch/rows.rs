@@ -1,8 +1,9 @@
-//! A collection as the server prints it: rows under the server's own headings, listed and watched as tables.
+//! A collection as the server prints it: rows under the server's own headings, listed and watched
+//! as tables.
 //!
-//! This is what `kubectl get` shows, for every kind the server knows, custom ones with their own columns included. A server that does
-//! not print tables sends objects, which become rows of a name and an age. An informer holds the rows; nothing here
-//! knows how they are shown.
+//! These are the rows of `kubectl get`, for every kind of the server, including custom ones with
+//! their own columns. A server that does not print tables sends objects, which become rows with a
+//! name and an age. An informer holds the rows; nothing here knows how they are shown.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,26 +24,26 @@ const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/j
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
     head: Head,
-    /// A text for each column, those that are not shown included.
+    /// A text for each column, including hidden ones.
     pub(super) cells: Vec<String>,
 }
 
-/// A column of the server's.
+/// A column definition of the server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Column {
     pub(super) name: String,
     #[serde(default)]
     description: String,
-    /// 0 is shown; the others are for those who ask for more.
+    /// 0 is shown by default; higher ones only in wide output.
     #[serde(default)]
     priority: i32,
 }
 
-/// The columns that the server last told of, shared by who reads and who shows.
+/// The columns that the server last sent, shared by the source and the view.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns(Arc<Mutex<Arc<[Column]>>>);
 
-/// Where rows come from.
+/// The source of rows.
 #[derive(Debug)]
 pub(super) struct Rows {
     client: Client,
@@ -51,7 +52,7 @@ pub(super) struct Rows {
     columns: Columns,
 }
 
-/// The metadata of an object or of a list, as far as rows need it.
+/// The metadata of an object or of a list that rows need.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Head {
@@ -64,7 +65,7 @@ struct Head {
     continue_token: Option<String>,
 }
 
-/// What the server sends: a table; or, where it prints none, a list or an object.
+/// The server's response: a table; or, if it does not print tables, a list or an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Answer {
@@ -92,12 +93,12 @@ struct Plain {
 }
 
 impl Row {
-    /// When the object was created, as the server says it.
+    /// Returns the creation timestamp of the object, as sent by the server.
     pub(super) fn created(&self) -> &str {
         self.head.creation_timestamp.as_deref().unwrap_or_default()
     }
 
-    /// A row as it stands in a table.
+    /// Creates a row from a row of a table.
     #[cfg(test)]
     pub(super) fn of_table(row: Value) -> Self {
         serde_json::from_value::<Printed>(row).expect("a row of a table").into_row()
@@ -125,7 +126,8 @@ impl Column {
         self.priority == 0
     }
 
-    /// Whether its cells say how long ago the object was created: they grow old, and are written anew when they are shown.
+    /// Returns true if its cells are the age of the object: they change with time, and are computed
+    /// again when they are shown.
     pub(super) fn is_age(&self) -> bool {
         self.name == "Age" && self.description.to_lowercase().contains("creationtimestamp")
     }
@@ -137,7 +139,7 @@ impl Column {
 
 #[cfg(test)]
 impl Columns {
-    /// Columns as a server defines them.
+    /// Creates columns from definitions of a server.
     pub(super) fn of(definitions: Value) -> Self {
         let columns = Self::default();
         columns.set(definitions);
@@ -155,7 +157,7 @@ impl Columns {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes what an answer says about columns; most events of a watch say nothing.
+    /// Takes the columns of a response; most events of a watch have none.
     fn learn(&self, answer: &mut Answer) {
         let told = match answer.is_table() {
             true => std::mem::take(&mut answer.column_definitions),
@@ -169,7 +171,7 @@ impl Columns {
 }
 
 impl Columns {
-    /// An event of a watch with the row in place of the table; nothing where it is none that we know.
+    /// Replaces the table of a watch event with its row. Returns `None` for an unknown event.
     fn told(&self, event: Result<WatchEvent<Answer>, Error>) -> Option<Result<WatchEvent<Row>, Error>> {
         let row = |mut answer: Answer| {
             self.learn(&mut answer);
@@ -192,13 +194,13 @@ impl Answer {
         self.kind == "Table"
     }
 
-    /// The rows of a list.
+    /// Returns the rows of a list.
     fn into_rows(self) -> Vec<Row> {
         let printed = self.rows.into_iter().map(Printed::into_row);
         printed.chain(self.items.into_iter().map(|it| Row::plain(it.metadata))).collect()
     }
 
-    /// The row of an event: tables of events have one.
+    /// Returns the row of an event, whose table has exactly one.
     fn into_row(self) -> Row {
         if !self.is_table() {
             return Row::plain(self.metadata);
@@ -213,7 +215,7 @@ impl Printed {
     }
 }
 
-/// A cell as kubectl prints it.
+/// Formats a cell like kubectl.
 fn text(cell: &Value) -> String {
     match cell {
         Value::Null => String::new(),
@@ -223,17 +225,17 @@ fn text(cell: &Value) -> String {
 }
 
 impl Rows {
-    /// The rows of a collection, or of one namespace of it.
+    /// Creates a source of the rows of a collection, or of one namespace of it.
     pub(super) fn new(client: Client, resource: ResourceType, namespace: Option<String>) -> Self {
         Self { client, resource, namespace, columns: Columns::default() }
     }
 
-    /// What the columns are; empty before the first list.
+    /// Returns the columns; empty before the first list.
     pub(super) fn columns(&self) -> Columns {
         self.columns.clone()
     }
 
-    /// The same collection, as objects.
+    /// Returns the same collection as objects.
     fn api(&self) -> Api<Value> {
         let api = Api::dynamic(self.client.clone(), self.resource.clone());
         match &self.namespace {
@@ -280,7 +282,7 @@ impl ListWatch<Row> for Rows {
         })
     }
 
-    /// In a table, the mark that ends the initial events stands where nobody looks for it.
+    /// In a table, the annotation that ends the initial events is not where a reflector looks for it.
     fn lacks_initial_events(&self) -> bool {
         true
     }
@@ -306,7 +308,7 @@ struct Pages {
 }
 
 impl Pages {
-    /// The events of the next page, and the pages after it.
+    /// Returns the events of the next page, and the pages after it.
     async fn next(mut self) -> Result<(Vec<ListEvent<Row>>, Option<Self>), Error> {
         let request = self.request.clone().params(self.params.query()?);
         let mut answer: Answer = request.send().await?;
@@ -318,7 +320,7 @@ impl Pages {
             events.push(ListEvent::End { version, paginated: !self.first });
             return Ok((events, None));
         };
-        // A continued list says by its token which version it is of.
+        // The token of a continued list already determines its version.
         self.params.version = "".into();
         self.params.version_match = None;
         self.params.continue_token = Some(token);
@@ -348,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_becomes_rows_and_tells_its_columns_once() {
+    fn a_table_becomes_rows_and_defines_its_columns_once() {
         let columns = Columns::default();
         let mut first = answer(json!({
             "kind": "Table", "metadata": { "resourceVersion": "9" },
@@ -378,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn an_age_of_something_else_is_left_as_the_server_says_it() {
+    fn another_kind_of_age_is_left_as_the_server_sends_it() {
         let custom = "Custom resource definition column (in JSONPath format): .status.started";
         let own = "Custom resource definition column (in JSONPath format): .metadata.creationTimestamp";
         assert!(Column::new("Age", own).is_age());

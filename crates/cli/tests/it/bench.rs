@@ -1,4 +1,4 @@
-//! `dogwatch bench sync` against our own server.
+//! `dogwatch bench sync` against an in-process API server.
 
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, WriteParams};
@@ -15,7 +15,7 @@ async fn cluster(maps: usize) -> ApiServer {
         let metadata = json!({ "name": format!("map-{at}"), "namespace": "bench" });
         builder = builder.object(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata }));
     }
-    builder.start().await.expect("the server starts")
+    builder.start().await.expect("started")
 }
 
 fn keys(report: &Value) -> Vec<&str> {
@@ -26,7 +26,7 @@ fn keys(report: &Value) -> Vec<&str> {
 async fn each_payload_is_measured_in_one_line() {
     let server = cluster(7).await;
     let maps = Api::<ConfigMap>::all(client(&server));
-    let there = maps.list_all(&Default::default()).await.expect("they are listed").items.len();
+    let there = maps.list_all(&Default::default()).await.expect("listed").items.len();
     assert!(there >= 7, "{there}");
     for payload in ["full", "view", "meta"] {
         let arguments = ["bench", "sync", "cm", "--payload", payload, "--encoding", "json"];
@@ -40,7 +40,7 @@ async fn each_payload_is_measured_in_one_line() {
 }
 
 #[tokio::test]
-async fn updates_are_waited_for_and_what_one_costs_is_told() {
+async fn it_waits_for_updates_and_reports_the_cost_of_each() {
     let server = cluster(1).await;
     let following = Following::start(&server, &["bench", "sync", "configmaps", "--updates", "5"]);
     let _ = server.request_log().wait_for(|it| it.verb == "watch" && it.resource == "configmaps", 1).await;
@@ -48,7 +48,7 @@ async fn updates_are_waited_for_and_what_one_costs_is_told() {
     for at in 0..5 {
         let mut map = ConfigMap::default();
         map.metadata.name = Some(format!("new-{at}"));
-        maps.create(&WriteParams::default(), &map).await.expect("it is new");
+        maps.create(&WriteParams::default(), &map).await.expect("created");
     }
     let (code, out, err) = following.end().await;
     assert_eq!((code, out.len(), err), (Some(0), 1, Vec::new()));

@@ -1,4 +1,4 @@
-//! The `dogwatch` command from outside: what it prints, where, and how it ends.
+//! Tests of the `dogwatch` binary: its output, its streams and its exit codes.
 
 mod server;
 mod following;
@@ -14,7 +14,8 @@ mod bench;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The command with nothing around it that could lead to a cluster: `home` stands in for the home directory.
+/// Returns the command in a clean environment, without anything that could lead to a cluster:
+/// `home` is the home directory.
 fn dogwatch(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dogwatch"));
     command.args(arguments).env_clear().env("HOME", home);
@@ -22,10 +23,10 @@ fn dogwatch(home: &Path, arguments: &[&str]) -> Command {
 }
 
 fn run(home: &Path, arguments: &[&str]) -> Output {
-    dogwatch(home, arguments).output().expect("the command was built with this test")
+    dogwatch(home, arguments).output().expect("the command is built with this test")
 }
 
-/// Checks that a failure is a line that says what happened, and at most one more that says what to do.
+/// Checks that a failure is one line with the error, and at most one more with a hint.
 fn assert_failure(said: &str) {
     let lines: Vec<&str> = said.lines().collect();
     let is_it = match lines[..] {
