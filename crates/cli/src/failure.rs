@@ -29,13 +29,13 @@ fn lines(error: &anyhow::Error, advice: Option<&str>) -> String {
 fn line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
-        let said = on_one_line(&cause.to_string());
+        let text = on_one_line(&cause.to_string());
         // Some errors already repeat their cause in their own text.
-        if !line.contains(&said) {
+        if !line.contains(&text) {
             if !line.is_empty() {
                 line.push_str(": ");
             }
-            line.push_str(&said);
+            line.push_str(&text);
         }
     }
     line

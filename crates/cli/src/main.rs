@@ -6,7 +6,7 @@
 mod sanitize;
 mod failure;
 mod logging;
-mod ending;
+mod signals;
 mod printer;
 mod connection;
 mod advice;

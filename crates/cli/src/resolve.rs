@@ -17,7 +17,7 @@ use dogwatch::grpc::{
 use crate::connection::Connection;
 use crate::printer::Printer;
 use crate::sanitize::without_controls;
-use crate::{ending, failure};
+use crate::{failure, signals};
 
 const EXAMPLES: &str = "\
 Targets have the syntax of kuberesolver:
@@ -107,7 +107,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
 
 /// Prints changes until a shutdown signal arrives or the reader closes stdout.
 async fn follow(mut watch: EndpointWatch, target: &Target) -> anyhow::Result<ExitCode> {
-    let mut end = std::pin::pin!(ending::end().context("cannot listen for signals")?);
+    let mut end = std::pin::pin!(signals::shutdown().context("cannot listen for signals")?);
     let mut printer = Printer::start().context("cannot start a thread to print")?;
     tokio::select! {
         done = print_changes(&mut watch, target, &mut printer) => done?,
@@ -130,7 +130,7 @@ async fn print_changes(
             closed = printer.closed() => return closed,
             set = watch.changed() => {
                 let Some(set) = set else { return Ok(()) };
-                for line in news(&known, &set, target) {
+                for line in change_lines(&known, &set, target) {
                     printer.print(without_controls(&line) + "\n").await?;
                 }
                 known = set;
@@ -152,7 +152,7 @@ async fn print_changes(
 
 /// Formats a change: added, changed and removed endpoints, and the reason if there is nothing to
 /// call.
-fn news(known: &EndpointSet, set: &EndpointSet, target: &Target) -> Vec<String> {
+fn change_lines(known: &EndpointSet, set: &EndpointSet, target: &Target) -> Vec<String> {
     let by_id = |set: &EndpointSet| -> BTreeMap<EndpointId, Arc<Endpoint>> {
         set.endpoints.iter().map(|it| (it.id.clone(), Arc::clone(it))).collect()
     };
@@ -280,20 +280,21 @@ mod tests {
         let target: Target = "kubernetes:///web.shop:80".parse().unwrap();
         let nothing = EndpointSet::default();
         let one = set(&[endpoint("a", true)], None);
-        assert_eq!(news(&nothing, &one, &target), ["+ 10.0.0.1:80  ready  zone=z1  pod=a"]);
+        assert_eq!(change_lines(&nothing, &one, &target), ["+ 10.0.0.1:80  ready  zone=z1  pod=a"]);
         let two = set(&[endpoint("a", false), endpoint("b", true)], None);
-        let told = news(&one, &two, &target);
+        let lines_of_change = change_lines(&one, &two, &target);
         assert_eq!(
-            told,
+            lines_of_change,
             ["~ 10.0.0.1:80  not ready  zone=z1  pod=a", "+ 10.0.0.1:80  ready  zone=z1  pod=b"]
         );
         let none = set(&[], Some(Unavailable::NoEndpoints));
-        let told = news(&two, &none, &target);
-        assert_eq!(told[..2], ["- 10.0.0.1:80", "- 10.0.0.1:80"]);
+        let lines_of_change = change_lines(&two, &none, &target);
+        assert_eq!(lines_of_change[..2], ["- 10.0.0.1:80", "- 10.0.0.1:80"]);
         assert!(
-            told[2].starts_with("! kubernetes://shop/web:80 has no endpoint to call: it has no endpoints; ")
+            lines_of_change[2]
+                .starts_with("! kubernetes://shop/web:80 has no endpoint to call: it has no endpoints; ")
         );
-        assert_eq!(news(&none, &none, &target), [""; 0]);
+        assert_eq!(change_lines(&none, &none, &target), [""; 0]);
     }
 
     #[test]

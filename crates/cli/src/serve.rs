@@ -16,7 +16,7 @@ use dogwatch_apiserver::simulators::Simulators;
 use secrecy::SecretString;
 
 use crate::connection::secret;
-use crate::ending;
+use crate::signals;
 
 const EXAMPLES: &str = "\
 All data is in memory and lost when the server exits. It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C
@@ -117,7 +117,7 @@ pub(crate) struct Options {
 /// Serves until a shutdown signal arrives.
 pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     // Registered before the ready line, so that a signal right after it stops the server in order.
-    let end = ending::end().context("cannot listen for signals")?;
+    let end = signals::shutdown().context("cannot listen for signals")?;
     let kubeconfig_out = options.kubeconfig_out.clone();
     let is_local_only = options.bind.ip().is_unspecified() && options.advertise.is_none();
     let server = start(options).await?;

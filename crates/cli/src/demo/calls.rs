@@ -21,7 +21,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
 use super::greeter::{Greeter, greet};
-use super::part::{Part, Stage, Voice, counted};
+use super::task::{DemoContext, DemoTask, Output, counted};
 
 /// The service; its namespace always exists.
 const NAMESPACE: &str = "default";
@@ -41,7 +41,7 @@ const NOTICE: Duration = Duration::from_millis(200);
 /// The servers, and the outcomes of the calls.
 pub(super) struct Calls {
     client: Client,
-    voice: Voice,
+    output: Output,
     tally: Arc<Mutex<Tally>>,
     rolled: u32,
 }
@@ -63,9 +63,9 @@ struct Backend {
 }
 
 impl Calls {
-    pub(super) fn new(stage: &Stage) -> Self {
-        let (client, voice) = (stage.client.clone(), stage.voice.clone());
-        Self { client, voice, tally: Arc::default(), rolled: 0 }
+    pub(super) fn new(context: &DemoContext) -> Self {
+        let (client, output) = (context.client.clone(), context.output.clone());
+        Self { client, output, tally: Arc::default(), rolled: 0 }
     }
 
     async fn work(&mut self) -> anyhow::Result<()> {
@@ -82,11 +82,12 @@ impl Calls {
         }
         let resolver = Resolver::new(self.client.clone());
         let channel = resolver.channel(&TARGET.parse()?).build()?;
-        self.voice.say(format!("gRPC calls go to {TARGET}: {BACKENDS} servers, replaced one after another"));
+        self.output
+            .print(format!("gRPC calls go to {TARGET}: {BACKENDS} servers, replaced one after another"));
         let calling = stream::iter(0..AT_ONCE).for_each_concurrent(None, |_| call(&channel, &self.tally));
         tokio::select! {
             () = calling => Ok(()),
-            failed = roll(&slices, &mut backends, &self.voice, &mut self.rolled) => failed,
+            failed = roll(&slices, &mut backends, &self.output, &mut self.rolled) => failed,
         }
     }
 }
@@ -95,7 +96,7 @@ impl Calls {
 async fn roll(
     slices: &Api<EndpointSlice>,
     backends: &mut Vec<Backend>,
-    voice: &Voice,
+    output: &Output,
     rolled: &mut u32,
 ) -> anyhow::Result<()> {
     let mut number = BACKENDS;
@@ -107,7 +108,7 @@ async fn roll(
         let old = backends.remove(0);
         list(slices, &old, false).await?;
         tokio::time::sleep(NOTICE).await;
-        voice.say(format!("{} replaces {} and takes over its calls", new.name, old.name));
+        output.print(format!("{} replaces {} and takes over its calls", new.name, old.name));
         backends.push(new);
         slices.delete(&old.name, &DeleteParams::default()).await?;
         old.end().await?;
@@ -184,7 +185,7 @@ fn slice(name: &str, address: SocketAddr, ready: bool) -> Value {
     })
 }
 
-impl Part for Calls {
+impl DemoTask for Calls {
     fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
         self.work().boxed()
     }
@@ -192,7 +193,7 @@ impl Part for Calls {
     fn summary(&self) -> Vec<(&'static str, String)> {
         let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let taken: u64 = tally.taken.values().sum();
-        let mut told = format!(
+        let mut text = format!(
             "{}, {} failed, while {} replaced",
             counted(taken + tally.failed, "call"),
             tally.failed,
@@ -203,9 +204,9 @@ impl Part for Calls {
             }
         );
         if let Some(why) = &tally.why {
-            told.push_str(&format!("; last error: {why}"));
+            text.push_str(&format!("; last error: {why}"));
         }
-        vec![("gRPC", told), ("calls by server", shares(&tally.taken))]
+        vec![("gRPC", text), ("calls by server", shares(&tally.taken))]
     }
 }
 

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::part::{Part, Stage, Voice};
+use super::task::{DemoContext, DemoTask, Output};
 
 /// The lease duration, the renew deadline and the retry period: short, so that a person can watch a
 /// handover.
@@ -19,14 +19,14 @@ const LEASE: Duration = Duration::from_secs(3);
 const RENEW: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(500);
 /// The interval at which leadership is checked.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The time that a leader leads, unless the demo ends sooner.
 const TERM: Duration = Duration::from_secs(8);
 
 /// The managers, and the durations of the handovers.
 pub(super) struct Managers {
     client: Client,
-    voice: Voice,
+    output: Output,
     term: Duration,
     /// The number of stopped leaders; the standby took over from all but maybe the last.
     stopped: usize,
@@ -44,11 +44,11 @@ struct Replica {
 impl Managers {
     /// Creates managers for a demo of this length: the first leader is stopped in the middle of it
     /// at the latest.
-    pub(super) fn new(stage: &Stage, length: Option<Duration>) -> Self {
+    pub(super) fn new(context: &DemoContext, length: Option<Duration>) -> Self {
         let term = length.map_or(TERM, |it| TERM.min(it / 2));
         Self {
-            client: stage.client.clone(),
-            voice: stage.voice.clone(),
+            client: context.client.clone(),
+            output: context.output.clone(),
             term,
             stopped: 0,
             handovers: Vec::new(),
@@ -67,13 +67,13 @@ impl Managers {
         }
         loop {
             let (leader, other) = (leads.name, stands_by.name);
-            self.voice.say(format!("{leader} leads; {other} is on standby with warm caches"));
+            self.output.print(format!("{leader} leads; {other} is on standby with warm caches"));
             tokio::select! {
                 () = tokio::time::sleep(self.term) => {}
                 ended = leads.ended() => return ended,
                 ended = stands_by.ended() => return ended,
             }
-            self.voice.say(format!("stopping {leader}"));
+            self.output.print(format!("stopping {leader}"));
             self.stopped += 1;
             let stopped = Instant::now();
             leads.stop.cancel();
@@ -106,10 +106,10 @@ impl Replica {
 
     /// Waits until it leads.
     async fn leads(&mut self) -> anyhow::Result<()> {
-        let mut looks = tokio::time::interval(LOOK);
+        let mut checks = tokio::time::interval(CHECK_INTERVAL);
         while !self.elector.is_leader() {
             tokio::select! {
-                _ = looks.tick() => {}
+                _ = checks.tick() => {}
                 ended = self.ended() => return ended.and_then(|()| anyhow::bail!("{} ended unexpectedly", self.name)),
             }
         }
@@ -123,7 +123,7 @@ impl Replica {
     }
 }
 
-impl Part for Managers {
+impl DemoTask for Managers {
     fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
         self.work().boxed()
     }
@@ -135,7 +135,7 @@ impl Part for Managers {
 
 /// Formats the number of handovers, and their duration.
 fn leadership(stopped: usize, handovers: &[Duration]) -> String {
-    let mut told = match handovers {
+    let mut text = match handovers {
         [] if stopped == 0 => return "no leader was stopped".to_owned(),
         [] => "the leader was stopped".to_owned(),
         [once] => format!("1 handover, in {once:.1?}"),
@@ -145,9 +145,9 @@ fn leadership(stopped: usize, handovers: &[Duration]) -> String {
         }
     };
     if stopped > handovers.len() {
-        told.push_str("; the demo ended before the standby took over");
+        text.push_str("; the demo ended before the standby took over");
     }
-    told
+    text
 }
 
 #[cfg(test)]

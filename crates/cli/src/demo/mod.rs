@@ -1,21 +1,21 @@
 //! `dogwatch demo`: a whole cluster in one process, with activity in it.
 //!
 //! ```text
-//! API server + simulators ◄─ workload (deploys, scales, rolls out, deletes)    each a Part, with a voice
-//!      │     └─► shared informers ─► followers (print and count changes)        and a summary at the end
+//! API server + simulators ◄─ workload (deploys, scales, rolls out, deletes)    each a DemoTask that prints
+//!      │     └─► shared informers ─► handlers (print and count changes)         lines and a summary
 //!      ├─► two ingress managers, one of them leads ──► narrator ─► stdout
 //!      └─► a gRPC channel that calls servers during a rollout
 //! ```
 //!
 //! With a connection flag it prints the API of that server instead, and changes nothing there.
 
-mod look;
-mod part;
+mod survey_table;
+mod task;
 mod narrator;
 mod states;
-mod teller;
+mod change_printer;
 mod workload;
-mod followers;
+mod informers;
 mod managers;
 mod greeter;
 mod calls;
@@ -37,16 +37,16 @@ use tokio::time::Instant;
 use crate::advice::PortTaken;
 use crate::connection::Connection;
 use crate::printer::Printer;
-use crate::{ending, survey};
+use crate::{signals, survey};
 use calls::Calls;
-use followers::Followers;
+use informers::Informers;
 use managers::Managers;
 use narrator::Narrator;
-use part::{Part, Stage, Voice};
+use task::{DemoContext, DemoTask, Output};
 use workload::Workload;
 
 /// The time for a reader to take the remaining output after a shutdown signal.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const SUMMARY_GRACE: Duration = Duration::from_secs(2);
 
 /// Run an API server and a simulated workload in this process, and print what happens.
 ///
@@ -78,10 +78,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.connection.is_given() {
         let namespace = options.namespace.as_deref().filter(|it| !it.is_empty());
         let survey = survey::take(&options.connection.client()?, namespace).await?;
-        io::stdout().write_all(look::text(&survey).as_bytes()).context("cannot write to stdout")?;
+        io::stdout().write_all(survey_table::text(&survey).as_bytes()).context("cannot write to stdout")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut ended = pin!(ending::end().context("cannot listen for signals")?.fuse());
+    let mut ended = pin!(signals::shutdown().context("cannot listen for signals")?.fuse());
     let began = Instant::now();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port.unwrap_or_default()));
     let server = ApiServer::builder().bind(address).simulators(true).start().await.map_err(PortTaken)?;
@@ -92,17 +92,17 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         printer.print(narrator.line(&words)).await?;
     }
 
-    let (voice, mut said) = Voice::new();
+    let (output, mut lines) = Output::new();
     let informers = InformerFactory::new(client.clone());
-    let stage = Stage { client, informers, voice };
+    let context = DemoContext { client, informers, output };
     let length = options.seconds.map(Duration::from_secs);
-    let mut parts: Vec<Box<dyn Part>> = vec![
-        Box::new(Followers::new(&stage)?),
-        Box::new(Workload::new(&stage)),
-        Box::new(Managers::new(&stage, length)),
-        Box::new(Calls::new(&stage)),
+    let mut tasks: Vec<Box<dyn DemoTask>> = vec![
+        Box::new(Informers::new(&context)?),
+        Box::new(Workload::new(&context)),
+        Box::new(Managers::new(&context, length)),
+        Box::new(Calls::new(&context)),
     ];
-    stage.informers.start();
+    context.informers.start();
     let end = async {
         match length {
             Some(length) => tokio::time::sleep(length).await,
@@ -110,17 +110,17 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
     };
     let outcome = tokio::select! {
-        (failed, ..) = select_all(parts.iter_mut().map(|it| it.run())) => failed.context("a part of the demo failed"),
-        told = narrator.listen(&mut said, &mut printer) => told,
+        (failed, ..) = select_all(tasks.iter_mut().map(|it| it.run())) => failed.context("a task of the demo failed"),
+        listened = narrator.listen(&mut lines, &mut printer) => listened,
         () = end => Ok(()),
         () = &mut ended => Ok(()),
     };
-    let mut told = vec![("revision", server.cluster().store().revision().to_string())];
-    told.extend(parts.iter().flat_map(|it| it.summary()));
-    drop(parts);
-    stage.informers.shut_down().await;
+    let mut summary = vec![("revision", server.cluster().store().revision().to_string())];
+    summary.extend(tasks.iter().flat_map(|it| it.summary()));
+    drop(tasks);
+    context.informers.shut_down().await;
     server.stop().await;
-    let summed = last_words(printer, narrator.summary(told), ended).await;
+    let summed = print_summary(printer, narrator.summary(summary), ended).await;
     outcome?;
     summed?;
     Ok(ExitCode::SUCCESS)
@@ -128,7 +128,7 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
 
 /// Prints the summary. If the reader does not take it, waits until a shutdown signal, and not much
 /// longer.
-async fn last_words(
+async fn print_summary(
     mut printer: Printer,
     summary: String,
     ended: impl FusedFuture<Output = ()>,
@@ -141,7 +141,7 @@ async fn last_words(
         if !ended.is_terminated() {
             ended.await;
         }
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(SUMMARY_GRACE).await;
     };
     tokio::select! {
         printed = printed => printed,

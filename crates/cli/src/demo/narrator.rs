@@ -21,15 +21,15 @@ impl Narrator {
         format!("{:7.2}s  {words}\n", self.began.elapsed().as_secs_f64())
     }
 
-    /// Prints the lines of the parts, until all of them are done or the reader closes stdout.
+    /// Prints the lines of the tasks, until all of them are done or the reader closes stdout.
     pub(super) async fn listen(
         &self,
-        said: &mut mpsc::UnboundedReceiver<String>,
+        lines: &mut mpsc::UnboundedReceiver<String>,
         printer: &mut Printer,
     ) -> anyhow::Result<()> {
         loop {
             tokio::select! {
-                words = said.recv() => match words {
+                words = lines.recv() => match words {
                     Some(words) => printer.print(self.line(&words)).await?,
                     None => return Ok(()),
                 },
@@ -39,9 +39,9 @@ impl Narrator {
     }
 
     /// Formats the summary, a line for each entry.
-    pub(super) fn summary(&self, parts: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    pub(super) fn summary(&self, tasks: impl IntoIterator<Item = (&'static str, String)>) -> String {
         let ran = format!("{:.1} s", self.began.elapsed().as_secs_f64());
-        let lines = [("ran for", ran)].into_iter().chain(parts);
+        let lines = [("ran for", ran)].into_iter().chain(tasks);
         let lines = lines.map(|(what, words)| format!("  {what:15}  {words}\n"));
         std::iter::once("\nsummary\n".to_owned()).chain(lines).collect()
     }

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use ingress_manager::ANNOTATION;
 use serde_json::{Value, json};
 
-use super::part::{Part, Stage, counted};
+use super::task::{DemoContext, DemoTask, counted};
 
 /// The namespace of the workload.
 pub(super) const NAMESPACE: &str = "demo";
@@ -34,8 +34,8 @@ struct Done {
 }
 
 impl Workload {
-    pub(super) fn new(stage: &Stage) -> Self {
-        Self { client: stage.client.clone(), done: Done::default() }
+    pub(super) fn new(context: &DemoContext) -> Self {
+        Self { client: context.client.clone(), done: Done::default() }
     }
 
     async fn work(&mut self) -> anyhow::Result<()> {
@@ -72,19 +72,19 @@ impl Workload {
     }
 }
 
-impl Part for Workload {
+impl DemoTask for Workload {
     fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
         self.work().boxed()
     }
 
     fn summary(&self) -> Vec<(&'static str, String)> {
         let Done { rolled, scaled, deleted } = self.done;
-        let told = [
+        let text = [
             counted(rolled.into(), "rollout"),
             counted(scaled.into(), "scale change"),
             format!("{} deleted", counted(deleted.into(), "pod")),
         ];
-        vec![("workload", told.join(", "))]
+        vec![("workload", text.join(", "))]
     }
 }
 

@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::layout::TableLayout;
 use super::rows::{Columns, Row};
-use super::sheet::Sheet;
 
 /// The widest of `ADDED`, `MODIFIED` and `DELETED`, and the gap after it.
 const EVENT_WIDTH: usize = 11;
@@ -101,8 +101,8 @@ pub(super) struct TableLines {
     columns: Columns,
     /// True if the change is a column.
     events: bool,
-    sheet: Sheet,
-    /// Set when the headings of the sheet were written.
+    layout: TableLayout,
+    /// Set when the headings of the layout were written.
     headed: bool,
     /// The clock for the ages.
     clock: fn() -> Timestamp,
@@ -110,12 +110,12 @@ pub(super) struct TableLines {
 
 impl TableLines {
     pub(super) fn new(columns: Columns, namespaces: bool, events: bool) -> Self {
-        let sheet = Sheet::new(columns.get(), namespaces);
-        Self { columns, events, sheet, headed: false, clock: Timestamp::now }
+        let layout = TableLayout::new(columns.get(), namespaces);
+        Self { columns, events, layout, headed: false, clock: Timestamp::now }
     }
 
     fn line(&self, event: &str, cells: &[String]) -> String {
-        let line = self.sheet.line(cells);
+        let line = self.layout.line(cells);
         if self.events { format!("{event:EVENT_WIDTH$}{line}\n") } else { format!("{line}\n") }
     }
 
@@ -123,8 +123,8 @@ impl TableLines {
     /// is recreated.
     fn follow_columns(&mut self) {
         let columns = self.columns.get();
-        if !self.sheet.is_of(&columns) {
-            self.sheet = self.sheet.with(columns);
+        if !self.layout.is_of(&columns) {
+            self.layout = self.layout.with(columns);
             self.headed = false;
         }
     }
@@ -135,18 +135,18 @@ impl Format<Row> for TableLines {
         self.follow_columns();
         let now = (self.clock)();
         for row in all.iter() {
-            let cells = self.sheet.cells(row, now);
-            self.sheet.fit(&cells);
+            let cells = self.layout.cells(row, now);
+            self.layout.fit(&cells);
         }
     }
 
     fn lines(&mut self, event: EventKind, row: &Row) -> String {
         self.follow_columns();
-        let cells = self.sheet.cells(row, (self.clock)());
-        self.sheet.fit(&cells);
+        let cells = self.layout.cells(row, (self.clock)());
+        self.layout.fit(&cells);
         let mut lines = String::new();
         if !std::mem::replace(&mut self.headed, true) {
-            lines = self.line("EVENT", &self.sheet.headings());
+            lines = self.line("EVENT", &self.layout.headings());
         }
         lines + &self.line(event.as_str(), &cells)
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! RESOURCE ─► target: resolve, check access ─► informer ─┬─► lines ─► stdout    (a pipe, json, name, --once)
 //!                                                │       └─► screen             (a table on a terminal)
-//!                                                └─► news ─► stderr
+//!                                                └─► status ─► stderr
 //! ```
 //!
 //! The object type of the informer depends on the output: whole objects for JSON, metadata for
@@ -11,10 +11,10 @@
 //! get` for every kind.
 
 mod rows;
-mod sheet;
+mod layout;
 mod format;
-mod board;
-mod news;
+mod live_table;
+mod status;
 mod keys;
 mod screen;
 
@@ -33,11 +33,11 @@ use futures_util::StreamExt;
 
 use crate::connection::Connection;
 use crate::printer::Printer;
-use crate::{ending, target};
+use crate::{signals, target};
 use format::{Format, Json, Names, TableLines};
-use news::{Bulletin, News};
 use rows::Rows;
 use screen::Subject;
+use status::{StatusMessages, StatusPrinter};
 
 /// The interval at which a collection whose definition was removed is requested again.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -103,7 +103,7 @@ enum Output {
 
 /// Watches until a shutdown signal arrives or the reader closes stdout.
 pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
-    let mut end = std::pin::pin!(ending::end().context("cannot listen for signals")?);
+    let mut end = std::pin::pin!(signals::shutdown().context("cannot listen for signals")?);
     tokio::select! {
         view = View::find(options) => view?.show(end).await?,
         () = &mut end => {}
@@ -152,7 +152,7 @@ impl View {
                     return until(&informer, self.print(&informer, lines), end).await;
                 }
                 let subject = Subject { title: self.title(), columns, namespaces };
-                let elsewhere = (!io::stderr().is_terminal()).then(|| self.bulletin());
+                let elsewhere = (!io::stderr().is_terminal()).then(|| self.status_printer());
                 until(&informer, screen::show(&informer, &subject, elsewhere), end).await
             }
         }
@@ -209,8 +209,8 @@ impl View {
         }
     }
 
-    fn bulletin(&self) -> Bulletin {
-        Bulletin::new(News::new(&self.found.group_resource(), AGAIN))
+    fn status_printer(&self) -> StatusPrinter {
+        StatusPrinter::new(StatusMessages::new(&self.found.group_resource(), AGAIN))
     }
 
     /// Prints the current objects and, without `--once`, every change.
@@ -232,16 +232,16 @@ impl View {
         mut format: impl Format<T>,
         mut printer: Printer,
     ) -> anyhow::Result<()> {
-        let mut bulletin = self.bulletin();
+        let mut status_printer = self.status_printer();
         informer.start();
         loop {
             tokio::select! {
                 synced = informer.synced() => break synced?,
-                () = bulletin.next(informer) => {}
+                () = status_printer.next(informer) => {}
                 closed = printer.closed() => return closed,
             }
         }
-        bulletin.look(&informer.health());
+        status_printer.print_new(&informer.health());
         let all = informer.store().snapshot();
         format.prepare(&all);
         for object in all.iter() {
@@ -261,7 +261,7 @@ impl View {
         mut format: impl Format<T>,
         mut printer: Printer,
     ) -> anyhow::Result<()> {
-        let mut bulletin = self.bulletin();
+        let mut status_printer = self.status_printer();
         let every = HandlerOptions::default().name("watch").overflow(Overflow::Block(WAITING));
         // Subscribe before the informer starts: of an object that changes between the first list
         // and a later subscription, only the last state would be seen.
@@ -273,11 +273,11 @@ impl View {
                 synced = informer.synced() => break synced?,
                 // Taken as they come, since the informer waits while the buffer is full.
                 Some(change) = changes.next() => first.push(change),
-                () = bulletin.next(informer) => {}
+                () = status_printer.next(informer) => {}
                 closed = printer.closed() => return closed,
             }
         }
-        bulletin.look(&informer.health());
+        status_printer.print_new(&informer.health());
         format.prepare(&informer.store().snapshot());
         for change in first {
             printer.print(format.lines(format::event(&change), change.object())).await?;
@@ -291,7 +291,7 @@ impl View {
                     }
                     None => anyhow::bail!("the informer has ended: {}", informer.health()),
                 },
-                () = bulletin.next(informer) => {}
+                () = status_printer.next(informer) => {}
                 closed = printer.closed() => return closed,
             }
         }

@@ -23,7 +23,7 @@ const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/j
 /// An object as the server prints it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
-    head: Head,
+    head: RowMetadata,
     /// A text for each column, including hidden ones.
     pub(super) cells: Vec<String>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Rows {
 /// The metadata of an object or of a list that rows need.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Head {
+struct RowMetadata {
     name: CompactString,
     namespace: CompactString,
     uid: CompactString,
@@ -68,28 +68,28 @@ struct Head {
 /// The server's response: a table; or, if it does not print tables, a list or an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Answer {
+struct TableResponse {
     kind: String,
-    metadata: Head,
+    metadata: RowMetadata,
     #[serde(deserialize_with = "null_as_default")]
     column_definitions: Vec<Column>,
     #[serde(deserialize_with = "null_as_default")]
-    rows: Vec<Printed>,
+    rows: Vec<PrintedRow>,
     #[serde(deserialize_with = "null_as_default")]
-    items: Vec<Plain>,
+    items: Vec<PlainObject>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Printed {
+struct PrintedRow {
     cells: Vec<Value>,
-    object: Plain,
+    object: PlainObject,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Plain {
-    metadata: Head,
+struct PlainObject {
+    metadata: RowMetadata,
 }
 
 impl Row {
@@ -101,10 +101,10 @@ impl Row {
     /// Creates a row from a row of a table.
     #[cfg(test)]
     pub(super) fn of_table(row: Value) -> Self {
-        serde_json::from_value::<Printed>(row).expect("a row of a table").into_row()
+        serde_json::from_value::<PrintedRow>(row).expect("a row of a table").into_row()
     }
 
-    fn plain(head: Head) -> Self {
+    fn plain(head: RowMetadata) -> Self {
         Self { cells: vec![head.name.to_string(), String::new()], head }
     }
 }
@@ -158,29 +158,32 @@ impl Columns {
     }
 
     /// Takes the columns of a response; most events of a watch have none.
-    fn learn(&self, answer: &mut Answer) {
-        let told = match answer.is_table() {
-            true => std::mem::take(&mut answer.column_definitions),
+    fn update(&self, response: &mut TableResponse) {
+        let row_event = match response.is_table() {
+            true => std::mem::take(&mut response.column_definitions),
             false => vec![Column::new("Name", ""), Column::new("Age", "creationTimestamp")],
         };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !told.is_empty() && **known != *told {
-            *known = told.into();
+        if !row_event.is_empty() && **known != *row_event {
+            *known = row_event.into();
         }
     }
 }
 
 impl Columns {
     /// Replaces the table of a watch event with its row. Returns `None` for an unknown event.
-    fn told(&self, event: Result<WatchEvent<Answer>, Error>) -> Option<Result<WatchEvent<Row>, Error>> {
-        let row = |mut answer: Answer| {
-            self.learn(&mut answer);
-            answer.into_row()
+    fn row_event(
+        &self,
+        event: Result<WatchEvent<TableResponse>, Error>,
+    ) -> Option<Result<WatchEvent<Row>, Error>> {
+        let row = |mut response: TableResponse| {
+            self.update(&mut response);
+            response.into_row()
         };
         Some(Ok(match event {
-            Ok(WatchEvent::Added(answer)) => WatchEvent::Added(row(answer)),
-            Ok(WatchEvent::Modified(answer)) => WatchEvent::Modified(row(answer)),
-            Ok(WatchEvent::Deleted(answer)) => WatchEvent::Deleted(row(answer)),
+            Ok(WatchEvent::Added(response)) => WatchEvent::Added(row(response)),
+            Ok(WatchEvent::Modified(response)) => WatchEvent::Modified(row(response)),
+            Ok(WatchEvent::Deleted(response)) => WatchEvent::Deleted(row(response)),
             Ok(WatchEvent::Bookmark(bookmark)) => WatchEvent::Bookmark(bookmark),
             Ok(WatchEvent::Error(status)) => WatchEvent::Error(status),
             Ok(_) => return None,
@@ -189,14 +192,14 @@ impl Columns {
     }
 }
 
-impl Answer {
+impl TableResponse {
     fn is_table(&self) -> bool {
         self.kind == "Table"
     }
 
     /// Returns the rows of a list.
     fn into_rows(self) -> Vec<Row> {
-        let printed = self.rows.into_iter().map(Printed::into_row);
+        let printed = self.rows.into_iter().map(PrintedRow::into_row);
         printed.chain(self.items.into_iter().map(|it| Row::plain(it.metadata))).collect()
     }
 
@@ -205,11 +208,11 @@ impl Answer {
         if !self.is_table() {
             return Row::plain(self.metadata);
         }
-        self.rows.into_iter().next().map(Printed::into_row).unwrap_or_default()
+        self.rows.into_iter().next().map(PrintedRow::into_row).unwrap_or_default()
     }
 }
 
-impl Printed {
+impl PrintedRow {
     fn into_row(self) -> Row {
         Row { head: self.object.metadata, cells: self.cells.iter().map(text).collect() }
     }
@@ -276,8 +279,8 @@ impl ListWatch<Row> for Rows {
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<Row>, Error>> {
         let (request, columns) = (self.request(), self.columns());
         Box::pin(async move {
-            let events = request.watch::<Answer>(&params).await?;
-            let rows = events.filter_map(move |event| std::future::ready(columns.told(event)));
+            let events = request.watch::<TableResponse>(&params).await?;
+            let rows = events.filter_map(move |event| std::future::ready(columns.row_event(event)));
             Ok(rows.boxed() as Watches<Row>)
         })
     }
@@ -311,11 +314,11 @@ impl Pages {
     /// Returns the events of the next page, and the pages after it.
     async fn next(mut self) -> Result<(Vec<ListEvent<Row>>, Option<Self>), Error> {
         let request = self.request.clone().params(self.params.query()?);
-        let mut answer: Answer = request.send().await?;
-        self.columns.learn(&mut answer);
-        let next = answer.metadata.continue_token.take().filter(|it| !it.is_empty());
-        let version = answer.metadata.resource_version.as_str().into();
-        let mut events: Vec<_> = answer.into_rows().into_iter().map(ListEvent::Item).collect();
+        let mut response: TableResponse = request.send().await?;
+        self.columns.update(&mut response);
+        let next = response.metadata.continue_token.take().filter(|it| !it.is_empty());
+        let version = response.metadata.resource_version.as_str().into();
+        let mut events: Vec<_> = response.into_rows().into_iter().map(ListEvent::Item).collect();
         let Some(token) = next else {
             events.push(ListEvent::End { version, paginated: !self.first });
             return Ok((events, None));
@@ -341,8 +344,8 @@ mod tests {
 
     use super::*;
 
-    fn answer(value: Value) -> Answer {
-        serde_json::from_value(value).expect("an answer")
+    fn response(value: Value) -> TableResponse {
+        serde_json::from_value(value).expect("an response")
     }
 
     fn names(columns: &Columns) -> Vec<String> {
@@ -352,7 +355,7 @@ mod tests {
     #[test]
     fn a_table_becomes_rows_and_defines_its_columns_once() {
         let columns = Columns::default();
-        let mut first = answer(json!({
+        let mut first = response(json!({
             "kind": "Table", "metadata": { "resourceVersion": "9" },
             "columnDefinitions": [
                 { "name": "Name", "type": "string", "priority": 0 },
@@ -366,14 +369,14 @@ mod tests {
                                           "creationTimestamp": "2026-01-01T00:00:00Z" } },
             }],
         }));
-        columns.learn(&mut first);
+        columns.update(&mut first);
         let row = first.into_row();
         assert_eq!(row.cells, ["a", "true", "3s", ""]);
         assert_eq!(row.key().map(String::from).as_deref(), Some("n/a"));
         assert_eq!((row.header().version, row.created()), ("7", "2026-01-01T00:00:00Z"));
 
-        let mut later = answer(json!({ "kind": "Table", "columnDefinitions": null, "rows": null }));
-        columns.learn(&mut later);
+        let mut later = response(json!({ "kind": "Table", "columnDefinitions": null, "rows": null }));
+        columns.update(&mut later);
         assert_eq!(names(&columns), ["Name", "Ready", "Age"]);
         assert_eq!(columns.get().iter().filter(|it| it.is_age()).count(), 1);
         assert_eq!(later.into_rows(), []);
@@ -390,14 +393,17 @@ mod tests {
     #[test]
     fn objects_of_a_server_that_prints_no_tables_have_a_name_and_an_age() {
         let columns = Columns::default();
-        let mut list = answer(json!({
+        let mut list = response(json!({
             "kind": "ThingList", "metadata": { "resourceVersion": "9" },
             "items": [{ "metadata": { "name": "a" }, "spec": {} }],
         }));
-        columns.learn(&mut list);
-        assert_eq!(list.into_rows(), [Row::plain(Head { name: "a".into(), ..Head::default() })]);
-        let mut event = answer(json!({ "kind": "Thing", "metadata": { "name": "b" }, "spec": {} }));
-        columns.learn(&mut event);
+        columns.update(&mut list);
+        assert_eq!(
+            list.into_rows(),
+            [Row::plain(RowMetadata { name: "a".into(), ..RowMetadata::default() })]
+        );
+        let mut event = response(json!({ "kind": "Thing", "metadata": { "name": "b" }, "spec": {} }));
+        columns.update(&mut event);
         assert_eq!(event.into_row().cells, ["b", ""]);
         assert_eq!(names(&columns), ["Name", "Age"]);
     }

@@ -13,10 +13,10 @@ use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior};
 use unicode_width::UnicodeWidthChar;
 
-use super::board::{Board, Marked};
 use super::keys::{EchoOff, Keys};
-use super::news::Bulletin;
+use super::live_table::{LiveTable, Marked};
 use super::rows::{Columns, Row};
+use super::status::StatusPrinter;
 use crate::sanitize::without_controls;
 
 /// The interval at which the screen is redrawn after changes. Faster changes would not be readable.
@@ -43,38 +43,38 @@ pub(super) struct Subject {
 pub(super) async fn show(
     informer: &SharedInformer<Row>,
     subject: &Subject,
-    mut bulletin: Option<Bulletin>,
+    mut status_printer: Option<StatusPrinter>,
 ) -> anyhow::Result<()> {
     let mut changes = informer.changes()?;
     informer.start();
     let mut screen = Screen::enter()?;
     let mut keys = Keys::read(screen.echo_off.as_ref());
-    let mut board = Board::default();
+    let mut live_table = LiveTable::default();
     let mut draws = tokio::time::interval(DRAW);
     draws.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             change = changes.next() => match change {
-                Some(change) => board.change(&change, Instant::now()),
+                Some(change) => live_table.change(&change, Instant::now()),
                 None => anyhow::bail!("the informer has ended: {}", informer.health()),
             },
             () = keys.quit() => return Ok(()),
             _ = draws.tick() => {
                 let health = informer.health();
                 let now = Instant::now();
-                board.forget(now);
-                let title = format!("{}: {} objects, {health}; q quits", subject.title, board.len());
+                live_table.forget(now);
+                let title = format!("{}: {} objects, {health}; q quits", subject.title, live_table.len());
                 let title = without_controls(&title);
                 screen.draw(|width, height| {
                     let mut lines: Vec<Marked> = wrap(&title, width).into_iter().map(|it| (None, it)).collect();
                     lines.push((None, String::new()));
                     let room = height.saturating_sub(lines.len());
                     let (columns, times) = (subject.columns.get(), (now, Timestamp::now()));
-                    lines.extend(board.lines(columns, subject.namespaces, room, times));
+                    lines.extend(live_table.lines(columns, subject.namespaces, room, times));
                     lines
                 })?;
-                if let Some(bulletin) = &mut bulletin {
-                    bulletin.look(&health);
+                if let Some(status_printer) = &mut status_printer {
+                    status_printer.print_new(&health);
                 }
             }
         }

@@ -5,7 +5,7 @@ use dogwatch::{Api, WriteParams};
 use dogwatch_apiserver::ApiServer;
 use serde_json::{Value, json};
 
-use crate::following::{Following, client};
+use crate::running_command::{RunningCommand, client};
 use crate::{run, text};
 
 async fn cluster(maps: usize) -> ApiServer {
@@ -30,7 +30,7 @@ async fn each_payload_is_measured_in_one_line() {
     assert!(there >= 7, "{there}");
     for payload in ["full", "view", "meta"] {
         let arguments = ["bench", "sync", "cm", "--payload", payload, "--encoding", "json"];
-        let (code, out, err) = Following::start(&server, &arguments).end().await;
+        let (code, out, err) = RunningCommand::start(&server, &arguments).end().await;
         assert_eq!((code, out.len(), err), (Some(0), 1, Vec::new()), "{payload}");
         let report: Value = serde_json::from_str(&out[0]).expect("JSON");
         assert_eq!(keys(&report), ["cpu_s", "objects", "rss_mb", "rss_peak_mb", "sync_s"]);
@@ -42,7 +42,7 @@ async fn each_payload_is_measured_in_one_line() {
 #[tokio::test]
 async fn it_waits_for_updates_and_reports_the_cost_of_each() {
     let server = cluster(1).await;
-    let following = Following::start(&server, &["bench", "sync", "configmaps", "--updates", "5"]);
+    let command = RunningCommand::start(&server, &["bench", "sync", "configmaps", "--updates", "5"]);
     let _ = server.request_log().wait_for(|it| it.verb == "watch" && it.resource == "configmaps", 1).await;
     let maps = Api::<ConfigMap>::namespaced(client(&server), "bench");
     for at in 0..5 {
@@ -50,7 +50,7 @@ async fn it_waits_for_updates_and_reports_the_cost_of_each() {
         map.metadata.name = Some(format!("new-{at}"));
         maps.create(&WriteParams::default(), &map).await.expect("created");
     }
-    let (code, out, err) = following.end().await;
+    let (code, out, err) = command.end().await;
     assert_eq!((code, out.len(), err), (Some(0), 1, Vec::new()));
     let report: Value = serde_json::from_str(&out[0]).expect("JSON");
     assert!(report["cpu_us_per_event"].as_f64().is_some_and(|it| it > 0.0), "{report}");

@@ -1,7 +1,7 @@
 //! Tests of the `dogwatch` binary: its output, its streams and its exit codes.
 
 mod server;
-mod following;
+mod running_command;
 mod usage;
 mod demo;
 mod serve;

@@ -134,13 +134,13 @@ fn an_unreachable_server_is_reported_with_a_hint() {
 }
 
 /// A running command, and its lines.
-struct Following {
+struct RunningCommand {
     child: Child,
     /// `None` after stdout was closed.
     lines: Option<BufReader<ChildStdout>>,
 }
 
-impl Following {
+impl RunningCommand {
     fn start(home: &Path, server: &str) -> Self {
         let arguments = ["resolve", "kubernetes:///web:grpc", "--watch", "--server", server];
         let mut command = dogwatch(home, &arguments);
@@ -157,7 +157,7 @@ impl Following {
     }
 }
 
-impl Drop for Following {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -168,8 +168,8 @@ impl Drop for Following {
 async fn changes_are_printed_as_they_happen() {
     let (server, client) = serve().await;
     let home = tempfile::tempdir().unwrap();
-    let mut following = Following::start(home.path(), server.url());
-    let mut next = || tokio::task::block_in_place(|| following.line());
+    let mut command = RunningCommand::start(home.path(), server.url());
+    let mut next = || tokio::task::block_in_place(|| command.line());
     let first = next();
     assert!(first.starts_with("! kubernetes://default/web:grpc has no endpoint to call: it has"), "{first}");
     write_slice(&client, &[("10.0.0.1", "web-a", true)]).await;
@@ -187,19 +187,19 @@ async fn it_runs_until_a_signal_or_until_stdout_is_closed() {
     let (server, _client) = serve().await;
     let home = tempfile::tempdir().unwrap();
     for signal in [None, Some("INT"), Some("TERM")] {
-        let mut following = Following::start(home.path(), server.url());
+        let mut command = RunningCommand::start(home.path(), server.url());
         let code = tokio::task::block_in_place(|| {
-            following.line();
+            command.line();
             match signal {
                 // The exit does not depend on a further write.
-                None => following.lines = None,
+                None => command.lines = None,
                 Some(signal) => {
-                    let pid = following.child.id().to_string();
+                    let pid = command.child.id().to_string();
                     let sent = std::process::Command::new("kill").args(["-s", signal, &pid]).status();
                     assert!(sent.expect("`kill` exists").success());
                 }
             }
-            following.child.wait().expect("it exits").code()
+            command.child.wait().expect("it exits").code()
         });
         assert_eq!(code, Some(0), "{signal:?}");
     }

@@ -180,7 +180,7 @@ fn the_demo_needs_no_cluster_and_ends_with_a_summary() {
     }
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
-    let told = lines.map(Result::unwrap).collect::<Vec<_>>().join("\n");
+    let stdout_text = lines.map(Result::unwrap).collect::<Vec<_>>().join("\n");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     for part in [
@@ -193,7 +193,7 @@ fn the_demo_needs_no_cluster_and_ends_with_a_summary() {
         " calls, 0 failed, ",
         "  calls by server  ",
     ] {
-        assert!(told.contains(part), "{part:?} in {told}");
+        assert!(stdout_text.contains(part), "{part:?} in {stdout_text}");
     }
     assert_eq!(text(&output.stderr), "");
 }

@@ -7,7 +7,7 @@ use dogwatch_apiserver::cluster::{Place, Writer};
 use dogwatch_apiserver::faults::Rule;
 use serde_json::{Value, json};
 
-use crate::following::{Following, apply, client};
+use crate::running_command::{RunningCommand, apply, client};
 use crate::{assert_failure, run, text};
 
 /// Two config maps in `default`, one elsewhere, a service, and a custom resource with one object.
@@ -76,7 +76,8 @@ async fn delete(client: &Client, name: &str) {
 
 /// Returns the output of `--once`; checks that it succeeds and prints nothing on stderr.
 async fn once(server: &ApiServer, arguments: &[&str]) -> Vec<String> {
-    let (code, out, err) = Following::start(server, &[&["watch", "--once"], arguments].concat()).end().await;
+    let (code, out, err) =
+        RunningCommand::start(server, &[&["watch", "--once"], arguments].concat()).end().await;
     assert_eq!((code, err), (Some(0), Vec::new()), "{arguments:?}");
     out
 }
@@ -147,7 +148,7 @@ async fn json_is_the_object_of_the_server() {
 #[tokio::test]
 async fn an_empty_collection_prints_kubectls_message() {
     let server = cluster().await;
-    let (code, out, err) = Following::start(&server, &["watch", "pods", "--once"]).end().await;
+    let (code, out, err) = RunningCommand::start(&server, &["watch", "pods", "--once"]).end().await;
     assert_eq!((code, out), (Some(0), Vec::new()));
     assert_eq!(err, ["No resources found in default namespace."]);
     assert_eq!(once(&server, &["pods", "-o", "json"]).await, [] as [&str; 0]);
@@ -158,14 +159,14 @@ async fn an_empty_collection_prints_kubectls_message() {
 async fn every_change_is_a_line_until_an_interrupt() {
     let server = cluster().await;
     let client = client(&server);
-    let mut json = Following::start(&server, &["watch", "cm", "-o", "json"]);
+    let mut json = RunningCommand::start(&server, &["watch", "cm", "-o", "json"]);
     // After the initial objects were printed, the watch continues from there: nothing that is
     // written now is part of the list.
     for name in ["first", "second"] {
         let line = json.json().await;
         assert_eq!((&line["type"], &line["object"]["metadata"]["name"]), (&json!("ADDED"), &json!(name)));
     }
-    let mut table = Following::start(&server, &["watch", "cm", "-l", "tier"]);
+    let mut table = RunningCommand::start(&server, &["watch", "cm", "-l", "tier"]);
     assert_eq!(words(&table.line().await), ["EVENT", "NAME", "DATA"]);
     assert_eq!(words(&table.line().await), ["ADDED", "first", "2"]);
     put(&client, "new", "1").await;
@@ -183,9 +184,9 @@ async fn every_change_is_a_line_until_an_interrupt() {
     delete(&client, "first").await;
     assert_eq!(words(&table.line().await), ["DELETED", "first", "2"]);
     assert_eq!(json.json().await["type"], "DELETED");
-    for mut following in [json, table] {
-        following.interrupt().await;
-        assert_eq!(following.end().await, (Some(0), Vec::new(), Vec::new()));
+    for mut command in [json, table] {
+        command.interrupt().await;
+        assert_eq!(command.end().await, (Some(0), Vec::new(), Vec::new()));
     }
 }
 
@@ -195,10 +196,14 @@ async fn every_change_is_a_line_until_an_interrupt() {
 async fn a_slow_reader_gets_every_change() {
     const CHANGES: usize = 4_000;
     let server = cluster().await;
-    let mut json =
-        Following::start(&server, &["watch", "cm", "-o", "json", "--field-selector", "metadata.name=second"]);
-    let mut names =
-        Following::start(&server, &["watch", "cm", "-o", "name", "--field-selector", "metadata.name=second"]);
+    let mut json = RunningCommand::start(
+        &server,
+        &["watch", "cm", "-o", "json", "--field-selector", "metadata.name=second"],
+    );
+    let mut names = RunningCommand::start(
+        &server,
+        &["watch", "cm", "-o", "name", "--field-selector", "metadata.name=second"],
+    );
     assert_eq!(json.json().await["type"], "ADDED");
     assert_eq!(names.line().await, "configmap/second");
     // Nothing is read while the object changes.
@@ -226,10 +231,10 @@ async fn a_slow_reader_gets_every_change() {
 #[tokio::test]
 async fn a_closed_stdout_ends_it_even_without_changes() {
     let server = cluster().await;
-    let mut following = Following::start(&server, &["watch", "cm", "-o", "name"]);
-    assert_eq!(following.line().await, "configmap/first");
-    following.close();
-    assert_eq!(following.end().await, (Some(0), Vec::new(), Vec::new()));
+    let mut command = RunningCommand::start(&server, &["watch", "cm", "-o", "name"]);
+    assert_eq!(command.line().await, "configmap/first");
+    command.close();
+    assert_eq!(command.end().await, (Some(0), Vec::new(), Vec::new()));
 }
 
 /// As with `-n "$NAMESPACE"` if the variable is not set: kubectl uses the namespace of the context.
@@ -261,34 +266,37 @@ async fn a_full_disk_is_reported_even_without_changes() {
 #[tokio::test]
 async fn a_server_message_cannot_control_the_terminal() {
     let server = cluster().await;
-    let mut following = Following::start(&server, &["watch", "cm", "-o", "name"]);
-    assert_eq!(following.line().await, "configmap/first");
+    let mut command = RunningCommand::start(&server, &["watch", "cm", "-o", "name"]);
+    assert_eq!(command.line().await, "configmap/first");
     let rule = Rule::on("watch").resource("configmaps").refuse(403).message("not \u{1b}[2Jyou");
     server.faults().rule(rule);
     server.faults().drop_watches();
-    let told = following.told("cannot watch configmaps").await;
-    assert!(told.contains("not \u{fffd}[2Jyou"), "{told:?}");
+    let stderr_line = command.stderr_line("cannot watch configmaps").await;
+    assert!(stderr_line.contains("not \u{fffd}[2Jyou"), "{stderr_line:?}");
 }
 
 #[tokio::test]
 async fn a_problem_and_its_resolution_are_printed() {
     let server = cluster().await;
-    let mut following = Following::start(&server, &["watch", "cm", "-o", "name"]);
-    assert_eq!(following.line().await, "configmap/first");
+    let mut command = RunningCommand::start(&server, &["watch", "cm", "-o", "name"]);
+    assert_eq!(command.line().await, "configmap/first");
     let rule = server.faults().rule(Rule::on("watch").resource("configmaps").refuse(403).message("not you"));
     server.faults().drop_watches();
-    let told = following.told("cannot watch configmaps").await;
-    assert!(told.contains("not you") && told.contains("grant the verbs list and watch"), "{told}");
+    let stderr_line = command.stderr_line("cannot watch configmaps").await;
+    assert!(
+        stderr_line.contains("not you") && stderr_line.contains("grant the verbs list and watch"),
+        "{stderr_line}"
+    );
     rule.remove();
-    following.told("configmaps is synced again").await;
+    command.stderr_line("configmaps is synced again").await;
 }
 
 #[tokio::test]
 async fn the_removal_of_a_definition_is_printed_and_its_objects_are_deleted() {
     let server = cluster().await;
-    let mut following = Following::start(&server, &["watch", "wi"]);
-    assert_eq!(following.line().await, "EVENT      NAME    SIZE");
-    assert_eq!(following.line().await, "ADDED      small   3");
+    let mut command = RunningCommand::start(&server, &["watch", "wi"]);
+    assert_eq!(command.line().await, "EVENT      NAME    SIZE");
+    assert_eq!(command.line().await, "ADDED      small   3");
     let definitions = ResourceType {
         gvk: Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
         plural: "customresourcedefinitions".into(),
@@ -296,8 +304,8 @@ async fn the_removal_of_a_definition_is_printed_and_its_objects_are_deleted() {
     };
     let definitions = Api::<DynamicObject>::dynamic(client(&server), definitions);
     definitions.delete("widgets.example.com", &DeleteParams::default()).await.expect("found");
-    assert_eq!(following.line().await, "DELETED    small   3");
-    following.told("widgets.example.com is no longer served").await;
+    assert_eq!(command.line().await, "DELETED    small   3");
+    command.stderr_line("widgets.example.com is no longer served").await;
 }
 
 #[tokio::test]
@@ -310,7 +318,7 @@ async fn impossible_requests_are_reported_and_exit_with_1() {
         (&["tokenreviews"], &["does not support list"]),
         (&["pods", "--field-selector", "spec.nonsense=1"], &["spec.nonsense"]),
     ] {
-        let (code, out, err) = Following::start(&server, &[&["watch"], arguments].concat()).end().await;
+        let (code, out, err) = RunningCommand::start(&server, &[&["watch"], arguments].concat()).end().await;
         assert_eq!((code, out), (Some(1), Vec::new()), "{arguments:?}");
         let said = err.join("\n") + "\n";
         assert_failure(&said);

@@ -10,14 +10,14 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use crate::sanitize::without_controls;
 
 /// The interval at which the health of the informer is checked.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// The interval of progress messages if stderr is not a terminal. On a terminal one line is
 /// overwritten.
 const PROGRESS: Duration = Duration::from_secs(2);
 
 /// Formats changes of the health of an informer as lines.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct StatusMessages {
     /// The name of the resource.
     what: String,
     /// The interval at which a removed collection is requested again.
@@ -28,7 +28,7 @@ pub(super) struct News {
     poison: u64,
 }
 
-impl News {
+impl StatusMessages {
     pub(super) fn new(what: &str, again: Duration) -> Self {
         Self { what: what.to_owned(), again, problem: None, gone: false, poison: 0 }
     }
@@ -76,22 +76,22 @@ impl News {
 }
 
 /// Prints status messages of an informer on stderr.
-pub(super) struct Bulletin {
-    news: News,
-    looks: Interval,
+pub(super) struct StatusPrinter {
+    messages: StatusMessages,
+    checks: Interval,
     terminal: bool,
     /// The time of the next progress message, if stderr is not a terminal.
     next: Instant,
     /// Set while a progress line is on the terminal.
-    standing: bool,
+    progress_shown: bool,
 }
 
-impl Bulletin {
-    pub(super) fn new(news: News) -> Self {
-        let mut looks = tokio::time::interval_at(Instant::now() + LOOK, LOOK);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+impl StatusPrinter {
+    pub(super) fn new(messages: StatusMessages) -> Self {
+        let mut checks = tokio::time::interval_at(Instant::now() + CHECK_INTERVAL, CHECK_INTERVAL);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let next = Instant::now() + PROGRESS;
-        Self { news, looks, terminal: io::stderr().is_terminal(), next, standing: false }
+        Self { messages, checks, terminal: io::stderr().is_terminal(), next, progress_shown: false }
     }
 
     /// Waits for the next check, and prints new messages.
@@ -99,22 +99,22 @@ impl Bulletin {
     /// # Cancel safety
     /// This method is cancel safe.
     pub(super) async fn next<T: Object>(&mut self, informer: &SharedInformer<T>) {
-        self.looks.tick().await;
-        self.look(&informer.health());
+        self.checks.tick().await;
+        self.print_new(&informer.health());
     }
 
     /// Prints new messages.
-    pub(super) fn look(&mut self, health: &Health) {
+    pub(super) fn print_new(&mut self, health: &Health) {
         // If stderr is closed, the messages are lost.
         let mut err = io::stderr().lock();
-        for line in self.news.lines(health) {
+        for line in self.messages.lines(health) {
             self.clear(&mut err);
             let _ = writeln!(err, "{line}");
         }
-        match self.news.progress(health) {
+        match self.messages.progress(health) {
             Some(progress) if self.terminal => {
                 let _ = write!(err, "\r{progress}\x1b[K");
-                self.standing = true;
+                self.progress_shown = true;
             }
             Some(progress) if Instant::now() >= self.next => {
                 let _ = writeln!(err, "{progress}");
@@ -127,13 +127,13 @@ impl Bulletin {
 
     /// Clears the progress line.
     fn clear(&mut self, err: &mut impl Write) {
-        if std::mem::take(&mut self.standing) {
+        if std::mem::take(&mut self.progress_shown) {
             let _ = write!(err, "\r\x1b[K");
         }
     }
 }
 
-impl Drop for Bulletin {
+impl Drop for StatusPrinter {
     fn drop(&mut self) {
         self.clear(&mut io::stderr());
     }
@@ -149,29 +149,29 @@ mod tests {
         health
     }
 
-    fn told(news: &mut News, health: &Health) -> Vec<String> {
-        news.lines(health)
+    fn printed(messages: &mut StatusMessages, health: &Health) -> Vec<String> {
+        messages.lines(health)
     }
 
     #[test]
     fn the_removal_and_the_return_of_a_definition_are_each_printed_once() {
-        let mut news = News::new("widgets.example.com", Duration::from_secs(5));
-        assert_eq!(told(&mut news, &health(HealthState::Synced)), [] as [&str; 0]);
+        let mut messages = StatusMessages::new("widgets.example.com", Duration::from_secs(5));
+        assert_eq!(printed(&mut messages, &health(HealthState::Synced)), [] as [&str; 0]);
         let gone = "widgets.example.com is no longer served; retrying every 5s";
-        assert_eq!(told(&mut news, &health(HealthState::Gone)), [gone]);
-        assert_eq!(told(&mut news, &health(HealthState::Gone)), [] as [&str; 0]);
-        assert_eq!(told(&mut news, &health(HealthState::Starting)), [] as [&str; 0]);
-        assert_eq!(told(&mut news, &health(HealthState::Gone)), [] as [&str; 0]);
+        assert_eq!(printed(&mut messages, &health(HealthState::Gone)), [gone]);
+        assert_eq!(printed(&mut messages, &health(HealthState::Gone)), [] as [&str; 0]);
+        assert_eq!(printed(&mut messages, &health(HealthState::Starting)), [] as [&str; 0]);
+        assert_eq!(printed(&mut messages, &health(HealthState::Gone)), [] as [&str; 0]);
         let back = "widgets.example.com is served again";
-        assert_eq!(told(&mut news, &health(HealthState::Synced)), [back]);
-        assert_eq!(told(&mut news, &health(HealthState::Synced)), [] as [&str; 0]);
+        assert_eq!(printed(&mut messages, &health(HealthState::Synced)), [back]);
+        assert_eq!(printed(&mut messages, &health(HealthState::Synced)), [] as [&str; 0]);
     }
 
     #[test]
     fn progress_is_printed_during_a_list() {
-        let news = News::new("pods", Duration::ZERO);
+        let messages = StatusMessages::new("pods", Duration::ZERO);
         let listing = health(HealthState::Listing { items: 1500 });
-        assert_eq!(news.progress(&listing).as_deref(), Some("pods: 1500 objects so far"));
-        assert_eq!(news.progress(&health(HealthState::Synced)), None);
+        assert_eq!(messages.progress(&listing).as_deref(), Some("pods: 1500 objects so far"));
+        assert_eq!(messages.progress(&health(HealthState::Synced)), None);
     }
 }

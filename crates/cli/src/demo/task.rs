@@ -1,30 +1,30 @@
-//! The parts of the demo, each in a file of its own, over a common context.
+//! The tasks of the demo, each in a file of its own, over a common context.
 //!
-//! To add a part: write a file with a struct that implements [`Part`], and add it to the list in
+//! To add a task: write a file with a struct that implements [`DemoTask`], and add it to the list in
 //! `mod.rs`.
 
 use dogwatch::{Client, InformerFactory};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
-/// The context of a part.
+/// The context of a task.
 #[derive(Clone, Debug)]
-pub(super) struct Stage {
+pub(super) struct DemoContext {
     /// A client of the demo's own server.
     pub(super) client: Client,
-    /// The informers of the parts, shared so that no collection is watched twice. Started when all
-    /// parts are created.
+    /// The informers of the tasks, shared so that no collection is watched twice. Started when all
+    /// tasks are created.
     pub(super) informers: InformerFactory,
     /// Prints a line.
-    pub(super) voice: Voice,
+    pub(super) output: Output,
 }
 
 /// Prints events; the narrator adds the time. A clone prints to the same narrator.
 #[derive(Clone, Debug)]
-pub(super) struct Voice(mpsc::UnboundedSender<String>);
+pub(super) struct Output(mpsc::UnboundedSender<String>);
 
-/// One part of the demo.
-pub(super) trait Part: Send {
+/// One task of the demo.
+pub(super) trait DemoTask: Send {
     /// Runs until it is dropped; returns only on an error. Called once.
     fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>>;
 
@@ -32,14 +32,14 @@ pub(super) trait Part: Send {
     fn summary(&self) -> Vec<(&'static str, String)>;
 }
 
-impl Voice {
-    /// Creates a voice, and the receiver of its lines.
+impl Output {
+    /// Creates an output, and the receiver of its lines.
     pub(super) fn new() -> (Self, mpsc::UnboundedReceiver<String>) {
-        let (lines, said) = mpsc::unbounded_channel();
-        (Self(lines), said)
+        let (lines, receiver) = mpsc::unbounded_channel();
+        (Self(lines), receiver)
     }
 
-    pub(super) fn say(&self, words: impl Into<String>) {
+    pub(super) fn print(&self, words: impl Into<String>) {
         // At the end of the demo the receiver is gone.
         let _ = self.0.send(words.into());
     }

@@ -16,7 +16,7 @@ const GAP: usize = 3;
 
 /// The layout of rows: the columns, and their widths.
 #[derive(Clone, Debug)]
-pub(super) struct Sheet {
+pub(super) struct TableLayout {
     columns: Arc<[Column]>,
     /// True if the first column is the namespace.
     namespaces: bool,
@@ -24,13 +24,13 @@ pub(super) struct Sheet {
     widths: Vec<usize>,
 }
 
-impl Sheet {
+impl TableLayout {
     /// Creates a layout that is as wide as its headings.
     pub(super) fn new(columns: Arc<[Column]>, namespaces: bool) -> Self {
-        let mut sheet = Self { columns, namespaces, widths: Vec::new() };
-        let headings = sheet.headings();
-        sheet.fit(&headings);
-        sheet
+        let mut layout = Self { columns, namespaces, widths: Vec::new() };
+        let headings = layout.headings();
+        layout.fit(&headings);
+        layout
     }
 
     /// Returns a layout with other columns.
@@ -119,10 +119,10 @@ mod tests {
 
     fn text(namespaces: bool, rows: &[Row]) -> Vec<String> {
         let now: Timestamp = "2026-01-01T01:00:00Z".parse().expect("a time");
-        let mut sheet = Sheet::new(columns(), namespaces);
-        let lines: Vec<_> = rows.iter().map(|it| sheet.cells(it, now)).collect();
-        lines.iter().for_each(|it| sheet.fit(it));
-        [sheet.headings()].iter().chain(&lines).map(|it| sheet.line(it)).collect()
+        let mut layout = TableLayout::new(columns(), namespaces);
+        let lines: Vec<_> = rows.iter().map(|it| layout.cells(it, now)).collect();
+        lines.iter().for_each(|it| layout.fit(it));
+        [layout.headings()].iter().chain(&lines).map(|it| layout.line(it)).collect()
     }
 
     #[test]
@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn wide_characters_and_missing_cells_are_aligned() {
-        let mut sheet = Sheet::new(columns(), false);
+        let mut layout = TableLayout::new(columns(), false);
         let wide = ["日本".to_owned(), "x".to_owned()];
-        sheet.fit(&wide);
-        assert_eq!(sheet.line(&wide), "日本   x");
+        layout.fit(&wide);
+        assert_eq!(layout.line(&wide), "日本   x");
         let long = ["abcdefgh".to_owned(), "x".to_owned()];
-        assert_eq!(sheet.line(&long), "abcdefgh   x", "the column was not widened for it");
-        assert_eq!(sheet.cells(&Row::default(), Timestamp::UNIX_EPOCH), ["", "", "<unknown>"]);
+        assert_eq!(layout.line(&long), "abcdefgh   x", "the column was not widened for it");
+        assert_eq!(layout.cells(&Row::default(), Timestamp::UNIX_EPOCH), ["", "", "<unknown>"]);
     }
 }

@@ -10,8 +10,8 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::format;
+use super::layout::TableLayout;
 use super::rows::{Column, Row};
-use super::sheet::Sheet;
 
 /// The time for which a change is highlighted, and a deleted object is still shown.
 const FRESH: Duration = Duration::from_secs(3);
@@ -21,7 +21,7 @@ pub(super) type Marked = (Option<EventKind>, String);
 
 /// The rows of a collection, by their changes.
 #[derive(Debug, Default)]
-pub(super) struct Board {
+pub(super) struct LiveTable {
     entries: BTreeMap<ObjectKey, Entry>,
 }
 
@@ -33,7 +33,7 @@ struct Entry {
     at: Instant,
 }
 
-impl Board {
+impl LiveTable {
     /// Applies a change.
     pub(super) fn change(&mut self, change: &Change<Row>, now: Instant) {
         let row = Arc::clone(change.object());
@@ -62,13 +62,13 @@ impl Board {
         room: usize,
         (now, time): (Instant, Timestamp),
     ) -> Vec<Marked> {
-        let mut sheet = Sheet::new(columns, namespaces);
+        let mut layout = TableLayout::new(columns, namespaces);
         let shown = self.fitting(room.saturating_sub(1));
-        let cells: Vec<_> = shown.iter().map(|it| sheet.cells(&it.row, time)).collect();
-        cells.iter().for_each(|it| sheet.fit(it));
-        let mut lines = vec![(None, sheet.line(&sheet.headings()))];
+        let cells: Vec<_> = shown.iter().map(|it| layout.cells(&it.row, time)).collect();
+        cells.iter().for_each(|it| layout.fit(it));
+        let mut lines = vec![(None, layout.line(&layout.headings()))];
         for (entry, cells) in shown.iter().zip(&cells) {
-            lines.push((entry.event.filter(|_| entry.is_fresh(now)), sheet.line(cells)));
+            lines.push((entry.event.filter(|_| entry.is_fresh(now)), layout.line(cells)));
         }
         let hidden = self.entries.len() - shown.len();
         if hidden > 0 {
@@ -113,9 +113,9 @@ mod tests {
         Change::Added { object: row(name), initial }
     }
 
-    fn shown(board: &Board, room: usize, now: Instant) -> Vec<Marked> {
+    fn shown(live_table: &LiveTable, room: usize, now: Instant) -> Vec<Marked> {
         let columns = Columns::of(json!([{ "name": "Name" }])).get();
-        board.lines(columns, false, room, (now, Timestamp::UNIX_EPOCH))
+        live_table.lines(columns, false, room, (now, Timestamp::UNIX_EPOCH))
     }
 
     fn line(event: Option<EventKind>, text: &str) -> Marked {
@@ -125,18 +125,18 @@ mod tests {
     #[test]
     fn changes_are_marked_for_a_while_and_deleted_rows_stay_as_long() {
         let begin = Instant::now();
-        let mut board = Board::default();
+        let mut live_table = LiveTable::default();
         for change in [
             added("a", true),
             added("b", false),
             Change::Updated { old: row("c"), new: row("c") },
             Change::Deleted(Deleted::Seen(row("d"))),
         ] {
-            board.change(&change, begin);
+            live_table.change(&change, begin);
         }
-        assert_eq!(board.len(), 3);
+        assert_eq!(live_table.len(), 3);
         assert_eq!(
-            shown(&board, 9, begin),
+            shown(&live_table, 9, begin),
             [
                 line(None, "NAME"),
                 line(None, "a"),
@@ -145,20 +145,20 @@ mod tests {
                 line(Some(EventKind::Deleted), "d"),
             ]
         );
-        board.forget(begin + FRESH);
-        assert_eq!(shown(&board, 9, begin + FRESH), ["NAME", "a", "b", "c"].map(|it| line(None, it)));
+        live_table.forget(begin + FRESH);
+        assert_eq!(shown(&live_table, 9, begin + FRESH), ["NAME", "a", "b", "c"].map(|it| line(None, it)));
     }
 
     #[test]
     fn if_not_all_fit_the_most_recently_changed_rows_are_shown_in_order() {
         let begin = Instant::now();
-        let mut board = Board::default();
+        let mut live_table = LiveTable::default();
         for (at, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
-            board.change(&added(name, true), begin + Duration::from_secs(at as u64));
+            live_table.change(&added(name, true), begin + Duration::from_secs(at as u64));
         }
-        board.change(&Change::Updated { old: row("b"), new: row("b") }, begin + Duration::from_secs(9));
+        live_table.change(&Change::Updated { old: row("b"), new: row("b") }, begin + Duration::from_secs(9));
         let texts: Vec<_> =
-            shown(&board, 4, begin + Duration::from_secs(99)).into_iter().map(|it| it.1).collect();
+            shown(&live_table, 4, begin + Duration::from_secs(99)).into_iter().map(|it| it.1).collect();
         let more = "... and 3 more; narrow them down with -n, -l or --field-selector";
         assert_eq!(texts, ["NAME", "b", "e", more]);
     }

@@ -11,68 +11,72 @@ use dogwatch::{Health, Index, Object, Selection, SharedInformer, Store};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::part::{Part, Stage, Voice};
+use super::change_printer::{ChangePrinter, Tally};
 use super::states;
-use super::teller::{Tally, Teller};
+use super::task::{DemoContext, DemoTask, Output};
 use super::workload::NAMESPACE;
 
 /// The index of pods by node.
 const BY_NODE: &str = "node";
 /// The interval at which the health of the informers is checked.
-const LOOK: Duration = Duration::from_millis(500);
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// The informers of the demo, and the counts of their events.
-pub(super) struct Followers {
+pub(super) struct Informers {
     pods: SharedInformer<Pod>,
-    pods_told: Tally,
-    followed: Vec<Followed>,
-    voice: Voice,
+    pods_tally: Tally,
+    followed: Vec<WatchedInformer>,
+    output: Output,
 }
 
 /// One informer, independent of its object type.
-struct Followed {
+struct WatchedInformer {
     tally: Tally,
     health: Box<dyn Fn() -> Health + Send + Sync>,
     /// The last printed problem, if it persists.
     problem: Option<String>,
 }
 
-impl Followers {
+impl Informers {
     /// Gets the informers and adds a handler to each.
-    pub(super) fn new(stage: &Stage) -> anyhow::Result<Self> {
+    pub(super) fn new(context: &DemoContext) -> anyhow::Result<Self> {
         let here = Selection::default().namespace(NAMESPACE);
-        let voice = || stage.voice.clone();
+        let output = || context.output.clone();
         let by_node = Index::visiting(BY_NODE, |pod: &Pod, found| {
             states::node_of(pod).into_iter().for_each(found);
         });
-        let pods = stage.informers.get_with::<Pod>(here.clone(), |it| it.index(by_node));
-        let deployments = stage.informers.get_with::<Deployment>(here.clone(), |it| it);
-        let ingresses = stage.informers.get_with::<Ingress>(here.clone(), |it| it);
-        let slices = stage.informers.get_with::<EndpointSlice>(here, |it| it);
+        let pods = context.informers.get_with::<Pod>(here.clone(), |it| it.index(by_node));
+        let deployments = context.informers.get_with::<Deployment>(here.clone(), |it| it);
+        let ingresses = context.informers.get_with::<Ingress>(here.clone(), |it| it);
+        let slices = context.informers.get_with::<EndpointSlice>(here, |it| it);
 
         let store = pods.store();
-        let pod_teller = Teller::new("pod", voice(), states::of_pod).aside(move |it| neighbours(&store, it));
-        let pods_told = pod_teller.tally();
+        let pod_printer =
+            ChangePrinter::new("pod", output(), states::of_pod).aside(move |it| neighbours(&store, it));
+        let pods_tally = pod_printer.tally();
         let followed = vec![
-            Followed::new(&deployments, Teller::new("deployment", voice(), states::of_deployment))?,
-            Followed::new(&pods, pod_teller)?,
-            Followed::new(&ingresses, Teller::new("ingress", voice(), states::of_ingress))?,
-            Followed::new(&slices, Teller::new("endpoints", voice(), states::of_slice))?,
+            WatchedInformer::new(
+                &deployments,
+                ChangePrinter::new("deployment", output(), states::of_deployment),
+            )?,
+            WatchedInformer::new(&pods, pod_printer)?,
+            WatchedInformer::new(&ingresses, ChangePrinter::new("ingress", output(), states::of_ingress))?,
+            WatchedInformer::new(&slices, ChangePrinter::new("endpoints", output(), states::of_slice))?,
         ];
-        Ok(Self { pods, pods_told, followed, voice: voice() })
+        Ok(Self { pods, pods_tally, followed, output: output() })
     }
 
     /// Prints the problem that keeps an informer from being synced, and when it is resolved.
-    async fn look_after(&mut self) -> anyhow::Result<()> {
-        let mut looks = tokio::time::interval(LOOK);
+    async fn check_health(&mut self) -> anyhow::Result<()> {
+        let mut checks = tokio::time::interval(CHECK_INTERVAL);
         loop {
-            looks.tick().await;
+            checks.tick().await;
             for followed in &mut self.followed {
                 let problem = (followed.health)().problem.map(|it| it.message);
                 match &problem {
-                    Some(message) if followed.problem != problem => self.voice.say(message),
+                    Some(message) if followed.problem != problem => self.output.print(message),
                     None if followed.problem.is_some() => {
-                        self.voice.say("synced again");
+                        self.output.print("synced again");
                     }
                     _ => {}
                 }
@@ -82,19 +86,22 @@ impl Followers {
     }
 }
 
-impl Followed {
-    fn new<K: Object>(informer: &SharedInformer<K>, teller: Teller<K>) -> anyhow::Result<Self> {
-        let tally = teller.tally();
+impl WatchedInformer {
+    fn new<K: Object>(
+        informer: &SharedInformer<K>,
+        change_printer: ChangePrinter<K>,
+    ) -> anyhow::Result<Self> {
+        let tally = change_printer.tally();
         // The tally is new, so the registration is not set yet.
-        let _ = tally.place.set(informer.add_handler(teller)?);
+        let _ = tally.place.set(informer.add_handler(change_printer)?);
         let informer = informer.clone();
         Ok(Self { tally, health: Box::new(move || informer.health()), problem: None })
     }
 }
 
-impl Part for Followers {
+impl DemoTask for Informers {
     fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
-        self.look_after().boxed()
+        self.check_health().boxed()
     }
 
     fn summary(&self) -> Vec<(&'static str, String)> {
@@ -103,7 +110,7 @@ impl Part for Followers {
         let relists: u64 = self.followed.iter().map(|it| (it.health)().relists).sum();
         let behind = counts.iter().map(|it| it.behind).max().unwrap_or_default();
         let pending: usize = self.followed.iter().map(|it| it.tally.pending()).sum();
-        let pods = self.pods_told.counts();
+        let pods = self.pods_tally.counts();
         vec![
             ("events", format!("{events} received by {} informers, {relists} relists", counts.len())),
             ("lag", format!("at most {behind} pending changes, {pending} now")),

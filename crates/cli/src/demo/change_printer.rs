@@ -5,18 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dogwatch::{Change, EventHandler, Object, Registration};
 
-use super::part::Voice;
+use super::task::Output;
 
 /// Prints the changes of the objects of one kind.
-pub(super) struct Teller<K> {
+pub(super) struct ChangePrinter<K> {
     kind: &'static str,
-    voice: Voice,
+    output: Output,
     /// Formats the state of an object. An unchanged state is not printed again.
     state: fn(&K) -> String,
     /// Formats an addition to each line.
     aside: Box<dyn Fn(&K) -> String + Send>,
     /// The last printed state of each object.
-    said: HashMap<String, String>,
+    printed: HashMap<String, String>,
     tally: Tally,
 }
 
@@ -38,10 +38,10 @@ pub(super) struct Counts {
     pub(super) behind: usize,
 }
 
-impl<K: Object> Teller<K> {
-    pub(super) fn new(kind: &'static str, voice: Voice, state: fn(&K) -> String) -> Self {
+impl<K: Object> ChangePrinter<K> {
+    pub(super) fn new(kind: &'static str, output: Output, state: fn(&K) -> String) -> Self {
         let aside = Box::new(|_: &K| String::new());
-        Self { kind, voice, state, aside, said: HashMap::new(), tally: Tally::default() }
+        Self { kind, output, state, aside, printed: HashMap::new(), tally: Tally::default() }
     }
 
     /// Adds a text to each line.
@@ -60,20 +60,20 @@ impl<K: Object> Teller<K> {
         let object = &**change.object();
         let name = format!("{} {}", self.kind, object.header().name);
         if matches!(change, Change::Deleted(_)) {
-            self.said.remove(&name)?;
+            self.printed.remove(&name)?;
             return Some(format!("{name} was deleted"));
         }
         let state = (self.state)(object);
         let line = format!("{name} {state}{}", (self.aside)(object));
-        (self.said.insert(name, state.clone()) != Some(state)).then_some(line)
+        (self.printed.insert(name, state.clone()) != Some(state)).then_some(line)
     }
 }
 
-impl<K: Object> EventHandler<K> for Teller<K> {
+impl<K: Object> EventHandler<K> for ChangePrinter<K> {
     fn on_change(&mut self, change: &Change<K>) {
         self.tally.count(change);
         if let Some(line) = self.line(change) {
-            self.voice.say(line);
+            self.output.print(line);
         }
     }
 }
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn only_new_states_are_printed_and_all_events_are_counted() {
-        let (voice, mut said) = Voice::new();
-        let mut teller = Teller::new("map", voice, state).aside(|_| ", so far".to_owned());
-        let tally = teller.tally();
+        let (output, mut printed) = Output::new();
+        let mut change_printer = ChangePrinter::new("map", output, state).aside(|_| ", so far".to_owned());
+        let tally = change_printer.tally();
         let updated = |to: &str| Change::Updated { old: map("waits"), new: map(to) };
         for change in [
             Change::Added { object: map("waits"), initial: true },
@@ -134,10 +134,10 @@ mod tests {
             Change::Deleted(Deleted::Seen(map("runs"))),
             Change::Deleted(Deleted::Seen(map("runs"))),
         ] {
-            teller.on_change(&change);
+            change_printer.on_change(&change);
         }
-        drop(teller);
-        let lines: Vec<_> = std::iter::from_fn(|| said.blocking_recv()).collect();
+        drop(change_printer);
+        let lines: Vec<_> = std::iter::from_fn(|| printed.blocking_recv()).collect();
         assert_eq!(lines, ["map a waits, so far", "map a runs, so far", "map a was deleted"]);
         assert_eq!(tally.counts(), Counts { events: 5, made: 1, gone: 2, ..Counts::default() });
     }

@@ -18,14 +18,14 @@ use crate::dogwatch;
 const LONG: Duration = Duration::from_secs(60);
 
 /// A running command, which is killed when this is dropped.
-pub(crate) struct Following {
+pub(crate) struct RunningCommand {
     pub(crate) child: Child,
     out: Option<Lines<BufReader<ChildStdout>>>,
     err: Lines<BufReader<ChildStderr>>,
     _home: tempfile::TempDir,
 }
 
-impl Following {
+impl RunningCommand {
     /// Starts a command against this server.
     pub(crate) fn start(server: &ApiServer, arguments: &[&str]) -> Self {
         let home = tempfile::tempdir().expect("a temporary directory");
@@ -55,7 +55,7 @@ impl Following {
     }
 
     /// Returns the next line on stderr that contains `part`.
-    pub(crate) async fn told(&mut self, part: &str) -> String {
+    pub(crate) async fn stderr_line(&mut self, part: &str) -> String {
         let mut others = Vec::new();
         loop {
             let Ok(line) = timeout(LONG, self.err.next_line()).await else {
