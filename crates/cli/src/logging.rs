@@ -28,7 +28,7 @@ pub(crate) enum Detail {
 ///
 /// Without `-v` the variable `RUST_LOG` applies; if it is not set, warnings and errors are shown.
 pub(crate) fn start(verbosity: Verbosity, detail: Detail) {
-    let asked = std::env::var("RUST_LOG").ok();
+    let rust_log = std::env::var("RUST_LOG").ok();
     let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
         // Otherwise tracing reports a log line that cannot be written with `eprintln!`, which
@@ -36,15 +36,15 @@ pub(crate) fn start(verbosity: Verbosity, detail: Detail) {
         // without a response.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty()))
-        .with_env_filter(EnvFilter::new(filter(verbosity.level, asked.as_deref(), detail)));
+        .with_env_filter(EnvFilter::new(filter(verbosity.level, rust_log.as_deref(), detail)));
     log.init();
 }
 
 /// Returns the filter directives for a level. The names of our crates all begin with `dogwatch`,
 /// and a directive applies to all targets with its prefix.
-fn filter(level: u8, asked: Option<&str>, detail: Detail) -> String {
-    let directives = match (level, asked, detail) {
-        (0, Some(asked), _) if !asked.is_empty() => asked,
+fn filter(level: u8, rust_log: Option<&str>, detail: Detail) -> String {
+    let directives = match (level, rust_log, detail) {
+        (0, Some(rust_log), _) if !rust_log.is_empty() => rust_log,
         (0, _, Detail::WithoutInformers) => "warn,dogwatch_informer=error,dogwatch_client::watch=error",
         (0, _, _) => "warn",
         (1, _, Detail::WithRequests) => "warn,dogwatch=info,dogwatch_apiserver::requests=debug",

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 const CANNOT_WRITE: &str = "cannot write to stdout";
 
 /// The number of texts that may wait to be written; then `print` waits.
-const WAITING: usize = 64;
+const QUEUE_LENGTH: usize = 64;
 
 /// A handle to the thread that writes to stdout.
 pub(crate) struct Printer {
@@ -31,7 +31,7 @@ impl Printer {
     /// # Errors
     /// Returns an error if the system cannot create a thread.
     pub(crate) fn start() -> io::Result<Self> {
-        let (texts, waiting) = mpsc::channel(WAITING);
+        let (texts, waiting) = mpsc::channel(QUEUE_LENGTH);
         let (end, ended) = oneshot::channel();
         std::thread::Builder::new().name("printer".to_owned()).spawn(move || {
             // The receiver may be gone already.

@@ -30,7 +30,7 @@ which is mapped to the port of its pods; with ?port=pod, or without permission t
 Exits with 0 if there is an endpoint to call, and with 1 and the reason on stderr if there is none.";
 
 /// The time to wait for a server that neither responds nor rejects the request.
-const PATIENCE: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The interval at which the health of the watch is checked.
 const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
@@ -89,9 +89,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.watch {
         return follow(watch, &target).await;
     }
-    let set = tokio::time::timeout(PATIENCE, watch.known()).await;
-    let set =
-        set.with_context(|| format!("no response from the API server about {target} within {PATIENCE:?}"))?;
+    let set = tokio::time::timeout(RESPONSE_TIMEOUT, watch.known()).await;
+    let set = set.with_context(|| {
+        format!("no response from the API server about {target} within {RESPONSE_TIMEOUT:?}")
+    })?;
     if !set.endpoints.is_empty() {
         writeln!(io::stdout(), "{}", table(&set)).context("cannot write to stdout")?;
     }

@@ -29,14 +29,14 @@ const SERVICE: &str = "greeter";
 const TARGET: &str = "kubernetes:///greeter.default:grpc";
 /// The number of servers at a time, and the number of concurrent calls.
 const BACKENDS: u8 = 3;
-const AT_ONCE: usize = 4;
+const CONCURRENCY: usize = 4;
 /// The maximum number of servers that the summary lists with their shares.
-const NAMED: usize = 6;
+const MAX_NAMED: usize = 6;
 /// The pauses between two calls of one caller, between two steps of a rollout, and from announcing
 /// the end of a server to stopping it.
-const REST: Duration = Duration::from_millis(2);
-const STEP: Duration = Duration::from_millis(1500);
-const NOTICE: Duration = Duration::from_millis(200);
+const CALL_PAUSE: Duration = Duration::from_millis(2);
+const ROLLOUT_PAUSE: Duration = Duration::from_millis(1500);
+const TERMINATION_NOTICE: Duration = Duration::from_millis(200);
 
 /// The servers, and the outcomes of the calls.
 pub(super) struct Calls {
@@ -84,7 +84,7 @@ impl Calls {
         let channel = resolver.channel(&TARGET.parse()?).build()?;
         self.output
             .print(format!("gRPC calls go to {TARGET}: {BACKENDS} servers, replaced one after another"));
-        let calling = stream::iter(0..AT_ONCE).for_each_concurrent(None, |_| call(&channel, &self.tally));
+        let calling = stream::iter(0..CONCURRENCY).for_each_concurrent(None, |_| call(&channel, &self.tally));
         tokio::select! {
             () = calling => Ok(()),
             failed = roll(&slices, &mut backends, &self.output, &mut self.rolled) => failed,
@@ -101,13 +101,13 @@ async fn roll(
 ) -> anyhow::Result<()> {
     let mut number = BACKENDS;
     loop {
-        tokio::time::sleep(STEP).await;
+        tokio::time::sleep(ROLLOUT_PAUSE).await;
         number = number % 200 + 1;
         let new = Backend::start(number).await?;
         list(slices, &new, true).await?;
         let old = backends.remove(0);
         list(slices, &old, false).await?;
-        tokio::time::sleep(NOTICE).await;
+        tokio::time::sleep(TERMINATION_NOTICE).await;
         output.print(format!("{} replaces {} and takes over its calls", new.name, old.name));
         backends.push(new);
         slices.delete(&old.name, &DeleteParams::default()).await?;
@@ -130,7 +130,7 @@ async fn call(channel: &KubeChannel, tally: &Mutex<Tally>) {
                 }
             }
         }
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(CALL_PAUSE).await;
     }
 }
 
@@ -214,7 +214,7 @@ impl DemoTask for Calls {
 fn shares(taken: &BTreeMap<String, u64>) -> String {
     let all = taken.values().sum::<u64>().max(1);
     let share = |count: &u64| count * 100 / all;
-    if taken.len() > NAMED {
+    if taken.len() > MAX_NAMED {
         let (least, most) = (taken.values().min().map_or(0, share), taken.values().max().map_or(0, share));
         return format!("{least} % to {most} % of the calls, over {} servers", taken.len());
     }

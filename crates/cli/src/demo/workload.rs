@@ -17,7 +17,7 @@ use super::task::{DemoContext, DemoTask, counted};
 pub(super) const NAMESPACE: &str = "demo";
 const MANAGER: &str = "dogwatch-demo";
 /// The pause between two steps, so that a person can follow.
-const PACE: Duration = Duration::from_millis(1500);
+const STEP_PAUSE: Duration = Duration::from_millis(1500);
 
 /// Writes to the cluster.
 pub(super) struct Workload {
@@ -49,13 +49,13 @@ impl Workload {
         loop {
             self.done.rolled += 1;
             deployments.apply("web", &apply, &deployment(self.done.rolled)).await?;
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(STEP_PAUSE).await;
             for replicas in [5, 2, 3] {
                 let scale = json!({ "spec": { "replicas": replicas } });
                 let params = PatchParams::default().manager(MANAGER);
                 deployments.patch("web", &params, Patch::Merge(&scale)).await?;
                 self.done.scaled += 1;
-                tokio::time::sleep(PACE).await;
+                tokio::time::sleep(STEP_PAUSE).await;
             }
             let running = pods.list(&ListParams::default()).await?;
             if let Some(name) = running.items.into_iter().find_map(|it| it.metadata.name) {
@@ -67,7 +67,7 @@ impl Workload {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(STEP_PAUSE).await;
         }
     }
 }

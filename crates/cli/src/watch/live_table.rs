@@ -14,7 +14,7 @@ use super::layout::TableLayout;
 use super::rows::{Column, Row};
 
 /// The time for which a change is highlighted, and a deleted object is still shown.
-const FRESH: Duration = Duration::from_secs(3);
+const HIGHLIGHT_TIME: Duration = Duration::from_secs(3);
 
 /// A line, and the recent change of its object.
 pub(super) type Marked = (Option<EventKind>, String);
@@ -93,7 +93,7 @@ impl LiveTable {
 
 impl Entry {
     fn is_fresh(&self, now: Instant) -> bool {
-        now.duration_since(self.at) < FRESH
+        now.duration_since(self.at) < HIGHLIGHT_TIME
     }
 }
 
@@ -145,8 +145,11 @@ mod tests {
                 line(Some(EventKind::Deleted), "d"),
             ]
         );
-        live_table.forget(begin + FRESH);
-        assert_eq!(shown(&live_table, 9, begin + FRESH), ["NAME", "a", "b", "c"].map(|it| line(None, it)));
+        live_table.forget(begin + HIGHLIGHT_TIME);
+        assert_eq!(
+            shown(&live_table, 9, begin + HIGHLIGHT_TIME),
+            ["NAME", "a", "b", "c"].map(|it| line(None, it))
+        );
     }
 
     #[test]

@@ -40,10 +40,10 @@ use screen::Subject;
 use status::{StatusMessages, StatusPrinter};
 
 /// The interval at which a collection whose definition was removed is requested again.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// The number of changes that may wait for stdout; then the server waits with us, and no change is
 /// lost.
-const WAITING: usize = 1024;
+const MAX_PENDING: usize = 1024;
 
 const EXAMPLES: &str = "\
 On a terminal, the table is updated in place; press q to quit. Otherwise each change is one line, and none are merged:
@@ -194,8 +194,8 @@ impl View {
             // This is only a view of the server: no clean-up depends on an object that only seems
             // to be gone.
             .on_gone(OnGone::Clear)
-            .reflector(|it| it.not_found(NotFound::GoneAfter(AGAIN)))
-            .revive_after(Some(AGAIN))
+            .reflector(|it| it.not_found(NotFound::GoneAfter(RETRY_INTERVAL)))
+            .revive_after(Some(RETRY_INTERVAL))
             .build()
     }
 
@@ -210,7 +210,7 @@ impl View {
     }
 
     fn status_printer(&self) -> StatusPrinter {
-        StatusPrinter::new(StatusMessages::new(&self.found.group_resource(), AGAIN))
+        StatusPrinter::new(StatusMessages::new(&self.found.group_resource(), RETRY_INTERVAL))
     }
 
     /// Prints the current objects and, without `--once`, every change.
@@ -262,7 +262,7 @@ impl View {
         mut printer: Printer,
     ) -> anyhow::Result<()> {
         let mut status_printer = self.status_printer();
-        let every = HandlerOptions::default().name("watch").overflow(Overflow::Block(WAITING));
+        let every = HandlerOptions::default().name("watch").overflow(Overflow::Block(MAX_PENDING));
         // Subscribe before the informer starts: of an object that changes between the first list
         // and a later subscription, only the last state would be seen.
         let mut changes = informer.changes_with(every)?;

@@ -20,9 +20,9 @@ use super::status::StatusPrinter;
 use crate::sanitize::without_controls;
 
 /// The interval at which the screen is redrawn after changes. Faster changes would not be readable.
-const DRAW: Duration = Duration::from_millis(200);
+const DRAW_INTERVAL: Duration = Duration::from_millis(200);
 /// The assumed size of a terminal that does not report one.
-const USUAL_SIZE: (u16, u16) = (80, 24);
+const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
 /// Returns true if stdout is a terminal that can be drawn on.
 pub(super) fn is_possible() -> bool {
@@ -50,7 +50,7 @@ pub(super) async fn show(
     let mut screen = Screen::enter()?;
     let mut keys = Keys::read(screen.echo_off.as_ref());
     let mut live_table = LiveTable::default();
-    let mut draws = tokio::time::interval(DRAW);
+    let mut draws = tokio::time::interval(DRAW_INTERVAL);
     draws.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -111,7 +111,7 @@ impl Screen {
     /// Draws the lines that fit, unless they are already shown.
     fn draw(&mut self, lines: impl FnOnce(usize, usize) -> Vec<Marked>) -> io::Result<()> {
         // A serial line, or a terminal in a container, may report a size of zero.
-        let size = terminal::size().ok().filter(|it| it.0 > 0 && it.1 > 0).unwrap_or(USUAL_SIZE);
+        let size = terminal::size().ok().filter(|it| it.0 > 0 && it.1 > 0).unwrap_or(DEFAULT_SIZE);
         let (width, height) = (usize::from(size.0), usize::from(size.1));
         let mut lines = lines(width, height);
         lines.truncate(height);

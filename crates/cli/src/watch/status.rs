@@ -21,7 +21,7 @@ pub(super) struct StatusMessages {
     /// The name of the resource.
     what: String,
     /// The interval at which a removed collection is requested again.
-    again: Duration,
+    retry_interval: Duration,
     /// The last printed problem, if it persists.
     problem: Option<String>,
     gone: bool,
@@ -29,8 +29,8 @@ pub(super) struct StatusMessages {
 }
 
 impl StatusMessages {
-    pub(super) fn new(what: &str, again: Duration) -> Self {
-        Self { what: what.to_owned(), again, problem: None, gone: false, poison: 0 }
+    pub(super) fn new(what: &str, retry_interval: Duration) -> Self {
+        Self { what: what.to_owned(), retry_interval, problem: None, gone: false, poison: 0 }
     }
 
     /// Returns the lines that were not printed yet.
@@ -42,10 +42,10 @@ impl StatusMessages {
             lines.push(problem.message.clone());
             self.problem = Some(problem.message.clone());
         }
-        let (what, again) = (&self.what, self.again);
+        let (what, retry_interval) = (&self.what, self.retry_interval);
         match health.state {
             HealthState::Gone if !self.gone => {
-                lines.push(format!("{what} is no longer served; retrying every {again:?}"));
+                lines.push(format!("{what} is no longer served; retrying every {retry_interval:?}"));
                 self.gone = true;
             }
             HealthState::Synced if self.gone => {

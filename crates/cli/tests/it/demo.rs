@@ -88,10 +88,10 @@ async fn demo(arguments: &[&str], reader_stays: bool) -> Output {
 #[tokio::test]
 async fn it_prints_version_groups_resources_and_counts() {
     let output = demo(&[], true).await;
-    let said = text(&output.stdout);
+    let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(said.contains(" runs v1.36.4\n"), "{said}");
-    let rows: Vec<Vec<&str>> = said.lines().map(|it| it.split_whitespace().collect()).collect();
+    assert!(printed.contains(" runs v1.36.4\n"), "{printed}");
+    let rows: Vec<Vec<&str>> = printed.lines().map(|it| it.split_whitespace().collect()).collect();
     for row in [
         &["(core)", "v1"][..],
         &["apps", "v1,", "v1beta1"],
@@ -99,9 +99,9 @@ async fn it_prints_version_groups_resources_and_counts() {
         &["pods", "po", "v1", "Pod", "namespaced", "42"],
         &["replicasets", "rs", "apps/v1", "ReplicaSet", "namespaced"],
     ] {
-        assert!(rows.iter().any(|it| it == row), "{row:?} in\n{said}");
+        assert!(rows.iter().any(|it| it == row), "{row:?} in\n{printed}");
     }
-    assert!(!said.contains("pods/log"), "{said}");
+    assert!(!printed.contains("pods/log"), "{printed}");
 }
 
 #[tokio::test]
@@ -113,8 +113,8 @@ async fn a_group_that_does_not_respond_is_reported_and_the_others_are_shown() {
 #[tokio::test]
 async fn a_namespace_narrows_the_counts() {
     let output = demo(&["-n", "web"], true).await;
-    let said = text(&output.stdout);
-    assert!(said.lines().any(|it| it.starts_with("pods ") && it.ends_with(" 3")), "{said}");
+    let printed = text(&output.stdout);
+    assert!(printed.lines().any(|it| it.starts_with("pods ") && it.ends_with(" 3")), "{printed}");
 }
 
 #[tokio::test]

@@ -27,14 +27,14 @@ fn run(home: &Path, arguments: &[&str]) -> Output {
 }
 
 /// Checks that a failure is one line with the error, and at most one more with a hint.
-fn assert_failure(said: &str) {
-    let lines: Vec<&str> = said.lines().collect();
+fn assert_failure(printed: &str) {
+    let lines: Vec<&str> = printed.lines().collect();
     let is_it = match lines[..] {
         [error] => error.starts_with("error: "),
         [error, hint] => error.starts_with("error: ") && hint.starts_with("hint: "),
         _ => false,
     };
-    assert!(is_it && said.ends_with('\n'), "{said:?}");
+    assert!(is_it && printed.ends_with('\n'), "{printed:?}");
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -92,9 +92,9 @@ async fn an_empty_result_is_explained() {
     ] {
         let output = resolve(&server, arguments).await;
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        let said = text(&output.stderr);
-        assert_failure(said);
-        assert!(said.contains(expected), "{said}");
+        let printed = text(&output.stderr);
+        assert_failure(printed);
+        assert!(printed.contains(expected), "{printed}");
         assert_eq!(text(&output.stdout), "");
     }
     write_slice(&client, &[("10.0.0.1", "web-a", false)]).await;
@@ -125,11 +125,12 @@ fn an_unreachable_server_is_reported_with_a_hint() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let output = run(home.path(), &["resolve", "web", "--server", &format!("http://127.0.0.1:{port}")]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
+    let printed = text(&output.stderr);
+    assert_failure(printed);
     assert!(
-        said.contains("could not be read yet: cannot reach") && said.contains("check that the server runs"),
-        "{said}"
+        printed.contains("could not be read yet: cannot reach")
+            && printed.contains("check that the server runs"),
+        "{printed}"
     );
 }
 

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::dogwatch;
 
 /// Longer than anything takes on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running command, which is killed when this is dropped.
 pub(crate) struct RunningCommand {
@@ -41,7 +41,7 @@ impl RunningCommand {
     /// Returns the next line on stdout.
     pub(crate) async fn line(&mut self) -> String {
         let out = self.out.as_mut().expect("stdout is not closed");
-        let line = timeout(LONG, out.next_line()).await.expect("a line on stdout within a minute");
+        let line = timeout(TIMEOUT, out.next_line()).await.expect("a line on stdout within a minute");
         match line.expect("the output is UTF-8") {
             Some(line) => line,
             None => panic!("no more lines, but {:?}", self.err.next_line().await),
@@ -58,7 +58,7 @@ impl RunningCommand {
     pub(crate) async fn stderr_line(&mut self, part: &str) -> String {
         let mut others = Vec::new();
         loop {
-            let Ok(line) = timeout(LONG, self.err.next_line()).await else {
+            let Ok(line) = timeout(TIMEOUT, self.err.next_line()).await else {
                 panic!("no {part:?} within a minute, but {others:?}")
             };
             match line.expect("the output is UTF-8") {
@@ -84,7 +84,7 @@ impl RunningCommand {
 
     /// Waits for the exit. Returns the exit code and the remaining lines of stdout and stderr.
     pub(crate) async fn end(self) -> (Option<i32>, Vec<String>, Vec<String>) {
-        timeout(LONG, self.ended()).await.expect("it exits within a minute")
+        timeout(TIMEOUT, self.ended()).await.expect("it exits within a minute")
     }
 
     async fn ended(mut self) -> (Option<i32>, Vec<String>, Vec<String>) {

@@ -150,11 +150,14 @@ fn signals_stop_it_in_order() {
         let mut rest = String::new();
         served.stdout.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "");
-        let mut said = String::new();
-        served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        let mut printed = String::new();
+        served.child.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
         // Only the differences from a Kubernetes API server that users would not expect.
-        assert!(said.starts_with("not enforced: authorization (every caller may do everything"), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        assert!(
+            printed.starts_with("not enforced: authorization (every caller may do everything"),
+            "{printed}"
+        );
+        assert_eq!(printed.lines().count(), 1, "{printed}");
     }
 }
 
@@ -185,11 +188,11 @@ fn a_kubeconfig_that_cannot_be_written_is_named_in_the_error() {
     let output = run(home.path(), &["serve", "--kubeconfig-out", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stdout), "");
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains(file.to_str().unwrap()), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains(file.to_str().unwrap()), "{printed}");
     // The error does not contain the name of the temporary file.
-    assert!(said.ends_with("kubeconfig: No such file or directory (os error 2)\n"), "{said}");
+    assert!(printed.ends_with("kubeconfig: No such file or directory (os error 2)\n"), "{printed}");
 }
 
 /// A symbolic link is kept, and a device or a socket is not replaced by a file.
@@ -208,9 +211,9 @@ fn a_kubeconfig_is_written_through_a_link_and_never_over_a_device() {
     for name in ["device", "socket"] {
         let output = run(home.path(), &["serve", "--kubeconfig-out", &path(name)]);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{name}");
-        let said = text(&output.stderr);
-        assert_failure(said);
-        assert!(said.contains(name) && said.contains("not a regular file"), "{said}");
+        let printed = text(&output.stderr);
+        assert_failure(printed);
+        assert!(printed.contains(name) && printed.contains("not a regular file"), "{printed}");
     }
     drop(socket);
 }
@@ -233,9 +236,12 @@ fn it_listens_only_on_loopback_without_tls_and_a_token() {
         let output = run(home.path(), &[&["serve", "--bind", "0.0.0.0:0"], more].concat());
         assert_eq!(output.status.code(), Some(1), "{more:?}");
         assert_eq!(text(&output.stdout), "");
-        let said = text(&output.stderr);
-        assert_failure(said);
-        assert!(said.contains("--tls") && said.contains("--token") && said.contains("--bind"), "{said}");
+        let printed = text(&output.stderr);
+        assert_failure(printed);
+        assert!(
+            printed.contains("--tls") && printed.contains("--token") && printed.contains("--bind"),
+            "{printed}"
+        );
     }
 }
 
@@ -246,9 +252,9 @@ fn a_port_in_use_is_reported_with_a_hint() {
     let address = taken.local_addr().unwrap().to_string();
     let output = run(home.path(), &["serve", "--bind", &address]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains(&address) && said.contains("--bind"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains(&address) && printed.contains("--bind"), "{printed}");
 }
 
 #[test]

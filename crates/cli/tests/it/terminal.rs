@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use crate::dogwatch;
 
 /// Longer than anything takes on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The interval at which the screen is checked.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -64,7 +64,7 @@ impl OnTerminal {
 
     /// Waits until this text is on the screen.
     async fn until(&self, part: &str) {
-        let waited = timeout(LONG, async {
+        let waited = timeout(TIMEOUT, async {
             while !self.shown().contains(part) {
                 sleep(LOOK).await;
             }
@@ -81,7 +81,7 @@ impl OnTerminal {
     }
 
     async fn ended(&mut self) -> Option<i32> {
-        let waited = timeout(LONG, async {
+        let waited = timeout(TIMEOUT, async {
             loop {
                 match self.child.try_wait().expect("the process is our child") {
                     Some(status) => return status.code(),

@@ -55,10 +55,10 @@ fn without_a_cluster_it_prints_how_to_get_one() {
     let home = tempfile::tempdir().unwrap();
     let output = run(home.path(), &["watch", "pods"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        ["--server URL", "`dogwatch serve`", "`dogwatch demo`"].iter().all(|it| said.contains(it)),
-        "{said}"
+        ["--server URL", "`dogwatch serve`", "`dogwatch demo`"].iter().all(|it| printed.contains(it)),
+        "{printed}"
     );
 }
 
@@ -69,9 +69,12 @@ fn a_demo_port_in_use_is_reported_with_the_demos_flag() {
     let port = taken.local_addr().unwrap().port().to_string();
     let output = run(home.path(), &["demo", "--port", &port]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains(&port) && said.contains("--port") && !said.contains("--bind"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(
+        printed.contains(&port) && printed.contains("--port") && !printed.contains("--bind"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -153,9 +156,9 @@ fn a_context_without_a_kubeconfig_is_reported() {
     let output = run(home.path(), &["demo", "--context", "nowhere"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stdout), "");
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.starts_with("error: ") && said.contains("nowhere"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.starts_with("error: ") && printed.contains("nowhere"), "{printed}");
 }
 
 #[test]
@@ -206,9 +209,9 @@ fn an_unreachable_server_is_reported_with_a_hint() {
     let server = format!("http://127.0.0.1:{port}");
     let output = run(home.path(), &["demo", "--server", &server]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains(&server) && said.contains("check that the server runs"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains(&server) && printed.contains("check that the server runs"), "{printed}");
 }
 
 #[test]
@@ -220,6 +223,6 @@ fn an_unknown_context_is_reported_with_the_existing_ones() {
         .unwrap();
     let output = run(home.path(), &["demo", "--kubeconfig", file.to_str().unwrap(), "--context", "there"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert!(said.contains("\"there\"") && said.contains("\"here\""), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("\"there\"") && printed.contains("\"here\""), "{printed}");
 }

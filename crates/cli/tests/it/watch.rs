@@ -258,9 +258,9 @@ async fn a_full_disk_is_reported_even_without_changes() {
     let output = tokio::time::timeout(std::time::Duration::from_secs(60), output).await;
     let output = output.expect("it exits within a minute").expect("stderr is readable");
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains("cannot write to stdout: No space left"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains("cannot write to stdout: No space left"), "{printed}");
 }
 
 #[tokio::test]
@@ -320,9 +320,9 @@ async fn impossible_requests_are_reported_and_exit_with_1() {
     ] {
         let (code, out, err) = RunningCommand::start(&server, &[&["watch"], arguments].concat()).end().await;
         assert_eq!((code, out), (Some(1), Vec::new()), "{arguments:?}");
-        let said = err.join("\n") + "\n";
-        assert_failure(&said);
-        assert!(parts.iter().all(|it| said.contains(it)), "{said}");
+        let printed = err.join("\n") + "\n";
+        assert_failure(&printed);
+        assert!(parts.iter().all(|it| printed.contains(it)), "{printed}");
     }
 }
 
@@ -333,9 +333,9 @@ fn an_unreachable_server_is_reported_with_a_hint() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let output = run(home.path(), &["watch", "pods", "--server", &format!("http://127.0.0.1:{port}")]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains("check that the server runs"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains("check that the server runs"), "{printed}");
 }
 
 #[test]

@@ -212,19 +212,19 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         tracing::info!(controller = &*self.inner.name, workers = self.settings.workers, "working");
         // Both sets end with this function. Workers are gone before it returns or its future is
         // dropped: later steps, such as the release of a Lease, rely on that.
-        let (mut workers, mut beside) = (OwnedTasks::new(), OwnedTasks::new());
+        let (mut workers, mut background) = (OwnedTasks::new(), OwnedTasks::new());
         // Subscribe before a worker finds that a key is not ours, so that no change after that is
         // missed.
         let shards = Arc::clone(&self.inner).follow_shards();
         for _ in 0..self.settings.workers {
             workers.spawn(Arc::clone(&self.inner).work());
         }
-        beside.spawn(self.inner.queue.keep_metrics_fresh());
-        beside.spawn(Arc::clone(&self.inner).guard());
-        beside.spawn(shards);
+        background.spawn(self.inner.queue.keep_metrics_fresh());
+        background.spawn(Arc::clone(&self.inner).guard());
+        background.spawn(shards);
         for mut stream in std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner)) {
             let queue = self.inner.queue.clone();
-            beside.spawn(async move {
+            background.spawn(async move {
                 while let Some(key) = stream.next().await {
                     queue.add(key);
                 }
@@ -238,7 +238,7 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
             Some((_, Err(ended))) = workers.join_next() => return Err(self.broken(ended)),
             // Without one of these tasks, keys that wait for a cache, or those of a stream, would
             // never arrive.
-            ended = first_panic(&mut beside) => return Err(self.broken(ended)),
+            ended = first_panic(&mut background) => return Err(self.broken(ended)),
             ended = self.any_ended() => lost = Some(ended),
         }
         // After an informer has ended, queued keys could only be reconciled from a cache that is no

@@ -143,7 +143,7 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
             Outcome::Returned(Ok(Action::RequeueAfter(after))) => {
                 self.metrics.requeue_after.increment(1);
                 self.queue.forget(item);
-                self.again(item, AddOptions { after, ..AddOptions::default() });
+                self.requeue(item, AddOptions { after, ..AddOptions::default() });
                 return;
             }
             Outcome::Returned(Err(ReconcileError::Terminal(error))) => {
@@ -166,7 +166,7 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
             }
         }
         self.failed();
-        self.again(item, AddOptions { rate_limited: true, ..AddOptions::default() });
+        self.requeue(item, AddOptions { rate_limited: true, ..AddOptions::default() });
     }
 
     fn failed(&self) {
@@ -175,7 +175,7 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
     }
 
     /// Adds the key again with its priority. Has no effect after a shutdown.
-    fn again(&self, item: &Item<'_, K>, options: AddOptions) {
+    fn requeue(&self, item: &Item<'_, K>, options: AddOptions) {
         self.queue.add_with(item.key().clone(), AddOptions { priority: item.priority(), ..options });
     }
 }

@@ -102,10 +102,10 @@ impl EventBroadcaster {
     ///
     /// The counts of ongoing series are written too. Dropping the broadcaster instead loses events
     /// that are on their way.
-    pub async fn shutdown(mut self, patience: Duration) -> bool {
+    pub async fn shutdown(mut self, timeout: Duration) -> bool {
         drop(self.notes);
         let finished = async { while self.tasks.join_next().await.is_some() {} };
-        tokio::time::timeout(patience, finished).await.is_ok()
+        tokio::time::timeout(timeout, finished).await.is_ok()
     }
 }
 

@@ -133,12 +133,12 @@ impl Candidacy {
         informer.start();
         let mut stop = pin!(stop);
         loop {
-            let answered = tokio::select! {
+            let renewed = tokio::select! {
                 biased;
                 () = &mut stop => return,
-                answered = self.answer() => answered,
+                renewed = self.renew() => renewed,
             };
-            let pause = match answered {
+            let pause = match renewed {
                 Ok(()) => RENEW_EVERY,
                 Err(error) => {
                     tracing::warn!(candidate = self.name, %error, "cannot renew the lease candidate, retrying");
@@ -155,7 +155,7 @@ impl Candidacy {
     }
 
     /// Renews the LeaseCandidate, pinged or not.
-    async fn answer(&self) -> Result<(), Error> {
+    async fn renew(&self) -> Result<(), Error> {
         let params = WriteParams::default();
         let found = self.api.get_opt(&self.name).await?;
         let ping_time = found.as_ref().and_then(|it| spec_of(it).ping_time);
@@ -195,8 +195,8 @@ fn spec_of(candidate: &DynamicObject) -> Spec {
 /// Returns the renewal time that answers a ping: now, or the ping's time if that is later by our
 /// clock. A client-go candidate whose clock is behind the server's renews with a time before the
 /// ping, which does not count as an answer, and so it renews again and again.
-fn renew_time_for(asked: Option<&MicroTime>, now: Timestamp) -> MicroTime {
-    MicroTime(asked.map_or(now, |it| now.max(it.0)))
+fn renew_time_for(ping: Option<&MicroTime>, now: Timestamp) -> MicroTime {
+    MicroTime(ping.map_or(now, |it| now.max(it.0)))
 }
 
 /// Waits until the coordinator pings, or another client deletes the candidate.
@@ -215,8 +215,8 @@ async fn pinged(changes: &mut Option<Changes<DynamicObject>>) {
 /// Returns true if a ping is unanswered.
 fn has_unanswered_ping(spec: &Spec) -> bool {
     match (&spec.ping_time, &spec.renew_time) {
-        (Some(asked), Some(answered)) => asked.0 > answered.0,
-        (asked, _) => asked.is_some(),
+        (Some(ping), Some(renewed)) => ping.0 > renewed.0,
+        (ping, _) => ping.is_some(),
     }
 }
 
@@ -227,12 +227,12 @@ mod tests {
     #[test]
     fn le_5_a_renewal_is_never_before_the_ping() {
         let at = |second: i64| Timestamp::from_second(second).expect("a time");
-        for (asked, now, answer) in [(None, 5, 5), (Some(3), 5, 5), (Some(9), 5, 9)] {
-            let asked = asked.map(|it| MicroTime(at(it)));
-            let renew_time = Some(renew_time_for(asked.as_ref(), at(now)));
+        for (ping, now, answer) in [(None, 5, 5), (Some(3), 5, 5), (Some(9), 5, 9)] {
+            let ping = ping.map(|it| MicroTime(at(it)));
+            let renew_time = Some(renew_time_for(ping.as_ref(), at(now)));
             assert_eq!(renew_time, Some(MicroTime(at(answer))));
             assert!(
-                !has_unanswered_ping(&Spec { ping_time: asked, renew_time, ..Spec::default() }),
+                !has_unanswered_ping(&Spec { ping_time: ping, renew_time, ..Spec::default() }),
                 "the ping is answered"
             );
         }

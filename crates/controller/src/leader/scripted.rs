@@ -91,16 +91,16 @@ impl Server {
         });
     }
 
-    fn carry_out(&self, ask: Request) -> Result<Option<Lease>, Error> {
+    fn carry_out(&self, request: Request) -> Result<Option<Lease>, Error> {
         let refused = |reason| Err(Status::failure(reason, "no").into());
         let mut stored = self.stored.lock().unwrap();
-        let verb = match &ask {
+        let verb = match &request {
             Request::Get => "get".to_owned(),
             Request::Create(lease) => format!("create {}", record::holder(lease).unwrap_or_default()),
             Request::Update(lease) => format!("update {}", record::holder(lease).unwrap_or_default()),
         };
         self.log.lock().unwrap().push(verb);
-        match (ask, &stored.0) {
+        match (request, &stored.0) {
             (Request::Get, lease) => return Ok(lease.clone()),
             (Request::Create(_), Some(_)) => return refused(Reason::AlreadyExists),
             (Request::Update(_), None) => return refused(Reason::NotFound),
@@ -141,7 +141,7 @@ impl Connection {
     }
 
     /// Sends a request. It is carried out even if the caller stops waiting.
-    async fn ask(&self, verb: &str, ask: Request) -> Result<Option<Lease>, Error> {
+    async fn request(&self, verb: &str, request: Request) -> Result<Option<Lease>, Error> {
         let delivery = (self.deliveries.lock().unwrap())(verb);
         let server = Arc::clone(&self.server);
         let (answer, answered) = oneshot::channel();
@@ -153,10 +153,10 @@ impl Connection {
                 Outcome::Refused(code) => {
                     Err(Status { code, ..Status::failure(Reason::InternalError, "no") }.into())
                 }
-                Outcome::Answered => server.carry_out(ask),
-                Outcome::AnswerLost => server.carry_out(ask).and(Err(broken())),
+                Outcome::Answered => server.carry_out(request),
+                Outcome::AnswerLost => server.carry_out(request).and(Err(broken())),
                 Outcome::AnswerSilent => {
-                    let _ = server.carry_out(ask);
+                    let _ = server.carry_out(request);
                     std::future::pending().await
                 }
             };
@@ -169,15 +169,19 @@ impl Connection {
 
 impl LeaseLock for Connection {
     fn get<'l>(&'l self, _name: &'l str) -> BoxFuture<'l, Result<Option<Lease>, Error>> {
-        Box::pin(self.ask("get", Request::Get))
+        Box::pin(self.request("get", Request::Get))
     }
 
     fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
-        Box::pin(async { Ok(self.ask("create", Request::Create(lease)).await?.expect("the lease exists")) })
+        Box::pin(async {
+            Ok(self.request("create", Request::Create(lease)).await?.expect("the lease exists"))
+        })
     }
 
     fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
-        Box::pin(async { Ok(self.ask("update", Request::Update(lease)).await?.expect("the lease exists")) })
+        Box::pin(async {
+            Ok(self.request("update", Request::Update(lease)).await?.expect("the lease exists"))
+        })
     }
 }
 

@@ -22,7 +22,7 @@ use crate::leader::record::{self, Entry};
 /// The number of lease durations after which any member deletes the Lease of a member that is gone.
 const FORGOTTEN_AFTER: u32 = 20;
 /// The maximum number of consecutive turns for a changing view before the next wait.
-const TURNS: usize = 4;
+const MAX_TURNS: usize = 4;
 
 /// Keeps the Lease of one member. It outlives a run; the next run continues where it ended.
 pub(super) struct MemberLease {
@@ -44,7 +44,7 @@ impl MemberLease {
     /// Renews, lists and compares, and repeats that if the view has changed. Failures are logged;
     /// the next round retries.
     pub(super) async fn round(&mut self) {
-        for _ in 0..TURNS {
+        for _ in 0..MAX_TURNS {
             match self.turn().await {
                 Ok(true) => {}
                 Ok(false) => return,

@@ -24,7 +24,7 @@ pub(super) struct Ownership {
 
 /// The maximum number of consecutive views without one that all members act on; then we give up
 /// everything and start over.
-const MOST_VIEWS: usize = 8;
+const MAX_VIEWS: usize = 8;
 
 impl Ownership {
     /// Returns true if we own the key now.
@@ -64,7 +64,7 @@ impl Ownership {
         match self.views.last() {
             None => false,
             Some(last) if last == view => false,
-            Some(_) if self.views.len() == MOST_VIEWS => {
+            Some(_) if self.views.len() == MAX_VIEWS => {
                 self.give_up();
                 true
             }
@@ -150,7 +150,7 @@ mod tests {
         let mut ownership = Ownership::default();
         ownership.renewed(s(10), s(0));
         ownership.settle(view(&["a"]));
-        for number in 0..MOST_VIEWS {
+        for number in 0..MAX_VIEWS {
             ownership.act_on(&view(&["a", &format!("x{number}")]));
         }
         assert!(ownership.views.is_empty() && !ownership.owns("a", &stays, s(1)));

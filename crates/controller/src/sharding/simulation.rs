@@ -47,10 +47,10 @@ enum Request {
 }
 
 impl Server {
-    fn carry_out(&self, ask: Request) -> Result<Vec<Lease>, Error> {
+    fn carry_out(&self, request: Request) -> Result<Vec<Lease>, Error> {
         let refused = |reason| Err(Status::failure(reason, "no").into());
         let mut stored = self.leases.lock().unwrap();
-        let (mut lease, is_new) = match ask {
+        let (mut lease, is_new) = match request {
             Request::List => return Ok(stored.0.values().cloned().collect()),
             Request::Delete(name, version) => {
                 let same = |it: &Lease| it.metadata.resource_version.as_ref() == Some(&version);
@@ -90,16 +90,16 @@ struct Connection {
 
 impl Connection {
     /// Sends a request. It is carried out even if the caller stops waiting.
-    async fn ask(&self, ask: Request) -> Result<Vec<Lease>, Error> {
+    async fn request(&self, request: Request) -> Result<Vec<Lease>, Error> {
         let (there, back, end) = self.delivery();
         let server = Arc::clone(&self.server);
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
             sleep(there).await;
             let outcome = match end {
-                0..8 => server.carry_out(ask),
+                0..8 => server.carry_out(request),
                 // Carried out without a response.
-                8 => server.carry_out(ask).and_then(|_| Err(Error::TimedOut(there))),
+                8 => server.carry_out(request).and_then(|_| Err(Error::TimedOut(there))),
                 _ => Err(Error::TimedOut(there)),
             };
             sleep(back).await;
@@ -125,14 +125,14 @@ impl Connection {
         (there, back, random.random_range(0..10))
     }
 
-    async fn one(&self, ask: Request) -> Result<Lease, Error> {
-        Ok(self.ask(ask).await?.pop().unwrap())
+    async fn one(&self, request: Request) -> Result<Lease, Error> {
+        Ok(self.request(request).await?.pop().unwrap())
     }
 }
 
 impl MemberSeats for Connection {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
-        Box::pin(self.ask(Request::List))
+        Box::pin(self.request(Request::List))
     }
 
     fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
@@ -144,9 +144,9 @@ impl MemberSeats for Connection {
     }
 
     fn delete<'s>(&'s self, name: &'s str, version: &'s str) -> BoxFuture<'s, Result<(), Error>> {
-        Box::pin(
-            async move { self.ask(Request::Delete(name.to_owned(), version.to_owned())).await.map(|_| ()) },
-        )
+        Box::pin(async move {
+            self.request(Request::Delete(name.to_owned(), version.to_owned())).await.map(|_| ())
+        })
     }
 }
 

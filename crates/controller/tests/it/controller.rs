@@ -12,7 +12,7 @@ use dogwatch_informer::Lister;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use tokio::sync::Semaphore;
 
-use crate::world::{Calls, HOUR, Running, SECOND, World, name, settle};
+use crate::test_cluster::{Calls, HOUR, Running, SECOND, TestCluster, name, settle};
 
 /// Records the state of the cache at each call.
 struct Reader {
@@ -32,31 +32,31 @@ impl Reconciler for Reader {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_reconciles_the_initial_objects_and_then_the_changes() {
-    let world = World::with(&["a", "b"]).await;
-    let (maps, calls) = (world.informer(), Calls::new());
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let (maps, calls) = (cluster.informer(), Calls::new());
     let reader = Reader { maps: maps.lister(), calls: calls.clone() };
     let running = Running::new(Controller::for_(&maps).build(reader));
     settle().await;
     assert_eq!(calls.take(), ["a is there", "b is there"], "in the order of the list");
-    world.put("b", "1").await;
-    world.delete("a").await;
-    world.create(&crate::world::map("c")).await;
+    cluster.put("b", "1").await;
+    cluster.delete("a").await;
+    cluster.create(&crate::test_cluster::map("c")).await;
     settle().await;
     assert_eq!(calls.take(), ["b is there", "a is gone", "c is there"]);
     running.stop().await.expect("clean shutdown");
-    world.put("b", "2").await;
+    cluster.put("b", "2").await;
     settle().await;
     assert_eq!(calls.take(), [] as [&str; 0], "no calls after the stop");
 }
 
 #[tokio::test(start_paused = true)]
 async fn workers_start_only_after_every_handler_has_the_initial_objects() {
-    let world = World::with(&["a"]).await;
-    world.server.faults().rule(Rule::on("watch").or("list").resource("secrets").delay(10 * SECOND));
-    let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
-    let told = calls.clone();
+    let cluster = TestCluster::with(&["a"]).await;
+    cluster.server.faults().rule(Rule::on("watch").or("list").resource("secrets").delay(10 * SECOND));
+    let (maps, secrets, calls) = (cluster.informer(), cluster.informers.get::<Secret>(), Calls::new());
+    let recorded = calls.clone();
     let controller = Controller::for_(&maps).watches(&secrets, |_| None).build(move |key, _| {
-        told.add(name(&key));
+        recorded.add(name(&key));
         async { Ok::<_, ReconcileError>(Action::Done) }
     });
     let running = Running::new(controller);
@@ -70,9 +70,9 @@ async fn workers_start_only_after_every_handler_has_the_initial_objects() {
 
 #[tokio::test(start_paused = true)]
 async fn a_sync_timeout_names_the_informers_that_did_not_sync_and_why() {
-    let world = World::with(&["a"]).await;
-    world.server.faults().rule(Rule::on("watch").or("list").resource("secrets").refuse(403));
-    let (maps, secrets) = (world.informer(), world.informers.get::<Secret>());
+    let cluster = TestCluster::with(&["a"]).await;
+    cluster.server.faults().rule(Rule::on("watch").or("list").resource("secrets").refuse(403));
+    let (maps, secrets) = (cluster.informer(), cluster.informers.get::<Secret>());
     let controller = Controller::for_(&maps)
         .named("certificates")
         .watches(&secrets, |_| None)
@@ -88,10 +88,10 @@ async fn a_sync_timeout_names_the_informers_that_did_not_sync_and_why() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_before_the_sync_ends_it_at_once() {
-    let world = World::with(&[]).await;
-    world.server.faults().rule(Rule::on("watch").or("list").refuse(403));
+    let cluster = TestCluster::with(&[]).await;
+    cluster.server.faults().rule(Rule::on("watch").or("list").refuse(403));
     let controller =
-        Controller::for_(&world.informer()).build(|_, _| async { Ok::<_, ReconcileError>(Action::Done) });
+        Controller::for_(&cluster.informer()).build(|_, _| async { Ok::<_, ReconcileError>(Action::Done) });
     let running = Running::new(controller);
     tokio::time::sleep(SECOND).await;
     let begun = tokio::time::Instant::now();
@@ -101,12 +101,12 @@ async fn a_stop_before_the_sync_ends_it_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_supersedes_a_requeue() {
-    let world = World::with(&["a"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
-    let told = calls.clone();
+    let cluster = TestCluster::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
+    let recorded = calls.clone();
     let controller = Controller::for_(&maps).build(move |key, _| {
-        told.add(name(&key));
-        let first = told.clone();
+        recorded.add(name(&key));
+        let first = recorded.clone();
         async move {
             // Only the first call requests another.
             let again = first.take_timed().len() == 1;
@@ -118,7 +118,7 @@ async fn a_change_supersedes_a_requeue() {
     settle().await;
     assert_eq!(calls.take().len(), 1);
     calls.add("x");
-    world.put("a", "1").await;
+    cluster.put("a", "1").await;
     settle().await;
     assert_eq!(calls.take(), ["called"], "the change triggers a call at once");
     calls.add("x");
@@ -129,11 +129,11 @@ async fn a_change_supersedes_a_requeue() {
 
 #[tokio::test(start_paused = true)]
 async fn a_requeue_runs_when_it_is_due_with_the_same_priority() {
-    let world = World::with(&["a"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
-    let told = calls.clone();
+    let cluster = TestCluster::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
+    let recorded = calls.clone();
     let controller = Controller::for_(&maps).build(move |_: ObjectKey, context: Context| {
-        told.add(format!("{} {}", context.priority(), context.attempt()));
+        recorded.add(format!("{} {}", context.priority(), context.attempt()));
         async { Ok::<_, ReconcileError>(Action::RequeueAfter(10 * SECOND)) }
     });
     let running = Running::new(controller);
@@ -149,11 +149,11 @@ async fn a_requeue_runs_when_it_is_due_with_the_same_priority() {
 #[tokio::test(start_paused = true)]
 async fn changed_objects_are_reconciled_before_initial_ones() {
     let names: Vec<_> = (0..12).map(|it| format!("m{it:02}")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let (calls, maps, gate) = (Calls::new(), world.informer(), Arc::new(Semaphore::new(0)));
-    let (told, open) = (calls.clone(), gate.clone());
+    let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let (calls, maps, gate) = (Calls::new(), cluster.informer(), Arc::new(Semaphore::new(0)));
+    let (recorded, open) = (calls.clone(), gate.clone());
     let controller = Controller::for_(&maps).build(move |key, _| {
-        told.add(name(&key));
+        recorded.add(name(&key));
         let open = open.clone();
         async move {
             open.acquire().await.unwrap().forget();
@@ -162,8 +162,8 @@ async fn changed_objects_are_reconciled_before_initial_ones() {
     });
     let running = Running::new(controller);
     settle().await;
-    world.put("m07", "1").await;
-    world.put("m09", "1").await;
+    cluster.put("m07", "1").await;
+    cluster.put("m09", "1").await;
     settle().await;
     gate.add_permits(100);
     settle().await;
@@ -176,10 +176,10 @@ async fn changed_objects_are_reconciled_before_initial_ones() {
 #[tokio::test(start_paused = true)]
 async fn keys_are_reconciled_concurrently_up_to_the_number_of_workers_and_never_the_same_key() {
     let names: Vec<_> = (0..20).map(|it| format!("m{it:02}")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     for (workers, expected) in [(None, 1), (Some(0), 1), (Some(4), 4)] {
         let (maps, held, most) =
-            (world.informer(), Arc::new(Mutex::new(HashSet::new())), Arc::new(AtomicUsize::new(0)));
+            (cluster.informer(), Arc::new(Mutex::new(HashSet::new())), Arc::new(AtomicUsize::new(0)));
         let (keys, top) = (held.clone(), most.clone());
         let mut builder = Controller::for_(&maps);
         if let Some(workers) = workers {
@@ -199,7 +199,7 @@ async fn keys_are_reconciled_concurrently_up_to_the_number_of_workers_and_never_
             }
         }));
         for round in 0..10 {
-            world.put(&names[round % 3], &format!("{expected} {round}")).await;
+            cluster.put(&names[round % 3], &format!("{expected} {round}")).await;
             tokio::time::sleep(SECOND / 2).await;
         }
         running.stop().await.expect("clean shutdown");

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::world::{Calls, Recording, SECOND, World, map, settle};
+use crate::test_cluster::{Calls, Recording, SECOND, TestCluster, map, settle};
 
 /// One of several managers of a cluster.
 struct Replica {
@@ -23,12 +23,12 @@ struct Replica {
 }
 
 impl Replica {
-    fn start(world: &World, name: &str) -> Self {
-        let informers = InformerFactory::new(world.client.clone()).namespace("default");
+    fn start(cluster: &TestCluster, name: &str) -> Self {
+        let informers = InformerFactory::new(cluster.client.clone()).namespace("default");
         let manager = Manager::over(informers);
         let (calls, maps) = (Calls::new(), manager.informer::<ConfigMap>());
         let (always, leading) = (calls.clone(), calls.clone());
-        let elector = LeaderElector::builder(world.client.clone(), "tested").identity(name).build();
+        let elector = LeaderElector::builder(cluster.client.clone(), "tested").identity(name).build();
         let elector = elector.expect("valid settings");
         let watcher = move |key: ObjectKey, _| {
             always.add(format!("saw {}", key.name()));
@@ -58,22 +58,22 @@ impl Replica {
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_keeps_warm_caches_and_takes_over() {
-    let world = World::with(&["a", "b"]).await;
-    let one = Replica::start(&world, "one");
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let one = Replica::start(&cluster, "one");
     settle().await;
-    let other = Replica::start(&world, "other");
+    let other = Replica::start(&cluster, "other");
     tokio::time::sleep(10 * SECOND).await;
     assert_eq!(one.calls.take_sorted(), ["a", "b", "leads", "saw a", "saw b"]);
     assert_eq!(other.calls.take_sorted(), ["saw a", "saw b"], "controllers that need no leader work");
-    world.put("b", "1").await;
+    cluster.put("b", "1").await;
     settle().await;
     assert_eq!(one.calls.take_sorted(), ["b", "saw b"]);
     assert_eq!(other.calls.take_sorted(), ["saw b"]);
 
-    let asked = |world: &World| {
-        world.server.requests().resource("configmaps").filter(|it| it.verb != "patch").count()
+    let asked = |cluster: &TestCluster| {
+        cluster.server.requests().resource("configmaps").filter(|it| it.verb != "patch").count()
     };
-    let before = asked(&world);
+    let before = asked(&cluster);
     let leading = one.calls.clone();
     let stopping = Instant::now();
     one.stop().await.expect("clean shutdown");
@@ -86,7 +86,7 @@ async fn a_standby_keeps_warm_caches_and_takes_over() {
     names.sort_unstable();
     assert_eq!(names, ["a", "b", "leads"], "a new leader reconciles everything once");
     assert!(taken.iter().all(|it| it.0 == taken[0].0), "at the first moment: {taken:?}");
-    assert_eq!(asked(&world), before, "it sends no requests to the server");
+    assert_eq!(asked(&cluster), before, "it sends no requests to the server");
     other.stop().await.expect("clean shutdown");
 }
 
@@ -94,17 +94,17 @@ async fn a_standby_keeps_warm_caches_and_takes_over() {
 /// up on a standby.
 #[tokio::test(start_paused = true)]
 async fn the_queue_of_a_standby_stays_empty_and_its_first_term_begins_with_the_current_objects() {
-    let world = World::with(&["a", "b"]).await;
-    let one = Replica::start(&world, "one");
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let one = Replica::start(&cluster, "one");
     settle().await;
     let recorder = metrics_util::debugging::DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let other = metrics::with_local_recorder(&recorder, || Replica::start(&world, "other"));
+    let other = metrics::with_local_recorder(&recorder, || Replica::start(&cluster, "other"));
     tokio::time::sleep(10 * SECOND).await;
     for number in 0..300 {
         let name = format!("passing-{number}");
-        world.create(&map(&name)).await;
-        world.delete(&name).await;
+        cluster.create(&map(&name)).await;
+        cluster.delete(&name).await;
     }
     settle().await;
     let adds: u64 = snapshotter
@@ -130,13 +130,13 @@ async fn the_queue_of_a_standby_stays_empty_and_its_first_term_begins_with_the_c
 
 #[tokio::test(start_paused = true)]
 async fn a_manager_that_cannot_sync_does_not_stand_for_election() {
-    let world = World::with(&["a"]).await;
-    world.server.faults().rule(Rule::on("watch").or("list").resource("configmaps").refuse(403));
-    let broken = Replica::start(&world, "broken");
+    let cluster = TestCluster::with(&["a"]).await;
+    cluster.server.faults().rule(Rule::on("watch").or("list").resource("configmaps").refuse(403));
+    let broken = Replica::start(&cluster, "broken");
     tokio::time::sleep(60 * SECOND).await;
     assert!(!broken.elector.is_leader());
-    world.server.faults().clear();
-    let leases = Api::<Lease>::default_namespaced(world.client.clone());
+    cluster.server.faults().clear();
+    let leases = Api::<Lease>::default_namespaced(cluster.client.clone());
     assert!(leases.get("tested").await.is_err(), "it has not tried");
     tokio::time::sleep(55 * SECOND).await;
     assert!(broken.elector.is_leader(), "it leads once it can sync");
@@ -145,28 +145,28 @@ async fn a_manager_that_cannot_sync_does_not_stand_for_election() {
 
 #[tokio::test(start_paused = true)]
 async fn a_loss_of_leadership_aborts_the_work_and_stops_the_manager() {
-    let world = World::with(&["a"]).await;
-    let informers = InformerFactory::new(world.client.clone()).namespace("default");
+    let cluster = TestCluster::with(&["a"]).await;
+    let informers = InformerFactory::new(cluster.client.clone()).namespace("default");
     let manager = Manager::over(informers);
     let (calls, maps) = (Calls::new(), manager.informer::<ConfigMap>());
-    let told = calls.clone();
+    let recorded = calls.clone();
     let stuck = move |_: ObjectKey, _| {
-        let told = told.clone();
+        let recorded = recorded.clone();
         async move {
             loop {
-                told.add("working");
+                recorded.add("working");
                 tokio::time::sleep(SECOND).await;
             }
             #[allow(unreachable_code, reason = "gives the future its type")]
             Ok::<Action, ReconcileError>(Action::Done)
         }
     };
-    let elector = LeaderElector::builder(world.client.clone(), "tested").build().expect("valid settings");
+    let elector = LeaderElector::builder(cluster.client.clone(), "tested").build().expect("valid settings");
     let manager = manager.controller(Controller::for_(&maps).build(stuck)).elect(elector.clone());
     let running = tokio::spawn(manager.run_until(std::future::pending()));
     tokio::time::sleep(5 * SECOND).await;
     assert!(elector.is_leader() && !calls.take().is_empty());
-    world.server.faults().rule(Rule::on("update").or("get").resource("leases").refuse(500));
+    cluster.server.faults().rule(Rule::on("update").or("get").resource("leases").refuse(500));
     let error = running.await.expect("no panic").expect_err("the lease cannot be renewed");
     assert_eq!(error.to_string(), "leadership was lost");
     assert!(!elector.is_leader());
@@ -178,17 +178,17 @@ async fn a_loss_of_leadership_aborts_the_work_and_stops_the_manager() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_drains_its_queue_before_it_releases_the_lease() {
-    let world = World::with(&["a", "b", "c"]).await;
-    let informers = InformerFactory::new(world.client.clone()).namespace("default");
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
+    let informers = InformerFactory::new(cluster.client.clone()).namespace("default");
     let manager = Manager::over(informers);
     let (calls, maps) = (Calls::new(), manager.informer::<ConfigMap>());
-    let elector = LeaderElector::builder(world.client.clone(), "tested").build().expect("valid settings");
-    let (told, leads) = (calls.clone(), elector.clone());
+    let elector = LeaderElector::builder(cluster.client.clone(), "tested").build().expect("valid settings");
+    let (recorded, leads) = (calls.clone(), elector.clone());
     let slow = move |key: ObjectKey, _| {
-        let (told, leads) = (told.clone(), leads.clone());
+        let (recorded, leads) = (recorded.clone(), leads.clone());
         async move {
             tokio::time::sleep(5 * SECOND).await;
-            told.add(format!("{} {}", key.name(), leads.is_leader()));
+            recorded.add(format!("{} {}", key.name(), leads.is_leader()));
             Ok::<_, ReconcileError>(Action::Done)
         }
     };
@@ -200,7 +200,7 @@ async fn a_leader_drains_its_queue_before_it_releases_the_lease() {
     stop.cancel();
     running.await.expect("no panic").expect("clean shutdown");
     assert_eq!(calls.take(), ["a true", "b true", "c true"]);
-    let leases = Api::<Lease>::default_namespaced(world.client.clone());
+    let leases = Api::<Lease>::default_namespaced(cluster.client.clone());
     let lease = leases.get("tested").await.expect("the lease exists");
     let holder = lease.spec.and_then(|it| it.holder_identity).unwrap_or_default();
     assert_eq!(holder, "", "the lease is released");

@@ -17,7 +17,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-use crate::served::server;
+use crate::in_process::server;
 
 fn elector(client: &Client, lease: &str, identity: &str) -> LeaderElector {
     LeaderElector::builder(client.clone(), lease)
@@ -102,13 +102,14 @@ async fn le_4_the_begin_and_end_of_a_term_are_recorded_as_events_of_the_lease() 
         .expect("valid settings");
     elector.run_while_leading(async |_| {}).await.expect("led");
     assert!(events.shutdown(Duration::from_secs(3600)).await, "all events are written");
-    let told = Api::<Event>::default_namespaced(client).list(&ListParams::default()).await.expect("listed");
-    let mut told: Vec<_> =
-        told.items.into_iter().filter(|it| it.reason.as_deref() == Some("LeaderElection")).collect();
-    told.sort_by_key(|it| it.event_time.clone());
-    let about = told.iter().map(|it| it.regarding.as_ref().and_then(|it| it.kind.as_deref()));
+    let recorded =
+        Api::<Event>::default_namespaced(client).list(&ListParams::default()).await.expect("listed");
+    let mut recorded: Vec<_> =
+        recorded.items.into_iter().filter(|it| it.reason.as_deref() == Some("LeaderElection")).collect();
+    recorded.sort_by_key(|it| it.event_time.clone());
+    let about = recorded.iter().map(|it| it.regarding.as_ref().and_then(|it| it.kind.as_deref()));
     assert_eq!(about.collect::<Vec<_>>(), [Some("Lease"); 2]);
-    let notes: Vec<_> = told.iter().filter_map(|it| it.note.as_deref()).collect();
+    let notes: Vec<_> = recorded.iter().filter_map(|it| it.note.as_deref()).collect();
     assert_eq!(notes, ["me became leader", "me stopped leading"]);
 }
 

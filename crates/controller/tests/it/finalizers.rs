@@ -9,8 +9,8 @@ use dogwatch_core::{DeleteParams, ObjectKey, PatchParams, WriteParams};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
-use crate::served::{config_map, server};
-use crate::world::{Calls, Running, SECOND, World};
+use crate::in_process::{config_map, server};
+use crate::test_cluster::{Calls, Running, SECOND, TestCluster};
 
 const OURS: &str = "example.com/ours";
 
@@ -109,16 +109,16 @@ async fn only_our_own_finalizer_is_removed_despite_conflicts() {
 /// the write in vain.
 #[tokio::test(start_paused = true)]
 async fn the_next_reconcile_waits_until_the_cache_shows_the_finalizer() {
-    let world = World::with(&["a"]).await;
-    let (maps, calls) = (world.informer(), Calls::new());
-    world.informers.start();
+    let cluster = TestCluster::with(&["a"]).await;
+    let (maps, calls) = (cluster.informer(), Calls::new());
+    cluster.informers.start();
     maps.synced().await.expect("synced");
-    world.server.faults().rule(Rule::on("watch").resource("configmaps").lag(5 * SECOND));
-    world.server.faults().cut_watches();
-    let finalizer = Finalizer::<ConfigMap>::new(Api::all(world.client.clone()), OURS).expect("a name");
-    let (lister, told) = (maps.lister(), calls.clone());
+    cluster.server.faults().rule(Rule::on("watch").resource("configmaps").lag(5 * SECOND));
+    cluster.server.faults().cut_watches();
+    let finalizer = Finalizer::<ConfigMap>::new(Api::all(cluster.client.clone()), OURS).expect("a name");
+    let (lister, recorded) = (maps.lister(), calls.clone());
     let running = Running::new(Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
-        let (finalizer, object, calls) = (finalizer.clone(), lister.get(&key), told.clone());
+        let (finalizer, object, calls) = (finalizer.clone(), lister.get(&key), recorded.clone());
         async move {
             let object = object?;
             calls.add(finalizers(&object).join(","));

@@ -10,7 +10,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::world::{Running, SECOND, World};
+use crate::test_cluster::{Running, SECOND, TestCluster};
 
 /// Keeps the log lines of this crate from `warn` on, each with its span.
 #[derive(Clone, Default)]
@@ -70,11 +70,11 @@ impl Subscriber for Log {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_reconcile_logs_one_line_with_its_key_and_reason() {
-    let world = World::with(&["error", "good", "panic", "slow", "terminal"]).await;
+    let cluster = TestCluster::with(&["error", "good", "panic", "slow", "terminal"]).await;
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.clone());
     let controller =
-        Controller::for_(&world.informer()).named("tested").workers(5).reconcile_timeout(SECOND).build(
+        Controller::for_(&cluster.informer()).named("tested").workers(5).reconcile_timeout(SECOND).build(
             |key: ObjectKey, context: Context| async move {
                 match (key.name(), context.attempt()) {
                     ("error", 0) => Err(ReconcileError::retry("busy")),

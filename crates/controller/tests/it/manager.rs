@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::world::{Calls, HOUR, Recording, SECOND, World, settle};
+use crate::test_cluster::{Calls, HOUR, Recording, SECOND, TestCluster, settle};
 
 /// A manager that runs until it is stopped.
 struct Managed {
@@ -37,16 +37,16 @@ impl Managed {
     }
 }
 
-fn manager(world: &World) -> Manager {
-    Manager::over(world.informers.clone())
+fn manager(cluster: &TestCluster) -> Manager {
+    Manager::over(cluster.informers.clone())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_manager_runs_controllers_and_tasks_until_it_is_stopped() {
-    let world = World::with(&["a"]).await;
-    let manager = manager(&world);
+    let cluster = TestCluster::with(&["a"]).await;
+    let manager = manager(&cluster);
     let (calls, maps) = (Calls::new(), manager.informer::<ConfigMap>());
-    let told = calls.clone();
+    let recorded = calls.clone();
     let other = calls.clone();
     let managed = Managed::new(
         manager
@@ -56,9 +56,9 @@ async fn a_manager_runs_controllers_and_tasks_until_it_is_stopped() {
                 Ok::<_, String>(())
             })
             .leader_task("long", move |stop| async move {
-                told.add("long begun");
+                recorded.add("long begun");
                 stop.cancelled().await;
-                told.add("long ended");
+                recorded.add("long ended");
                 Ok::<_, String>(())
             }),
     );
@@ -73,11 +73,11 @@ async fn a_manager_runs_controllers_and_tasks_until_it_is_stopped() {
 #[tokio::test(start_paused = true)]
 async fn a_task_that_fails_stops_the_manager_with_its_name_and_the_others_in_order() {
     for (panics, expected) in [(false, "task bad failed: broken"), (true, "bad panicked: broken")] {
-        let world = World::with(&[]).await;
+        let cluster = TestCluster::with(&[]).await;
         let calls = Calls::new();
-        let told = calls.clone();
+        let recorded = calls.clone();
         let managed = Managed::new(
-            manager(&world)
+            manager(&cluster)
                 .task("bad", move |_| async move {
                     tokio::time::sleep(SECOND).await;
                     assert!(!panics, "broken");
@@ -86,7 +86,7 @@ async fn a_task_that_fails_stops_the_manager_with_its_name_and_the_others_in_ord
                 .task("good", move |stop| async move {
                     stop.cancelled().await;
                     tokio::time::sleep(SECOND).await;
-                    told.add("ended in time");
+                    recorded.add("ended in time");
                     Ok::<_, String>(())
                 }),
         );
@@ -99,9 +99,9 @@ async fn a_task_that_fails_stops_the_manager_with_its_name_and_the_others_in_ord
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_cannot_watch_stops_the_manager_with_its_name() {
-    let world = World::with(&["a"]).await;
-    world.server.faults().rule(Rule::on("list").or("watch").resource("secrets").refuse(403));
-    let manager = manager(&world);
+    let cluster = TestCluster::with(&["a"]).await;
+    cluster.server.faults().rule(Rule::on("list").or("watch").resource("secrets").refuse(403));
+    let manager = manager(&cluster);
     let (maps, secrets) = (manager.informer::<ConfigMap>(), manager.informer::<Secret>());
     let calls = Calls::new();
     let managed = Managed::new(
@@ -120,32 +120,32 @@ async fn a_controller_that_cannot_watch_stops_the_manager_with_its_name() {
 #[tokio::test(start_paused = true)]
 async fn no_controller_works_before_every_informer_is_synced() {
     for (leads, alone) in [(false, false), (true, false), (false, true)] {
-        let world = World::with(&["a"]).await;
-        let api = dogwatch_client::Api::<Secret>::default_namespaced(world.client.clone());
+        let cluster = TestCluster::with(&["a"]).await;
+        let api = dogwatch_client::Api::<Secret>::default_namespaced(cluster.client.clone());
         let mut settings = Secret::default();
         settings.metadata.name = Some("settings".to_owned());
         api.create(&dogwatch_core::WriteParams::default(), &settings).await.expect("created");
-        world.server.faults().rule(Rule::on("list").or("watch").resource("secrets").delay(10 * SECOND));
-        let manager = manager(&world);
+        cluster.server.faults().rule(Rule::on("list").or("watch").resource("secrets").delay(10 * SECOND));
+        let manager = manager(&cluster);
         let (maps, secrets) = (manager.informer::<ConfigMap>(), manager.informer::<Secret>());
         let (calls, lister) = (Calls::new(), secrets.lister());
-        let told = calls.clone();
+        let recorded = calls.clone();
         let mut controller = Controller::for_(&maps);
         if alone {
             controller = controller.needs(&secrets);
         }
         let controller = controller.build(move |_: ObjectKey, _| {
             let found = lister.get(&ObjectKey::namespaced("default", "settings")).is_ok();
-            told.add(format!("settings found: {found}"));
+            recorded.add(format!("settings found: {found}"));
             std::future::ready(Ok::<_, ReconcileError>(Action::Done))
         });
         if alone {
-            let running = crate::world::Running::new(controller);
+            let running = crate::test_cluster::Running::new(controller);
             tokio::time::sleep(30 * SECOND).await;
             running.stop().await.expect("clean shutdown");
         } else {
             let mut manager = manager.controller(controller);
-            let elector = LeaderElector::builder(world.client.clone(), "tested").build().expect("valid");
+            let elector = LeaderElector::builder(cluster.client.clone(), "tested").build().expect("valid");
             if leads {
                 manager = manager.elect(elector.clone());
             }
@@ -162,9 +162,9 @@ async fn no_controller_works_before_every_informer_is_synced() {
 #[tokio::test(start_paused = true)]
 async fn a_manager_stops_with_the_informer_of_a_controller_as_leader_and_as_standby() {
     for (elects, leads) in [(false, true), (true, true), (true, false)] {
-        let world = World::with(&["a"]).await;
+        let cluster = TestCluster::with(&["a"]).await;
         let elector = |name: &str| {
-            LeaderElector::builder(world.client.clone(), "tested").identity(name).build().expect("valid")
+            LeaderElector::builder(cluster.client.clone(), "tested").identity(name).build().expect("valid")
         };
         let other = elector("other");
         if !leads {
@@ -172,7 +172,7 @@ async fn a_manager_stops_with_the_informer_of_a_controller_as_leader_and_as_stan
             tokio::spawn(async move { other.run_while_leading(|_| std::future::pending::<()>()).await });
             settle().await;
         }
-        let (calls, mut manager) = (Calls::new(), manager(&world));
+        let (calls, mut manager) = (Calls::new(), manager(&cluster));
         let maps = manager.informer::<ConfigMap>();
         manager = manager.controller(Controller::for_(&maps).named("x").build(Recording(calls.clone())));
         if elects {
@@ -190,8 +190,8 @@ async fn a_manager_stops_with_the_informer_of_a_controller_as_leader_and_as_stan
 
 #[tokio::test(start_paused = true)]
 async fn duplicate_names_are_rejected_before_anything_starts() {
-    let world = World::with(&["a"]).await;
-    let manager = manager(&world);
+    let cluster = TestCluster::with(&["a"]).await;
+    let manager = manager(&cluster);
     let (maps, calls) = (manager.informer::<ConfigMap>(), Calls::new());
     let controller = || Controller::for_(&maps).build(Recording(calls.clone()));
     let error = manager.controller(controller()).controller(controller()).run_until(std::future::pending());
@@ -202,8 +202,8 @@ async fn duplicate_names_are_rejected_before_anything_starts() {
 
 #[tokio::test(start_paused = true)]
 async fn what_exceeds_the_grace_period_is_named_and_aborted() {
-    let world = World::with(&["a"]).await;
-    let manager = manager(&world).grace(10 * SECOND);
+    let cluster = TestCluster::with(&["a"]).await;
+    let manager = manager(&cluster).grace(10 * SECOND);
     let maps = manager.informer::<ConfigMap>();
     let stuck = |_: ObjectKey, _| std::future::pending::<Result<Action, ReconcileError>>();
     let dropped = Arc::new(Mutex::new(()));
@@ -239,11 +239,11 @@ async fn a_signal_stops_the_manager_in_order_and_a_second_one_immediately() {
         let status = std::process::Command::new("sh").args(["-c", &kill]).status().expect("there is a shell");
         assert!(status.success());
     }
-    let world = World::with(&[]).await;
+    let cluster = TestCluster::with(&[]).await;
     for deaf in [false, true] {
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (ending, is_ending) = tokio::sync::oneshot::channel();
-        let manager = Manager::new(world.client.clone()).task("listener", move |stop| async move {
+        let manager = Manager::new(cluster.client.clone()).task("listener", move |stop| async move {
             begun.send(()).expect("the receiver is alive");
             stop.cancelled().await;
             ending.send(()).expect("the receiver is alive");

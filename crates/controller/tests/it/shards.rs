@@ -16,8 +16,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::served::{config_map, server};
-use crate::world::{Calls, HOUR, SECOND, World, name};
+use crate::in_process::{config_map, server};
+use crate::test_cluster::{Calls, HOUR, SECOND, TestCluster, name};
 
 struct Running {
     member: ShardMember,
@@ -217,27 +217,27 @@ async fn shards_of_a_collection_are_handed_over_and_no_object_has_two_workers() 
 struct Replica {
     member: ShardMember,
     calls: Calls,
-    controller: crate::world::Running,
+    controller: crate::test_cluster::Running,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Replica {
-    fn start(world: &World, identity: &str) -> Self {
-        let member = ShardMember::builder(world.client.clone(), "group").identity(identity).build();
+    fn start(cluster: &TestCluster, identity: &str) -> Self {
+        let member = ShardMember::builder(cluster.client.clone(), "group").identity(identity).build();
         let (member, calls) = (member.expect("valid settings"), Calls::new());
-        let (told, owner) = (calls.clone(), member.clone());
+        let (recorded, owner) = (calls.clone(), member.clone());
         let reconcile = move |key: ObjectKey, _: Context| {
             assert!(owner.owns(key.as_str()), "another replica owns {key}");
-            told.add(name(&key));
+            recorded.add(name(&key));
             async { Ok::<_, ReconcileError>(Action::Done) }
         };
-        let informer = SharedInformer::new(world.maps.clone());
+        let informer = SharedInformer::new(cluster.maps.clone());
         let controller = Controller::for_(&informer).sharded(&member).build(reconcile);
         let (stop, stopped) = oneshot::channel::<()>();
         let running = member.clone();
         let task = tokio::spawn(async move { running.run_until(async { drop(stopped.await) }).await });
-        Self { member, calls, controller: crate::world::Running::new(controller), stop, task }
+        Self { member, calls, controller: crate::test_cluster::Running::new(controller), stop, task }
     }
 
     async fn stop(self) {
@@ -252,12 +252,12 @@ impl Replica {
 #[tokio::test(start_paused = true)]
 async fn each_key_of_a_sharded_controller_is_reconciled_by_its_owner() {
     let names: Vec<_> = (0..20).map(|it| format!("map-{it:02}")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let first = Replica::start(&world, "first");
+    let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let first = Replica::start(&cluster, "first");
     tokio::time::sleep(30 * SECOND).await;
     assert_eq!(first.calls.take_sorted(), names, "a single replica owns all keys");
 
-    let second = Replica::start(&world, "second");
+    let second = Replica::start(&cluster, "second");
     tokio::time::sleep(60 * SECOND).await;
     let is_of = |member: &ShardMember, name: &String| member.owns(&format!("default/{name}"));
     let share =
@@ -271,12 +271,12 @@ async fn each_key_of_a_sharded_controller_is_reconciled_by_its_owner() {
     first.calls.take();
 
     for name in &names {
-        world.put(name, "changed").await;
+        cluster.put(name, "changed").await;
     }
     tokio::time::sleep(SECOND).await;
     assert_eq!((first.calls.take_sorted(), second.calls.take_sorted()), (mine.clone(), theirs.clone()));
-    world.delete(&mine[0]).await;
-    world.delete(&theirs[0]).await;
+    cluster.delete(&mine[0]).await;
+    cluster.delete(&theirs[0]).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!((first.calls.take(), second.calls.take()), (mine[..1].to_vec(), theirs[..1].to_vec()));
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::json;
 
-use crate::world::{Calls, Recording, Running, World, map, owned_map, settle};
+use crate::test_cluster::{Calls, Recording, Running, TestCluster, map, owned_map, settle};
 
 fn secret(name: &str, owner: Option<&ConfigMap>) -> Secret {
     let mut secret = Secret::default();
@@ -17,10 +17,10 @@ fn secret(name: &str, owner: Option<&ConfigMap>) -> Secret {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_is_reconciled_when_its_child_changes() {
-    let world = World::with(&["a", "b", "c"]).await;
-    let secrets = dogwatch_client::Api::<Secret>::default_namespaced(world.client.clone());
-    let (a, b) = (world.put("a", "1").await, world.put("b", "1").await);
-    let (calls, maps, children) = (Calls::new(), world.informer(), world.informers.get::<Secret>());
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
+    let secrets = dogwatch_client::Api::<Secret>::default_namespaced(cluster.client.clone());
+    let (a, b) = (cluster.put("a", "1").await, cluster.put("b", "1").await);
+    let (calls, maps, children) = (Calls::new(), cluster.informer(), cluster.informers.get::<Secret>());
     let running = Running::new(Controller::for_(&maps).owns(&children).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take().len(), 3);
@@ -58,17 +58,17 @@ async fn an_owner_is_reconciled_when_its_child_changes() {
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "only a controller created with `for_` has objects that own others")]
 async fn a_keyed_controller_cannot_own_objects() {
-    let world = World::with(&[]).await;
-    let _ = Controller::keyed::<ObjectKey>("x").owns(&world.informer());
+    let cluster = TestCluster::with(&[]).await;
+    let _ = Controller::keyed::<ObjectKey>("x").owns(&cluster.informer());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_mapping_is_also_called_with_the_old_state() {
-    let world = World::with(&["a", "b", "c"]).await;
-    let (calls, maps, children) = (Calls::new(), world.informer(), world.informers.get::<Secret>());
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
+    let (calls, maps, children) = (Calls::new(), cluster.informer(), cluster.informers.get::<Secret>());
     let mut used = secret("used", None);
     used.metadata.labels = Some([("used-by".to_owned(), "a".to_owned())].into());
-    let secrets = dogwatch_client::Api::<Secret>::default_namespaced(world.client.clone());
+    let secrets = dogwatch_client::Api::<Secret>::default_namespaced(cluster.client.clone());
     let write = dogwatch_core::WriteParams::default();
     let used = secrets.create(&write, &used).await.expect("created");
     let by_label = |secret: &Secret| {
@@ -89,23 +89,23 @@ async fn a_mapping_is_also_called_with_the_old_state() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_that_a_predicate_rejects_are_not_reconciled() {
-    let world = World::with(&["a"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+    let cluster = TestCluster::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let watched = Watched::new(&maps)
         .when(Predicate::labels_changed().or(Predicate::annotations_changed()))
         .when(Predicate::matching(|it: &ConfigMap| it.metadata.name.as_deref() != Some("ignored")));
     let running = Running::new(Controller::for_(watched).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    world.put("a", "1").await;
-    world.create(&map("ignored")).await;
+    cluster.put("a", "1").await;
+    cluster.create(&map("ignored")).await;
     settle().await;
     assert_eq!(calls.take(), [] as [&str; 0]);
-    world.patch("a", json!({ "metadata": { "labels": { "x": "y" } } })).await;
+    cluster.patch("a", json!({ "metadata": { "labels": { "x": "y" } } })).await;
     settle().await;
-    world.patch("a", json!({ "metadata": { "annotations": { "x": "y" } } })).await;
+    cluster.patch("a", json!({ "metadata": { "annotations": { "x": "y" } } })).await;
     settle().await;
-    world.delete("a").await;
+    cluster.delete("a").await;
     settle().await;
     assert_eq!(calls.take(), ["a", "a", "a"]);
     running.stop().await.expect("clean shutdown");
@@ -119,13 +119,13 @@ async fn keys_may_be_of_any_type() {
         Namespace(String),
         Everything,
     }
-    let world = World::with(&["a", "b", "c"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
-    let told = calls.clone();
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
+    let recorded = calls.clone();
     let controller = Controller::keyed("namespaces")
         .watches(&maps, |it| [Task::Everything, Task::Namespace(it.metadata.namespace.clone().unwrap())])
         .build(move |key: Task, _| {
-            told.add(format!("{key:?}"));
+            recorded.add(format!("{key:?}"));
             std::future::ready(Ok::<_, ReconcileError>(Action::Done))
         });
     assert_eq!(controller.name(), "namespaces");
@@ -138,8 +138,8 @@ async fn keys_may_be_of_any_type() {
 /// A mapping is user code. One that panics loses the change it was called with, and nothing else.
 #[tokio::test(start_paused = true)]
 async fn a_mapping_that_panics_loses_one_change() {
-    let world = World::with(&["a", "bad", "c"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+    let cluster = TestCluster::with(&["a", "bad", "c"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let own = |it: &ConfigMap| {
         let name = it.metadata.name.clone().unwrap();
         assert!(name != "bad", "cannot map");
@@ -154,8 +154,8 @@ async fn a_mapping_that_panics_loses_one_change() {
 /// Events outside of the cluster have no informer.
 #[tokio::test(start_paused = true)]
 async fn keys_of_a_stream_are_reconciled_too() {
-    let world = World::with(&["a"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+    let cluster = TestCluster::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let stream = futures_util::stream::poll_fn(move |cx| receiver.poll_recv(cx));
     let running = Running::new(Controller::for_(&maps).also_on(stream).build(Recording(calls.clone())));
@@ -167,7 +167,7 @@ async fn keys_of_a_stream_are_reconciled_too() {
     settle().await;
     assert_eq!(calls.take(), ["x", "a"], "once each");
     drop(sender);
-    world.put("a", "1").await;
+    cluster.put("a", "1").await;
     settle().await;
     assert_eq!(calls.take(), ["a"], "the end of the stream is not an error");
     running.stop().await.expect("clean shutdown");

@@ -17,7 +17,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinSet;
 
-use crate::world::{Running, SECOND, map, value};
+use crate::test_cluster::{Running, SECOND, map, value};
 
 /// Keeps `copy` of each map equal to its `value`.
 struct Copier {
@@ -205,7 +205,7 @@ impl Data for Secret {
 fn child_of(parent: &ConfigMap) -> Secret {
     let mut child = Secret::default();
     child.metadata.name.clone_from(&parent.metadata.name);
-    child.metadata.owner_references = crate::world::owned_map("x", parent).metadata.owner_references;
+    child.metadata.owner_references = crate::test_cluster::owned_map("x", parent).metadata.owner_references;
     let data = k8s_openapi::ByteString(value(parent).as_bytes().to_vec());
     child.data = Some([("value".to_owned(), data)].into());
     child
@@ -219,11 +219,11 @@ async fn family(client: &Client) -> (BTreeMap<String, (String, String)>, BTreeMa
     let list = dogwatch_core::ListParams::default();
     let (maps, secrets) = (maps.list(&list).await, secrets.list(&list).await);
     let wanted = maps.expect("listed").items.iter().map(child_of).collect::<Vec<_>>();
-    let told = |it: &Secret| {
+    let recorded = |it: &Secret| {
         let owner = it.metadata.owner_references.as_ref().map(|it| it[0].uid.clone());
         (it.metadata.name.clone().unwrap(), (it.string_data_of("value").unwrap(), owner.unwrap_or_default()))
     };
-    (wanted.iter().map(told).collect(), secrets.expect("listed").items.iter().map(told).collect())
+    (wanted.iter().map(recorded).collect(), secrets.expect("listed").items.iter().map(recorded).collect())
 }
 
 /// Other clients change, delete and recreate parents and children, through watches that break,

@@ -8,7 +8,7 @@ use dogwatch_controller::upsert::{Upserted, create_or_update, update};
 use dogwatch_core::WriteParams;
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::served::{config_map, server};
+use crate::in_process::{config_map, server};
 
 fn red(object: Option<ConfigMap>) -> ConfigMap {
     let mut object = object.unwrap_or_else(|| config_map("a"));

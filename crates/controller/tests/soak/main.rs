@@ -12,7 +12,7 @@
 #[path = "../../../informer/tests/soak/trace.rs"]
 mod trace;
 mod schedule;
-mod world;
+mod test_cluster;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::schedule::Schedule;
-use crate::world::{Outcome, play};
+use crate::test_cluster::{Outcome, play};
 
 /// The number of schedules that `cargo test` runs.
 const SCHEDULES: u64 = 100;
@@ -95,7 +95,7 @@ fn variable(name: &str) -> Option<u64> {
 }
 
 #[test]
-fn children_always_end_as_their_parents_specify() {
+fn whatever_happens_children_end_as_their_parents_specify() {
     let start = Instant::now();
     let outcome = match (variable(SEED), variable(MINUTES), variable(COUNT)) {
         (Some(seed), _, _) => {
@@ -118,11 +118,10 @@ fn children_always_end_as_their_parents_specify() {
 
 /// A failure that cannot be reproduced cannot be investigated.
 #[test]
-fn a_seed_gives_the_same_run_in_every_process() {
+fn a_seed_does_the_same_in_every_process() {
     let (first, count) = variable(COUNT).map_or((1_000, 20), |count| (0, count));
-    let differences =
-        trace::differences("a_seed_gives_the_same_run_in_every_process", first, count, |seed| {
-            drop(run(seed));
-        });
+    let differences = trace::differences("a_seed_does_the_same_in_every_process", first, count, |seed| {
+        drop(run(seed));
+    });
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

@@ -7,7 +7,7 @@ use dogwatch_controller::{Action, Context, Controller, ReconcileError};
 use dogwatch_core::ObjectKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
-use crate::world::{Running, SECOND, World};
+use crate::test_cluster::{Running, SECOND, TestCluster};
 
 /// The metrics of the controller and of its queue so far, as `name{result}`; a histogram is
 /// represented by the count of its values.
@@ -28,7 +28,7 @@ impl Numbers {
 }
 
 fn numbers(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
-    let mut told = BTreeMap::new();
+    let mut recorded = BTreeMap::new();
     for (key, _, _, value) in snapshotter.snapshot().into_vec() {
         let key = key.key();
         let labels: BTreeMap<_, _> = key.labels().map(|it| (it.key(), it.value())).collect();
@@ -42,17 +42,17 @@ fn numbers(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
             DebugValue::Gauge(it) => it.into_inner(),
             DebugValue::Histogram(values) => values.len() as f64,
         };
-        told.insert(format!("{}{result}", key.name()), value);
+        recorded.insert(format!("{}{result}", key.name()), value);
     }
-    told
+    recorded
 }
 
 #[tokio::test(start_paused = true)]
 async fn reconciles_are_counted_under_the_names_of_controller_runtime() {
-    let world = World::with(&["done", "error", "later", "panic", "slow", "terminal"]).await;
+    let cluster = TestCluster::with(&["done", "error", "later", "panic", "slow", "terminal"]).await;
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let maps = world.informer();
+    let maps = cluster.informer();
     let builder = Controller::for_(&maps).named("tested").workers(2).reconcile_timeout(SECOND);
     let controller = metrics::with_local_recorder(&recorder, || {
         builder.build(|key: ObjectKey, context: Context| async move {

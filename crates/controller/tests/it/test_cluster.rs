@@ -21,30 +21,30 @@ use tokio::time::Instant;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-pub(crate) struct World {
+pub(crate) struct TestCluster {
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
     pub(crate) informers: InformerFactory,
     pub(crate) maps: Api<ConfigMap>,
 }
 
-impl World {
+impl TestCluster {
     /// Starts a server with these config maps.
     pub(crate) async fn with(names: &[&str]) -> Self {
         let server = ApiServer::builder().in_process().seed(1).request_log(1000);
         let server = server.start().await.expect("started");
         let url = server.url().parse().expect("a URL");
         let client = Client::from_service(url, "default", server.service());
-        let world = Self {
+        let cluster = Self {
             informers: InformerFactory::new(client.clone()).namespace("default"),
             maps: Api::default_namespaced(client.clone()),
             client,
             server,
         };
         for name in names {
-            world.create(&map(name)).await;
+            cluster.create(&map(name)).await;
         }
-        world
+        cluster
     }
 
     pub(crate) fn informer(&self) -> SharedInformer<ConfigMap> {

@@ -29,9 +29,9 @@ use crate::schedule::{Schedule, Step};
 use crate::trace::record;
 
 /// The time limit, after the last fault, for everything to be as specified.
-const PATIENCE: Duration = Duration::from_secs(1_800);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1_800);
 /// The time for which it must then stay so, with almost no reconciles.
-const REST: Duration = Duration::from_secs(120);
+const QUIET_TIME: Duration = Duration::from_secs(120);
 /// The maximum number of reconciles in a quiet time. While parents are stale and children are not,
 /// there may be thousands: a controller whose cache shows a parent that is gone, and the garbage
 /// collector, undo each other's work. That ends with the fault.
@@ -227,7 +227,7 @@ impl Process {
 
     async fn end(self) -> Result<(), String> {
         self.stop.cancel();
-        let ended = tokio::time::timeout(PATIENCE, self.task).await;
+        let ended = tokio::time::timeout(SETTLE_TIMEOUT, self.task).await;
         self.parents.stop().await;
         self.children.stop().await;
         match ended {
@@ -242,7 +242,7 @@ impl Process {
     }
 }
 
-struct World {
+struct TestCluster {
     server: ApiServer,
     route: Route,
     client: Client,
@@ -255,24 +255,24 @@ struct World {
 
 /// Runs a schedule from beginning to end.
 pub(crate) async fn play(schedule: &Schedule) -> Outcome {
-    let mut world = World::new(schedule).await;
+    let mut cluster = TestCluster::new(schedule).await;
     for (number, step) in schedule.steps.iter().enumerate() {
         record(|| format!("step {number} {step:?}"));
         // A write may fail because of a fault.
-        let outcome = world.perform(step).await;
+        let outcome = cluster.perform(step).await;
         record(|| {
             let error = outcome.err().map_or_else(|| "fine".to_owned(), |it| it.to_string());
-            format!("{error}, at version {}", world.server.cluster().store().revision())
+            format!("{error}, at version {}", cluster.server.cluster().store().revision())
         });
     }
     record(|| "step settle".to_owned());
-    world.settle().await;
-    let outcome = world.finish().await;
+    cluster.settle().await;
+    let outcome = cluster.finish().await;
     record(|| format!("{outcome:?}"));
     outcome
 }
 
-impl World {
+impl TestCluster {
     async fn new(schedule: &Schedule) -> Self {
         let server = ApiServer::builder().in_process().seed(schedule.seed).request_log(0);
         let server = server.start().await.expect("a server without a socket starts");
@@ -439,14 +439,14 @@ impl World {
         self.server.faults().clear();
         // The controller settles on the last states that it could read, and must notice the change
         // by itself.
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(QUIET_TIME).await;
         match self.cure().await {
             Ok(cured) => self.outcome.cured += cured,
             Err(error) => self.outcome.wrong.push(format!("without any fault: {error}")),
         }
         let start = Instant::now();
         let mut last = vec!["never compared".to_owned()];
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < SETTLE_TIMEOUT {
             if self.process.as_ref().is_none_or(|it| it.task.is_finished()) {
                 self.restart_controller().await;
             }
@@ -459,9 +459,9 @@ impl World {
         self.outcome.recovery = start.elapsed();
         let mut wrong = last;
         // Work in transit at that moment does not count as unrest yet.
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(QUIET_TIME).await;
         let before = self.counts.reconciles.load(Ordering::Relaxed);
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(QUIET_TIME).await;
         let after = self.counts.reconciles.load(Ordering::Relaxed) - before;
         if after > QUIET_RECONCILES {
             wrong.push(format!("{after} reconciles although nothing changes"));

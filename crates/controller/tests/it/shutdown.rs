@@ -10,16 +10,16 @@ use dogwatch_core::ObjectKey;
 use dogwatch_informer::WaitError;
 use tokio::time::Instant;
 
-use crate::world::{Calls, HOUR, Running, SECOND, World, name, settle};
+use crate::test_cluster::{Calls, HOUR, Running, SECOND, TestCluster, name, settle};
 
 /// A controller whose reconciles take a second and are requeued after an hour.
 fn slow(
-    world: &World,
+    cluster: &TestCluster,
     calls: &Calls,
     adjust: impl FnOnce(ControllerBuilder<ObjectKey>) -> ControllerBuilder<ObjectKey>,
 ) -> Controller {
     let calls = calls.clone();
-    adjust(Controller::for_(&world.informer()).named("slow")).build(move |key: ObjectKey, _| {
+    adjust(Controller::for_(&cluster.informer()).named("slow")).build(move |key: ObjectKey, _| {
         let calls = calls.clone();
         async move {
             calls.add(format!("{} begun", name(&key)));
@@ -32,9 +32,9 @@ fn slow(
 
 #[tokio::test(start_paused = true)]
 async fn after_a_stop_queued_keys_are_drained_and_delayed_ones_dropped() {
-    let world = World::with(&["a", "b", "c"]).await;
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
     let calls = Calls::new();
-    let running = Running::new(slow(&world, &calls, |it| it));
+    let running = Running::new(slow(&cluster, &calls, |it| it));
     tokio::time::sleep(SECOND + SECOND / 2).await;
     assert_eq!(calls.take(), ["a begun", "a done", "b begun"]);
     let begun = Instant::now();
@@ -45,9 +45,9 @@ async fn after_a_stop_queued_keys_are_drained_and_delayed_ones_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_may_abandon_queued_keys() {
-    let world = World::with(&["a", "b", "c"]).await;
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
     let calls = Calls::new();
-    let running = Running::new(slow(&world, &calls, ControllerBuilder::abandon_queue_on_stop));
+    let running = Running::new(slow(&cluster, &calls, ControllerBuilder::abandon_queue_on_stop));
     settle().await;
     running.stop().await.expect("clean shutdown");
     assert_eq!(calls.take(), ["a begun", "a done"]);
@@ -56,10 +56,10 @@ async fn a_controller_may_abandon_queued_keys() {
 #[tokio::test(start_paused = true)]
 async fn reconciles_that_exceed_the_grace_period_are_aborted_and_reported() {
     let names: Vec<_> = (0..10).map(|it| format!("m{it}")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let calls = Calls::new();
     let limit = Duration::from_millis(2500);
-    let running = Running::new(slow(&world, &calls, |it| it.workers(2).grace(limit)));
+    let running = Running::new(slow(&cluster, &calls, |it| it.workers(2).grace(limit)));
     settle().await;
     let error = running.stop().await.expect_err("the work takes five seconds").to_string();
     assert_eq!(
@@ -79,10 +79,10 @@ async fn dropping_the_running_future_aborts_the_reconcile() {
             self.0.store(true, Ordering::Relaxed);
         }
     }
-    let world = World::with(&["a"]).await;
+    let cluster = TestCluster::with(&["a"]).await;
     let dropped = Arc::new(AtomicBool::new(false));
     let mark = dropped.clone();
-    let maps = world.informer();
+    let maps = cluster.informer();
     let controller = Controller::for_(&maps).build(move |_: ObjectKey, _| {
         let dropped = Dropped(mark.clone());
         async move {
@@ -94,18 +94,18 @@ async fn dropping_the_running_future_aborts_the_reconcile() {
     assert!(run.await.is_err());
     settle().await;
     assert!(dropped.load(Ordering::Relaxed));
-    world.put("a", "1").await;
+    cluster.put("a", "1").await;
     settle().await;
     assert!(!maps.is_stopped(), "the controller does not stop a shared informer");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_informer_owned_only_by_the_controller_ends_with_it() {
-    let world = World::with(&["a"]).await;
+    let cluster = TestCluster::with(&["a"]).await;
     let calls = Calls::new();
-    let maps = world.informer();
+    let maps = cluster.informer();
     let store = maps.store().detached();
-    let running = Running::new(slow(&world, &calls, |it| it));
+    let running = Running::new(slow(&cluster, &calls, |it| it));
     drop(maps);
     tokio::time::sleep(2 * SECOND).await;
     assert_eq!(calls.take(), ["a begun", "a done"], "the controller keeps the informer alive");
@@ -116,9 +116,9 @@ async fn an_informer_owned_only_by_the_controller_ends_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stopped_informer_cannot_be_watched() {
-    let world = World::with(&["a"]).await;
-    let controller = slow(&world, &Calls::new(), |it| it);
-    world.informers.shut_down().await;
+    let cluster = TestCluster::with(&["a"]).await;
+    let controller = slow(&cluster, &Calls::new(), |it| it);
+    cluster.informers.shut_down().await;
     let error = Running::new(controller).ended().await.expect_err("the informer has ended");
     assert_eq!(error.to_string(), "controller slow cannot watch");
     let source = std::error::Error::source(&error).expect("a cause").to_string();
@@ -129,18 +129,18 @@ async fn a_stopped_informer_cannot_be_watched() {
 /// receive a change again.
 #[tokio::test(start_paused = true)]
 async fn a_controller_whose_informer_is_stopped_stops_with_an_error() {
-    let world = World::with(&["a", "b"]).await;
-    let secrets = world.informers.get::<k8s_openapi::api::core::v1::Secret>();
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let secrets = cluster.informers.get::<k8s_openapi::api::core::v1::Secret>();
     for needed in [false, true] {
         let calls = Calls::new();
-        let stopped = dogwatch_informer::SharedInformer::new(world.maps.clone());
+        let stopped = dogwatch_informer::SharedInformer::new(cluster.maps.clone());
         let controller = match needed {
             false => Controller::for_(&stopped).named("x"),
             true => Controller::for_(&secrets).named("x").needs(&stopped),
         };
-        let told = calls.clone();
+        let recorded = calls.clone();
         let running = Running::new(controller.build(move |key: ObjectKey, _| {
-            let calls = told.clone();
+            let calls = recorded.clone();
             async move {
                 tokio::time::sleep(SECOND).await;
                 calls.add(name(&key));
@@ -180,12 +180,12 @@ async fn a_controller_whose_informer_panics_stops_with_an_error() {
     impl dogwatch_core::View for Fragile {
         type Of = k8s_openapi::api::core::v1::ConfigMap;
     }
-    let world = World::with(&["a"]).await;
-    let (maps, calls) = (world.informers.get::<Fragile>(), Calls::new());
-    let running = Running::new(Controller::for_(&maps).build(crate::world::Recording(calls.clone())));
+    let cluster = TestCluster::with(&["a"]).await;
+    let (maps, calls) = (cluster.informers.get::<Fragile>(), Calls::new());
+    let running = Running::new(Controller::for_(&maps).build(crate::test_cluster::Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    world.create(&crate::world::map("poison")).await;
+    cluster.create(&crate::test_cluster::map("poison")).await;
     let error = tokio::time::timeout(60 * SECOND, running.ended()).await.expect("it ends in time");
     let error = error.expect_err("the informer has ended").to_string();
     assert!(error.starts_with("controller configmap stopped: informer configmaps has ended"), "{error}");
@@ -193,10 +193,10 @@ async fn a_controller_whose_informer_panics_stops_with_an_error() {
 
 #[tokio::test(start_paused = true)]
 async fn maximum_durations_are_accepted() {
-    let world = World::with(&["a"]).await;
+    let cluster = TestCluster::with(&["a"]).await;
     let calls = Calls::new();
-    let told = calls.clone();
-    let (maps, without_end) = (world.informer(), Duration::MAX);
+    let recorded = calls.clone();
+    let (maps, without_end) = (cluster.informer(), Duration::MAX);
     let controller = Controller::for_(&maps)
         .sync_timeout(without_end)
         .grace(without_end)
@@ -204,7 +204,7 @@ async fn maximum_durations_are_accepted() {
         .consistency_wait(without_end);
     let running =
         Running::new(controller.build(move |key: ObjectKey, context: dogwatch_controller::Context| {
-            told.add(name(&key));
+            recorded.add(name(&key));
             context.wrote_version(
                 &dogwatch_core::Gvk::new("", "v1", "ConfigMap"),
                 "18446744073709551615".into(),
