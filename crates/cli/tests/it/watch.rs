@@ -264,7 +264,7 @@ async fn a_full_disk_is_reported_even_without_changes() {
 }
 
 #[tokio::test]
-async fn a_server_message_cannot_control_the_terminal() {
+async fn a_server_message_on_stderr_cannot_control_the_terminal() {
     let server = cluster().await;
     let mut command = RunningCommand::start(&server, &["watch", "cm", "-o", "name"]);
     assert_eq!(command.line().await, "configmap/first");
