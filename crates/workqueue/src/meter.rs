@@ -9,9 +9,9 @@ use metrics::{Counter, Gauge, Histogram, counter, describe_counter, describe_gau
 use metrics::{Unit, gauge, histogram};
 use parking_lot::Mutex;
 
-/// The histogram buckets, in seconds, that client-go uses for `workqueue_queue_duration_seconds`
+/// The histogram buckets, in seconds, that Kubernetes uses for `workqueue_queue_duration_seconds`
 /// and `workqueue_work_duration_seconds`, for exporters that need them: from 10 ns to 10 s, in
-/// powers of ten.
+/// powers of ten (`k8s.io/component-base v0.36.4 metrics/prometheus/workqueue/metrics.go`).
 pub const DURATION_BUCKETS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
 /// The number of priorities with a depth gauge of their own. The limit and the label of the rest

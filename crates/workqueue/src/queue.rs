@@ -12,7 +12,8 @@ use crate::item::Item;
 use crate::shared_queue::SharedQueue;
 use crate::take::Take;
 
-/// The interval at which client-go updates the metrics of work in progress.
+/// The interval at which client-go updates the metrics of work in progress:
+/// `defaultUnfinishedWorkUpdatePeriod` in `k8s.io/client-go v0.36.4 util/workqueue/queue.go`.
 const METRICS_PERIOD: Duration = Duration::from_millis(500);
 
 /// A queue of keys that need work. Clones are handles to the same queue.
@@ -24,7 +25,8 @@ const METRICS_PERIOD: Duration = Duration::from_millis(500);
 ///   in the order in which they were added, or groups of them in turns ([`Builder::fair_by`]).
 /// - Adding never waits or blocks: a queue is bounded by the number of distinct keys.
 /// - There is no background task. The tasks that wait in [`take`](Self::take) also wait for the
-///   delays; while none does, the next call of any method finds the delayed keys that are due.
+///   delays; while none does, the next add, take or [`len`](Self::len) finds the delayed keys that
+///   are due.
 ///
 /// Delays need a tokio runtime with its timer enabled around `take`; everything else runs anywhere.
 pub struct WorkQueue<K> {
@@ -36,7 +38,8 @@ pub struct WorkQueue<K> {
 pub struct AddOptions {
     /// The delay of the add; zero adds the key now.
     pub after: Duration,
-    /// Waits until the limiter allows it. Together with `after`, the shorter of both applies.
+    /// Set to wait until the limiter allows the add. Together with `after`, the shorter of both
+    /// applies.
     pub rate_limited: bool,
     /// Higher is sooner. A higher priority moves a key that already waits up, to the end of its new
     /// priority; a lower one never moves it down.
@@ -136,7 +139,6 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> WorkQueue<K> {
     ///
     /// # Cancel safety
     /// This method is cancel safe: dropping the future loses no key.
-    ///
     pub fn take(&self) -> Take<'_, K> {
         Take::new(&self.shared)
     }

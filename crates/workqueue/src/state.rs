@@ -39,6 +39,7 @@ pub(crate) struct QueueState<K> {
 /// The held keys by time, and the changes of the depths.
 #[derive(Debug, Default)]
 struct HeldTimes {
+    /// Exactly the held entries, the longest-held first.
     held: List,
     /// The sum of `held_since` of all held keys.
     since: u128,
@@ -57,7 +58,7 @@ pub(crate) struct AddRequest {
     /// Set in queues with groups.
     pub(crate) group: Option<u64>,
     pub(crate) priority: i32,
-    /// The time; zero in queues without metrics.
+    /// The time; zero if neither metrics nor a delay need it.
     pub(crate) now: u64,
 }
 

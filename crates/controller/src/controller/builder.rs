@@ -186,7 +186,7 @@ impl<K: Key> ControllerBuilder<K> {
     }
 
     /// Adjusts the queue, for example for fairness between groups of keys or for strict priorities.
-    /// The queue keeps the controller's name, and only the earliest outstanding add of each key.
+    /// Its name is always the controller's, and each key has one outstanding add, the earliest.
     pub fn queue(mut self, adjust: impl FnOnce(Builder<K>) -> Builder<K>) -> Self {
         self.queue = adjust(self.queue);
         self

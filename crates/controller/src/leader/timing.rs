@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// The factor by which client-go may stretch the wait between two attempts. Waits are only ever
+/// The factor by which client-go may stretch the wait between two attempts (`JitterFactor` in
+/// `k8s.io/client-go v0.36.4 tools/leaderelection/leaderelection.go`). Waits are only ever
 /// shortened here; the factor stays in the check of the renew deadline, so that settings are valid
 /// here if and only if they are valid in client-go.
 const JITTER_FACTOR: f64 = 1.2;

@@ -1,4 +1,5 @@
-//! The preset limiters of client-go and controller-runtime (rule RL-1).
+//! The preset limiters of client-go (`k8s.io/client-go v0.36.4
+//! util/workqueue/default_rate_limiters.go`) and controller-runtime (rule RL-1).
 
 use std::hash::Hash;
 use std::time::Duration;
