@@ -209,7 +209,7 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
             synced = self.all_synced() => synced?,
             ended = self.any_ended() => return Err(ended),
         }
-        tracing::info!(controller = &*self.inner.name, workers = self.settings.workers, "working");
+        tracing::info!(controller = &*self.inner.name, workers = self.settings.workers, "controller started");
         // Both sets end with this function. Workers are gone before it returns or its future is
         // dropped: later steps, such as the release of a Lease, rely on that.
         let (mut workers, mut background) = (OwnedTasks::new(), OwnedTasks::new());

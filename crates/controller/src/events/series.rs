@@ -161,7 +161,7 @@ mod tests {
     fn ev_2_the_second_occurrence_becomes_a_series_and_later_ones_are_counted() {
         let mut series_cache = SeriesCache::default();
         assert!(matches!(observe(&mut series_cache, "a", minutes(0)), Some(Write::Create(_))));
-        let Some(series) = observe(&mut series_cache, "a", minutes(1)) else { panic!("a series begins") };
+        let Some(series) = observe(&mut series_cache, "a", minutes(1)) else { panic!("no series began") };
         assert!(matches!(series, Write::Series(_)) && count(&series) == Some(2));
         for _ in 0..10 {
             assert_eq!(observe(&mut series_cache, "a", minutes(2)), None);

@@ -248,8 +248,8 @@ async fn le_3_a_deleted_lease_is_recreated_by_the_leader_and_not_taken_by_a_stan
     };
     tokio::select! {
         biased;
-        _ = run => panic!("the leader keeps leading"),
-        _ = standby => panic!("the standby never leads"),
+        _ = run => panic!("the leader stopped leading"),
+        _ = standby => panic!("the standby became leader"),
         () = meddler => {}
     }
 }
@@ -282,7 +282,7 @@ async fn a_newcomer_that_waits_before_creating_does_not_lead_next_to_a_leader_wh
     };
     tokio::select! {
         biased;
-        _ = run => panic!("the leader keeps leading"),
+        _ = run => panic!("the leader stopped leading"),
         () = meddler => {}
     }
 }

@@ -174,7 +174,7 @@ fn time(it: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime>) 
 
 /// Returns the time from the last renewal of the leader to the first of the next.
 fn handover(states: &[LeaseSpec]) -> SignedDuration {
-    let [.., before, after] = states else { panic!("the lease has two holders in the record") };
+    let [.., before, after] = states else { panic!("the lease did not change hands") };
     time(after.acquire_time.as_ref()).duration_since(time(before.renew_time.as_ref()))
 }
 

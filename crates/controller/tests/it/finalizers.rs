@@ -30,14 +30,14 @@ async fn an_object_is_live_then_cleaned_up_then_gone() {
     let (_server, api, finalizer) = objects().await;
     let created = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
     let Phase::Live(live) = finalizer.phase(created, &Context::detached()).await.expect("a response") else {
-        panic!("it is live")
+        panic!("the object is not live")
     };
     assert_eq!(finalizers(&live), [OURS]);
     api.delete("a", &DeleteParams::default()).await.expect("deletion requested");
     let going = api.get("a").await.expect("still there");
     let Phase::CleanUp(going) = finalizer.phase(going, &Context::detached()).await.expect("a response")
     else {
-        panic!("it is being deleted")
+        panic!("the object is not in clean-up")
     };
     finalizer.done(&going, &Context::detached()).await.expect("removed");
     assert!(api.get_opt("a").await.expect("a response").is_none());
@@ -52,11 +52,11 @@ async fn a_stale_object_is_evaluated_in_its_newest_state() {
     api.patch("a", &PatchParams::default(), Patch::Merge(&touch)).await.expect("patched");
     let Phase::Live(live) = finalizer.phase(stale.clone(), &Context::detached()).await.expect("a response")
     else {
-        panic!("it is live")
+        panic!("the object is not live")
     };
     assert_eq!(finalizers(&live), ["example.com/theirs", OURS], "other finalizers are kept");
     let Phase::Live(again) = finalizer.phase(stale, &Context::detached()).await.expect("a response") else {
-        panic!("it is live")
+        panic!("the object is not live")
     };
     assert_eq!(finalizers(&again).len(), 2, "added once");
 }

@@ -26,7 +26,7 @@ async fn an_object_is_created_then_left_alone_then_changed_where_it_differs() {
     assert_eq!(writes(), 0);
     update(&api, "a", |it| it.data = None).await.expect("updated");
     let Ok(Upserted::Updated(object)) = create_or_update(&api, "a", red).await else {
-        panic!("the object differed")
+        panic!("the object was not updated")
     };
     assert_eq!(object.data, Some(BTreeMap::from([("colour".to_owned(), "red".to_owned())])));
     assert_eq!(writes(), 2);
