@@ -1,6 +1,7 @@
-//! What to do about a failure, in terms of this command's flags.
+//! Hints for failures, in terms of this command's flags.
 //!
-//! The libraries say what happened and name the file or the field; only the command knows which flags there are.
+//! The libraries report what happened and name the file or the field; only the command knows its
+//! flags.
 
 use dogwatch::Error;
 use dogwatch::config::ConfigError;
@@ -8,58 +9,56 @@ use dogwatch::discovery::MapError;
 use dogwatch::transport::TransportErrorKind;
 use dogwatch_apiserver::StartError;
 
-/// The demo cannot start its server.
+/// An error for a demo that cannot start its server.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the API server of the demo")]
 pub(crate) struct PortTaken(#[source] pub(crate) StartError);
 
-/// The advice for an error, where there is something to be said that its own text does not say.
+/// Returns the hint for an error, if there is one beyond the error's own text.
 pub(crate) fn on(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<StartError>() {
         return on_start(error);
     }
     if error.is::<PortTaken>() {
-        return Some("choose another port with --port, or leave it out for a free one");
+        return Some("choose another port with --port, or omit it to use a free one");
     }
     match error.downcast_ref::<MapError>() {
-        Some(MapError::NoMatch(_)) => Some("`kubectl api-resources` lists what it has"),
+        Some(MapError::NoMatch(_)) => Some("`kubectl api-resources` lists the resources of the server"),
         Some(MapError::Discovery(error)) => on_request(error),
         _ => on_request(error.downcast_ref::<Error>()?),
     }
 }
 
-/// The advice for a request that failed.
+/// Returns the hint for a failed request.
 fn on_request(error: &Error) -> Option<&'static str> {
     match error {
         Error::Config(ConfigError::NoCluster(_)) => Some(
             "name one with --kubeconfig FILE, --context NAME or --server URL; or start your own with `dogwatch serve`, or try `dogwatch demo`",
         ),
         _ if error.transport() == Some(TransportErrorKind::Tls) => Some(
-            "name the cluster's certificate authority in a kubeconfig, or try without verification by --insecure-skip-tls-verify",
+            "set the cluster's certificate authority in a kubeconfig, or skip verification with --insecure-skip-tls-verify",
         ),
         Error::Unreachable { .. } | Error::TimedOut(_) => Some(
-            "check that the server runs and that its address is right, or choose another with --context or --server",
+            "check that the server runs and that its address is correct, or choose another with --context or --server",
         ),
         Error::Credentials(_) => Some("log in again, or choose other credentials with --context or --token"),
         _ if error.is_unauthorized() => {
             Some("log in again, or choose other credentials with --context or --token")
         }
         _ if error.is_forbidden() => {
-            Some("ask for the permission, or choose another user with --context or --token")
+            Some("request the permission, or choose another user with --context or --token")
         }
         _ => None,
     }
 }
 
-/// The advice for a server of ours that did not start.
+/// Returns the hint for an API server that did not start.
 fn on_start(error: &StartError) -> Option<&'static str> {
     match error {
         StartError::Exposed { .. } => Some(
-            "add --tls and --token-file FILE (or --token TOKEN), or stay on this machine with --bind 127.0.0.1:0",
+            "add --tls and --token-file FILE (or --token TOKEN), or listen on this machine only with --bind 127.0.0.1:0",
         ),
-        StartError::Listen { .. } => {
-            Some("choose another address with --bind, where port 0 is any that is free")
-        }
+        StartError::Listen { .. } => Some("choose another address with --bind; port 0 selects a free one"),
         _ => None,
     }
 }
@@ -71,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_failure_has_advice_that_names_a_flag() {
+    fn every_kind_of_failure_has_a_hint_that_names_a_flag() {
         let unreachable =
             |source: std::io::Error| Error::Unreachable { server: "x".to_owned(), source: source.into() };
         for (error, flag) in [

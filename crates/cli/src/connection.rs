@@ -1,7 +1,7 @@
-//! The flags that lead to a server, the same for every command that needs one.
+//! The connection flags, the same for every command that needs a server.
 //!
-//! They are words of the caller and nothing more: laid over the kubeconfig or the pod's environment by the configuration,
-//! which also says what is missing.
+//! They are only the caller's input: the configuration merges them over the kubeconfig or the pod's
+//! environment, and reports what is missing.
 
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -10,12 +10,13 @@ use dogwatch::config::{Environment, Overrides};
 use dogwatch::{Client, Config};
 use secrecy::SecretString;
 
-/// Which server, and as whom. Without any of these: KUBECONFIG, then ~/.kube/config, then the pod this runs in.
+/// The server and the credentials. Without any of these flags: KUBECONFIG, then ~/.kube/config,
+/// then the service account of the pod.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Connection")]
 #[group(id = "connection")]
 pub(crate) struct Connection {
-    /// Read this kubeconfig and no other.
+    /// Use only this kubeconfig file.
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Use this context of the kubeconfig instead of the current one.
@@ -24,22 +25,24 @@ pub(crate) struct Connection {
     /// The address of the server, instead of the kubeconfig's.
     #[arg(long, value_name = "URL")]
     server: Option<String>,
-    /// A bearer token. Others on this machine can see it in the list of processes; a kubeconfig keeps it private.
+    /// A bearer token. Other users of this machine can see it in the process list; a kubeconfig
+    /// keeps it private.
     #[arg(long, value_parser = secret)]
     token: Option<SecretString>,
-    /// Do not check who the server is. Anyone in between can then read and change everything.
+    /// Do not verify the server's certificate. Anyone on the network path can then read and change
+    /// all traffic.
     #[arg(long)]
     insecure_skip_tls_verify: bool,
 }
 
 impl Connection {
-    /// A client for the server these flags lead to. Nothing is sent yet.
+    /// Creates a client for the server of these flags. It sends no request yet.
     pub(crate) fn client(&self) -> Result<Client, dogwatch::Error> {
         let config = Config::infer(&Environment::from_process(), &self.overrides())?;
         Client::new(config)
     }
 
-    /// Whether any of the flags is given.
+    /// Returns true if any of the flags is given.
     pub(crate) fn is_given(&self) -> bool {
         let Self { kubeconfig, context, server, token, insecure_skip_tls_verify } = self;
         kubeconfig.is_some()
@@ -60,7 +63,7 @@ impl Connection {
     }
 }
 
-/// A flag whose value is not to be shown.
+/// Parses a flag whose value must not be printed.
 pub(crate) fn secret(text: &str) -> Result<SecretString, Infallible> {
     Ok(SecretString::from(text))
 }
@@ -104,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_not_shown() {
+    fn debug_output_hides_the_token() {
         assert!(!format!("{:?}", parse(&["--token", "hunter2"])).contains("hunter2"));
     }
 }

@@ -1,10 +1,11 @@
-//! The log: to stderr, so that it never mixes with what a command prints, and quiet unless asked.
+//! The log: goes to stderr, so that it never mixes with the output of a command, and is quiet by
+//! default.
 
 use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 
-/// How much to say.
+/// The verbosity of the log.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct Verbosity {
     /// Log more to stderr; repeat for more (-v, -vv, -vvv). `serve -v` logs every request.
@@ -12,36 +13,38 @@ pub(crate) struct Verbosity {
     level: u8,
 }
 
-/// What a command wants in its log besides warnings and errors.
+/// The additional log targets of a command, besides warnings and errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
-    /// Nothing else.
+    /// None.
     Plain,
-    /// Not the warnings of informers, which the command prints by itself.
+    /// Omits the warnings of informers, which the command prints by itself.
     WithoutInformers,
-    /// With one `-v`, each request to the server that runs in this process.
+    /// With one `-v`, each request to the server in this process.
     WithRequests,
 }
 
-/// Sends the log to stderr from now on. Called once, before anything else happens.
+/// Sends the log to stderr. Called once, before anything else happens.
 ///
-/// Without `-v` the variable `RUST_LOG` decides, and warnings and errors are shown where it is not set.
+/// Without `-v` the variable `RUST_LOG` applies; if it is not set, warnings and errors are shown.
 pub(crate) fn start(verbosity: Verbosity, detail: Detail) {
-    let asked = std::env::var("RUST_LOG").ok();
+    let rust_log = std::env::var("RUST_LOG").ok();
     let log = tracing_subscriber::fmt()
         .with_writer(io::stderr)
-        // Otherwise a log line that cannot be written is reported with `eprintln!`, which panics where stderr is closed: after
-        // `serve -v 2>&1 | head` every request would be dropped without an answer.
+        // Otherwise tracing reports a log line that cannot be written with `eprintln!`, which
+        // panics if stderr is closed: after `serve -v 2>&1 | head` every request would be dropped
+        // without a response.
         .log_internal_errors(false)
         .with_ansi(io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|it| it.is_empty()))
-        .with_env_filter(EnvFilter::new(filter(verbosity.level, asked.as_deref(), detail)));
+        .with_env_filter(EnvFilter::new(filter(verbosity.level, rust_log.as_deref(), detail)));
     log.init();
 }
 
-/// The directives for a level. Names of our crates all begin with `dogwatch`, and a directive covers what begins with it.
-fn filter(level: u8, asked: Option<&str>, detail: Detail) -> String {
-    let directives = match (level, asked, detail) {
-        (0, Some(asked), _) if !asked.is_empty() => asked,
+/// Returns the filter directives for a level. The names of our crates all begin with `dogwatch`,
+/// and a directive applies to all targets with its prefix.
+fn filter(level: u8, rust_log: Option<&str>, detail: Detail) -> String {
+    let directives = match (level, rust_log, detail) {
+        (0, Some(rust_log), _) if !rust_log.is_empty() => rust_log,
         (0, _, Detail::WithoutInformers) => "warn,dogwatch_informer=error,dogwatch_client::watch=error",
         (0, _, _) => "warn",
         (1, _, Detail::WithRequests) => "warn,dogwatch=info,dogwatch_apiserver::requests=debug",
@@ -60,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_v_says_more() {
+    fn each_v_logs_more() {
         let levels = [LevelFilter::WARN, LevelFilter::INFO, LevelFilter::DEBUG, LevelFilter::TRACE];
         for (level, expected) in levels.into_iter().enumerate() {
             let filter = EnvFilter::new(
@@ -71,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variable_decides_only_where_no_v_is_given() {
+    fn the_variable_applies_only_without_v() {
         for detail in [Detail::Plain, Detail::WithoutInformers] {
             assert_eq!(filter(0, Some("off"), detail), "off");
             assert_eq!(filter(1, Some("off"), detail), "warn,dogwatch=info");
@@ -81,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_tells_is_not_logged_as_well() {
+    fn problems_that_a_command_prints_are_not_logged_too() {
         let filter = EnvFilter::new(filter(0, None, Detail::WithoutInformers));
         let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::sink).finish();
         tracing::subscriber::with_default(log, || {

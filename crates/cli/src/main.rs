@@ -1,11 +1,12 @@
-//! The `dogwatch` command: reads the command line, starts the log and the runtime, and hands over to one command.
+//! The `dogwatch` command: parses the command line, starts the log and the runtime, and runs one
+//! command.
 //!
-//! Exit codes: 0 done, 1 failed (stderr says why, and what to do about it), 2 bad usage.
+//! Exit codes: 0 success, 1 failure (stderr has the error and a hint), 2 bad usage.
 
 mod sanitize;
 mod failure;
 mod logging;
-mod ending;
+mod signals;
 mod printer;
 mod connection;
 mod advice;
@@ -24,7 +25,7 @@ use clap::{Parser, Subcommand};
 
 use logging::Detail;
 
-/// Keeps programs in step with a Kubernetes cluster.
+/// Kubernetes informers, endpoints and an API server on the command line.
 #[derive(Debug, Parser)]
 #[command(name = "dogwatch", version, max_term_width = 100)]
 struct Arguments {
@@ -34,7 +35,8 @@ struct Arguments {
     command: Command,
 }
 
-// The descriptions are those of the `Options`: a comment on a variant would replace them, and its long form would never be shown.
+// The descriptions are those of the `Options`: a comment on a variant would replace them, and its
+// long form would never be shown.
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Options),
@@ -45,10 +47,10 @@ enum Command {
 }
 
 impl Command {
-    /// What the log shows without being asked, and with one `-v`.
+    /// Returns the log detail of the command.
     fn log_detail(&self) -> Detail {
         match self {
-            // They report by themselves what keeps their informers from being synced.
+            // They print by themselves what keeps their informers from syncing.
             Self::Resolve(_) | Self::Watch(_) => Detail::WithoutInformers,
             Self::Serve(_) => Detail::WithRequests,
             _ => Detail::Plain,

@@ -1,25 +1,27 @@
-//! Writes lines to stdout from a thread of its own, so that a slow reader holds up neither Ctrl-C nor the command's other work, and
-//! notices when the reader goes away, even while there is nothing to write.
+//! Writes lines to stdout from a thread of its own, so that a slow reader blocks neither Ctrl-C nor
+//! the command's other work, and detects that the reader has closed stdout even while there is
+//! nothing to write.
 //!
-//! The threads are not waited for when the command is asked to end: one may be blocked in a write that never finishes.
+//! On shutdown the threads are not joined: one may be blocked in a write that never completes.
 
 use std::io::{self, BufWriter, Write};
 
 use anyhow::Context;
 use tokio::sync::{mpsc, oneshot};
 
-/// What a failure to write is called. A closed pipe keeps its kind below it, and ends the command quietly.
+/// The context of a write error. A closed pipe keeps its kind below it, and ends the command
+/// quietly.
 const CANNOT_WRITE: &str = "cannot write to stdout";
 
-/// How many texts may wait to be written; then the one who prints waits.
-const WAITING: usize = 64;
+/// The number of texts that may wait to be written; then `print` waits.
+const QUEUE_LENGTH: usize = 64;
 
-/// The way to stdout.
+/// A handle to the thread that writes to stdout.
 pub(crate) struct Printer {
     texts: mpsc::Sender<String>,
-    /// Tells when the thread has ended, and how.
+    /// The result of the thread when it has ended.
     ended: oneshot::Receiver<io::Result<()>>,
-    /// Resolves when nobody reads any more; none where the system does not say.
+    /// Resolves when the reader has closed stdout; `None` if the system does not report that.
     reader_gone: Option<oneshot::Receiver<()>>,
 }
 
@@ -27,12 +29,12 @@ impl Printer {
     /// Starts the threads.
     ///
     /// # Errors
-    /// When the system gives none.
+    /// Returns an error if the system cannot create a thread.
     pub(crate) fn start() -> io::Result<Self> {
-        let (texts, waiting) = mpsc::channel(WAITING);
+        let (texts, waiting) = mpsc::channel(QUEUE_LENGTH);
         let (end, ended) = oneshot::channel();
         std::thread::Builder::new().name("printer".to_owned()).spawn(move || {
-            // Nobody may be there any more to hear of it.
+            // The receiver may be gone already.
             let _ = end.send(write_all(waiting, io::stdout()));
         })?;
         let (gone, reader_gone) = oneshot::channel();
@@ -40,10 +42,10 @@ impl Printer {
         Ok(Self { texts, ended, reader_gone: Some(reader_gone) })
     }
 
-    /// Has a text written; waits only when too many wait already.
+    /// Queues a text; waits only if the queue is full.
     ///
     /// # Errors
-    /// When writing has failed, as it does when the reader is gone.
+    /// Returns an error if writing has failed, for example because the reader has closed stdout.
     pub(crate) async fn print(&mut self, text: String) -> anyhow::Result<()> {
         match self.texts.send(text).await {
             Ok(()) => Ok(()),
@@ -54,16 +56,19 @@ impl Printer {
     /// Waits until everything is written.
     ///
     /// # Errors
-    /// When writing has failed.
+    /// Returns an error if writing has failed.
     pub(crate) async fn finish(self) -> anyhow::Result<()> {
         drop(self.texts);
         self.ended.await.unwrap_or(Ok(())).context(CANNOT_WRITE)
     }
 
-    /// Waits until nothing more can be written: `Ok` when nobody reads any more. It may be dropped at any time.
+    /// Waits until nothing more can be written. Returns `Ok` if the reader has closed stdout.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
     ///
     /// # Errors
-    /// When writing has failed.
+    /// Returns an error if writing has failed.
     pub(crate) async fn closed(&mut self) -> anyhow::Result<()> {
         let Self { texts, reader_gone, .. } = self;
         let gone = async {
@@ -72,7 +77,7 @@ impl Printer {
             {
                 return;
             }
-            // Not to be asked again once it has answered.
+            // A oneshot receiver must not be polled again after it has resolved.
             *reader_gone = None;
             std::future::pending().await
         };
@@ -82,14 +87,14 @@ impl Printer {
         }
     }
 
-    /// Why the thread has ended, which it does only when it cannot write.
+    /// Returns the error of the thread, which ends only when it cannot write.
     async fn failure(&mut self) -> anyhow::Result<()> {
         let ended = (&mut self.ended).await.unwrap_or(Ok(()));
         ended.and(Err(io::ErrorKind::BrokenPipe.into())).context(CANNOT_WRITE)
     }
 }
 
-/// Writes texts until there will be no more, and holds none back while it waits.
+/// Writes texts until the channel is closed, and flushes whenever it is empty.
 fn write_all(mut texts: mpsc::Receiver<String>, out: impl Write) -> io::Result<()> {
     let mut out = BufWriter::new(out);
     while let Some(text) = texts.blocking_recv() {
@@ -101,7 +106,8 @@ fn write_all(mut texts: mpsc::Receiver<String>, out: impl Write) -> io::Result<(
     out.flush()
 }
 
-/// Says when the other end of stdout was closed. Asks for no event, so that only what is always told wakes it: errors and hang-ups.
+/// Sends when the other end of stdout is closed. Polls for no events, so that only errors and
+/// hang-ups, which are always reported, wake it.
 #[cfg(unix)]
 fn wait_for_reader(gone: oneshot::Sender<()>) {
     use rustix::event::{PollFd, PollFlags, poll};
@@ -111,7 +117,7 @@ fn wait_for_reader(gone: oneshot::Sender<()>) {
         match poll(&mut asked, None) {
             Err(rustix::io::Errno::INTR) => {}
             Ok(_) if asked[0].revents().intersects(PollFlags::ERR | PollFlags::HUP) => break,
-            // Whatever else it is, it is nothing we can wait for.
+            // Any other result is not something to wait for.
             _ => return,
         }
     }
@@ -133,14 +139,14 @@ mod tests {
             write_all(waiting, &mut out).map(|()| out)
         });
         for text in ["a\n", "b\n", "c\n"] {
-            texts.send(text.to_owned()).await.expect("it is read");
+            texts.send(text.to_owned()).await.expect("the writer receives");
         }
         drop(texts);
-        assert_eq!(writing.await.expect("no panic").expect("a vector takes all"), b"a\nb\nc\n");
+        assert_eq!(writing.await.expect("no panic").expect("writing to a vector succeeds"), b"a\nb\nc\n");
     }
 
     #[tokio::test]
-    async fn a_reader_that_is_gone_ends_it() {
+    async fn a_closed_stdout_ends_the_writer() {
         struct Closed;
         impl Write for Closed {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -151,7 +157,7 @@ mod tests {
             }
         }
         let (texts, waiting) = mpsc::channel(2);
-        texts.send("a".to_owned()).await.expect("there is room");
+        texts.send("a".to_owned()).await.expect("the queue has room");
         let written =
             tokio::task::spawn_blocking(move || write_all(waiting, Closed)).await.expect("no panic");
         assert_eq!(written.map_err(|it| it.kind()), Err(io::ErrorKind::BrokenPipe));

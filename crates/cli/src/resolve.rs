@@ -1,4 +1,5 @@
-//! `dogwatch resolve`: the endpoints of a gRPC target, as a channel would see them, and why there are none where there are none.
+//! `dogwatch resolve`: prints the endpoints of a gRPC target as a channel would see them, or the
+//! reason why there are none.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,41 +17,41 @@ use dogwatch::grpc::{
 use crate::connection::Connection;
 use crate::printer::Printer;
 use crate::sanitize::without_controls;
-use crate::{ending, failure};
+use crate::{failure, signals};
 
 const EXAMPLES: &str = "\
-Targets are written as kuberesolver has them:
+Targets have the syntax of kuberesolver:
   kubernetes:///service:port              in the namespace of the kubeconfig or the pod
   kubernetes:///service.namespace:port
   kubernetes://namespace/service:port
-The port is a name or a number, or is left out for the first one of the Service. A number is the Service's port, and the
-port of the pods behind it is found; with ?port=pod, or where Services may not be read, it is the pods' port.
+The port is a name or a number; without one, the first port of the Service is used. A number is a port of the Service,
+which is mapped to the port of its pods; with ?port=pod, or without permission to read Services, it is a port of the pods.
 
-It exits with 0 if there is an endpoint to call, and with 1 and the reason on stderr if there is none.";
+Exits with 0 if there is an endpoint to call, and with 1 and the reason on stderr if there is none.";
 
-/// How long to wait for a server that neither answers nor refuses.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time to wait for a server that neither responds nor rejects the request.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often to look whether the endpoints are still in step with the server.
-const GLANCE: Duration = Duration::from_secs(1);
+/// The interval at which the health of the watch is checked.
+const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Look up the endpoints of a gRPC target, and show them as they change.
+/// Resolve the endpoints of a gRPC target, and optionally follow their changes.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// What to look up, for example kubernetes:///web.shop:grpc
+    /// The target to resolve, for example kubernetes:///web.shop:grpc
     #[arg(value_name = "TARGET", value_parser = target)]
     target: Target,
-    /// Go on, and print each change, until Ctrl-C or SIGTERM.
+    /// Keep running and print each change, until Ctrl-C or SIGTERM.
     #[arg(short, long)]
     watch: bool,
-    /// The namespace of a target that says none, instead of the kubeconfig's.
+    /// The namespace of a target without one, instead of the kubeconfig's.
     #[arg(short, long, value_name = "NAME")]
     namespace: Option<String>,
-    /// Answer as to a caller in this zone: endpoints that are meant for other zones are not used.
+    /// Resolve for a client in this zone: endpoints that are hinted to other zones are not used.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     zone: String,
-    /// Answer as to a caller on this node.
+    /// Resolve for a client on this node.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     node: String,
     #[command(flatten)]
@@ -61,7 +62,7 @@ fn target(text: &str) -> Result<Target, TargetProblem> {
     text.parse::<Target>().map_err(|error| error.problem().clone())
 }
 
-/// There is nothing to call.
+/// An error for a target without an endpoint to call.
 #[derive(Debug)]
 struct Unresolved {
     target: Target,
@@ -88,24 +89,26 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.watch {
         return follow(watch, &target).await;
     }
-    let set = tokio::time::timeout(PATIENCE, watch.known()).await;
-    let set = set.with_context(|| format!("the API server said nothing of {target} within {PATIENCE:?}"))?;
+    let set = tokio::time::timeout(RESPONSE_TIMEOUT, watch.known()).await;
+    let set = set.with_context(|| {
+        format!("no response from the API server about {target} within {RESPONSE_TIMEOUT:?}")
+    })?;
     if !set.endpoints.is_empty() {
         writeln!(io::stdout(), "{}", table(&set)).context("cannot write to stdout")?;
     }
     match &set.unavailable {
         None => Ok(ExitCode::SUCCESS),
         Some(reason) => {
-            let advice = advice(&target, reason);
+            let hint = hint(&target, reason);
             let error = Unresolved { target, reason: reason.clone() };
-            Ok(failure::report(&anyhow::Error::new(error), Some(&advice)))
+            Ok(failure::report(&anyhow::Error::new(error), Some(&hint)))
         }
     }
 }
 
-/// Prints what changes until it is asked to end, or nobody reads what it prints.
+/// Prints changes until a shutdown signal arrives or the reader closes stdout.
 async fn follow(mut watch: EndpointWatch, target: &Target) -> anyhow::Result<ExitCode> {
-    let mut end = std::pin::pin!(ending::end().context("cannot listen for signals")?);
+    let mut end = std::pin::pin!(signals::shutdown().context("cannot listen for signals")?);
     let mut printer = Printer::start().context("cannot start a thread to print")?;
     tokio::select! {
         done = print_changes(&mut watch, target, &mut printer) => done?,
@@ -122,24 +125,24 @@ async fn print_changes(
 ) -> anyhow::Result<()> {
     let mut known: Arc<EndpointSet> = Arc::default();
     let mut problem = None;
-    let mut glance = tokio::time::interval(GLANCE);
+    let mut health_check = tokio::time::interval(HEALTH_INTERVAL);
     loop {
         tokio::select! {
             closed = printer.closed() => return closed,
             set = watch.changed() => {
                 let Some(set) = set else { return Ok(()) };
-                for line in news(&known, &set, target) {
+                for line in change_lines(&known, &set, target) {
                     printer.print(without_controls(&line) + "\n").await?;
                 }
                 known = set;
             }
-            // Before anything is known, the reason why is what is told.
-            _ = glance.tick(), if known.unavailable.is_none() && known.is_known() => {
+            // Before the first result, `unavailable` already gives the reason.
+            _ = health_check.tick(), if known.unavailable.is_none() && known.is_known() => {
                 let now = watch.problem();
                 let line = match &now {
                     _ if now == problem => continue,
-                    Some(problem) => format!("! these are the last that were known: {problem}"),
-                    None => "! in step with the server again".to_owned(),
+                    Some(problem) => format!("! the endpoints may be stale: {problem}"),
+                    None => "! synced again".to_owned(),
                 };
                 printer.print(without_controls(&line) + "\n").await?;
                 problem = now;
@@ -148,8 +151,9 @@ async fn print_changes(
     }
 }
 
-/// What to print of a change: what came, what is different, what went, and why there is nothing to call.
-fn news(known: &EndpointSet, set: &EndpointSet, target: &Target) -> Vec<String> {
+/// Formats a change: added, changed and removed endpoints, and the reason if there is nothing to
+/// call.
+fn change_lines(known: &EndpointSet, set: &EndpointSet, target: &Target) -> Vec<String> {
     let by_id = |set: &EndpointSet| -> BTreeMap<EndpointId, Arc<Endpoint>> {
         set.endpoints.iter().map(|it| (it.id.clone(), Arc::clone(it))).collect()
     };
@@ -165,7 +169,7 @@ fn news(known: &EndpointSet, set: &EndpointSet, target: &Target) -> Vec<String> 
     let gone = old.iter().filter(|(id, _)| !new.contains_key(*id));
     lines.extend(gone.map(|(_, endpoint)| format!("- {}", addresses(endpoint))));
     if let Some(reason) = set.unavailable.as_ref().filter(|it| known.unavailable.as_ref() != Some(it)) {
-        lines.push(format!("! {target} has no endpoint to call: {reason}; {}", advice(target, reason)));
+        lines.push(format!("! {target} has no endpoint to call: {reason}; {}", hint(target, reason)));
     }
     lines
 }
@@ -184,18 +188,18 @@ fn addresses(endpoint: &Endpoint) -> String {
     endpoint.addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// What an endpoint is good for.
+/// Returns the state of an endpoint for the caller.
 fn state(endpoint: &Endpoint) -> &'static str {
     match endpoint {
         Endpoint { usable: true, ready: true, .. } => "ready",
-        Endpoint { usable: true, .. } => "terminating, used since none is ready",
-        Endpoint { ready: true, .. } => "ready, meant for others",
+        Endpoint { usable: true, .. } => "terminating, used because none is ready",
+        Endpoint { ready: true, .. } => "ready, hinted to other zones or nodes",
         Endpoint { terminating: true, .. } => "terminating",
         _ => "not ready",
     }
 }
 
-/// A table as kubectl draws them: no lines, two blanks between columns.
+/// Formats a table like kubectl: no borders, two spaces between columns.
 fn table(set: &EndpointSet) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["ADDRESS", "STATE", "ZONE", "NODE", "POD"]);
@@ -215,36 +219,36 @@ fn table(set: &EndpointSet) -> String {
     table.trim_fmt()
 }
 
-/// What to do about a target that has nothing to call.
-fn advice(target: &Target, reason: &Unavailable) -> String {
+/// Returns a hint for a target without an endpoint to call.
+fn hint(target: &Target, reason: &Unavailable) -> String {
     let (service, namespace) = (target.service(), target.namespace().unwrap_or("default"));
     match reason {
         Unavailable::ServiceNotFound => format!(
-            "`kubectl get services --namespace {namespace}` lists those that there are; \
-             another namespace is written kubernetes:///{service}.NAMESPACE"
+            "`kubectl get services --namespace {namespace}` lists the existing ones; \
+             for another namespace use kubernetes:///{service}.NAMESPACE"
         ),
         Unavailable::Forbidden(_) => format!(
-            "ask for the verbs list and watch on endpointslices.discovery.k8s.io in the namespace {namespace}, \
+            "request the verbs list and watch on endpointslices.discovery.k8s.io in namespace {namespace}, \
              or choose another user with --context or --token"
         ),
         Unavailable::NothingReady(_) => format!(
             "`kubectl describe endpointslices --namespace {namespace} --selector kubernetes.io/service-name={service}` \
-             names the pods that are not ready"
+             shows the pods that are not ready"
         ),
         Unavailable::NoSuchPort(_) => format!(
             "`kubectl get service {service} --namespace {namespace} --output yaml` shows its ports; \
-             a number that only the pods know takes ?port=pod"
+             for a port number of the pods add ?port=pod"
         ),
         Unavailable::AmbiguousPort(names) => {
             let name = names.iter().find(|it| !it.is_empty()).map_or("PORT", String::as_str);
             format!("name one of them, as in kubernetes:///{service}.{namespace}:{name}")
         }
         Unavailable::NotOnNode(_) => format!(
-            "`kubectl get service {service} --namespace {namespace} --output yaml` shows its internalTrafficPolicy, Local"
+            "`kubectl get service {service} --namespace {namespace} --output yaml` shows its internalTrafficPolicy (Local)"
         ),
-        Unavailable::NotAddresses(_) | Unavailable::ExternalName(_) => "call that host itself".to_owned(),
+        Unavailable::NotAddresses(_) | Unavailable::ExternalName(_) => "call that host directly".to_owned(),
         Unavailable::ApiUnreachable(_) => {
-            "check that the server runs and that its address is right, or choose \
+            "check that the server runs and that its address is correct, or choose \
              another with --context or --server"
                 .to_owned()
         }
@@ -273,28 +277,29 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_in_lines() {
+    fn a_change_is_printed_in_lines() {
         let target: Target = "kubernetes:///web.shop:80".parse().unwrap();
         let nothing = EndpointSet::default();
         let one = set(&[endpoint("a", true)], None);
-        assert_eq!(news(&nothing, &one, &target), ["+ 10.0.0.1:80  ready  zone=z1  pod=a"]);
+        assert_eq!(change_lines(&nothing, &one, &target), ["+ 10.0.0.1:80  ready  zone=z1  pod=a"]);
         let two = set(&[endpoint("a", false), endpoint("b", true)], None);
-        let told = news(&one, &two, &target);
+        let lines_of_change = change_lines(&one, &two, &target);
         assert_eq!(
-            told,
+            lines_of_change,
             ["~ 10.0.0.1:80  not ready  zone=z1  pod=a", "+ 10.0.0.1:80  ready  zone=z1  pod=b"]
         );
         let none = set(&[], Some(Unavailable::NoEndpoints));
-        let told = news(&two, &none, &target);
-        assert_eq!(told[..2], ["- 10.0.0.1:80", "- 10.0.0.1:80"]);
+        let lines_of_change = change_lines(&two, &none, &target);
+        assert_eq!(lines_of_change[..2], ["- 10.0.0.1:80", "- 10.0.0.1:80"]);
         assert!(
-            told[2].starts_with("! kubernetes://shop/web:80 has no endpoint to call: it has no endpoints; ")
+            lines_of_change[2]
+                .starts_with("! kubernetes://shop/web:80 has no endpoint to call: it has no endpoints; ")
         );
-        assert_eq!(news(&none, &none, &target), [""; 0]);
+        assert_eq!(change_lines(&none, &none, &target), [""; 0]);
     }
 
     #[test]
-    fn every_reason_has_advice() {
+    fn every_reason_has_a_hint() {
         let target: Target = "kubernetes:///web.shop:80".parse().unwrap();
         for (reason, expected) in [
             (Unavailable::ServiceNotFound, "--namespace shop"),
@@ -305,19 +310,19 @@ mod tests {
             (Unavailable::ExternalName(String::new()), "call that host"),
             (Unavailable::ApiUnreachable(String::new()), "--server"),
         ] {
-            assert!(advice(&target, &reason).contains(expected), "{reason}");
+            assert!(hint(&target, &reason).contains(expected), "{reason}");
         }
     }
 
     #[test]
-    fn an_endpoint_is_called_what_it_is_good_for() {
+    fn the_state_of_an_endpoint_depends_on_its_conditions() {
         let mut it = Endpoint::clone(&endpoint("a", true));
         assert_eq!(state(&it), "ready");
         it.usable = false;
-        assert_eq!(state(&it), "ready, meant for others");
+        assert_eq!(state(&it), "ready, hinted to other zones or nodes");
         (it.ready, it.terminating) = (false, true);
         assert_eq!(state(&it), "terminating");
         it.usable = true;
-        assert_eq!(state(&it), "terminating, used since none is ready");
+        assert_eq!(state(&it), "terminating, used because none is ready");
     }
 }

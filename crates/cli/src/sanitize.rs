@@ -1,6 +1,7 @@
-//! Text from a server, made safe to print: on a terminal, control characters move the cursor, change colours or worse.
+//! Sanitizes text from a server before it is printed: on a terminal, control characters could move
+//! the cursor, change colours or worse.
 
-/// The text with a replacement character in place of each control character, line breaks included.
+/// Replaces each control character, including line breaks, with the replacement character.
 pub(crate) fn without_controls(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { char::REPLACEMENT_CHARACTER } else { it }).collect()
 }
@@ -10,7 +11,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_control_a_terminal_is_replaced() {
+    fn control_characters_are_replaced() {
         for (text, expected) in [
             ("plain: ä 日本", "plain: ä 日本"),
             ("clear\u{1b}[2J", "clear\u{fffd}[2J"),

@@ -1,6 +1,7 @@
-//! `dogwatch serve`: the API server as a process.
+//! `dogwatch serve`: runs the API server as a process.
 //!
-//! Scripts rely on one line on stdout, `ready <url>`, printed when the server answers and the kubeconfig is written.
+//! Scripts rely on one line on stdout, `ready <url>`, printed when the server accepts requests and
+//! the kubeconfig is written.
 
 use std::io::{self, IsTerminal, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,16 +16,16 @@ use dogwatch_apiserver::simulators::Simulators;
 use secrecy::SecretString;
 
 use crate::connection::secret;
-use crate::ending;
+use crate::signals;
 
 const EXAMPLES: &str = "\
-Everything is in memory and gone when the server ends. On stdout it prints one line, `ready URL`, when it serves; Ctrl-C
-and SIGTERM end it. With -v it logs every request to stderr.
+All data is in memory and lost when the server exits. It prints one line to stdout, `ready URL`, when it is ready; Ctrl-C
+and SIGTERM stop it. With -v it logs every request to stderr.
 
 Not enforced: there is no authorization, every caller may do everything. Roles and role bindings, CEL rules of custom
 resource definitions and admission policies are stored and not enforced. Admission webhooks, limit ranges and schemas are.
 
-Without a token every caller is the administrator; the server then listens on this machine only, and refuses requests of
+Without a token every caller is the administrator; the server then listens on this machine only, and rejects requests from
 web pages: a foreign Host or Origin gets 403. With --token, --token-file, DOGWATCH_TOKEN or --tls, requests without
 credentials get 401.
 
@@ -34,30 +35,33 @@ Examples:
     kubectl --server http://127.0.0.1:8080 create deployment web --image nginx
     kubectl --server http://127.0.0.1:8080 get pods
 
-  With TLS and a kubeconfig, as a real cluster has them:
+  With TLS and a kubeconfig, like a production cluster:
     dogwatch serve --tls --kubeconfig-out dogwatch.kubeconfig
     kubectl --kubeconfig dogwatch.kubeconfig get namespaces
 
-  In a script that waits until it serves:
+  In a script that waits until it is ready:
     dogwatch serve | while read -r ready url; do kubectl --server \"$url\" get namespaces; done
 
-  For other machines:
+  Reachable from other machines:
     dogwatch serve --bind 0.0.0.0:6443 --tls --token-file token --advertise box.lan --kubeconfig-out dogwatch.kubeconfig
 
-kubectl sends tokens over TLS only: combine a token with --tls if kubectl is to use it.";
+kubectl sends tokens only over TLS: combine a token with --tls to use it with kubectl.";
 
-/// What no caller would expect of a Kubernetes API server, said once at the start.
+/// The differences from a Kubernetes API server that users would not expect, printed once at the
+/// start.
 const NOT_ENFORCED: &str = "not enforced: authorization (every caller may do everything; RBAC is stored only), CEL rules, \
                             admission policies; see `dogwatch serve --help`";
 
-/// Said where others could connect, but their clients would not trust the certificate or find the address.
-const LOCAL_ONLY: &str = "the certificate and the kubeconfig name this machine as 127.0.0.1 only; for clients on other machines add \
+/// Printed if other machines can connect but their clients would not trust the certificate or find
+/// the address.
+const LOCAL_ONLY: &str = "the certificate and the kubeconfig name only 127.0.0.1; for clients on other machines add \
                           --advertise HOST";
 
-/// The variable with the token of the administrator, where no flag gives one.
+/// The variable with the administrator's token, used if no flag gives one.
 const TOKEN_VARIABLE: &str = "DOGWATCH_TOKEN";
 
-/// How long it can be listed how things were: as long as the original keeps it.
+/// The time that old versions can be listed: `DefaultCompactInterval` in `k8s.io/apiserver v0.36.4
+/// pkg/storage/storagebackend/config.go`.
 const HISTORY: Duration = Duration::from_secs(5 * 60);
 
 /// Run a Kubernetes API server on this machine, without a cluster behind it.
@@ -66,50 +70,54 @@ const HISTORY: Duration = Duration::from_secs(5 * 60);
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// The address to listen on: ADDR:PORT, localhost:PORT, or a PORT of this machine; port 0 is any that is free. Beyond this
-    /// machine it takes --tls and a token.
+    /// The address to listen on: ADDR:PORT, localhost:PORT, or a PORT on loopback; port 0 selects a
+    /// free one. Other addresses than loopback need --tls and a token.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0", value_parser = address)]
     bind: SocketAddr,
-    /// The name or address by which other machines reach the server, for the kubeconfig and the certificate.
+    /// The name or address by which other machines reach the server, for the kubeconfig and the
+    /// certificate.
     #[arg(long, value_name = "HOST", value_parser = host)]
     advertise: Option<String>,
-    /// Write a kubeconfig for the server into this file, in place of what is there; only its owner can read it.
+    /// Write a kubeconfig for the server to this file, replacing it; only its owner can read it.
     #[arg(long, value_name = "FILE")]
     kubeconfig_out: Option<PathBuf>,
-    /// A bearer token of the administrator. Others on this machine can see it in the list of processes: better use --token-file, or
-    /// the variable DOGWATCH_TOKEN. With --tls and without any of these, one is generated for the kubeconfig.
+    /// The administrator's bearer token. Other users of this machine can see it in the process
+    /// list: prefer --token-file or the variable DOGWATCH_TOKEN. With --tls and none of these, a
+    /// token is generated for the kubeconfig.
     #[arg(long, value_parser = not_empty)]
     token: Option<SecretString>,
-    /// Read the bearer token of the administrator from this file; blanks and line ends around it do not count.
+    /// Read the administrator's bearer token from this file; surrounding whitespace is ignored.
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     token_file: Option<PathBuf>,
-    /// Serve HTTPS, with certificates made for this run; clients may log in by certificate.
+    /// Serve HTTPS, with certificates generated for this run; clients may authenticate with a
+    /// certificate.
     #[arg(long, conflicts_with = "plain")]
     tls: bool,
     /// Serve HTTP. This is the default.
     #[arg(long)]
     plain: bool,
-    /// Leave namespaces and garbage to controllers of your own.
+    /// Do not run the namespace and garbage-collection controllers, so that you can run your own.
     #[arg(long)]
     no_controllers: bool,
-    /// Simulate workloads: deployments get pods, pods become ready on simulated nodes, services get endpoints.
+    /// Simulate workloads: deployments get pods, pods become ready on simulated nodes, services get
+    /// endpoints.
     #[arg(long)]
     simulate: bool,
-    /// Simulate nodes only: pods become ready on them, and controllers of your own make the pods.
+    /// Simulate only nodes: pods become ready on them, and your own controllers create the pods.
     #[arg(long, conflicts_with = "simulate")]
     simulate_nodes: bool,
     /// Expose the fault-injection API under /_dogwatch/faults.
     #[arg(long)]
     admin: bool,
-    /// Make uids and generated names the same in every run, and let time begin in 2026.
+    /// Generate the same uids and names in every run, and start the clock in 2026.
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
 }
 
-/// Serves until it is asked to end.
+/// Serves until a shutdown signal arrives.
 pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
-    // Before anybody can know that we serve, so that nobody can end us too early for it.
-    let end = ending::end().context("cannot listen for signals")?;
+    // Registered before the ready line, so that a signal right after it stops the server in order.
+    let end = signals::shutdown().context("cannot listen for signals")?;
     let kubeconfig_out = options.kubeconfig_out.clone();
     let is_local_only = options.bind.ip().is_unspecified() && options.advertise.is_none();
     let server = start(options).await?;
@@ -121,7 +129,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
         });
         written.await?.with_context(|| format!("cannot write the kubeconfig {}", file.display()))?;
     }
-    // If stderr is closed, the server serves nevertheless.
+    // If stderr is closed, the server still serves.
     let _ = writeln!(io::stderr(), "{NOT_ENFORCED}");
     if is_local_only {
         let _ = writeln!(io::stderr(), "{LOCAL_ONLY}");
@@ -137,7 +145,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
 
 async fn start(options: Options) -> anyhow::Result<ApiServer> {
     let token = token(&options)?;
-    // Nothing in this process reads the log of requests.
+    // Nothing in this process reads the request log.
     let mut builder = ApiServer::builder()
         .bind(options.bind)
         .tls(options.tls)
@@ -163,7 +171,7 @@ async fn start(options: Options) -> anyhow::Result<ApiServer> {
     Ok(builder.start().await?)
 }
 
-/// The token of the administrator: that of a flag, or else that of the variable.
+/// Returns the administrator's token: from a flag, or else from the variable.
 fn token(options: &Options) -> anyhow::Result<Option<SecretString>> {
     if let Some(token) = &options.token {
         return Ok(Some(token.clone()));
@@ -172,25 +180,26 @@ fn token(options: &Options) -> anyhow::Result<Option<SecretString>> {
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("cannot read the token file {}", file.display()))?;
         let token = not_empty(text.trim()).map_err(anyhow::Error::msg);
-        return token.with_context(|| format!("the token file {} is of no use", file.display())).map(Some);
+        return token.with_context(|| format!("the token file {} is not valid", file.display())).map(Some);
     }
     match std::env::var(TOKEN_VARIABLE) {
         Ok(text) => {
             let token = not_empty(text.trim()).map_err(anyhow::Error::msg);
-            token.with_context(|| format!("the variable {TOKEN_VARIABLE} is of no use")).map(Some)
+            token.with_context(|| format!("the variable {TOKEN_VARIABLE} is not valid")).map(Some)
         }
         Err(std::env::VarError::NotPresent) => Ok(None),
-        Err(error) => Err(error).with_context(|| format!("the variable {TOKEN_VARIABLE} is of no use")),
+        Err(error) => Err(error).with_context(|| format!("the variable {TOKEN_VARIABLE} is not valid")),
     }
 }
 
-/// Writes a file that only its owner can read, whole or not at all. Where the name is a link, it is written where the link leads.
+/// Writes a file that only its owner can read, atomically. A symbolic link is followed.
 fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let target = match std::fs::canonicalize(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => file.to_owned(),
         target => target?,
     };
-    // A device or a pipe would be replaced by the file: /dev/stdout would be gone for everybody.
+    // A device or a pipe would be replaced by the file: /dev/stdout would be gone for all
+    // processes.
     match std::fs::metadata(&target) {
         Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         Ok(found) if !found.is_file() => return Err(io::Error::other("it is not a regular file")),
@@ -201,17 +210,18 @@ fn write_private(file: &Path, bytes: &[u8]) -> io::Result<()> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    // Asked for by itself since the error of a temporary file would name that file, which is not the user's.
+    // Checked separately because the error of a temporary file would name that file, which the user
+    // does not know.
     std::fs::metadata(folder)?;
     let plain = |error: io::Error| io::Error::from(error.kind());
-    // Temporary files are made with mode 0600.
+    // Temporary files are created with mode 0600.
     let mut draft = tempfile::NamedTempFile::new_in(folder).map_err(plain)?;
     draft.write_all(bytes).map_err(plain)?;
     draft.persist(file).map_err(|it| plain(it.error))?;
     Ok(())
 }
 
-/// Reads an address to listen on. A port alone, and `localhost`, mean the loopback.
+/// Parses an address to listen on. A port alone, and `localhost`, mean loopback.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let on_loopback = |port: &str| Some(SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)));
     let found = match text.strip_prefix("localhost:") {
@@ -223,7 +233,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// Reads a name or an address without a port.
+/// Parses a host name or an address without a port.
 fn host(text: &str) -> Result<String, String> {
     let is_name = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '-');
     let is_host = text.parse::<IpAddr>().is_ok() || (!text.is_empty() && text.chars().all(is_name));
@@ -236,10 +246,10 @@ fn host(text: &str) -> Result<String, String> {
 
 fn not_empty(text: &str) -> Result<SecretString, &'static str> {
     if text.is_empty() {
-        return Err("a token that is empty protects nothing");
+        return Err("the token is empty");
     }
     if text.contains(|it: char| it.is_whitespace() || it.is_control()) {
-        return Err("a token is one word, without blanks and line breaks");
+        return Err("the token contains whitespace or control characters");
     }
     let Ok(token) = secret(text);
     Ok(token)
@@ -258,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_not_shown() {
+    fn debug_output_hides_the_token() {
         let flags = Flags::try_parse_from(["serve", "--token", "hunter2"]).unwrap();
         assert!(!format!("{flags:?}").contains("hunter2"));
     }
@@ -272,13 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn it_stays_on_this_machine_unless_told_otherwise() {
+    fn it_listens_on_loopback_by_default() {
         let flags = Flags::try_parse_from(["serve"]).unwrap();
         assert!(flags.options.bind.ip().is_loopback() && !flags.options.tls);
     }
 
     #[test]
-    fn an_address_may_be_short() {
+    fn an_address_may_be_abbreviated() {
         for (text, expected) in [
             ("8080", Some("127.0.0.1:8080")),
             ("localhost:8080", Some("127.0.0.1:8080")),
@@ -295,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_advertised_is_a_name_or_an_address() {
+    fn an_advertised_host_is_a_name_or_an_address() {
         for text in ["box.lan", "192.0.2.1", "2001:db8::1"] {
             assert!(host(text).is_ok(), "{text}");
         }

@@ -1,22 +1,22 @@
-//! What a server offers, as far as `demo` shows it.
+//! The version, groups and resources of a server, for `demo`.
 //!
-//! Only this file asks the server; [`crate::demo`] prints what it found.
+//! Only this file sends requests; [`crate::demo`] prints the result.
 
 use dogwatch::discovery::ServedResource;
 use dogwatch::{Api, Client, Error, ListParams};
 use futures_util::future::try_join_all;
 use serde::de::IgnoredAny;
 
-/// The resources whose objects are counted: one request each, so only those everybody knows.
+/// The resources whose objects are counted: one request each, so only the best-known ones.
 const COUNTED: [&str; 7] =
     ["namespaces", "nodes", "pods", "services", "configmaps", "deployments", "customresourcedefinitions"];
 
-/// What one server offers.
+/// The API of one server.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    /// The address that was asked.
+    /// The address of the server.
     pub(crate) server: String,
-    /// Its version, as it calls it.
+    /// The version that it reports.
     pub(crate) version: String,
     /// Its groups with their versions, the preferred one first.
     pub(crate) groups: Vec<Group>,
@@ -32,7 +32,7 @@ pub(crate) struct Group {
     pub(crate) versions: Vec<String>,
 }
 
-/// A resource, and how many objects there are of it.
+/// A resource, and the number of its objects.
 #[derive(Debug)]
 pub(crate) struct Resource {
     pub(crate) plural: String,
@@ -44,25 +44,25 @@ pub(crate) struct Resource {
     pub(crate) objects: Objects,
 }
 
-/// How many objects there are of a resource.
+/// The number of objects of a resource.
 #[derive(Debug)]
 pub(crate) enum Objects {
-    /// This many.
+    /// The number that the server returned.
     Counted(u64),
-    /// The server does not let us look.
+    /// The server does not allow the list.
     Forbidden,
-    /// Nobody asked: counting everything would take a request for each resource.
+    /// Not requested: counting everything would take a request for each resource.
     NotAsked,
 }
 
-/// Asks the server for its version, its groups, its resources, and the number of objects of a few.
+/// Requests the version, the groups, the resources, and the number of objects of a few resources.
 ///
-/// A group whose own server does not answer is left out and told in the log: it says nothing about the others.
+/// A group whose API server does not respond is left out and logged: it does not affect the others.
 pub(crate) async fn take(client: &Client, namespace: Option<&str>) -> Result<Survey, Error> {
     let version = client.server_version().await?;
     let discovery = client.discover().await?;
     for failure in &discovery.failures {
-        tracing::warn!(%failure, "a group does not tell its resources");
+        tracing::warn!(%failure, "cannot discover the resources of an API group");
     }
     let groups = discovery.groups.iter().map(|group| Group {
         name: group.name.to_string(),
@@ -75,7 +75,7 @@ pub(crate) async fn take(client: &Client, namespace: Option<&str>) -> Result<Sur
     Ok(Survey { server, version: version.git_version, groups, resources })
 }
 
-/// A resource with the number of its objects, where it is one of those worth a request.
+/// Returns a resource with the number of its objects, if it is one of the counted ones.
 async fn resource(
     client: &Client,
     namespace: Option<&str>,
@@ -101,7 +101,7 @@ async fn resource(
     })
 }
 
-/// One page of one object, and what the server says is left.
+/// Lists one object, and adds the remaining count that the server reports.
 async fn count(collection: &Api<IgnoredAny>) -> Result<Objects, Error> {
     match collection.list(&ListParams::default().limit(1)).await {
         Ok(page) => {

@@ -1,68 +1,72 @@
-//! What a reconcile comes to: an action, or an error that says whether trying again helps.
+//! The result of a reconcile: an action, or an error that says if a retry can help.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// An error of any kind.
+/// A boxed error of any type.
 pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What is to happen to a key after a reconcile that did not fail. Either way its failures are forgotten.
+/// The next step for a key after a successful reconcile. Every action resets the key's failure
+/// count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Nothing, until something changes.
+    /// Nothing: the key is reconciled again when something changes.
     #[default]
     Done,
-    /// It is reconciled again after this time, with the priority it had, or as soon as something changes if that is sooner: what
-    /// comes first supersedes the other. Zero is at once, behind those that wait.
+    /// Reconcile the key again after this time, with its current priority. A change before then
+    /// replaces the delay. A duration of zero requeues the key at once, behind the keys that
+    /// already wait.
     RequeueAfter(Duration),
 }
 
-/// Why a reconcile failed, and what is to happen to its key.
+/// A failed reconcile, and what happens to its key.
 ///
-/// Every error turns into one with `?`, and is tried again. An error is terminal if it is made so by [`Self::terminal`], or if a
-/// [`Terminal`] is anywhere among its sources, so that an error type of your own can say it too.
+/// Every error converts into a retryable one with `?`. An error is terminal if it is created with
+/// [`Self::terminal`], or if a [`Terminal`] occurs anywhere in its source chain, so that your own
+/// error types can be terminal too.
 ///
-/// It is no [`Error`] itself, as it is only ever handed to the controller.
+/// It does not implement [`Error`]: it is only ever returned to the controller.
 #[non_exhaustive]
 pub enum ReconcileError {
-    /// The key is tried again when the limiter of the controller allows it.
+    /// The key is retried when the controller's rate limiter allows it.
     Retry(Box<dyn Error + Send + Sync>),
-    /// Trying again would fail again: the key is left alone until something changes.
+    /// A retry would fail again: the key is not retried until something changes.
     Terminal(Box<dyn Error + Send + Sync>),
 }
 
-/// Marks an error as one that trying again does not help against.
+/// Marks an error as permanent: the key is not retried.
 ///
-/// It reads as the error it holds.
+/// It displays as the error that it wraps.
 #[derive(Debug)]
 pub struct Terminal(BoxError);
 
 impl ReconcileError {
-    /// The key is to be tried again. For errors that `?` does not take, such as texts and `anyhow`'s.
+    /// Creates an error after which the key is retried. Use it for values that `?` does not accept,
+    /// such as strings and `anyhow` errors.
     pub fn retry(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::sorted(error.into())
+        Self::classified(error.into())
     }
 
-    /// The key is to be left alone until something changes.
+    /// Creates an error after which the key is not retried until something changes.
     pub fn terminal(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Terminal(error.into())
     }
 
-    /// Whether the key is left alone.
+    /// Returns true if the key is not retried.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
 
-    /// What went wrong.
+    /// Returns the underlying error.
     pub fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
         match self {
             Self::Retry(error) | Self::Terminal(error) => &**error,
         }
     }
 
-    fn sorted(error: BoxError) -> Self {
+    fn classified(error: BoxError) -> Self {
         let mut level: Option<&(dyn Error + 'static)> = Some(&*error);
         while let Some(it) = level {
             if it.is::<Terminal>() {
@@ -76,14 +80,14 @@ impl ReconcileError {
 
 impl<E: Error + Send + Sync + 'static> From<E> for ReconcileError {
     fn from(error: E) -> Self {
-        Self::sorted(Box::new(error))
+        Self::classified(Box::new(error))
     }
 }
 
 impl fmt::Display for ReconcileError {
-    /// The error and all its causes, in one line.
+    /// Writes the error and all its causes on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Levels(self.error()))
+        write!(f, "{}", ErrorChain(self.error()))
     }
 }
 
@@ -95,7 +99,7 @@ impl fmt::Debug for ReconcileError {
 }
 
 impl Terminal {
-    /// Marks this error.
+    /// Wraps an error.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self(error.into())
     }
@@ -113,10 +117,10 @@ impl Error for Terminal {
     }
 }
 
-/// An error and all its causes, in one line.
-pub(crate) struct Levels<'a>(pub(crate) &'a (dyn Error + 'static));
+/// Displays an error and all its causes on one line.
+pub(crate) struct ErrorChain<'a>(pub(crate) &'a (dyn Error + 'static));
 
-impl fmt::Display for Levels<'_> {
+impl fmt::Display for ErrorChain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)?;
         let mut level = self.0.source();
@@ -142,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn any_error_turns_into_one_that_is_tried_again() {
+    fn any_error_converts_into_a_retryable_one() {
         let error = failing("full".into()).unwrap_err();
         assert!(!error.is_terminal());
         assert_eq!(error.to_string(), "no ingress: full");
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_error_is_known_wherever_it_is_among_the_sources() {
+    fn a_terminal_error_is_found_anywhere_in_the_source_chain() {
         let error = failing(Terminal::new(Ours("a bad host".into())).into()).unwrap_err();
         assert!(error.is_terminal());
         assert_eq!(error.to_string(), "no ingress: no ingress: a bad host");

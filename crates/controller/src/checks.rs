@@ -1,4 +1,5 @@
-//! Health checks by name, and what is told of them: the words are those of Kubernetes' own servers.
+//! Named health checks and their report, in the wording of kube-apiserver (`k8s.io/apiserver
+//! v0.36.4 pkg/server/healthz/healthz.go`).
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use futures_core::future::BoxFuture;
 
-use crate::action::{BoxError, Levels};
+use crate::action::{BoxError, ErrorChain};
 
 /// The checks of one endpoint, in the order in which they were added.
 #[derive(Clone, Default)]
@@ -14,24 +15,24 @@ pub(crate) struct Checks(Vec<(String, Check)>);
 
 type Check = Arc<dyn Fn() -> BoxFuture<'static, Result<(), BoxError>> + Send + Sync>;
 
-/// What an endpoint answers.
+/// The response of a health endpoint.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct HealthReport {
     pub(crate) ok: bool,
     pub(crate) text: String,
 }
 
-/// How an endpoint was asked.
+/// The query parameters of a health request.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
-    /// Tell of each check, also when all is well.
+pub(crate) struct HealthQuery {
+    /// Lists each check, also when all of them pass.
     pub(crate) verbose: bool,
-    /// Checks to leave out.
+    /// The names of the checks to skip.
     pub(crate) exclude: BTreeSet<String>,
 }
 
 impl Checks {
-    /// Adds a check, or puts it in the place of the one with its name.
+    /// Adds a check, or replaces the check of the same name.
     pub(crate) fn add<F, E>(&mut self, name: impl Into<String>, check: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -48,20 +49,21 @@ impl Checks {
         }
     }
 
-    /// Whether there is a check of this name.
+    /// Returns true if there is a check with this name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|it| it.0 == name)
     }
 
-    /// Asks all of them. Why one fails is written to the log and withheld from whoever asks, who may be anybody.
-    pub(crate) async fn all(&self, endpoint: &str, mut asked: Asked) -> Told {
+    /// Runs all checks in order. The reason of a failure goes to the log and is withheld from the
+    /// response, because the endpoint is unauthenticated.
+    pub(crate) async fn all(&self, endpoint: &str, mut query: HealthQuery) -> HealthReport {
         let mut text = String::new();
         let mut failed = Vec::new();
         for (name, check) in &self.0 {
-            let outcome = if asked.exclude.remove(name) {
+            let outcome = if query.exclude.remove(name) {
                 "excluded: ok"
             } else if let Err(error) = check().await {
-                failed.push(format!("{name}: {}", Levels(&*error)));
+                failed.push(format!("{name}: {}", ErrorChain(&*error)));
                 let _ = writeln!(text, "[-]{name} failed: reason withheld");
                 continue;
             } else {
@@ -69,28 +71,30 @@ impl Checks {
             };
             let _ = writeln!(text, "[+]{name} {outcome}");
         }
-        if !asked.exclude.is_empty() {
-            let unknown: Vec<_> = asked.exclude.iter().map(|it| format!("{it:?}")).collect();
+        if !query.exclude.is_empty() {
+            let unknown: Vec<_> = query.exclude.iter().map(|it| format!("{it:?}")).collect();
             let unknown = unknown.join(", ");
             let _ = writeln!(text, "warn: some health checks cannot be excluded: no matches for {unknown}");
         }
         if !failed.is_empty() {
             tracing::warn!(endpoint, failed = failed.join("; "), "a health check failed");
             let _ = writeln!(text, "{endpoint} check failed");
-        } else if asked.verbose {
+        } else if query.verbose {
             let _ = writeln!(text, "{endpoint} check passed");
         } else {
             text = "ok".to_owned();
         }
-        Told { ok: failed.is_empty(), text }
+        HealthReport { ok: failed.is_empty(), text }
     }
 
-    /// Asks one of them; `None` when there is none of this name.
-    pub(crate) async fn one(&self, name: &str) -> Option<Told> {
+    /// Runs one check. Returns `None` if there is no check with this name.
+    pub(crate) async fn one(&self, name: &str) -> Option<HealthReport> {
         let (_, check) = self.0.iter().find(|it| it.0 == name)?;
         Some(match check().await {
-            Ok(()) => Told { ok: true, text: "ok".to_owned() },
-            Err(error) => Told { ok: false, text: format!("internal server error: {}\n", Levels(&*error)) },
+            Ok(()) => HealthReport { ok: true, text: "ok".to_owned() },
+            Err(error) => {
+                HealthReport { ok: false, text: format!("internal server error: {}\n", ErrorChain(&*error)) }
+            }
         })
     }
 }
@@ -114,12 +118,12 @@ mod tests {
         checks
     }
 
-    fn asked(verbose: bool, exclude: &[&str]) -> Asked {
-        Asked { verbose, exclude: exclude.iter().map(|it| (*it).to_owned()).collect() }
+    fn query(verbose: bool, exclude: &[&str]) -> HealthQuery {
+        HealthQuery { verbose, exclude: exclude.iter().map(|it| (*it).to_owned()).collect() }
     }
 
     #[tokio::test]
-    async fn checks_are_told_in_the_words_of_kubernetes() {
+    async fn the_report_has_the_wording_of_kube_apiserver() {
         let good = [("ping", true), ("db", true)];
         let bad = [("ping", true), ("db", false)];
         for (names, verbose, exclude, ok, text) in [
@@ -136,26 +140,26 @@ mod tests {
                  no matches for \"x\", \"y\"\nreadyz check passed\n",
             ),
         ] {
-            let told = checks(&names).all("readyz", asked(verbose, exclude)).await;
-            assert_eq!(told, Told { ok, text: text.to_owned() });
+            let report = checks(&names).all("readyz", query(verbose, exclude)).await;
+            assert_eq!(report, HealthReport { ok, text: text.to_owned() });
         }
     }
 
     #[tokio::test]
-    async fn one_check_is_told_with_its_reason() {
+    async fn a_single_check_reports_its_reason() {
         let checks = checks(&[("ping", true), ("db", false)]);
         assert_eq!(checks.one("ping").await.map(|it| it.text).as_deref(), Some("ok"));
-        let told = checks.one("db").await.expect("there is one");
+        let report = checks.one("db").await.expect("there is one");
         let text = "internal server error: the password is x\n".to_owned();
-        assert_eq!(told, Told { ok: false, text });
+        assert_eq!(report, HealthReport { ok: false, text });
         assert_eq!(checks.one("other").await, None);
     }
 
     #[tokio::test]
-    async fn a_check_takes_the_place_of_the_one_with_its_name() {
+    async fn a_check_replaces_the_check_of_the_same_name() {
         let mut checks = checks(&[("ping", false), ("db", true)]);
         checks.add("ping", || async { Ok::<(), BoxError>(()) });
-        let told = checks.all("healthz", asked(true, &[])).await;
-        assert_eq!(told.text, "[+]ping ok\n[+]db ok\nhealthz check passed\n");
+        let report = checks.all("healthz", query(true, &[])).await;
+        assert_eq!(report.text, "[+]ping ok\n[+]db ok\nhealthz check passed\n");
     }
 }

@@ -1,4 +1,4 @@
-//! The HTTP endpoints that a manager serves for those who run it: health, readiness, metrics.
+//! The HTTP endpoints of a manager: health, readiness, metrics.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,28 +17,30 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream, ToSocketAddrs};
 use tokio::task::JoinSet;
 
-use crate::checks::{Asked, Checks, Told};
+use crate::checks::{Checks, HealthQuery, HealthReport};
 
-/// How many connections there may be at once. More wait until one of them ends; probes and scrapes are few.
-const MOST_CONNECTIONS: usize = 100;
+/// The maximum number of open connections; further ones wait in the accept queue. Probes and
+/// scrapes are few.
+const MAX_CONNECTIONS: usize = 100;
 
-/// How long a request may take to arrive, and a connection may be idle.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The timeout for the headers of a request, including the idle time before them.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long nothing is accepted after accepting failed, as it does when there are no file descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a failed accept, for example when the process is out of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The text format of Prometheus.
+/// The content type of the Prometheus text format.
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// One address at which a [`Manager`](crate::Manager) answers over plain HTTP/1.1.
+/// One address at which a [`Manager`](crate::Manager) serves plain HTTP/1.1.
 ///
-/// - `/healthz`: whether the process is to be restarted; `/readyz`: whether it is of use. They answer `ok`, or 500 and which check
-///   failed; with `?verbose` they tell of each check, with `?exclude=name` they leave one out. `/healthz/name` asks one check.
-/// - `/metrics`: what the function says, where there is one.
+/// - `/healthz` fails if the process should be restarted; `/readyz` fails if it cannot do its work.
+///   Both return `ok`, or 500 with the name of the failed check. `?verbose` lists each check, and
+///   `?exclude=name` skips one. `/healthz/name` runs a single check.
+/// - `/metrics` returns the output of the function given to [`Self::metrics`]; without one, 404.
 ///
-/// It accepts from the moment it is bound, answers from the moment the manager runs, until all else has ended. At most 100
-/// connections are served at once.
+/// It accepts connections from the moment it is bound, and responds while the manager runs, until
+/// everything else has shut down. At most 100 connections are served at once.
 pub struct Endpoints {
     listener: TcpListener,
     health: bool,
@@ -48,51 +50,52 @@ pub struct Endpoints {
 type Render = dyn Fn() -> String + Send + Sync;
 
 impl Endpoints {
-    /// Health and readiness at this address.
+    /// Binds the address for health and readiness.
     ///
     /// # Errors
-    /// When the address cannot be bound, because it is taken for example.
+    /// Returns an error if the address cannot be bound, for example because it is in use.
     pub async fn bind(address: impl ToSocketAddrs) -> io::Result<Self> {
         Ok(Self { listener: TcpListener::bind(address).await?, health: true, render: None })
     }
 
-    /// Metrics too, in the text format of Prometheus. The function comes from the exporter of the program's choice, and is called for each
-    /// scrape; it must not block.
+    /// Also serves metrics in the Prometheus text format. The function comes from the exporter of
+    /// the program's choice and is called for each scrape; it must not block.
     #[must_use]
     pub fn metrics(mut self, render: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.render = Some(Arc::new(render));
         self
     }
 
-    /// No health and readiness at this address, so that metrics can have one of their own.
+    /// Serves no health and readiness at this address, so that metrics can have an address of their
+    /// own.
     #[must_use]
     pub fn without_health(mut self) -> Self {
         self.health = false;
         self
     }
 
-    /// The address; with port 0 the system has chosen one.
+    /// Returns the bound address; for port 0, with the port that the system assigned.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// Returns an error if the operating system cannot report the address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until it is dropped.
+    /// Serves requests until the future is dropped.
     pub(crate) async fn serve(self, healthz: Checks, readyz: Checks) {
         let checks = self.health.then_some((healthz, readyz));
-        let answers = Arc::new(Answers { checks, render: self.render });
+        let service_state = Arc::new(EndpointService { checks, render: self.render });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 biased;
                 Some(_) = connections.join_next() => {}
-                accepted = self.listener.accept(), if connections.len() < MOST_CONNECTIONS => match accepted {
-                    Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&answers)))),
+                accepted = self.listener.accept(), if connections.len() < MAX_CONNECTIONS => match accepted {
+                    Ok((stream, _)) => drop(connections.spawn(connection(stream, Arc::clone(&service_state)))),
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept a connection");
-                        tokio::time::sleep(PAUSE).await;
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
             }
@@ -110,30 +113,30 @@ impl fmt::Debug for Endpoints {
     }
 }
 
-async fn connection(stream: TcpStream, answers: Arc<Answers>) {
+async fn connection(stream: TcpStream, service_state: Arc<EndpointService>) {
     let service = service_fn(move |request: Request<Incoming>| {
-        let answers = Arc::clone(&answers);
+        let service_state = Arc::clone(&service_state);
         async move {
             let uri = request.uri();
             Ok::<_, Infallible>(
-                answers.to(request.method(), uri.path(), uri.query().unwrap_or_default()).await,
+                service_state.to(request.method(), uri.path(), uri.query().unwrap_or_default()).await,
             )
         }
     });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    // Whoever goes away in the middle of a request does not want the answer.
+    server.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    // A client that disconnects in the middle of a request does not need a response.
     let _ = server.serve_connection(TokioIo::new(stream), service).await;
 }
 
-/// What is answered at one address.
-struct Answers {
-    /// Those of `/healthz` and those of `/readyz`.
+/// The content served at one address.
+struct EndpointService {
+    /// The checks of `/healthz` and of `/readyz`.
     checks: Option<(Checks, Checks)>,
     render: Option<Arc<Render>>,
 }
 
-impl Answers {
+impl EndpointService {
     async fn to(&self, method: &Method, path: &str, query: &str) -> Response<Full<Bytes>> {
         if method != Method::GET && method != Method::HEAD {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
@@ -144,13 +147,13 @@ impl Answers {
             return response;
         }
         match self.health(path, query).await {
-            Some(Told { ok: true, text }) => plain(StatusCode::OK, text),
-            Some(Told { ok: false, text }) => plain(StatusCode::INTERNAL_SERVER_ERROR, text),
+            Some(HealthReport { ok: true, text }) => plain(StatusCode::OK, text),
+            Some(HealthReport { ok: false, text }) => plain(StatusCode::INTERNAL_SERVER_ERROR, text),
             None => plain(StatusCode::NOT_FOUND, "404 page not found\n"),
         }
     }
 
-    async fn health(&self, path: &str, query: &str) -> Option<Told> {
+    async fn health(&self, path: &str, query: &str) -> Option<HealthReport> {
         let (healthz, readyz) = self.checks.as_ref()?;
         let path = path.strip_prefix('/')?;
         let (endpoint, name) = path.split_once('/').unwrap_or((path, ""));
@@ -160,22 +163,22 @@ impl Answers {
             _ => return None,
         };
         match name {
-            "" => Some(checks.all(endpoint, asked(query)).await),
+            "" => Some(checks.all(endpoint, health_query(query)).await),
             name => checks.one(name).await,
         }
     }
 }
 
-fn asked(query: &str) -> Asked {
-    let mut asked = Asked::default();
-    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+fn health_query(text: &str) -> HealthQuery {
+    let mut query = HealthQuery::default();
+    for (key, value) in form_urlencoded::parse(text.as_bytes()) {
         match &*key {
-            "verbose" => asked.verbose = true,
-            "exclude" => drop(asked.exclude.insert(value.into_owned())),
+            "verbose" => query.verbose = true,
+            "exclude" => drop(query.exclude.insert(value.into_owned())),
             _ => {}
         }
     }
-    asked
+    query
 }
 
 fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Full<Bytes>> {

@@ -1,15 +1,16 @@
-//! Finalizers: an object is not gone before we have cleaned up after it.
+//! Finalizers: the server keeps a deleted object until the controller has cleaned up after it.
 //!
 //! ```text
-//! phase(object): being deleted, ours is there ──► CleanUp ──your clean-up──► done(object)
-//!                being deleted, ours is not   ──► Ignored
-//!                lives, ours is not           ──► (added) ──► Live
-//!                lives, ours is there         ──► Live
+//! phase(object): deleting, finalizer present  ──► CleanUp ──your clean-up──► done(object)
+//!                deleting, finalizer absent   ──► Ignored
+//!                live, finalizer absent       ──► (added) ──► Live
+//!                live, finalizer present      ──► Live
 //! ```
 //!
-//! The object may come from a cache that is behind. Every write says which version it is about; when that is no longer the newest,
-//! the object is read from the server and judged again. So nothing is added to an object that is being deleted, nor to another
-//! one that has its name.
+//! The object may come from a stale cache. Every write names the version that it is based on; if
+//! that is not the newest one, the object is read from the server and evaluated again. So the
+//! finalizer is never added to an object that is being deleted, nor to a new object of the same
+//! name.
 
 use std::sync::Arc;
 
@@ -22,33 +23,35 @@ use serde_json::json;
 
 use crate::reconciler::Context;
 
-/// One finalizer, on the objects of one kind.
+/// A finalizer on the objects of one kind.
 #[derive(Clone, Debug)]
 pub struct Finalizer<K> {
     api: Api<K>,
     name: String,
 }
 
-/// Why a name cannot be that of a finalizer.
+/// An error for a name that is not valid for a finalizer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} cannot be the name of a finalizer: it has to be like example.com/cleanup")]
+#[error("{name:?} is not a valid finalizer name: use a form like example.com/cleanup")]
 #[non_exhaustive]
 pub struct InvalidFinalizer {
-    /// The name.
+    /// The rejected name.
     pub name: String,
 }
 
-/// What is to be done about an object.
+/// The state of an object with respect to a finalizer, which decides what to do about it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Phase<K> {
-    /// It lives and has the finalizer: work on it.
+    /// The object is live and has the finalizer: reconcile it.
     Live(Arc<K>),
-    /// It is being deleted and waits for us: clean up, then call [`Finalizer::done`].
+    /// The object is being deleted and waits for this finalizer: clean up, then call
+    /// [`Finalizer::done`].
     ///
-    /// A process that ends in between leads here again, so cleaning up twice must do no harm.
+    /// If the process exits in between, the next reconcile returns this phase again, so the
+    /// clean-up must be idempotent.
     CleanUp(Arc<K>),
-    /// It is gone, or waits for others only.
+    /// The object is gone, or waits only for other finalizers.
     Ignored,
 }
 
@@ -56,13 +59,16 @@ impl<K> Finalizer<K>
 where
     K: Resource + DeserializeOwned + Send + Sync + 'static,
 {
-    /// A finalizer of this name, for the objects that `api` reaches; one handle over all namespaces will do.
+    /// Creates a finalizer of this name for the objects that `api` reaches; one handle over all
+    /// namespaces is enough.
     ///
-    /// The name should have a domain, as `example.com/cleanup` has. One without is accepted with a warning, for objects that have it
-    /// already: kube-apiserver stores it on custom resources, with a warning of its own, and rejects it on built-in ones.
+    /// The name should have a domain, as in `example.com/cleanup`. A name without one is accepted
+    /// with a warning, for objects that already have it: kube-apiserver stores it on custom
+    /// resources, with a warning of its own, and rejects it on built-in ones.
     ///
     /// # Errors
-    /// When the name is none that a server stores: an optional domain and a slash, then up to 63 letters, digits, `-`, `_` and `.`.
+    /// Returns an error if the name is not one that a server stores: an optional domain and a
+    /// slash, then up to 63 letters, digits, `-`, `_` and `.`.
     pub fn new(api: Api<K>, name: impl Into<String>) -> Result<Self, InvalidFinalizer> {
         let name = name.into();
         if !is_qualified(&name) {
@@ -71,22 +77,24 @@ where
         if !name.contains('/') {
             tracing::warn!(
                 finalizer = name,
-                "a finalizer without a domain may be taken for another program's"
+                "finalizer name has no domain and may collide with another program's"
             );
         }
         Ok(Self { api, name })
     }
 
-    /// Whether an object has the finalizer.
+    /// Returns true if the object has the finalizer.
     pub fn is_on(&self, object: &K) -> bool {
         object.meta().finalizers.iter().flatten().any(|it| *it == self.name)
     }
 
-    /// Decides what to do about an object, after adding the finalizer where it is missing and may be added. The write is
-    /// [reported](Context::wrote) to the controller; the object is not copied where nothing is written.
+    /// Returns the phase of an object, after adding the finalizer if it is missing and the object
+    /// is not being deleted. The write is [reported](Context::wrote) to the controller; the object
+    /// is not copied if nothing is written.
     ///
     /// # Errors
-    /// When the finalizer can be added neither now nor in a few attempts.
+    /// Returns an error if the finalizer cannot be added, and the last conflict if the attempts are
+    /// used up.
     pub async fn phase(&self, object: impl Into<Arc<K>>, context: &Context) -> Result<Phase<K>, Error> {
         let mut current = object.into();
         let uid = current.meta().uid.clone();
@@ -101,7 +109,7 @@ where
             finalizers.push(self.name.clone());
             match self.write(&current, &finalizers, context).await {
                 Ok(written) => return Ok(Phase::Live(Arc::new(written))),
-                Err(error) => match self.look_again(&current, uid.as_deref(), error, attempt).await? {
+                Err(error) => match self.reread(&current, uid.as_deref(), error, attempt).await? {
                     Some(newer) => current = Arc::new(newer),
                     None => return Ok(Phase::Ignored),
                 },
@@ -110,11 +118,13 @@ where
         Ok(Phase::Ignored)
     }
 
-    /// Takes the finalizer off an object that was cleaned up after. Others' finalizers stay; an object that is gone is fine. The write
-    /// is [reported](Context::wrote) to the controller, so that the next reconcile does not find the object as it was.
+    /// Removes the finalizer from an object after the clean-up. Other finalizers stay; an object
+    /// that is already gone is not an error. The write is [reported](Context::wrote) to the
+    /// controller, so that the next reconcile does not see the object as it was.
     ///
     /// # Errors
-    /// When that can be done neither now nor in a few attempts.
+    /// Returns an error if the finalizer cannot be removed, and the last conflict if the attempts
+    /// are used up.
     pub async fn done(&self, object: &K, context: &Context) -> Result<(), Error> {
         let uid = object.meta().uid.clone();
         let mut newest: Option<K> = None;
@@ -127,7 +137,7 @@ where
             let finalizers: Vec<_> = finalizers.cloned().collect();
             match self.write(current, &finalizers, context).await {
                 Ok(_) => return Ok(()),
-                Err(error) => match self.look_again(current, uid.as_deref(), error, attempt).await? {
+                Err(error) => match self.reread(current, uid.as_deref(), error, attempt).await? {
                     Some(newer) => newest = Some(newer),
                     None => return Ok(()),
                 },
@@ -143,16 +153,16 @@ where
         let change = json!({ "metadata": {
             "uid": meta.uid, "resourceVersion": version, "finalizers": finalizers,
         } });
-        let api = self.beside(object);
+        let api = self.api_of(object);
         let name = meta.name.as_deref().unwrap_or_default();
         let written = api.patch(name, &PatchParams::default(), Patch::Merge(&change)).await?;
         context.wrote_object(&self.api.resource().gvk, &written);
         Ok(written)
     }
 
-    /// The object as it is on the server, where a newer version explains the error; `None` when it is gone, or its name is
-    /// another object's now.
-    async fn look_again(
+    /// Returns the object as it is on the server, if a newer version explains the error. Returns
+    /// `None` if it is gone, or if its name now belongs to another object.
+    async fn reread(
         &self,
         object: &K,
         uid: Option<&str>,
@@ -168,12 +178,12 @@ where
         }
         tokio::time::sleep(retries.wait).await;
         let name = object.meta().name.as_deref().unwrap_or_default();
-        let newer = self.beside(object).get_opt(name).await?;
+        let newer = self.api_of(object).get_opt(name).await?;
         Ok(newer.filter(|it| it.meta().uid.as_deref() == uid))
     }
 
-    /// A handle on the object's own namespace.
-    fn beside(&self, object: &K) -> Api<K> {
+    /// Returns a handle for the object's own namespace.
+    fn api_of(&self, object: &K) -> Api<K> {
         match object.meta().namespace.as_deref().filter(|it| !it.is_empty()) {
             Some(namespace) => self.api.clone().within(namespace),
             None => self.api.clone(),
@@ -182,7 +192,7 @@ where
 }
 
 impl<K: Resource> Phase<K> {
-    /// The key of the object, where there is something to do about it.
+    /// Returns the key of the object, unless it is ignored.
     pub fn key(&self) -> Option<ObjectKey> {
         match self {
             Self::Live(object) | Self::CleanUp(object) => {
@@ -194,7 +204,8 @@ impl<K: Resource> Phase<K> {
     }
 }
 
-/// Whether a server would store the name: the names of finalizers and of labels have one form.
+/// Returns true if a server would store the name: the names of finalizers and of labels have the
+/// same syntax.
 fn is_qualified(name: &str) -> bool {
     LabelSelector::everything().equals(name, "x").is_ok()
 }

@@ -1,17 +1,18 @@
-//! The consistency guard: no reconcile from a cache that is older than what the reconciler itself wrote before.
+//! The consistency guard: no reconcile from a cache that is older than the reconciler's own writes.
 //!
 //! ```text
-//! a reconcile wrote ─► record ─► the cache has come that far ─┬─► a key that was parked goes back into the queue
-//!                                                             └─► the object is not there: the key is looked at again
-//! a worker takes the key meanwhile ─► park ─────────────────────► at the limit it is let through, and counted
+//! a reconcile wrote ─► record ─► the cache reaches the version ─┬─► a parked key is queued again
+//!                                                               └─► object missing: reconcile again
+//! a worker takes the key earlier ─► park ───────────────────────► time limit: reconciled, and counted
 //! ```
 //!
-//! A reconciler that reads a stale cache creates what it has created already, or undoes what others did since. The version that a
-//! write returned says how far the cache must have come, in the namespace of the object. A key that has to wait takes no
-//! worker and is no failure: it is put back by [`Guard::run`], which is woken by the caches.
+//! A reconciler that reads a stale cache creates objects twice, or undoes what others did since.
+//! The version that a write returned is the version that the cache must have reached in the namespace of
+//! the object. A waiting key occupies no worker and does not count as a failure: [`Guard::run`],
+//! which the caches wake, puts it back.
 //!
-//! Only an object that concerned the key when it was written is missed. A reconciler that writes objects of other keys at each call
-//! would otherwise be called for ever.
+//! A missing object brings the key back only if the object mapped to the key when it was written.
+//! Otherwise a reconciler that writes objects of other keys at each call would be called for ever.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::pending;
@@ -34,67 +35,72 @@ type Sources<K> = [Box<dyn Source<K>>];
 /// The writes that the caches do not show yet, by the key under which they were made.
 #[derive(Debug)]
 pub(crate) struct Guard<K> {
-    /// How long a key waits for a cache.
+    /// The maximum time that a key waits for a cache.
     limit: Duration,
-    state: Mutex<State<K>>,
-    /// Rung when there is something more to wait for.
+    state: Mutex<GuardState<K>>,
+    /// Notified when there is another write to wait for.
     recorded: Notify,
-    /// Keys that were let through although a cache did not show what was written.
+    /// Counts the keys that were reconciled although a cache did not show their writes.
     overdue: Counter,
 }
 
 #[derive(Debug)]
-struct State<K> {
-    /// Each line is of one source and namespace, and in the order of the versions: what a cache shows first comes first.
-    /// Ordered, since keys are put back line by line.
-    lines: BTreeMap<Line, BTreeMap<Place, Awaited<K>>>,
-    keys: HashMap<K, Waiting>,
-    /// When keys that still wait are let through.
+struct GuardState<K> {
+    /// The pending writes, one map for each source and namespace, ordered by version: the writes
+    /// that a cache shows first come first. A `BTreeMap`, so that keys are put back in a
+    /// deterministic order.
+    scopes: BTreeMap<CacheScope, BTreeMap<WriteOrder, PendingWrite<K>>>,
+    keys: HashMap<K, KeyWrites>,
+    /// The deadlines after which waiting keys are reconciled anyway.
     limits: BTreeMap<(Instant, u64), K>,
     next: u64,
 }
 
-/// One source, and the namespace that was written to: of several namespaces each is followed by itself. A write of which only the
-/// version is known waits for the whole source.
+/// A source and the namespace that was written to: a source with several namespaces follows each on
+/// its own. A write of which only the version is known waits for the whole source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Line {
+struct CacheScope {
     source: usize,
     namespace: Option<String>,
     whole: bool,
 }
 
-/// The digits of a version, behind their number, so that the order of places is that of versions; then a number of our own.
-type Place = (usize, String, u64);
+/// The length of the version, its digits, and a sequence number: the tuples sort in version order.
+type WriteOrder = (usize, String, u64);
 
-/// A write that a cache is to show.
+/// A write that a cache has yet to show.
 #[derive(Debug)]
-struct Awaited<K> {
+struct PendingWrite<K> {
     key: K,
     object: Option<Arc<Written>>,
-    /// Whether the object must be in the cache then, unless it was deleted.
+    /// True if the object must then be in the cache, unless it was deleted.
     is_expected: bool,
-    /// Whether it concerned the key, and so has to do so still.
+    /// True if the object mapped to the key when it was written, and so must still do so.
     concerned: bool,
-    /// How often the server's history had been taken back when it was written. What was written before that happens again may
-    /// never be shown.
+    /// The number of times the server's history had been rewound when the object was written. A
+    /// write from before another rewind may never be shown.
     rewinds: u64,
 }
 
-impl<K: Key> Awaited<K> {
-    /// Whether the key has to be looked at again, given that the cache has come far enough.
+impl<K: Key> PendingWrite<K> {
+    /// Returns true if the key must be reconciled again, given that the cache has reached the
+    /// version.
     fn is_missing(&self, source: &dyn Source<K>) -> bool {
         let object = self.object.as_ref().filter(|_| self.is_expected);
         object.is_some_and(|it| !source.holds(it, self.concerned.then_some(&self.key)))
     }
 }
 
-/// The writes under one key. There is at most one for each source and object, so they are bounded by what a key writes.
+/// The pending writes under one key. There is at most one for each source and object, so they are
+/// bounded by what the key writes.
 #[derive(Debug, Default)]
-struct Waiting {
-    writes: Vec<(Line, Place, Option<ObjectKey>)>,
-    /// Until when the key must wait; `None` when it need not any more. A limit beyond all times is never reached.
+struct KeyWrites {
+    writes: Vec<(CacheScope, WriteOrder, Option<ObjectKey>)>,
+    /// The deadline of the key; `None` once it no longer waits. A deadline beyond the range of the
+    /// clock is never reached.
     until: Option<Limit>,
-    /// A worker has taken the key in vain; this is the priority with which it goes back.
+    /// The priority with which the key goes back, set when a worker has taken the key and returned
+    /// it.
     parked: Option<i32>,
 }
 
@@ -106,17 +112,18 @@ enum Limit {
 
 impl<K: Key> Guard<K> {
     pub(crate) fn new(limit: Duration, overdue: Counter) -> Self {
-        let state = State { lines: BTreeMap::new(), keys: HashMap::new(), limits: BTreeMap::new(), next: 0 };
+        let state =
+            GuardState { scopes: BTreeMap::new(), keys: HashMap::new(), limits: BTreeMap::new(), next: 0 };
         Self { limit, state: Mutex::new(state), recorded: Notify::new(), overdue }
     }
 
-    fn state(&self) -> MutexGuard<'_, State<K>> {
+    fn state(&self) -> MutexGuard<'_, GuardState<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of what was written under the key, which the caller holds.
+    /// Records the writes made under the key, which the caller holds.
     pub(crate) fn record(&self, key: &K, writes: Vec<Write>, sources: &Sources<K>, queue: &WorkQueue<K>) {
-        let mut look_again = false;
+        let mut is_missing = false;
         for write in writes {
             let source = &sources[write.source];
             let admits = write.object.as_ref().map_or(Some(true), |it| source.admits(it));
@@ -126,7 +133,7 @@ impl<K: Key> Guard<K> {
             let object_key = write.object.as_ref().map(|it| &it.key);
             let is_expected = admits == Some(true) && write.concerns != Some(false);
             let reached = source.version(object_key).map(|it| has_reached(&it, &write.version));
-            let awaited = Awaited {
+            let awaited = PendingWrite {
                 key: key.clone(),
                 object: write.object,
                 is_expected,
@@ -134,36 +141,37 @@ impl<K: Key> Guard<K> {
                 rewinds: source.cache().health().rewinds,
             };
             match reached {
-                // Waiting gives no answer where versions cannot be compared.
+                // If versions cannot be compared, waiting would never end.
                 None | Some(None) => {}
-                Some(Some(true)) => look_again |= awaited.is_missing(&**source),
+                Some(Some(true)) => is_missing |= awaited.is_missing(&**source),
                 Some(Some(false)) => {
                     let object = awaited.object.as_ref();
-                    let line = Line {
+                    let scope = CacheScope {
                         source: write.source,
                         namespace: object.and_then(|it| it.key.namespace()).map(str::to_owned),
                         whole: object.is_none(),
                     };
-                    self.state().insert(line, &write.version, awaited, self.limit);
+                    self.state().insert(scope, &write.version, awaited, self.limit);
                     self.recorded.notify_one();
                 }
             }
         }
-        if look_again {
+        if is_missing {
             queue.add(key.clone());
         }
     }
 
-    /// Decides whether a worker that has taken the key may reconcile it now. If not, the answer is the informer that is behind, and the
-    /// key goes back into the queue when that has come far enough.
+    /// Returns `None` if a worker that has taken the key may reconcile it now. Otherwise returns
+    /// the name of the informer that is behind; the key goes back into the queue when the cache has
+    /// caught up.
     pub(crate) fn park<'s>(&self, key: &K, priority: i32, sources: &'s Sources<K>) -> Option<&'s str> {
         let mut state = self.state();
         let waiting = state.keys.get(key)?;
         let behind = waiting.until.and_then(|_| {
             let mut writes = waiting.writes.iter();
-            let (line, ..) =
-                writes.find(|(line, place, object)| !state.is_over(line, place, object.as_ref(), sources))?;
-            Some(line.source)
+            let (scope, ..) = writes
+                .find(|(scope, order, object)| !state.is_over(scope, order, object.as_ref(), sources))?;
+            Some(scope.source)
         });
         match behind {
             Some(source) => {
@@ -172,17 +180,19 @@ impl<K: Key> Guard<K> {
                 Some(sources[source].cache().name())
             }
             None => {
-                // It is looked at now, so whatever the caches show by now need not bring it back.
+                // The key is reconciled now, so writes that the caches show by now need not bring
+                // it back.
                 state.forget_shown(key, sources);
                 None
             }
         }
     }
 
-    /// Puts keys back as the caches come on. It never ends; one task runs it while the workers work.
+    /// Puts keys back as the caches advance. Never returns; one task runs it while the workers
+    /// work.
     pub(crate) async fn run(&self, sources: &Sources<K>, queue: &WorkQueue<K>) {
         loop {
-            // Enlisted before the caches are read, so that nothing is missed in between.
+            // Subscribe before the caches are read, so that no change in between is missed.
             let awaited = self.state().awaited_sources(sources.len());
             let published = awaited.into_iter().map(|it| sources[it].published());
             let mut published: FuturesUnordered<_> = published.collect();
@@ -196,14 +206,14 @@ impl<K: Key> Guard<K> {
         }
     }
 
-    /// Puts back what need not wait any more. When the next limit is.
+    /// Puts back the keys that need not wait any more. Returns the next deadline.
     fn settle(&self, sources: &Sources<K>, queue: &WorkQueue<K>) -> Option<Instant> {
         let mut state = self.state();
         let mut back = Vec::new();
-        let lines: Vec<_> = state.lines.keys().cloned().collect();
-        for line in lines {
-            while let Some(awaited) = state.pop_shown(&line, sources) {
-                let is_missing = awaited.is_missing(&*sources[line.source]);
+        let scopes: Vec<_> = state.scopes.keys().cloned().collect();
+        for scope in scopes {
+            while let Some(awaited) = state.pop_shown(&scope, sources) {
+                let is_missing = awaited.is_missing(&*sources[scope.source]);
                 back.extend(state.shown(&awaited.key, is_missing).map(|priority| (awaited.key, priority)));
             }
         }
@@ -213,7 +223,7 @@ impl<K: Key> Guard<K> {
             if let Some(waiting) = state.keys.get_mut(&key) {
                 waiting.until = None;
                 self.overdue.increment(1);
-                tracing::warn!(?key, limit = ?self.limit, "the cache does not show what was written; the key waits no longer");
+                tracing::warn!(?key, limit = ?self.limit, "the cache does not show the key's own writes in time; reconciling it anyway");
                 back.extend(waiting.parked.take().map(|priority| (key, priority)));
             }
         }
@@ -226,26 +236,32 @@ impl<K: Key> Guard<K> {
     }
 }
 
-impl<K: Key> State<K> {
-    fn insert(&mut self, line: Line, version: &ResourceVersion, awaited: Awaited<K>, limit: Duration) {
+impl<K: Key> GuardState<K> {
+    fn insert(
+        &mut self,
+        scope: CacheScope,
+        version: &ResourceVersion,
+        awaited: PendingWrite<K>,
+        limit: Duration,
+    ) {
         self.next += 1;
-        let place = (version.as_str().len(), version.as_str().to_owned(), self.next);
+        let order = (version.as_str().len(), version.as_str().to_owned(), self.next);
         let object = awaited.object.as_ref().map(|it| it.key.clone());
         let key = awaited.key.clone();
         let waiting = self.keys.entry(key.clone()).or_default();
-        let known = waiting.writes.iter().position(|(of, _, it)| *of == line && *it == object);
+        let known = waiting.writes.iter().position(|(of, _, it)| *of == scope && *it == object);
         if let Some(known) = known {
             let (of, at, _) = &waiting.writes[known];
-            let before = self.lines.get(of).and_then(|it| it.get(at));
-            // Writes that were under way at once may be reported in any order. Versions from before and after the server's history was
-            // taken back say nothing about each other; the later report counts then.
-            if before.is_some_and(|it| it.rewinds == awaited.rewinds) && *at > place {
+            let before = self.scopes.get(of).and_then(|it| it.get(at));
+            // Concurrent writes may be reported in any order. Versions from before and after a
+            // rewind of the server's history cannot be compared; the later report wins then.
+            if before.is_some_and(|it| it.rewinds == awaited.rewinds) && *at > order {
                 return;
             }
-            let (line, place, _) = waiting.writes.swap_remove(known);
-            remove(&mut self.lines, &line, &place);
+            let (scope, order, _) = waiting.writes.swap_remove(known);
+            remove(&mut self.scopes, &scope, &order);
         }
-        waiting.writes.push((line.clone(), place.clone(), object));
+        waiting.writes.push((scope.clone(), order.clone(), object));
         if let Some(Limit::At(at, number)) = waiting.until.take() {
             self.limits.remove(&(at, number));
         }
@@ -256,48 +272,55 @@ impl<K: Key> State<K> {
             }
             None => Limit::Never,
         });
-        self.lines.entry(line).or_default().insert(place, awaited);
+        self.scopes.entry(scope).or_default().insert(order, awaited);
     }
 
-    /// The sources that something is expected of.
+    /// Returns the indexes of the sources with pending writes.
     fn awaited_sources(&self, count: usize) -> Vec<usize> {
         let mut awaited = vec![false; count];
-        self.lines.keys().for_each(|it| awaited[it.source] = true);
+        self.scopes.keys().for_each(|it| awaited[it.source] = true);
         (0..count).filter(|it| awaited[*it]).collect()
     }
 
-    /// Whether a cache shows a write, or never will.
-    fn is_over(&self, line: &Line, place: &Place, object: Option<&ObjectKey>, sources: &Sources<K>) -> bool {
-        let source = &sources[line.source];
-        let version = ResourceVersion::new(&place.1);
+    /// Returns true if a cache shows a write, or never will.
+    fn is_over(
+        &self,
+        scope: &CacheScope,
+        order: &WriteOrder,
+        object: Option<&ObjectKey>,
+        sources: &Sources<K>,
+    ) -> bool {
+        let source = &sources[scope.source];
+        let version = ResourceVersion::new(&order.1);
         let is_shown = match source.version(object) {
             Some(reached) => has_reached(&reached, &version).unwrap_or(true),
             None => true,
         };
         is_shown || {
-            let awaited = self.lines.get(line).and_then(|it| it.get(place));
+            let awaited = self.scopes.get(scope).and_then(|it| it.get(order));
             awaited.is_none_or(|it| source.cache().health().rewinds != it.rewinds)
         }
     }
 
-    /// Takes the first write of a line, if its cache shows it or never will.
-    fn pop_shown(&mut self, line: &Line, sources: &Sources<K>) -> Option<Awaited<K>> {
-        let (place, awaited) = self.lines.get(line)?.first_key_value()?;
-        let (place, object) = (place.clone(), awaited.object.as_ref().map(|it| it.key.clone()));
-        if !self.is_over(line, &place, object.as_ref(), sources) {
+    /// Takes the first write of a scope, if its cache shows it or never will.
+    fn pop_shown(&mut self, scope: &CacheScope, sources: &Sources<K>) -> Option<PendingWrite<K>> {
+        let (order, awaited) = self.scopes.get(scope)?.first_key_value()?;
+        let (order, object) = (order.clone(), awaited.object.as_ref().map(|it| it.key.clone()));
+        if !self.is_over(scope, &order, object.as_ref(), sources) {
             return None;
         }
-        let awaited = remove(&mut self.lines, line, &place)?;
+        let awaited = remove(&mut self.scopes, scope, &order)?;
         if let Some(waiting) = self.keys.get_mut(&awaited.key) {
-            waiting.writes.retain(|(of, at, _)| of != line || *at != place);
+            waiting.writes.retain(|(of, at, _)| of != scope || *at != order);
         }
         Some(awaited)
     }
 
-    /// A cache shows a write of this key. The priority with which the key is to be queued, if it is.
-    fn shown(&mut self, key: &K, look_again: bool) -> Option<i32> {
+    /// Handles that a cache shows a write of this key. Returns the priority with which to queue the
+    /// key, if it is to be queued.
+    fn shown(&mut self, key: &K, is_missing: bool) -> Option<i32> {
         let waiting = self.keys.get_mut(key)?;
-        if look_again {
+        if is_missing {
             waiting.parked = Some(waiting.parked.map_or(0, |it| it.max(0)));
         }
         if waiting.until.is_some() && !waiting.writes.is_empty() {
@@ -308,15 +331,15 @@ impl<K: Key> State<K> {
         parked
     }
 
-    /// Forgets the writes of a key that the caches show.
+    /// Removes the writes of a key that the caches show.
     fn forget_shown(&mut self, key: &K, sources: &Sources<K>) {
         let Some(waiting) = self.keys.get(key) else { return };
         let (over, left): (Vec<_>, Vec<_>) = waiting
             .writes
             .iter()
             .cloned()
-            .partition(|(line, place, object)| self.is_over(line, place, object.as_ref(), sources));
-        over.iter().for_each(|(line, place, _)| drop(remove(&mut self.lines, line, place)));
+            .partition(|(scope, order, object)| self.is_over(scope, order, object.as_ref(), sources));
+        over.iter().for_each(|(scope, order, _)| drop(remove(&mut self.scopes, scope, order)));
         if let Some(waiting) = self.keys.get_mut(key) {
             waiting.writes = left;
             waiting.parked = None;
@@ -324,10 +347,10 @@ impl<K: Key> State<K> {
         self.tidy(key);
     }
 
-    /// Forgets a key under which nothing is awaited.
+    /// Removes a key without pending writes.
     fn tidy(&mut self, key: &K) {
         if self.keys.get(key).is_some_and(|it| it.writes.is_empty())
-            && let Some(Waiting { until: Some(Limit::At(at, number)), .. }) = self.keys.remove(key)
+            && let Some(KeyWrites { until: Some(Limit::At(at, number)), .. }) = self.keys.remove(key)
         {
             self.limits.remove(&(at, number));
         }
@@ -335,19 +358,20 @@ impl<K: Key> State<K> {
 }
 
 fn remove<K>(
-    lines: &mut BTreeMap<Line, BTreeMap<Place, Awaited<K>>>,
-    line: &Line,
-    place: &Place,
-) -> Option<Awaited<K>> {
-    let places = lines.get_mut(line)?;
-    let removed = places.remove(place);
-    if places.is_empty() {
-        lines.remove(line);
+    scopes: &mut BTreeMap<CacheScope, BTreeMap<WriteOrder, PendingWrite<K>>>,
+    scope: &CacheScope,
+    order: &WriteOrder,
+) -> Option<PendingWrite<K>> {
+    let writes = scopes.get_mut(scope)?;
+    let removed = writes.remove(order);
+    if writes.is_empty() {
+        scopes.remove(scope);
     }
     removed
 }
 
-/// Whether a cache that has come to `reached` shows what was written; `None` where that cannot be told.
+/// Returns true if a cache at version `reached` shows the write, or `None` if the versions cannot
+/// be compared.
 fn has_reached(reached: &ResourceVersion, written: &ResourceVersion) -> Option<bool> {
     if reached.is_unset() {
         return Some(false);
@@ -355,7 +379,7 @@ fn has_reached(reached: &ResourceVersion, written: &ResourceVersion) -> Option<b
     Some(written == reached || written.compare(reached)?.is_le())
 }
 
-/// Waits until then; for ever where there is no such time.
+/// Sleeps until the time, or for ever if there is none.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,

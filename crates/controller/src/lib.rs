@@ -1,14 +1,16 @@
-//! Controllers: programs that bring the cluster to where it should be, one object at a time.
+//! Controllers: programs that drive the cluster towards the desired state, one object at a time.
 //!
 //! ```text
 //! informers ─► sources: predicates, mappings ─► work queue ─► workers ─► your reconciler ─► client
-//!              (which keys does it concern?)    (once each)                    │
-//!                                                    ▲  later, or after a wait │
+//!              (which keys are affected?)       (once each)                    │
+//!                                                    ▲  requeued, or retried   │
 //!                                                    └─────────────────────────┘
 //! ```
 //!
-//! A [`Reconciler`] is told a key and brings what it stands for to where it should be. A [`Controller`] decides which keys, when, and
-//! how many at once. A [`Manager`] runs controllers with their informers, an election and endpoints, and ends them in order.
+//! A [`Reconciler`] takes a key and brings the object behind it to its desired state. A
+//! [`Controller`] decides which keys are reconciled, when, and how many at once. A [`Manager`] runs
+//! controllers together with their informers, leader election and HTTP endpoints, and shuts them
+//! down in order.
 //!
 //! ```
 //! use dogwatch_client::{Api, Client};
@@ -60,24 +62,25 @@
 //! |---|---|
 //! | `reconcile.Reconciler`, `reconcile.Func` | [`Reconciler`], or a closure |
 //! | `reconcile.Result{}`, `RequeueAfter` | [`Action::Done`], [`Action::RequeueAfter`]; there is no `Requeue` |
-//! | `reconcile.TerminalError` | [`ReconcileError::terminal`], or [`Terminal`] among the sources of your error |
+//! | `reconcile.TerminalError` | [`ReconcileError::terminal`], or [`Terminal`] in the source chain of your error |
 //! | `For`, `Owns`, `Watches` + `EnqueueRequestsFromMapFunc` | [`Controller::for_`], [`ControllerBuilder::owns`], [`ControllerBuilder::watches`] |
 //! | `source.Channel` | [`ControllerBuilder::also_on`] |
 //! | `reconcile.TypedRequest` | [`Controller::keyed`] |
-//! | `predicate.*`, `And`, `Or`, `Not` | [`Predicate`], `and`, `or`, `!`; put on a source by [`Watched::when`] |
+//! | `predicate.*`, `And`, `Or`, `Not` | [`Predicate`], `and`, `or`, `!`; attached to a source with [`Watched::when`] |
 //! | `MaxConcurrentReconciles`, `RateLimiter` | [`ControllerBuilder::workers`], [`ControllerBuilder::limiter`] |
 //! | `ReconciliationTimeout`, `CacheSyncTimeout`, `NeedLeaderElection` | [`ControllerBuilder::reconcile_timeout`], [`sync_timeout`](ControllerBuilder::sync_timeout), [`without_leading`](ControllerBuilder::without_leading) |
-//! | `RecoverPanic`, `EnableWarmup`, `UsePriorityQueue` | always so |
+//! | `RecoverPanic`, `EnableWarmup`, `UsePriorityQueue` | always on |
 //! | read-your-writes | [`Context::wrote`] |
 //! | `manager.New`, `Add`, `Start`, `SetupSignalHandler` | [`Manager::new`], [`controller`](Manager::controller) and [`task`](Manager::task), [`run`](Manager::run) |
-//! | `manager.GetCache`, `GetInformer` | [`Manager::informers`], [`Manager::informer`]: informers are asked for, never made by a read |
+//! | `manager.GetCache`, `GetInformer` | [`Manager::informers`], [`Manager::informer`]: informers are requested explicitly; a read never creates one |
 //! | `LeaderElection`, `LeaderElectionID` | [`Manager::elect`] with a [`LeaderElector`] |
 //! | `AddHealthzCheck`, `AddReadyzCheck` | [`Manager::health_check`], [`Manager::ready_check`] |
 //! | `HealthProbeBindAddress`, `Metrics.BindAddress` | [`Endpoints`]; the exporter of metrics is the program's choice |
 //! | `GracefulShutdownTimeout` | [`Manager::grace`] |
 //! | metrics `controller_runtime_*`, `workqueue_*` | the same names |
 //!
-//! Reconcilers read objects from a `Lister` and get an `Arc`: nobody can change what the cache holds, and nothing is copied.
+//! Reconcilers read objects from a `Lister` as an `Arc`: the cached object is immutable, and
+//! reading copies nothing.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
@@ -114,6 +117,6 @@ pub use predicate::Predicate;
 pub use reconciler::{Context, Key, Reconciler};
 pub use sharding::ShardMember;
 pub use source::{LOW_PRIORITY, Owned, Watched};
-/// Says when to stop; tasks of a manager are given one.
+/// The token that signals a stop; each task of a manager receives one.
 pub use tokio_util::sync::CancellationToken;
 pub use upsert::create_or_update;

@@ -1,18 +1,20 @@
-//! The numbers of a controller, under controller-runtime's names, so that its dashboards and alerts fit.
+//! The metrics of a controller, under controller-runtime's names, so that existing dashboards and
+//! alerts work.
 
 use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 
-/// The upper bounds, in seconds, that controller-runtime gives `controller_runtime_reconcile_time_seconds`. An exporter that wants
-/// the same has to be told them, since libraries do not pick one.
+/// The upper bounds, in seconds, that controller-runtime uses for
+/// `controller_runtime_reconcile_time_seconds`. Pass them to the exporter to get the same buckets;
+/// this crate does not choose an exporter.
 pub const RECONCILE_TIME_BUCKETS: [f64; 40] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25,
     1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0,
     50.0, 60.0,
 ];
 
-/// The numbers of one controller, in the recorder that is installed when it begins to work.
+/// The metrics of one controller, in the recorder that is installed when it is built.
 pub(crate) struct ControllerMetrics {
     pub(crate) success: Counter,
     pub(crate) requeue_after: Counter,
@@ -21,19 +23,20 @@ pub(crate) struct ControllerMetrics {
     pub(crate) terminal: Counter,
     pub(crate) panics: Counter,
     pub(crate) timeouts: Counter,
-    /// Reconciles that were put off because the cache did not show what the reconciler had written.
+    /// Reconciles that were deferred because the cache did not show the reconciler's own writes
+    /// yet.
     pub(crate) stale: Counter,
-    /// Keys that were reconciled although the cache did not show what the reconciler had written.
+    /// Keys that were reconciled although the cache did not show the reconciler's own writes.
     pub(crate) overdue: Counter,
     time: Histogram,
     active: Gauge,
 }
 
-/// A worker that is busy; dropping it says that it no longer is.
+/// Counts a worker as busy until it is dropped.
 pub(crate) struct Busy<'a>(&'a Gauge);
 
 impl ControllerMetrics {
-    /// All of them, at zero.
+    /// Registers all metrics, at zero.
     pub(crate) fn new(controller: &str, workers: usize) -> Self {
         let name = || controller.to_owned();
         let total = |result: &'static str| counter!("controller_runtime_reconcile_total", "controller" => name(), "result" => result);
@@ -61,13 +64,13 @@ impl ControllerMetrics {
         numbers
     }
 
-    /// A worker is busy until this is dropped.
+    /// Counts a worker as busy until the returned guard is dropped.
     pub(crate) fn busy(&self) -> Busy<'_> {
         self.active.increment(1.0);
         Busy(&self.active)
     }
 
-    /// A reconcile has taken so long.
+    /// Records the duration of a reconcile.
     pub(crate) fn took(&self, time: Duration) {
         self.time.record(time);
     }

@@ -1,7 +1,9 @@
-//! Tasks that are over when their owner is: dropping the set drops the futures of its tasks before it returns.
+//! Tasks that do not outlive their owner: dropping the set drops the futures of its tasks before it
+//! returns.
 //!
-//! A `JoinSet` that is dropped only *asks* its tasks to end; on a runtime with several threads they may still be at work when the
-//! drop returns. What follows the drop of a reconciler's future, such as the release of a Lease, must not happen before that.
+//! Dropping a `JoinSet` only *requests* that its tasks end; on a multi-threaded runtime they may
+//! still run when the drop returns. Anything that follows the drop of a reconciler's future, such
+//! as the release of a Lease, must not happen before its work has stopped.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,17 +14,17 @@ use std::task::Poll;
 
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// Tasks of the runtime, so that they run in parallel, with their futures in reach of the owner.
+/// A set of runtime tasks, which run in parallel, whose futures the owner can drop.
 ///
-/// Dropping it waits for a task that is being polled at that moment, until it comes to its next `await`; all others are dropped where
-/// they are. It must not be dropped by one of its own tasks.
+/// Dropping the set waits for a task that is being polled at that moment until its next `await`;
+/// the other futures are dropped at once. The set must not be dropped by one of its own tasks.
 pub(crate) struct OwnedTasks<T: Send + 'static> {
     tasks: JoinSet<Option<T>>,
-    /// In the order in which they began, so that they are also dropped in that order.
+    /// In spawn order, so that the futures are also dropped in that order.
     slots: BTreeMap<Id, Arc<Slot<T>>>,
 }
 
-/// The future of one task, locked while it is polled; `None` when it is over.
+/// The future of one task, locked while it is polled; `None` once it has completed.
 struct Slot<T>(Mutex<Option<BoxedFuture<T>>>);
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -38,7 +40,7 @@ impl<T: Send + 'static> OwnedTasks<T> {
         Self { tasks: JoinSet::new(), slots: BTreeMap::new() }
     }
 
-    /// Runs the future as a task.
+    /// Spawns the future as a task.
     pub(crate) fn spawn(&mut self, future: impl Future<Output = T> + Send + 'static) -> Id {
         let slot = Arc::new(Slot(Mutex::new(Some(Box::pin(future) as BoxedFuture<T>))));
         let polled = Arc::clone(&slot);
@@ -62,7 +64,10 @@ impl<T: Send + 'static> OwnedTasks<T> {
         self.tasks.len()
     }
 
-    /// Waits for the next task to end; `None` when there is none left. It may be dropped at any time.
+    /// Waits for the next task to end. Returns `None` if there is none left.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
     pub(crate) async fn join_next(&mut self) -> Option<(Id, Result<T, JoinError>)> {
         loop {
             let (id, ended) = match self.tasks.join_next_with_id().await? {
@@ -70,7 +75,7 @@ impl<T: Send + 'static> OwnedTasks<T> {
                 Err(error) => (error.id(), Some(Err(error))),
             };
             self.slots.remove(&id);
-            // What was dropped by the owner has no output, and the owner is gone then.
+            // A future that the owner dropped has no output, and by then the owner is gone.
             if let Some(ended) = ended {
                 return Some((id, ended));
             }
@@ -80,7 +85,7 @@ impl<T: Send + 'static> OwnedTasks<T> {
 
 impl<T: Send + 'static> Drop for OwnedTasks<T> {
     fn drop(&mut self) {
-        // First, so that none is polled again that waits for its turn.
+        // Abort first, so that no task that is about to be polled is polled again.
         self.tasks.abort_all();
         for slot in self.slots.values() {
             let future = slot.lock().take();
@@ -103,7 +108,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn outputs_and_panics_are_told_with_the_task_they_are_of() {
+    async fn outputs_and_panics_come_with_the_id_of_their_task() {
         let mut tasks = OwnedTasks::new();
         let (good, bad) = (tasks.spawn(async { 7 }), tasks.spawn(async { panic!("on purpose") }));
         assert_eq!(tasks.len(), 2);
@@ -116,9 +121,9 @@ mod tests {
         assert!(tasks.join_next().await.is_none() && tasks.slots.is_empty());
     }
 
-    /// With a `JoinSet` in its place, the flag is still up when the drop returns.
+    /// With a `JoinSet` instead, the flag would still be set when the drop returns.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn nothing_is_at_work_any_more_when_the_set_is_dropped() {
+    async fn no_task_runs_any_more_after_the_set_is_dropped() {
         struct AtWork(Arc<AtomicBool>);
         impl Drop for AtWork {
             fn drop(&mut self) {
@@ -138,7 +143,7 @@ mod tests {
                 }
                 std::future::pending::<()>().await;
             });
-            has_begun.await.expect("it begins");
+            has_begun.await.expect("started");
             assert!(at_work.load(Ordering::SeqCst));
             drop(tasks);
             assert!(!at_work.load(Ordering::SeqCst), "computes: {computes}");

@@ -1,7 +1,7 @@
-//! Owner references: which object another belongs to, and which single one controls it.
+//! Owner references: the owners of an object, and the single one that controls it.
 //!
-//! The server deletes what is owned after its owners. It does not refuse references that cannot work, across namespaces for
-//! example; this module does.
+//! The server garbage-collects an object after its owners. It accepts references that cannot work,
+//! for example across namespaces; this module rejects them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::Resource;
@@ -10,68 +10,71 @@ use kube_core::Resource;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owner {
     reference: OwnerReference,
-    /// `None` for an object of the cluster, which may own objects anywhere.
+    /// `None` for a cluster-scoped object, which may own objects in any namespace.
     namespace: Option<String>,
 }
 
-/// Why an object cannot own another.
+/// An error for an object that cannot own another.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerError {
     /// The owner has no name or no uid: it was not read from a server.
-    #[error("an owner needs a name and a uid, so it must be stored first")]
+    #[error("the owner has no name or uid: create it on the server first")]
     NotStored,
-    /// Another object controls it already, and there can be only one.
-    #[error("it is controlled by {kind} {name} already")]
+    /// Another object already controls it, and there can be only one controller.
+    #[error("the object is already controlled by {kind} {name}")]
     AlreadyControlled {
         /// The kind of the controller.
         kind: String,
-        /// Its name.
+        /// The name of the controller.
         name: String,
-        /// Its uid.
+        /// The uid of the controller.
         uid: String,
     },
-    /// The server would take the owner for gone and delete what it owns.
-    #[error("an owner in the namespace {owner} cannot own an object in {owned}", owned = .owned.as_deref().unwrap_or("no namespace"))]
+    /// The garbage collector would not find the owner and would delete the owned object.
+    #[error("an owner in namespace {owner} cannot own an object in {owned}", owned = .owned.as_deref().unwrap_or("no namespace"))]
     OtherNamespace {
         /// The namespace of the owner.
         owner: String,
-        /// The namespace of the object; `None` for an object of the cluster.
+        /// The namespace of the object; `None` for a cluster-scoped object.
         owned: Option<String>,
     },
 }
 
-/// The reference to the object that controls this one.
+/// Returns the reference to the object that controls this one.
 pub fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
     references(object).iter().find(|it| it.controller == Some(true))
 }
 
 impl Owner {
-    /// An object of a type that is known.
+    /// Creates an owner from an object of a statically known type.
     ///
     /// # Errors
-    /// When it has no uid yet.
+    /// Returns an error if it has no name or uid yet.
     pub fn of<O: Resource<DynamicType = ()>>(owner: &O) -> Result<Self, OwnerError> {
         Self::dynamic(owner, &())
     }
 
-    /// An object whose type is known only at run time.
+    /// Creates an owner from an object whose type is known only at run time.
     ///
     /// # Errors
-    /// When it has no uid yet.
+    /// Returns an error if it has no name or uid yet.
     pub fn dynamic<O: Resource>(owner: &O, kind: &O::DynamicType) -> Result<Self, OwnerError> {
         let reference = owner.owner_ref(kind).filter(|it| !it.name.is_empty() && !it.uid.is_empty());
         let namespace = owner.meta().namespace.clone().filter(|it| !it.is_empty());
         Ok(Self { reference: reference.ok_or(OwnerError::NotStored)?, namespace })
     }
 
-    /// Makes this the controller of an object; the owner is then not deleted in the foreground before it. Changes nothing when it
-    /// is the controller already. `true` when something changed.
+    /// Makes this owner the controller of an object, with `blockOwnerDeletion`: a foreground
+    /// deletion of the owner waits for the object. Has no effect if it already is the controller.
+    /// Returns true if the object changed.
     ///
-    /// An earlier owner of the same name is another one: what it controlled is the garbage collector's.
+    /// Owners are compared by uid: a reference to an earlier owner of the same name is left to the
+    /// garbage collector.
     ///
     /// # Errors
-    /// When another object controls it, or the namespaces forbid it; the object is then as it was.
+    /// Returns an error if another object controls it, or if it is in another namespace than the
+    /// owner; the object is then unchanged.
     pub fn control(&self, object: &mut impl Resource) -> Result<bool, OwnerError> {
         if let Some(other) = controller_of(object).filter(|it| it.uid != self.reference.uid) {
             let (kind, name, uid) = (other.kind.clone(), other.name.clone(), other.uid.clone());
@@ -85,10 +88,12 @@ impl Owner {
         self.put(object, reference)
     }
 
-    /// Makes this one of the owners of an object, and leaves it its controller if it is. `true` when something changed.
+    /// Makes this one of the owners of an object. If it already is the controller, it stays so.
+    /// Returns true if the object changed.
     ///
     /// # Errors
-    /// When the namespaces forbid it; the object is then as it was.
+    /// Returns an error if the object is in another namespace than the owner; the object is then
+    /// unchanged.
     pub fn own(&self, object: &mut impl Resource) -> Result<bool, OwnerError> {
         if self.owns(object) {
             return Ok(false);
@@ -96,7 +101,7 @@ impl Owner {
         self.put(object, self.reference.clone())
     }
 
-    /// Takes the reference away, whether it controls or only owns. `true` when there was one.
+    /// Removes the reference to this owner, controlling or not. Returns true if there was one.
     pub fn disown(&self, object: &mut impl Resource) -> bool {
         let Some(references) = &mut object.meta_mut().owner_references else { return false };
         let before = references.len();
@@ -104,12 +109,12 @@ impl Owner {
         references.len() != before
     }
 
-    /// Whether this is an owner of the object. Owners are known by their uid.
+    /// Returns true if this is an owner of the object. Owners are compared by uid.
     pub fn owns(&self, object: &impl Resource) -> bool {
         references(object).iter().any(|it| it.uid == self.reference.uid)
     }
 
-    /// Whether this is the controller of the object.
+    /// Returns true if this is the controller of the object.
     pub fn controls(&self, object: &impl Resource) -> bool {
         controller_of(object).is_some_and(|it| it.uid == self.reference.uid)
     }
@@ -171,13 +176,13 @@ mod tests {
         assert_eq!(owner("a").control(&mut object), Ok(true));
         assert_eq!(owner("a").control(&mut object), Ok(false));
         let refused = owner("b").control(&mut object).expect_err("a controls it");
-        assert_eq!(refused.to_string(), "it is controlled by ConfigMap a already");
-        assert_eq!(owner("b").own(&mut object), Ok(true), "it may own nevertheless");
+        assert_eq!(refused.to_string(), "the object is already controlled by ConfigMap a");
+        assert_eq!(owner("b").own(&mut object), Ok(true), "a second owner that does not control is allowed");
         assert!(owner("a").controls(&object) && owner("b").owns(&object) && !owner("b").controls(&object));
         let reference = controller_of(&object).expect("a controller");
         assert_eq!((reference.api_version.as_str(), reference.block_owner_deletion), ("v1", Some(true)));
         assert_eq!(owner("a").own(&mut object), Ok(false));
-        assert!(owner("a").controls(&object), "owning takes nothing away");
+        assert!(owner("a").controls(&object), "`own` leaves the controller in place");
     }
 
     #[test]
@@ -189,9 +194,9 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_of_the_same_name_with_another_uid_is_another() {
+    fn an_owner_of_the_same_name_with_another_uid_is_a_different_owner() {
         let mut object = map("owned");
-        owner("a").control(&mut object).expect("free");
+        owner("a").control(&mut object).expect("no controller yet");
         let mut again = map("a");
         again.metadata.uid = Some("other".to_owned());
         let again = Owner::of(&again).expect("it has a uid");
@@ -200,31 +205,28 @@ mod tests {
     }
 
     #[test]
-    fn owners_across_namespaces_are_refused_and_those_of_the_cluster_own_anywhere() {
+    fn owners_across_namespaces_are_rejected_and_cluster_scoped_owners_own_anywhere() {
         let mut elsewhere = ConfigMap { metadata: meta(Some("there"), "owned"), ..ConfigMap::default() };
         let refused = owner("a").control(&mut elsewhere).expect_err("another namespace");
-        assert_eq!(refused.to_string(), "an owner in the namespace here cannot own an object in there");
+        assert_eq!(refused.to_string(), "an owner in namespace here cannot own an object in there");
         let mut node = Node { metadata: meta(None, "node"), ..Node::default() };
         let refused = owner("a").own(&mut node).expect_err("no namespace");
-        assert_eq!(
-            refused.to_string(),
-            "an owner in the namespace here cannot own an object in no namespace"
-        );
+        assert_eq!(refused.to_string(), "an owner in namespace here cannot own an object in no namespace");
         assert_eq!(Owner::of(&node).expect("it has a uid").control(&mut elsewhere), Ok(true));
     }
 
     #[test]
-    fn removing_takes_the_one_reference_and_says_whether_it_was_there() {
+    fn disown_removes_one_reference_and_returns_true_if_it_existed() {
         let mut object = map("owned");
         assert!(!owner("a").disown(&mut object));
-        owner("a").control(&mut object).expect("free");
-        owner("b").own(&mut object).expect("free");
+        owner("a").control(&mut object).expect("no controller yet");
+        owner("b").own(&mut object).expect("no controller yet");
         assert!(owner("a").disown(&mut object));
         assert!(!owner("a").owns(&object) && owner("b").owns(&object));
     }
 
     #[test]
-    fn what_was_never_stored_owns_nothing_and_dynamic_objects_own_too() {
+    fn an_unstored_object_cannot_own_and_a_dynamic_one_can() {
         assert_eq!(Owner::of(&Pod::default()), Err(OwnerError::NotStored));
         let kind = ApiResource::erase::<Pod>(&());
         let dynamic = DynamicObject { metadata: meta(Some("here"), "a"), ..DynamicObject::new("a", &kind) };

@@ -1,4 +1,4 @@
-//! Which changes are worth a reconcile.
+//! Predicates: filters over the changes that trigger a reconcile.
 
 use std::fmt;
 use std::ops;
@@ -8,15 +8,15 @@ use dogwatch_core::Object;
 use dogwatch_informer::Change;
 use kube_core::Resource;
 
-/// Says which changes of a source are worth a reconcile. Clones are cheap.
+/// A filter over the changes of a source. Clones are cheap.
 ///
-/// Those made by [`Self::updated`] and its named siblings look at updates only: additions and deletions always pass, and so does
-/// nothing else that they cannot judge. They are asked about every change of the cache by itself, with the state before it. Changes
-/// that the cache itself did not see one by one, as when a list follows an interruption, come as one: from the last state that
-/// it knew to the newest, or to the deletion.
+/// Predicates from [`Self::updated`] and the named constructors built on it look at updates only:
+/// additions and deletions always pass. A predicate sees each change of the cache with the state
+/// before it. Changes that the cache did not see one by one, for example when a list follows an
+/// interrupted watch, arrive as one: from the last cached state to the newest, or to the deletion.
 ///
-/// They combine as the truth values they are: [`and`](Self::and), [`or`](Self::or), `!`. Note that `!` of one that looks at updates
-/// holds back additions and deletions.
+/// Predicates combine with [`and`](Self::and), [`or`](Self::or) and `!`. Note that the negation of
+/// a predicate over updates rejects all additions and deletions.
 ///
 /// ```
 /// use dogwatch_controller::Predicate;
@@ -30,13 +30,15 @@ pub struct Predicate<T>(Arc<Test<T>>);
 type Test<T> = dyn Fn(&Change<T>) -> bool + Send + Sync;
 
 impl<T: Object> Predicate<T> {
-    /// Whatever the function says. It runs in the task that tells the controller of changes, so it should be quick; a change at
-    /// which it panics is reported and lost.
+    /// Creates a predicate from a function. It runs in the task that delivers changes to the
+    /// controller, so it should return quickly. If it panics, the panic is reported and the change
+    /// is lost.
     pub fn new(test: impl Fn(&Change<T>) -> bool + Send + Sync + 'static) -> Self {
         Self(Arc::new(test))
     }
 
-    /// All additions and deletions, and the updates for which the function, given the old state and the new one, says so.
+    /// Passes all additions and deletions, and the updates for which the function, called with the
+    /// old and the new state, returns true.
     pub fn updated(test: impl Fn(&T, &T) -> bool + Send + Sync + 'static) -> Self {
         Self::new(move |change| match change {
             Change::Updated { old, new } => test(old, new),
@@ -44,8 +46,8 @@ impl<T: Object> Predicate<T> {
         })
     }
 
-    /// All changes of objects for which the function says so; of an update, either state is enough, so that a controller also
-    /// hears of objects that no longer match.
+    /// Passes the changes of objects for which the function returns true. For an update, either
+    /// state is enough, so that the controller also sees objects that stop matching.
     pub fn matching(test: impl Fn(&T) -> bool + Send + Sync + 'static) -> Self {
         Self::new(move |change| match change {
             Change::Updated { old, new } => test(new) || test(old),
@@ -53,28 +55,30 @@ impl<T: Object> Predicate<T> {
         })
     }
 
-    /// Updates that come from the server; not those in which nothing changed, as a resync tells them.
+    /// Passes updates with a new resource version; drops those of a resync, in which nothing
+    /// changed.
     pub fn version_changed() -> Self {
         Self::updated(|old, new| old.header().version != new.header().version)
     }
 
-    /// Updates that change a label.
+    /// Passes updates that change a label.
     pub fn labels_changed() -> Self {
         Self::updated(|old, new| !old.header().labels.iter().eq(new.header().labels.iter()))
     }
 
-    /// Whether a change passes.
+    /// Returns true if the change passes.
     pub fn test(&self, change: &Change<T>) -> bool {
         (self.0)(change)
     }
 
-    /// What passes both; the other is asked only about what passes this one.
+    /// Passes what both predicates pass; `other` is called only for changes that pass this one.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self::new(move |change| self.test(change) && other.test(change))
     }
 
-    /// What passes either; the other is asked only about what does not pass this one.
+    /// Passes what either predicate passes; `other` is called only for changes that do not pass
+    /// this one.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self::new(move |change| self.test(change) || other.test(change))
@@ -82,9 +86,11 @@ impl<T: Object> Predicate<T> {
 }
 
 impl<T: Resource + Object> Predicate<T> {
-    /// Updates that change `metadata.generation`, which the server counts up when the wish changes and not when its status does.
+    /// Passes updates that change `metadata.generation`, which the server increments when the spec
+    /// changes and leaves alone when only the status does.
     ///
-    /// Many kinds have no generation, such as services and config maps; of those every update passes, since nothing can be told.
+    /// Many kinds have no generation, such as services and config maps; every update of those
+    /// passes.
     pub fn generation_changed() -> Self {
         Self::updated(|old, new| {
             let (old, new) = (old.meta().generation.unwrap_or(0), new.meta().generation.unwrap_or(0));
@@ -92,7 +98,7 @@ impl<T: Resource + Object> Predicate<T> {
         })
     }
 
-    /// Updates that change an annotation.
+    /// Passes updates that change an annotation.
     pub fn annotations_changed() -> Self {
         Self::updated(|old, new| {
             let annotations = |it: &T| it.meta().annotations.clone().unwrap_or_default();
@@ -145,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn each_predicate_looks_at_what_it_is_named_after() {
+    fn each_predicate_compares_the_field_in_its_name() {
         let old = object(1, "1", "a", Some("x"));
         let news = [
             object(1, "1", "a", Some("x")),
@@ -167,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn additions_and_deletions_pass_what_looks_at_updates() {
+    fn additions_and_deletions_pass_predicates_over_updates() {
         let object = object(1, "1", "a", None);
         let added = Change::Added { object: Arc::clone(&object), initial: false };
         let deleted = Change::Deleted(Deleted::Seen(object));
@@ -183,9 +189,9 @@ mod tests {
         }
     }
 
-    /// In controller-runtime an object without generations never passes again once it is there.
+    /// In controller-runtime, an object without a generation never passes again after its addition.
     #[test]
-    fn kinds_without_generations_are_not_filtered_by_them() {
+    fn kinds_without_a_generation_are_not_filtered_by_it() {
         let (old, new) = (object(0, "1", "a", None), object(0, "2", "a", None));
         assert!(passes(&Wanted::generation_changed(), &old, &new));
     }
@@ -201,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn no_annotations_and_an_empty_set_of_them_are_the_same() {
+    fn missing_and_empty_annotations_are_equal() {
         let (none, mut empty) = (object(1, "1", "a", None), Deployment::clone(&object(1, "1", "a", None)));
         empty.metadata.annotations = Some([].into());
         assert!(!passes(&Wanted::annotations_changed(), &none, &Arc::new(empty)));

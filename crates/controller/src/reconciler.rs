@@ -1,4 +1,5 @@
-//! What a user writes: a function from a key to an action, and what it is told besides the key.
+//! The reconciler: a function, written by the user, from a key to an action; and the context of a
+//! call.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -11,23 +12,24 @@ use kube_core::Resource;
 
 use crate::action::{Action, ReconcileError};
 
-/// What keys must be able to do. Everything that can, is one.
+/// The bounds on the key of a controller. Implemented for every type that meets them.
 pub trait Key: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static {}
 
 impl<K: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static> Key for K {}
 
-/// Brings what one key stands for to where it should be.
+/// Brings the object behind one key to its desired state.
 ///
-/// It is told a key and not what happened: it reads the state, compares it with what should be, and changes what differs. It must
-/// come to the same however often it is called, since changes are merged and failures tried again.
+/// A reconciler receives a key, not a change: it reads the current state, compares it with the
+/// desired state, and changes what differs. It must be idempotent, since changes are merged and
+/// failures are retried.
 ///
 /// - Calls for one key never overlap; calls for different keys do, up to the number of workers.
-/// - A call whose future is dropped ends at the `await` it is at: at the timeout of the controller, at the end of the grace period of a
-///   shutdown, and when leadership is lost.
-/// - A call that panics is reported and tried again as one that failed.
+/// - The future of a call is dropped at its current `await` when the controller's timeout expires,
+///   when the grace period of a shutdown ends, and when leadership is lost.
+/// - A call that panics is reported and retried like one that failed.
 ///
-/// Implement it with `async fn reconcile`, and keep what it needs in `self`; or pass a closure that takes the key and the context by
-/// value and returns a future.
+/// Implement it with `async fn reconcile`, and keep its dependencies in `self`; or pass a closure
+/// that takes the key and the context by value and returns a future.
 ///
 /// ```
 /// use dogwatch_controller::{Action, Context, ReconcileError, Reconciler};
@@ -50,10 +52,10 @@ impl<K: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static> Key f
 /// }
 /// ```
 pub trait Reconciler<K = ObjectKey>: Send + Sync + 'static {
-    /// How it fails: any error, or [`ReconcileError`] to say that some failures are terminal.
+    /// The error type: any error, or [`ReconcileError`] to mark some failures as terminal.
     type Error: Into<ReconcileError>;
 
-    /// Brings what this key stands for to where it should be.
+    /// Brings the object behind this key to its desired state.
     fn reconcile(
         &self,
         key: &K,
@@ -75,7 +77,8 @@ where
     }
 }
 
-/// What a reconcile is told besides its key, and what it may tell. Clones are of the same reconcile.
+/// The context of one reconcile: its metadata, and the means to report writes. Clones refer to the
+/// same reconcile.
 #[derive(Clone)]
 pub struct Context {
     call: Arc<Call>,
@@ -86,35 +89,35 @@ struct Call {
     id: u64,
     attempt: u32,
     priority: i32,
-    /// The kinds the controller watches, in the order of its sources.
+    /// The kinds that the controller watches, in the order of its sources.
     kinds: Arc<[Gvk]>,
     concerns: Concerns,
     writes: Mutex<Vec<Write>>,
 }
 
-/// Whether the source at this place would reconcile the key of this call for an object; `None` where that is not known, because the
-/// source holds another type than the object's.
+/// Returns true if the source with this index maps an object to the key of this call, or `None` if
+/// that is unknown because the source has another object type.
 pub(crate) type Concerns = Box<dyn Fn(usize, &dyn Any) -> Option<bool> + Send + Sync>;
 
-/// Something a reconcile wrote that a source of its controller will show.
+/// A write by a reconcile that a source of its controller will show.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Write {
-    /// The place of the source among those of the controller.
+    /// The index of the source in the controller.
     pub(crate) source: usize,
     pub(crate) version: ResourceVersion,
-    /// `None` where the reconciler named the version only.
+    /// `None` if the reconciler reported only a version.
     pub(crate) object: Option<Arc<Written>>,
-    /// Whether the source maps the object, as it was written, to the key; `None` where that is not known.
+    /// True if the source maps the written object to the key; `None` if unknown.
     pub(crate) concerns: Option<bool>,
 }
 
-/// The object that was written, as far as it decides whether and where a cache shows it.
+/// The parts of a written object that decide if and where a cache shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Written {
     pub(crate) key: ObjectKey,
     pub(crate) uid: String,
     pub(crate) version: ResourceVersion,
-    /// `None` where the reconciler has read the object without them.
+    /// `None` if the reconciler has read the object without them.
     pub(crate) labels: Option<BTreeMap<String, String>>,
 }
 
@@ -148,53 +151,59 @@ impl Context {
         Self { call: Arc::new(call) }
     }
 
-    /// A context outside of any controller, to call a reconciler from a test. What is written is of no consequence in it.
+    /// Returns a context outside of any controller, for calling a reconciler from a test. Reported
+    /// writes have no effect in it.
     pub fn detached() -> Self {
         Self::new(&"detached".into(), &[].into(), 0, 0, Box::new(|_, _| None))
     }
 
-    /// The name of the controller.
+    /// Returns the name of the controller.
     pub fn controller(&self) -> &str {
         &self.call.controller
     }
 
-    /// Names this call in logs and traces; each call has another.
+    /// Returns the identifier of this call in logs and traces; it differs for each call.
     pub fn reconcile_id(&self) -> u64 {
         self.call.id
     }
 
-    /// How many calls for this key failed in a row before this one.
+    /// Returns the number of consecutive failed calls for this key before this one.
     pub fn attempt(&self) -> u32 {
         self.call.attempt
     }
 
-    /// The priority with which the key was taken from the queue.
+    /// Returns the priority with which the key was taken from the queue.
     pub fn priority(&self) -> i32 {
         self.call.priority
     }
 
-    /// Reports what the server answered to a write: the whole object or a view of it. The next reconcile of this key then waits
-    /// until the cache shows that state or a later one, so that it does not undo or repeat what was done already.
+    /// Reports the server's response to a write: the whole object or a view of it. The next
+    /// reconcile of this key then waits until the cache shows that state or a later one, so that it
+    /// does not undo or repeat the write.
     ///
-    /// It concerns every source of the controller that is of the same group and kind and can hold the object by its namespaces and
-    /// selectors; where there is none it does nothing. It counts from the moment it is called, also when the reconcile fails
-    /// after it. When a cache has come that far and does not hold the object, because another client deleted it meanwhile or gave it to
-    /// another owner, the key is reconciled once more, even where the cache never saw the object and so no event reported it. A
-    /// source that maps the object to other keys only is waited for, and never the reason of such a call.
+    /// The report applies to every source of the controller that has the same group and kind and
+    /// can contain the object by its namespaces and selectors; if there is none, it has no effect.
+    /// It takes effect when it is called, also if the reconcile fails afterwards. If a cache has
+    /// reached that version and does not contain the object, because another client has meanwhile
+    /// deleted it or changed its owner, the key is reconciled once more, even if the cache never
+    /// saw the object and so no event reported it. A source that maps the object only to other keys
+    /// is waited for but never causes such a call.
     pub fn wrote<T: View>(&self, object: &T) {
         let kind = Gvk::new(&T::Of::group(&()), &T::Of::version(&()), &T::Of::kind(&()));
-        // A view may leave the labels out: that it has none says nothing about the object then.
+        // A view may omit the labels: an empty set then says nothing about the object.
         let is_whole = std::any::type_name::<T>() == std::any::type_name::<T::Of>();
         self.push(&kind, &object.version(), Some(object), Written::new(&object.header(), is_whole));
     }
 
-    /// [`Self::wrote`] for an object whose kind is known only at run time. The version of the kind is ignored.
+    /// Like [`Self::wrote`], for an object whose kind is known only at run time. The version of the
+    /// kind is ignored.
     pub fn wrote_object<T: Object>(&self, kind: &Gvk, object: &T) {
         self.push(kind, &object.version(), Some(object), Written::new(&object.header(), true));
     }
 
-    /// [`Self::wrote`] where only the version of the written object is known. The sources of the kind are waited for as a whole, which
-    /// takes longer where one of their namespaces is quiet or their selectors leave the object out. The version of the kind is ignored.
+    /// Like [`Self::wrote`], if only the version of the written object is known. The key waits for
+    /// the sources of the kind as a whole, which takes longer if one of their namespaces is quiet
+    /// or their selectors exclude the object. The version of the kind is ignored.
     pub fn wrote_version(&self, kind: &Gvk, version: ResourceVersion) {
         self.push(kind, &version, None, None);
     }
@@ -206,14 +215,14 @@ impl Context {
         let object = object.map(Arc::new);
         let is_shown = |it: &Gvk| it.group == kind.group && it.kind == kind.kind;
         for (source, _) in self.call.kinds.iter().enumerate().filter(|(_, it)| is_shown(it)) {
-            // Outside the lock: this calls the function that maps objects to keys, which is the user's.
+            // Called outside the lock: it runs the user's function that maps objects to keys.
             let concerns = state.and_then(|it| (self.call.concerns)(source, it));
             let write = Write { source, version: version.clone(), object: object.clone(), concerns };
             self.call.writes.lock().unwrap_or_else(PoisonError::into_inner).push(write);
         }
     }
 
-    /// What was written so far and not taken yet.
+    /// Takes the writes reported since the last call.
     pub(crate) fn take_writes(&self) -> Vec<Write> {
         std::mem::take(&mut *self.call.writes.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -237,7 +246,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_closure_is_a_reconciler_whatever_its_error_is() {
+    async fn a_closure_with_any_error_type_is_a_reconciler() {
         async fn call<K: Key>(reconciler: impl Reconciler<K>, key: K) -> Result<Action, String> {
             let outcome = reconciler.reconcile(&key, &Context::detached()).await;
             outcome.map_err(|it| it.into().to_string())
@@ -253,20 +262,20 @@ mod tests {
     }
 
     #[test]
-    fn a_write_concerns_the_sources_of_its_kind_in_any_version() {
+    fn a_write_applies_to_the_sources_of_its_kind_in_any_version() {
         let kinds = ["v1/Pod", "v2/ConfigMap", "apps/v1/Pod", "v1/ConfigMap"].map(|it| {
-            let (group_version, kind) = it.rsplit_once('/').expect("written so");
+            let (group_version, kind) = it.rsplit_once('/').expect("each has a slash");
             Gvk::from_api_version(group_version, kind)
         });
         let context = Context::new(&"test".into(), &kinds.into(), 0, 0, Box::new(|_, _| None));
         let mut map = ConfigMap::default();
         context.wrote(&map);
-        assert_eq!(context.take_writes(), [], "what has no version was not written");
+        assert_eq!(context.take_writes(), [], "an object without a version was not written");
         map.metadata.resource_version = Some("7".to_owned());
         context.wrote(&map);
         assert!(
             context.take_writes().iter().all(|it| it.object.is_none()),
-            "what has no name is known by its version"
+            "an object without a name is identified by its version"
         );
         map.metadata.name = Some("a".to_owned());
         context.wrote(&map);

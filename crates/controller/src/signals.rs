@@ -1,8 +1,8 @@
-//! The signals by which a process is asked to end.
+//! The signals that ask the process to shut down.
 
 use std::io;
 
-/// Hears SIGTERM and SIGINT from the moment it is made; where there are none, Ctrl-C.
+/// Listens for SIGTERM and SIGINT from its creation on; on platforms without them, for Ctrl-C.
 #[derive(Debug)]
 pub(crate) struct Signals {
     #[cfg(unix)]
@@ -23,19 +23,19 @@ impl Signals {
         Ok(Self {})
     }
 
-    /// Waits for the next one, and names it.
+    /// Waits for the next signal and returns its name.
     #[cfg(unix)]
     pub(crate) async fn next(&mut self) -> &'static str {
         tokio::select! {
             biased;
             Some(()) = self.terminate.recv() => "SIGTERM",
             Some(()) = self.interrupt.recv() => "SIGINT",
-            // Neither can come any more.
+            // Both streams have ended: no signal can arrive any more.
             else => std::future::pending().await,
         }
     }
 
-    /// Waits for the next one, and names it.
+    /// Waits for the next signal and returns its name.
     #[cfg(not(unix))]
     pub(crate) async fn next(&mut self) -> &'static str {
         match tokio::signal::ctrl_c().await {

@@ -1,10 +1,10 @@
-//! From changes to keys: what a controller watches, and which keys a change concerns.
+//! The sources of a controller: they turn the changes of an informer into keys.
 //!
 //! ```text
 //! informer ─► handler: predicate ─► mapping ─► priority ─► work queue
 //! ```
 //!
-//! A source knows the informer and the queue; it does not know who takes from the queue.
+//! A source knows the informer and the queue; it does not know the workers that drain the queue.
 
 use std::any::Any;
 use std::fmt;
@@ -24,23 +24,27 @@ use kube_core::Resource;
 use crate::predicate::Predicate;
 use crate::reconciler::{Key, Written};
 
-/// The priority of keys that nothing happened to: those of the first list, and those of a resync. Everything else has 0, so that
-/// what just changed does not wait behind a large collection. The number is controller-runtime's.
+/// The priority of keys from the initial list and from a resync, which no change triggered. All
+/// other keys have priority 0, so that a fresh change does not wait behind a large collection. The
+/// value is controller-runtime's.
 pub const LOW_PRIORITY: i32 = -100;
 
-/// An informer as a source of a controller, and which of its changes count. `&SharedInformer` is one too, of which all do.
+/// An informer as the source of a controller, with an optional predicate over its changes.
+/// `&SharedInformer` converts into one that passes all changes.
 pub struct Watched<T: Object> {
     informer: SharedInformer<T>,
     predicate: Option<Predicate<T>>,
 }
 
 impl<T: Object> Watched<T> {
-    /// All changes of this informer. It is started by the controller, if nobody did before.
+    /// Creates a source of all changes of this informer. The controller starts the informer if it
+    /// is not running yet.
     pub fn new(informer: &SharedInformer<T>) -> Self {
         Self { informer: informer.clone(), predicate: None }
     }
 
-    /// Only changes that pass. Called several times, only those that pass all.
+    /// Passes only the changes that satisfy the predicate. Several calls combine with a logical
+    /// and.
     #[must_use]
     pub fn when(mut self, predicate: Predicate<T>) -> Self {
         self.predicate = Some(match self.predicate {
@@ -50,7 +54,7 @@ impl<T: Object> Watched<T> {
         self
     }
 
-    /// The collection.
+    /// Returns the resource type of the collection.
     pub(crate) fn resource(&self) -> &ResourceType {
         self.informer.resource()
     }
@@ -62,9 +66,10 @@ impl<T: Object> From<&SharedInformer<T>> for Watched<T> {
     }
 }
 
-/// An object that says who owns it. Every kube-core `Resource` does; a view that holds the references implements it by hand.
+/// An object with owner references. Implemented for every kube-core `Resource`; implement it by
+/// hand for a view that contains the references.
 pub trait Owned: Object {
-    /// Its owner references.
+    /// Returns the owner references of the object.
     fn owner_references(&self) -> &[OwnerReference];
 }
 
@@ -74,8 +79,8 @@ impl<T: Resource + Object> Owned for T {
     }
 }
 
-/// The key of the object that controls this one, if it is of the given resource. The version of the reference is of no matter, and
-/// owners that are not the controller do not count.
+/// Returns the key of the object that controls this one, if it is of the given resource. The API
+/// version in the reference is ignored, and so are owners that are not the controller.
 pub(crate) fn controller_key<T: Owned>(object: &T, owner: &ResourceType) -> Option<ObjectKey> {
     let reference = object.owner_references().iter().find(|it| it.controller == Some(true))?;
     let kind = Gvk::from_api_version(&reference.api_version, &reference.kind);
@@ -89,16 +94,17 @@ pub(crate) fn controller_key<T: Owned>(object: &T, owner: &ResourceType) -> Opti
     ObjectKey::from_parts(namespace, &reference.name).ok()
 }
 
-/// A cache that a controller reads, whatever its payload is.
+/// A cache that a controller reads, independent of its object type.
 pub(crate) trait Cache: Send + Sync {
-    /// The name of the informer.
+    /// Returns the name of the informer.
     fn name(&self) -> &str;
     fn health(&self) -> Health;
-    /// Starts the informer, unless it was started before.
+    /// Starts the informer, unless it is running already.
     fn start(&self);
     /// Waits until the first list is in the store.
     fn synced(&self) -> BoxFuture<'_, Result<(), NotSynced>>;
-    /// Waits until the informer has ended, however that came about: it was stopped, its collection is gone for good, it panicked.
+    /// Waits until the informer has ended for any reason: it was stopped, its collection was
+    /// removed for good, or it panicked.
     fn ended(&self) -> BoxFuture<'_, ()>;
 }
 
@@ -124,36 +130,39 @@ impl<T: Object> Cache for SharedInformer<T> {
     }
 }
 
-/// One source of a controller with keys of type `K`, whatever its payload is.
+/// One source of a controller with keys of type `K`, independent of its object type.
 pub(crate) trait Source<K>: Send + Sync {
     fn cache(&self) -> &dyn Cache;
     fn kind(&self) -> &Gvk;
-    /// Begins to add keys to the queue: first those of all objects that the cache holds.
+    /// Begins to add keys to the queue, starting with those of all objects in the cache.
     fn watch(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped>;
-    /// Adds the keys of all objects that the cache holds, as for a handler that comes now.
+    /// Adds the keys of all objects in the cache, as for a newly registered handler.
     fn replay(&self, queue: &WorkQueue<K>);
-    /// Whether the cache can hold an object; `None` where only the server can tell.
+    /// Returns true if the cache can contain the object, or `None` if only the server can decide
+    /// that.
     fn admits(&self, object: &Written) -> Option<bool>;
-    /// Whether an object would have the key reconciled; `None` where it is of another type than those of the cache.
+    /// Returns true if the object maps to the key, or `None` if it is not of the cache's object
+    /// type.
     fn concerns(&self, object: &dyn Any, key: &K) -> Option<bool>;
-    /// Whether the cache holds this very object. With a key, it must also still concern the key: another client may have given it to
-    /// another owner before the cache ever showed it.
+    /// Returns true if the cache contains this very object. With a key, the object must also still
+    /// map to the key: another client may have changed its owner before the cache ever showed it.
     fn holds(&self, object: &Written, key: Option<&K>) -> bool;
-    /// How far the cache has come, in the namespace of this key or as a whole. `None` where it does not cover the namespace.
+    /// Returns the version that the cache has reached, in the namespace of this key or as a whole.
+    /// Returns `None` if the cache does not cover the namespace.
     fn version(&self, key: Option<&ObjectKey>) -> Option<ResourceVersion>;
     /// Waits for the next change of the cache after this call.
     fn published(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Tells the keys that an object concerns.
+/// Calls the function with each key that an object maps to.
 pub(crate) type Mapping<T, K> = Arc<dyn Fn(&T, &mut dyn FnMut(K)) + Send + Sync>;
 
-/// An informer, and which keys its objects concern.
+/// An informer, and the mapping from its objects to keys.
 pub(crate) struct MappedSource<T: Object, K> {
     watched: Watched<T>,
     store: Store<T>,
     mapping: Mapping<T, K>,
-    /// Whether the old state of an object may concern other keys than the new one.
+    /// Set when the old state of an object may map to other keys than the new one.
     maps_old: bool,
 }
 
@@ -174,8 +183,8 @@ impl<T: Object, K: Key> MappedSource<T, K> {
         }
     }
 
-    /// Whether an object maps to the key; `None` where the mapping panics. It is asked from outside the handler, which would have
-    /// caught that.
+    /// Returns true if an object maps to the key, or `None` if the mapping panics. Callers are
+    /// outside the event handler, which would have caught the panic.
     fn maps_to(&self, object: &T, key: &K) -> Option<bool> {
         let mut concerned = false;
         let asked = || (self.mapping)(object, &mut |it| concerned |= it == *key);
@@ -193,9 +202,10 @@ impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
     }
 
     fn watch(&self, handler: &str, queue: &WorkQueue<K>) -> Result<Registration, InformerStopped> {
-        // Changes of one object are never merged on the way: a child that was created and deleted would be no change at all, and of
-        // several owners only the last would be known. What is merged are the keys, in the queue, which also bounds the
-        // memory: the handler does no more than find the keys, so little waits before it.
+        // The changes of one object are never merged here: a child that is created and deleted in
+        // between would show no change at all, and of several owners only the last would be seen.
+        // The queue merges the keys instead, which bounds the memory: the handler only computes
+        // keys, so few changes wait in front of it.
         let options = HandlerOptions::default().name(handler).overflow(Overflow::Grow);
         self.watched.informer.add_handler_with(self.feeder(queue), options)
     }
@@ -204,7 +214,7 @@ impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
         let mut feeder = self.feeder(queue);
         for object in self.store.snapshot().iter() {
             let change = Change::Added { object: Arc::clone(object), initial: true };
-            // The handler has reported the object at which a predicate or a mapping panics.
+            // The handler has already reported the object on which a predicate or mapping panics.
             let _ = catch_unwind(AssertUnwindSafe(|| feeder.on_change(&change)));
         }
     }
@@ -222,7 +232,8 @@ impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
         if !object.uid.is_empty() && held.header().uid != object.uid {
             return false;
         }
-        // The state that was written is nobody else's doing, whatever a transform left of it.
+        // At the written version no other client has changed the object, whatever a transform kept
+        // of it.
         let is_written = held.version() == object.version;
         is_written || key.is_none_or(|key| self.maps_to(&held, key).unwrap_or(true))
     }
@@ -239,7 +250,7 @@ impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
     }
 }
 
-/// The handler: turns changes into keys.
+/// The event handler that turns changes into keys.
 struct Feeder<T, K> {
     predicate: Option<Predicate<T>>,
     mapping: Mapping<T, K>,
@@ -261,7 +272,8 @@ impl<T: Object, K: Key> EventHandler<T> for Feeder<T, K> {
     }
 }
 
-/// Nothing happened to what was there before, and to what is only told again.
+/// Returns a low priority for objects of the initial list and of a resync: nothing happened to
+/// them.
 fn priority<T: Object>(change: &Change<T>) -> i32 {
     match change {
         Change::Added { initial: true, .. } => LOW_PRIORITY,
@@ -330,14 +342,14 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_of_the_cluster_has_no_namespace() {
+    fn a_cluster_scoped_owner_has_no_namespace() {
         let nodes = ResourceType::cluster(Gvk::new("", "v1", "Node"), "nodes");
         let owner = owner_of(vec![reference("v1", "Node", "n1", Some(true))], &nodes);
         assert_eq!(owner.as_deref(), Some("n1"));
     }
 
     #[test]
-    fn what_nothing_happened_to_has_a_low_priority() {
+    fn initial_objects_and_resyncs_have_a_low_priority() {
         let map = |version: &str| {
             let mut map = ConfigMap::default();
             map.metadata.resource_version = Some(version.to_owned());

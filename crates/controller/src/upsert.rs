@@ -1,10 +1,12 @@
-//! Writing an object as it should be, whatever it is now: created where it is missing, changed where it differs, left alone
-//! otherwise.
+//! Create-or-update: creates a missing object, changes it where it differs from the desired state,
+//! and writes nothing otherwise.
 //!
-//! Objects are written as a whole, by PUT: fields that the type `K` does not have are dropped from the object on the server. Where the
-//! server may know more fields than the compiled type, use [`Api::apply`] or a patch, which leave the others alone.
+//! Objects are replaced as a whole with PUT: fields that the type `K` does not have are removed
+//! from the object on the server. If the server may know more fields than the compiled type, use
+//! [`Api::apply`] or a patch, which leave other fields alone.
 //!
-//! To wait for an object to be in a state, there is [`Api::wait_for`]; to own only some fields of it, [`Api::apply`].
+//! To wait until an object reaches a state, see [`Api::wait_for`]; to manage only some of its
+//! fields, [`Api::apply`].
 
 use dogwatch_client::api::{ConflictRetries, retry_on_conflict};
 use dogwatch_client::{Api, Error};
@@ -12,20 +14,20 @@ use dogwatch_core::WriteParams;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What became of an object.
+/// The outcome of an upsert, with the object as stored.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Upserted<K> {
-    /// It was not there.
+    /// The object did not exist.
     Created(K),
-    /// It was changed.
+    /// The object was changed.
     Updated(K),
-    /// It was as it should be; nothing was written.
+    /// The object already had the desired state; nothing was written.
     Unchanged(K),
 }
 
 impl<K> Upserted<K> {
-    /// The object as stored.
+    /// Returns the object as stored.
     pub fn into_inner(self) -> K {
         match self {
             Self::Created(object) | Self::Updated(object) | Self::Unchanged(object) => object,
@@ -33,13 +35,14 @@ impl<K> Upserted<K> {
     }
 }
 
-/// Creates the object of this name, or changes it to what it should be.
+/// Creates the object of this name, or updates it to the desired state.
 ///
-/// `wanted` is given the object as it is on the server, or `None`, and gives it as it should be. It is called again when somebody
-/// else was faster, so it must not change anything but its answer. An answer equal to what is there is not written.
+/// `wanted` receives the current object, or `None` if there is none, and returns the desired
+/// object. It is called again after a conflict with another writer, so it must be free of side
+/// effects. If it returns an object equal to the current one, nothing is written.
 ///
 /// # Errors
-/// The last conflict when others keep being faster, any other error at once.
+/// Returns the last conflict if the attempts are used up, and any other error at once.
 pub async fn create_or_update<K>(
     api: &Api<K>,
     name: &str,
@@ -51,10 +54,12 @@ where
     retry_on_conflict(ConflictRetries::BRIEF, || put(api, name, &wanted)).await
 }
 
-/// Changes an object that is there, again and again until nobody was faster. An object that stays the same is not written.
+/// Changes an existing object, and retries after conflicts with other writers. An object that stays
+/// the same is not written.
 ///
 /// # Errors
-/// `NotFound` when it is not there, the last conflict when others keep being faster, any other error at once.
+/// Returns `NotFound` if the object does not exist, the last conflict if the attempts are used up,
+/// and any other error at once.
 pub async fn update<K>(api: &Api<K>, name: &str, change_it: impl Fn(&mut K)) -> Result<Upserted<K>, Error>
 where
     K: Clone + Serialize + DeserializeOwned,
@@ -74,7 +79,7 @@ where
     let object = match api.get_opt(name).await? {
         Some(object) => object,
         None => match api.create(&WriteParams::default(), &wanted(None)).await {
-            // Made by somebody else since we looked.
+            // Another client has created it since the read.
             Err(error) if error.is_already_exists() => api.get(name).await?,
             created => return created.map(Upserted::Created),
         },
@@ -92,7 +97,8 @@ where
     K: Clone + Serialize + DeserializeOwned,
 {
     let wanted = changed(object.clone());
-    // An object that cannot be compared is written; the server knows best what changed.
+    // An object that cannot be serialized for the comparison is written; the server detects a
+    // no-op.
     let same = match (serde_json::to_value(&object), serde_json::to_value(&wanted)) {
         (Ok(is), Ok(should)) => is == should,
         _ => false,

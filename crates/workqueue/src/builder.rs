@@ -1,4 +1,4 @@
-//! What can be chosen about a queue.
+//! The builder of a queue.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -7,14 +7,16 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::limiter::{RateLimiter, default_controller_limiter};
 use crate::ready::Ready;
-use crate::shared::{GroupOf, Shared};
-use crate::state::State;
+use crate::shared_queue::{GroupOf, SharedQueue};
+use crate::state::QueueState;
 
-/// One take in sixteen goes to a lower priority while higher ones are waiting: enough for the first list of a large
-/// collection to come to its end beside a stream of changes, too little for the changes to notice.
+/// One take in sixteen goes to a lower priority while higher ones are waiting: enough for the first
+/// list of a large collection to finish next to a stream of changes, too little to slow the changes
+/// noticeably.
 const PATIENCE: u32 = 15;
 
-/// A queue that is still to be built, from [`WorkQueue::builder`](crate::WorkQueue::builder).
+/// Builds a [`WorkQueue`](crate::WorkQueue). Created by
+/// [`WorkQueue::builder`](crate::WorkQueue::builder).
 pub struct Builder<K> {
     name: Option<String>,
     limiter: Box<dyn RateLimiter<K>>,
@@ -34,27 +36,30 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> Builder<K> {
         }
     }
 
-    /// Gives the queue a name and with it metrics, in the recorder that is installed when it is built (for the depths of priorities
-    /// other than zero: when the first key comes with one). Without a name there are none, and the queue is quicker by the
-    /// readings of the clock.
+    /// Gives the queue a name and with it metrics, in the recorder that is installed when the queue
+    /// is built (for the depth of a priority other than zero: when the first key with that priority
+    /// is added). A queue without a name has no metrics, and is faster because it reads the clock
+    /// less often.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// Decides how long [`add_rate_limited`](crate::WorkQueue::add_rate_limited) waits;
-    /// [`default_controller_limiter`] unless called.
+    /// Sets the limiter that decides how long
+    /// [`add_rate_limited`](crate::WorkQueue::add_rate_limited) waits. Defaults to
+    /// [`default_controller_limiter`].
     #[must_use]
     pub fn limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
         self.limiter = Box::new(limiter);
         self
     }
 
-    /// Lets groups of keys take turns within a priority, so that a group with many keys does not delay one with few. The
-    /// function says to which group a key belongs; it runs at every add, and must always say the same.
+    /// Lets groups of keys take turns within a priority, so that a group with many keys does not
+    /// delay one with few. The function returns the group of a key; it runs at every add, and must
+    /// be deterministic.
     ///
-    /// Without, keys of a priority are handed out in the order in which they came.
+    /// By default, the keys of a priority are taken in the order in which they were added.
     #[must_use]
     pub fn fair_by<G: Hash>(mut self, group_of: impl Fn(&K) -> G + Send + Sync + 'static) -> Self {
         let hasher = DefaultHashBuilder::default();
@@ -62,7 +67,8 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> Builder<K> {
         self
     }
 
-    /// [`fair_by`](Self::fair_by) for a group that is a part of the key, such as its namespace.
+    /// Like [`fair_by`](Self::fair_by), for a group that is borrowed from the key, such as its
+    /// namespace.
     #[must_use]
     pub fn fair_by_part<G: Hash + ?Sized>(
         mut self,
@@ -73,35 +79,39 @@ impl<K: Eq + Hash + Clone + Send + Sync + 'static> Builder<K> {
         self
     }
 
-    /// How many takes keys of lower priorities let pass before one of them is taken: 15 unless called. The lower
-    /// priorities share these takes by turns. Zero gives them every take that the highest would have had, one by one.
+    /// Sets the number of takes that lower priorities yield to the highest one before one of their
+    /// keys is taken. The lower priorities share these takes in turns. Zero gives every take to the
+    /// lower priorities while they have keys. Defaults to 15.
     #[must_use]
     pub fn patience(mut self, takes: u32) -> Self {
         self.patience = Some(takes);
         self
     }
 
-    /// Takes keys of a lower priority only when there is none of a higher. They starve if there always is.
+    /// Takes keys of a lower priority only if there is none of a higher one. They starve if there
+    /// always is.
     #[must_use]
     pub fn strict_priorities(mut self) -> Self {
         self.patience = None;
         self
     }
 
-    /// Allows each key one outstanding add, of which the earliest holds, as in controller-runtime: an immediate add
-    /// supersedes a delayed one, and a delayed add of a key that already waits is nothing.
+    /// Allows one outstanding add for each key, the earliest, as in controller-runtime: an
+    /// immediate add replaces a delayed one, and a delayed add of a key that already waits has no
+    /// effect.
     ///
-    /// Unless called, both take place, as in client-go: the key is handed out now, and again when the delay is over.
+    /// By default, both take effect, as in client-go: the key is taken now, and again after the
+    /// delay.
     #[must_use]
     pub fn earliest_wins(mut self) -> Self {
         self.earliest_wins = true;
         self
     }
 
-    pub(crate) fn into_shared(self) -> Shared<K> {
+    pub(crate) fn into_shared(self) -> SharedQueue<K> {
         let ready = Ready::new(self.group_of.is_some(), self.patience);
-        let state = State::new(ready, self.earliest_wins, self.name.is_some());
-        Shared::new(state, self.limiter, self.group_of, self.name.as_deref())
+        let state = QueueState::new(ready, self.earliest_wins, self.name.is_some());
+        SharedQueue::new(state, self.limiter, self.group_of, self.name.as_deref())
     }
 }
 

@@ -1,12 +1,14 @@
-//! The time of one queue: nanoseconds since its first use, on tokio's clock, so that tests can pause it.
+//! The clock of one queue: nanoseconds since its first use, on tokio's clock, so that tests can
+//! pause it.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// No timer is set further than this ahead. Who is woken by it looks again, so nothing is early or lost; and a delay
-/// of a thousand years is no overflow.
+/// The maximum time that a timer is set ahead. A waiter that wakes up earlier than its deadline
+/// checks again, so nothing fires early or is lost; and a delay of a thousand years does not
+/// overflow.
 const FURTHEST: Duration = Duration::from_hours(24);
 
 #[derive(Debug, Default)]
@@ -15,19 +17,19 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Nanoseconds suffice for 584 years.
+    /// Returns the time since the first use. A `u64` of nanoseconds suffices for 584 years.
     pub(crate) fn now(&self) -> u64 {
         let now = Instant::now();
         let start = self.start.get_or_init(|| now);
         nanoseconds(now.saturating_duration_since(*start))
     }
 
-    /// When `delay` will have passed.
+    /// Returns the time at which `delay` will have passed.
     pub(crate) fn after(now: u64, delay: Duration) -> u64 {
         now.saturating_add(nanoseconds(delay))
     }
 
-    /// What to set a timer to that is to ring at `at`.
+    /// Returns the instant to set a timer to for the time `at`.
     pub(crate) fn alarm(&self, at: u64) -> Instant {
         let now = Instant::now();
         let start = *self.start.get_or_init(|| now);
@@ -56,7 +58,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_delay_without_end_is_looked_at_every_day() {
+    async fn an_unbounded_delay_is_checked_every_day() {
         let clock = Clock::default();
         let at = Clock::after(clock.now(), Duration::MAX);
         assert_eq!(at, u64::MAX);

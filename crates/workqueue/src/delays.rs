@@ -1,28 +1,28 @@
-//! When delayed adds become due: a heap of deadlines, each naming an entry.
+//! The deadlines of delayed adds: a binary heap with lazy deletion.
 //!
-//! Fed and read by [`crate::state`], which passes the time in; there is no clock here. A delay that is replaced or
-//! cancelled stays in the heap, where nobody believes it any more (its ticket is not the entry's), until it comes to
-//! the top or until half of the heap is like it. That leaves a push as cheap as it can be, and the memory in
-//! proportion to the delays that are pending.
+//! Fed and read by [`crate::state`], which passes the time in; there is no clock here. A delay that
+//! is replaced or cancelled stays in the heap as a stale element (its ticket differs from the
+//! entry's) until it reaches the top or until half of the heap is stale. That keeps a push cheap,
+//! and the memory proportional to the pending delays.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
 use crate::entries::{Delay, Entries, Id};
 
-/// So many dead delays are no reason to tidy up.
-const DEAD_TOLERATED: usize = 64;
+/// The number of stale elements that never cause a compaction.
+const MAX_STALE: usize = 64;
 
-/// All delays.
+/// All delayed adds.
 #[derive(Debug, Default)]
 pub(crate) struct Delays {
     heap: BinaryHeap<Reverse<Deadline>>,
-    /// How many entries have a delay. All other elements of the heap are dead.
+    /// The number of entries with a delay. All other elements of the heap are stale.
     pending: usize,
     next_ticket: u32,
 }
 
-/// 16 bytes, so that a heap of a million is 16 MB.
+/// 16 bytes, so that a heap of a million elements takes 16 MB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Deadline {
     at: u64,
@@ -32,7 +32,8 @@ struct Deadline {
 
 impl Ord for Deadline {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Of two at the same time, the one that was asked for first. Tickets wrap, so their distance decides.
+        // At equal times, the one that was set first. Tickets wrap around, so their distance
+        // decides.
         let asked = || (self.ticket.wrapping_sub(other.ticket) as i32).cmp(&0);
         self.at.cmp(&other.at).then_with(asked)
     }
@@ -45,7 +46,7 @@ impl PartialOrd for Deadline {
 }
 
 impl Delays {
-    /// How many delays are pending.
+    /// Returns the number of pending delays.
     pub(crate) fn len(&self) -> usize {
         self.pending
     }
@@ -54,7 +55,7 @@ impl Delays {
         self.pending == 0
     }
 
-    /// Gives an entry a delay, in place of the one it may have.
+    /// Sets the delay of an entry, replacing an earlier one.
     pub(crate) fn set<K: Eq>(&mut self, entries: &mut Entries<K>, id: Id, at: u64, priority: i32) {
         let ticket = self.next_ticket;
         self.next_ticket = ticket.wrapping_add(1);
@@ -65,7 +66,7 @@ impl Delays {
         self.tidy(entries);
     }
 
-    /// Takes the delay of an entry away.
+    /// Removes the delay of an entry.
     pub(crate) fn cancel<K: Eq>(&mut self, entries: &mut Entries<K>, id: Id) -> Option<Delay> {
         let delay = entries.set_delay(id, None)?;
         self.pending -= 1;
@@ -73,7 +74,8 @@ impl Delays {
         Some(delay)
     }
 
-    /// Takes away the delay that is due first, if that is not after `now`, and returns whose it was.
+    /// Removes the delay that is due first, if it is not after `now`, and returns it with its
+    /// entry.
     pub(crate) fn pop_due<K: Eq>(&mut self, entries: &mut Entries<K>, now: u64) -> Option<(Id, Delay)> {
         let at = self.next(entries)?;
         if at > now {
@@ -88,7 +90,7 @@ impl Delays {
         Some((deadline.id, delay))
     }
 
-    /// When the next one is due.
+    /// Returns the time of the next pending delay.
     pub(crate) fn next<K: Eq>(&mut self, entries: &Entries<K>) -> Option<u64> {
         while let Some(Reverse(deadline)) = self.heap.peek() {
             if is_pending(entries, *deadline) {
@@ -99,13 +101,13 @@ impl Delays {
         None
     }
 
-    /// Forgets everything; the entries are the caller's matter.
+    /// Removes all delays; the caller updates the entries.
     pub(crate) fn clear(&mut self) {
         *self = Self { next_ticket: self.next_ticket, ..Self::default() };
     }
 
     fn tidy<K: Eq>(&mut self, entries: &Entries<K>) {
-        if self.heap.len() > 2 * self.pending + DEAD_TOLERATED {
+        if self.heap.len() > 2 * self.pending + MAX_STALE {
             self.heap.retain(|Reverse(it)| is_pending(entries, *it));
             self.heap.shrink_to(2 * self.pending);
         }
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_come_in_the_order_of_their_times_and_then_of_their_setting() {
+    fn delays_are_ordered_by_time_and_then_by_when_they_were_set() {
         let (mut entries, mut delays, ids) = with_entries(4);
         for (id, at) in ids.iter().zip([30, 10, 20, 10]) {
             delays.set(&mut entries, *id, at, 0);
@@ -139,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_setting_survives_the_wrapping_of_tickets() {
+    fn the_order_survives_a_wraparound_of_tickets() {
         let (mut entries, mut delays, ids) = with_entries(4);
         delays.next_ticket = u32::MAX - 1;
         for id in &ids {
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn dead_delays_do_not_pile_up() {
+    fn stale_delays_do_not_pile_up() {
         let (mut entries, mut delays, ids) = with_entries(2);
         for round in 0..100_000 {
             delays.set(&mut entries, ids[0], round, 0);
@@ -158,15 +160,15 @@ mod tests {
             delays.cancel(&mut entries, ids[1]);
         }
         assert_eq!(delays.len(), 1);
-        assert!(delays.heap.len() <= 2 + DEAD_TOLERATED, "{} elements", delays.heap.len());
+        assert!(delays.heap.len() <= 2 + MAX_STALE, "{} elements", delays.heap.len());
         assert_eq!(delays.next(&entries), Some(99_999));
     }
 
     #[test]
-    fn many_delayed_keys_cost_memory_in_proportion_and_give_it_back() {
+    fn the_memory_of_delayed_keys_is_proportional_and_released() {
         for count in [10_000, 200_000] {
             let (mut entries, mut delays, ids) = with_entries(count);
-            // Each is moved once, which leaves a dead one behind.
+            // Each delay is moved once, which leaves a stale element behind.
             for at in [1, 2] {
                 ids.iter().for_each(|id| delays.set(&mut entries, *id, at, 0));
             }
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_delay_does_not_speak_for_the_next_entry_in_its_place() {
+    fn a_stale_delay_does_not_affect_the_next_entry_with_its_id() {
         let (mut entries, mut delays, ids) = with_entries(1);
         delays.set(&mut entries, ids[0], 5, 0);
         delays.cancel(&mut entries, ids[0]);

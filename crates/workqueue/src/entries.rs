@@ -1,47 +1,51 @@
-//! The keys a queue knows, each of them once: a row of entries, an index by key, and lists that run through the row.
+//! The keys that a queue knows, each of them once: a slab of entries, an index by key, and
+//! intrusive lists through the slab.
 //!
-//! Fed by [`crate::state`], which decides what an entry means. It knows nothing about time, order or workers.
+//! Fed by [`crate::state`], which decides what an entry means. It knows nothing about time, order
+//! or workers.
 
 use std::ops::{Index, IndexMut};
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry as Place;
+use hashbrown::hash_table::Entry as TableEntry;
 
-/// The place of an entry in the row. It is valid until the entry is removed, and may then name another.
+/// The index of an entry in the slab. It is valid until the entry is removed, and may be reused
+/// afterwards.
 pub(crate) type Id = u32;
 
-/// No entry.
+/// The id of no entry.
 const NONE: Id = Id::MAX;
 
-/// A queue that has become empty gives its memory back if it has room for more entries than this.
+/// The capacity up to which an empty queue keeps its memory.
 const WORTH_KEEPING: usize = 4096;
 
-/// What a queue knows about one key, as far as every add and take needs it. It is kept small: a queue that is used by many
-/// processors is as quick as the memory that has to move between them.
+/// The fields of a key that every add and take needs. It is kept small: the speed of a queue that
+/// is used by many processors is bounded by the memory that moves between them.
 #[derive(Debug)]
 pub(crate) struct Entry<K> {
-    /// None while the place is free.
+    /// `None` while the slot is free.
     key: Option<K>,
-    /// Kept, so that the index grows and forgets without asking the key.
+    /// Stored, so that the index can grow and remove entries without hashing the key.
     hash: u64,
-    /// Neighbours in the one list it may be in: one of those that are ready, or, where it is measured, that of the held. A free
-    /// place has the next free one after it.
+    /// The neighbours in the one list that the entry may be in: a ready list or, in a queue with
+    /// metrics, the list of held keys. In a free slot, `after` is the next free slot.
     before: Id,
     after: Id,
-    /// That of the work that is outstanding; without meaning while there is none.
+    /// The priority of the outstanding work; meaningless while there is none.
     pub(crate) priority: i32,
     pub(crate) stage: Stage,
-    /// A delayed add is pending: [`Aside::delay`].
+    /// Set while a delayed add is pending: [`ColdFields::delay`].
     delayed: bool,
 }
 
-/// What a queue knows besides about a key, if it has delays, groups or a name.
+/// The fields of a key that only queues with delays, groups or metrics need.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Aside {
-    /// Which keys it shares its turns with.
+pub(crate) struct ColdFields {
+    /// The group with which the key shares its turns.
     pub(crate) group: u64,
     delay: Delay,
-    /// Since when the outstanding work waits, and since when the key is held. Only queues with a name keep them.
+    /// The times since when the outstanding work waits and the key is held. Only queues with a name
+    /// maintain them.
     pub(crate) waiting_since: u64,
     pub(crate) held_since: u64,
 }
@@ -49,88 +53,90 @@ pub(crate) struct Aside {
 /// A delayed add.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delay {
-    /// When it becomes an add, on the queue's clock.
+    /// The time at which it becomes an add, on the queue's clock.
     pub(crate) at: u64,
-    /// Tells it from delays that were replaced.
+    /// Distinguishes it from delays that were replaced.
     pub(crate) ticket: u32,
     pub(crate) priority: i32,
 }
 
-/// Where a key is between two workers.
+/// The stage of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// No work is outstanding; the entry is there for its delay.
+    /// No work is outstanding; the entry exists because of its delay.
     Resting,
-    /// Work is outstanding and nobody holds the key: it is in a list of those that are ready.
+    /// Work is outstanding and no worker holds the key: it is in a ready list.
     Ready,
     /// A worker holds it.
     Held,
-    /// A worker holds it, and it has to be worked on once more.
+    /// A worker holds it, and it was added again meanwhile.
     HeldAndDirty,
 }
 
 /// All entries.
 ///
-/// A place that becomes free keeps its fields and is the next to be used, so that a key that comes and goes moves itself and
-/// little else.
+/// A slot that becomes free keeps its fields and is reused first, so that a key that comes and goes
+/// touches little memory.
 #[derive(Debug)]
 pub(crate) struct Entries<K> {
-    row: Vec<Entry<K>>,
-    /// What is besides known about the first of them. It reaches as far as somebody had something to write.
-    aside: Vec<Aside>,
-    /// The free place that is used next.
+    slots: Vec<Entry<K>>,
+    /// The rarely used fields of the first entries; as long as the highest index that was written.
+    cold: Vec<ColdFields>,
+    /// The free slot that is used next.
     free: Id,
-    /// How many places are not free.
+    /// The number of slots in use.
     len: usize,
-    /// Invariant: exactly the ids of places that are not free, under the hash of their keys.
+    /// Invariant: exactly the ids of the slots in use, under the hash of their keys.
     index: HashTable<Id>,
 }
 
 impl<K> Entry<K> {
     #[inline]
     pub(crate) fn key(&self) -> &K {
-        self.key.as_ref().expect("only free places have no key, and nobody has their ids")
+        self.key.as_ref().expect("only free slots have no key, and their ids are not in use")
     }
 }
 
 impl<K: Eq> Entries<K> {
     pub(crate) fn new() -> Self {
-        Self { row: Vec::new(), aside: Vec::new(), free: NONE, len: 0, index: HashTable::new() }
+        Self { slots: Vec::new(), cold: Vec::new(), free: NONE, len: 0, index: HashTable::new() }
     }
 
     pub(crate) fn find(&self, hash: u64, key: &K) -> Option<Id> {
-        self.index.find(hash, |id| is_it(&self.row, *id, hash, key)).copied()
+        self.index.find(hash, |id| is_it(&self.slots, *id, hash, key)).copied()
     }
 
-    /// The entry of a key, and the key again; where there is none, a resting one is made and the key is kept.
+    /// Returns the entry of a key, and the key if it was not needed. If there is no entry, creates
+    /// a resting one that keeps the key.
     #[inline]
     pub(crate) fn find_or_insert(&mut self, hash: u64, key: K, group: Option<u64>) -> (Id, Option<K>) {
-        let Self { row, free, len, index, .. } = self;
-        let place = index.entry(hash, |id| is_it(row, *id, hash, &key), |id| row[*id as usize].hash);
+        let Self { slots, free, len, index, .. } = self;
+        let place = index.entry(hash, |id| is_it(slots, *id, hash, &key), |id| slots[*id as usize].hash);
         let vacant = match place {
-            Place::Occupied(found) => return (*found.get(), Some(key)),
-            Place::Vacant(vacant) => vacant,
+            TableEntry::Occupied(found) => return (*found.get(), Some(key)),
+            TableEntry::Vacant(vacant) => vacant,
         };
         if *free == NONE {
-            *free = grow(row);
+            *free = grow(slots);
         }
         let id = *free;
         vacant.insert(id);
         *len += 1;
-        let entry = &mut row[id as usize];
+        let entry = &mut slots[id as usize];
         *free = entry.after;
         (entry.key, entry.hash) = (Some(key), hash);
         if let Some(group) = group {
-            self.aside_mut(id).group = group;
+            self.cold_mut(id).group = group;
         }
         (id, None)
     }
 
-    /// Removes an entry that is resting, without a delay and in no list, and gives its key back so that it can be dropped elsewhere.
+    /// Removes an entry that is resting, without a delay and in no list, and returns its key so
+    /// that the caller can drop it outside the lock.
     #[inline]
     pub(crate) fn remove(&mut self, id: Id) -> Option<K> {
-        let entry = &mut self.row[id as usize];
-        debug_assert!(entry.stage == Stage::Resting && !entry.delayed, "an entry in use is removed");
+        let entry = &mut self.slots[id as usize];
+        debug_assert!(entry.stage == Stage::Resting && !entry.delayed, "an entry in use was removed");
         let key = entry.key.take();
         entry.after = self.free;
         self.free = id;
@@ -138,13 +144,13 @@ impl<K: Eq> Entries<K> {
         if let Ok(found) = self.index.find_entry(entry.hash, |it| *it == id) {
             found.remove();
         }
-        if self.len == 0 && self.row.len() > WORTH_KEEPING {
+        if self.len == 0 && self.slots.len() > WORTH_KEEPING {
             *self = Self::new();
         }
         key
     }
 
-    /// The ids of all entries, in no order.
+    /// Returns the ids of all entries, in no order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = Id> {
         self.index.iter().copied()
     }
@@ -154,57 +160,59 @@ impl<K: Eq> Entries<K> {
         self.len
     }
 
-    /// How much memory it has taken, as far as it is its own.
+    /// Returns the memory allocated by the structure itself.
     #[cfg(test)]
     pub(crate) fn bytes(&self) -> usize {
-        self.row.capacity() * size_of::<Entry<K>>()
-            + self.aside.capacity() * size_of::<Aside>()
+        self.slots.capacity() * size_of::<Entry<K>>()
+            + self.cold.capacity() * size_of::<ColdFields>()
             + self.index.allocation_size()
     }
 
-    /// The delayed add of an entry. The id may be out of date: the place may be free by now, or another key's.
+    /// Returns the delayed add of an entry. The id may be stale: the slot may be free by now, or
+    /// belong to another key.
     #[inline]
     pub(crate) fn delay(&self, id: Id) -> Option<Delay> {
-        let delayed = self.row.get(id as usize)?.delayed;
-        if delayed { self.aside.get(id as usize).map(|it| it.delay) } else { None }
+        let delayed = self.slots.get(id as usize)?.delayed;
+        if delayed { self.cold.get(id as usize).map(|it| it.delay) } else { None }
     }
 
-    /// Changes the delayed add of an entry, and returns the one before.
+    /// Sets the delayed add of an entry, and returns the previous one.
     pub(crate) fn set_delay(&mut self, id: Id, delay: Option<Delay>) -> Option<Delay> {
         let before = self.delay(id);
-        self.row[id as usize].delayed = delay.is_some();
+        self.slots[id as usize].delayed = delay.is_some();
         if let Some(delay) = delay {
-            self.aside_mut(id).delay = delay;
+            self.cold_mut(id).delay = delay;
         }
         before
     }
 }
 
 impl<K> Entries<K> {
-    /// Only to be asked for what was written since the entry was made.
-    pub(crate) fn aside(&self, id: Id) -> &Aside {
-        &self.aside[id as usize]
+    /// Returns the rarely used fields. Only fields that were written since the entry was created
+    /// are meaningful.
+    pub(crate) fn cold(&self, id: Id) -> &ColdFields {
+        &self.cold[id as usize]
     }
 
-    pub(crate) fn aside_mut(&mut self, id: Id) -> &mut Aside {
+    pub(crate) fn cold_mut(&mut self, id: Id) -> &mut ColdFields {
         let place = id as usize;
-        if place >= self.aside.len() {
-            self.aside.resize(self.row.len(), Aside::default());
+        if place >= self.cold.len() {
+            self.cold.resize(self.slots.len(), ColdFields::default());
         }
-        &mut self.aside[place]
+        &mut self.cold[place]
     }
 }
 
 #[inline]
-fn is_it<K: Eq>(row: &[Entry<K>], id: Id, hash: u64, key: &K) -> bool {
-    let entry = &row[id as usize];
+fn is_it<K: Eq>(slots: &[Entry<K>], id: Id, hash: u64, key: &K) -> bool {
+    let entry = &slots[id as usize];
     entry.hash == hash && entry.key() == key
 }
 
-/// Appends a free place.
-fn grow<K>(row: &mut Vec<Entry<K>>) -> Id {
-    assert!(row.len() < NONE as usize, "a queue holds fewer than 2^32 keys");
-    row.push(Entry {
+/// Appends a free slot.
+fn grow<K>(slots: &mut Vec<Entry<K>>) -> Id {
+    assert!(slots.len() < NONE as usize, "a queue holds fewer than 2^32 keys");
+    slots.push(Entry {
         key: None,
         hash: 0,
         before: NONE,
@@ -213,7 +221,7 @@ fn grow<K>(row: &mut Vec<Entry<K>>) -> Id {
         stage: Stage::Resting,
         delayed: false,
     });
-    (row.len() - 1) as Id
+    (slots.len() - 1) as Id
 }
 
 impl<K> Index<Id> for Entries<K> {
@@ -221,18 +229,18 @@ impl<K> Index<Id> for Entries<K> {
 
     #[inline]
     fn index(&self, id: Id) -> &Entry<K> {
-        &self.row[id as usize]
+        &self.slots[id as usize]
     }
 }
 
 impl<K> IndexMut<Id> for Entries<K> {
     #[inline]
     fn index_mut(&mut self, id: Id) -> &mut Entry<K> {
-        &mut self.row[id as usize]
+        &mut self.slots[id as usize]
     }
 }
 
-/// A list that runs through the entries themselves. An entry is in one list at most.
+/// An intrusive list through the entries. An entry is in at most one list.
 #[derive(Debug)]
 pub(crate) struct List {
     first: Id,
@@ -282,7 +290,7 @@ impl List {
         Some(first)
     }
 
-    /// Takes out an entry that is in this list, wherever it stands.
+    /// Removes an entry of this list, wherever it is.
     #[inline]
     pub(crate) fn unlink<K>(&mut self, entries: &mut Entries<K>, id: Id) {
         let Entry { before, after, .. } = entries[id];
@@ -312,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_with_the_same_hash_are_told_apart() {
+    fn keys_with_the_same_hash_are_distinguished() {
         let (mut entries, _, [a, b, c]) = three();
         assert_eq!(["a", "b", "c"].map(|it| entries.find(7, &it)), [Some(a), Some(b), Some(c)]);
         assert_eq!(entries.find(8, &"a"), None);
@@ -321,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_leaves_a_list_from_any_place() {
+    fn an_entry_can_be_unlinked_from_any_position() {
         for gone in 0..3 {
             let (mut entries, mut list, ids) = three();
             list.unlink(&mut entries, ids[gone]);
@@ -333,13 +341,13 @@ mod tests {
     }
 
     #[test]
-    fn a_large_row_is_given_back_when_the_last_entry_leaves() {
+    fn a_large_slab_is_released_when_the_last_entry_is_removed() {
         let mut entries = Entries::new();
         let ids: Vec<_> =
             (0..=WORTH_KEEPING).map(|it| entries.find_or_insert(it as u64, it, None).0).collect();
         for id in ids {
             entries.remove(id);
         }
-        assert_eq!(entries.row.capacity(), 0);
+        assert_eq!(entries.slots.capacity(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! A key in the hands of a worker.
+//! A key that a worker holds.
 
 use std::fmt;
 use std::hash::Hash;
@@ -6,63 +6,66 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::entries::Id;
-use crate::shared::Shared;
+use crate::shared_queue::SharedQueue;
 use crate::state::Taken;
 
-/// A key that was taken from a queue. No other worker gets it before this is dropped, which says that the work is done.
+/// A key that was taken from a queue. No other worker gets it until the item is dropped, which
+/// marks the work as done.
 ///
-/// That holds for every way out of the worker: a return, an error, a panic, a cancelled task. A key that was added
-/// again meanwhile is then handed out once more. An item that is leaked (`std::mem::forget`) keeps its key for ever.
+/// That holds for every way out of the worker: a return, an error, a panic, a cancelled task. A key
+/// that was added again meanwhile is then handed out once more. An item that is leaked
+/// (`std::mem::forget`) holds its key for ever.
 ///
-/// It borrows the handle it was taken from, which spares two atomic operations; [`into_owned`](Self::into_owned) is for items
-/// that go elsewhere.
+/// An item borrows the queue handle that it was taken from, which saves two atomic operations; use
+/// [`into_owned`](Self::into_owned) for items that move elsewhere.
 pub struct Item<'q, K: Eq + Hash + Clone> {
     key: K,
     priority: i32,
     hold: Hold<'q, K>,
 }
 
-/// The hold on a key; dropping it gives the key back.
+/// The hold on a key; dropping it returns the key to the queue.
 struct Hold<'q, K: Eq + Hash + Clone> {
     id: Id,
     queue: Handle<'q, K>,
 }
 
 enum Handle<'q, K> {
-    Borrowed(&'q Arc<Shared<K>>),
-    Owned(Arc<Shared<K>>),
+    Borrowed(&'q Arc<SharedQueue<K>>),
+    Owned(Arc<SharedQueue<K>>),
 }
 
 impl<'q, K: Eq + Hash + Clone> Item<'q, K> {
     #[inline]
-    pub(crate) fn new(taken: Taken<K>, queue: &'q Arc<Shared<K>>) -> Self {
+    pub(crate) fn new(taken: Taken<K>, queue: &'q Arc<SharedQueue<K>>) -> Self {
         let hold = Hold { id: taken.id, queue: Handle::Borrowed(queue) };
         Self { key: taken.key, priority: taken.priority, hold }
     }
 
-    /// The key to work on.
+    /// Returns the key to work on.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// The priority it was handed out with: the highest it was added with since it was last taken. A worker that adds
-    /// the key again passes it on, if it wants to keep it.
+    /// Returns the priority with which the key was taken: the highest one of its adds since it was
+    /// last taken. A worker that adds the key again has to pass it on to keep it.
     pub fn priority(&self) -> i32 {
         self.priority
     }
 
-    /// The same item with a handle of its own, to be sent to another task or kept in a struct.
+    /// Converts into an item with its own queue handle, which can be sent to another task or
+    /// stored.
     pub fn into_owned(self) -> Item<'static, K> {
         let Self { key, priority, mut hold } = self;
         let queue = match &hold.queue {
             Handle::Borrowed(queue) => Arc::clone(queue),
             Handle::Owned(queue) => queue.clone(),
         };
-        let id = std::mem::replace(&mut hold.id, GIVEN_AWAY);
+        let id = std::mem::replace(&mut hold.id, MOVED);
         Item { key, priority, hold: Hold { id, queue: Handle::Owned(queue) } }
     }
 
-    /// The work is done; the same as dropping it, for those who like to say so.
+    /// Marks the work as done. The same as dropping the item, but explicit.
     pub fn done(self) {}
 }
 
@@ -77,7 +80,7 @@ impl<K: Eq + Hash + Clone> Deref for Item<'_, K> {
 impl<K: Eq + Hash + Clone> Drop for Hold<'_, K> {
     #[inline]
     fn drop(&mut self) {
-        if self.id == GIVEN_AWAY {
+        if self.id == MOVED {
             return;
         }
         match &self.queue {
@@ -96,5 +99,5 @@ impl<K: Eq + Hash + Clone + fmt::Debug> fmt::Debug for Item<'_, K> {
     }
 }
 
-/// The id of a hold that has been passed on; no entry has it.
-const GIVEN_AWAY: Id = Id::MAX;
+/// The id of a hold that has moved to another item; no entry has it.
+const MOVED: Id = Id::MAX;

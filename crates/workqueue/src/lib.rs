@@ -1,7 +1,9 @@
-//! A work queue for controllers: what has changed, without duplicates, in a fair order, at the right time.
+//! A work queue for controllers: keys with outstanding work, without duplicates, in a fair order,
+//! at the right time.
 //!
-//! It is the queue of client-go, with the priorities of controller-runtime, as one structure behind one lock. It knows no
-//! Kubernetes: keys are whatever can be compared, hashed and cloned.
+//! It implements client-go's work queue with controller-runtime's priorities, as one structure
+//! behind one lock. It does not know Kubernetes: keys are any type that can be compared, hashed and
+//! cloned.
 //!
 //! ```
 //! use dogwatch_workqueue::WorkQueue;
@@ -10,7 +12,7 @@
 //! # async fn main() {
 //! let queue = WorkQueue::new();
 //! queue.add("default/web");
-//! queue.add("default/web"); // waits already
+//! queue.add("default/web"); // already waiting
 //!
 //! let worker = tokio::spawn({
 //!     let queue = queue.clone();
@@ -32,19 +34,21 @@
 //!
 //! # Layout
 //!
-//! From the ground up: [`limiter`] says how long a key waits; `entries`, `ready` and `delays` hold the keys, their order and their
-//! times; `state` is the machine made of them, without a clock, a lock or a task; `waiters` is who waits; `shared` puts a lock
-//! around both; [`Item`], [`Take`] and [`WorkQueue`] are the face. [`parallelize_until`] stands beside.
+//! From the bottom up: [`limiter`] decides how long a key waits; `entries`, `ready` and `delays`
+//! hold the keys, their order and their deadlines; `state` is the state machine built on them,
+//! without a clock, a lock or a task; `waiters` are the tasks that wait; `shared_queue` puts a lock
+//! around both; [`Item`], [`Take`] and [`WorkQueue`] are the public API. [`parallelize_until`] is
+//! independent of the queue.
 //!
 //! # If you come from client-go
 //!
 //! | client-go | here |
 //! |---|---|
-//! | `Get`, `Done` | [`WorkQueue::take`] gives an [`Item`]; dropping it is `Done` |
-//! | `Add`, `AddAfter`, `AddRateLimited`, `Forget`, `NumRequeues` | [`WorkQueue::add`] and its siblings |
+//! | `Get`, `Done` | [`WorkQueue::take`] returns an [`Item`]; dropping it is `Done` |
+//! | `Add`, `AddAfter`, `AddRateLimited`, `Forget`, `NumRequeues` | [`WorkQueue::add`] and its variants |
 //! | `AddWithOpts` (controller-runtime) | [`WorkQueue::add_with`] |
-//! | `ShutDown`, `ShutDownWithDrain` | the same; the drain also waits for keys that nobody has taken yet |
-//! | `DefaultTypedControllerRateLimiter` | [`limiter::client_go_limiter`]; a queue has [`limiter::default_controller_limiter`] |
+//! | `ShutDown`, `ShutDownWithDrain` | the same; the drain also waits for keys that have not been taken yet |
+//! | `DefaultTypedControllerRateLimiter` | [`limiter::client_go_limiter`]; the default is [`limiter::default_controller_limiter`] |
 //! | metrics provider | [`Builder::name`], through the `metrics` facade |
 
 pub mod limiter;
@@ -56,7 +60,7 @@ mod waiters;
 mod lock;
 mod clock;
 mod meter;
-mod shared;
+mod shared_queue;
 mod item;
 mod take;
 mod builder;

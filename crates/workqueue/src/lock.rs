@@ -1,24 +1,26 @@
-//! The one lock of a queue: a spinlock with patience, or loom's where loom tries every interleaving.
+//! The lock of a queue: an adaptive spinlock, or loom's mutex in model checks.
 //!
-//! It is never held across an `.await`, and no code of the user runs under it but `Eq`, `Hash` and `Clone` of the key.
+//! It is never held across an `.await`, and the only user code that runs under it is `Eq`, `Hash`
+//! and `Clone` of the key.
 
 #[cfg(loom)]
-pub(crate) use self::tried::{Lock, Locked};
+pub(crate) use self::modelled::{Lock, Locked};
 
 #[cfg(not(loom))]
-pub(crate) use self::patient::{Lock, Locked};
+pub(crate) use self::spinning::{Lock, Locked};
 
-/// A lock that is held for some dozens of nanoseconds. Nobody is told when it becomes free, which makes giving it back a plain
-/// store: that is an eighth of what a key costs.
+/// A lock that is held for some dozens of nanoseconds. Waiters are not notified when it is
+/// released, which makes the release a plain store: that is an eighth of the cost of a key.
 ///
-/// When two processors want it all the time, what it costs is not the waiting but the memory behind it, which moves to the
-/// other processor each time the lock does. So somebody who finds it taken pauses before looking again, and the pause is
-/// such that whoever has the lock gets through a whole series of adds and takes first: it grows while the series are
-/// short and shrinks when they are long. Where the lock is wanted now and then, a series has no end and there is next to
-/// no pause. Who has waited in vain for long sleeps for short times: whoever
-/// has the lock has lost its processor then, or does the rare long thing, such as growing a table of millions.
+/// When two processors contend for the lock all the time, the cost is not the waiting but the
+/// protected memory, which moves to the other processor together with the lock. So a thread that
+/// finds it taken pauses before it tries again, long enough for the owner to get through a whole
+/// series of adds and takes: the pause grows while the series are short and shrinks when they are
+/// long. Without contention a series never ends and there is next to no pause. A thread that has
+/// waited for long sleeps for short times: the owner has then been descheduled, or does a rare long
+/// operation such as growing a table of millions of keys.
 #[cfg(not(loom))]
-mod patient {
+mod spinning {
     use std::hint::spin_loop;
     use std::ops::{Deref, DerefMut};
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,17 +30,19 @@ mod patient {
     use spinning_top::Spinlock;
     use spinning_top::guard::SpinlockGuard;
 
-    /// How often somebody looks again before going to sleep. Each pause is twice the one before, up to the longest.
-    const LOOKS: u32 = 4;
-    /// The longest pause, in turns of the processor's own pause: about 25 µs, as long as going to sleep and being
-    /// woken take.
+    /// The number of attempts before a thread sleeps. Each pause is twice the one before, up to the
+    /// longest.
+    const ATTEMPTS: u32 = 4;
+    /// The longest pause, in iterations of the processor's pause instruction: about 25 µs, as long
+    /// as going to sleep and waking up take.
     const LONGEST: u32 = 1024;
-    /// How long somebody sleeps between two looks.
-    const NAP: Duration = Duration::from_micros(50);
+    /// The sleep between two attempts.
+    const SLEEP: Duration = Duration::from_micros(50);
     /// A series is short with fewer uses of the lock than this, and long with four times as many.
     const SHORT: u32 = 512;
 
-    // Apart from what is only read beside it. It is two lines, as processors fetch them in pairs.
+    // Aligned apart from the read-only fields next to it, to two cache lines, since processors
+    // prefetch them in pairs.
     #[derive(Debug)]
     #[repr(align(128))]
     pub(crate) struct Lock<T> {
@@ -46,14 +50,14 @@ mod patient {
         pause: Pause,
     }
 
-    /// The first pause of who finds the lock taken.
+    /// The first pause of a thread that finds the lock taken.
     #[derive(Debug)]
     #[repr(align(128))]
     struct Pause(AtomicU32);
 
     #[derive(Debug)]
     struct Content<T> {
-        /// How often the lock was taken since somebody last had to wait for it.
+        /// The number of uses of the lock since a thread last had to wait for it.
         series: u32,
         value: T,
     }
@@ -69,16 +73,16 @@ mod patient {
         pub(crate) fn lock(&self) -> Locked<'_, T> {
             let mut content = match self.content.try_lock() {
                 Some(content) => content,
-                None => self.lock_patiently(),
+                None => self.lock_contended(),
             };
             content.series = content.series.wrapping_add(1);
             Locked(content)
         }
 
         #[cold]
-        fn lock_patiently(&self) -> SpinlockGuard<'_, Content<T>> {
+        fn lock_contended(&self) -> SpinlockGuard<'_, Content<T>> {
             let pause = self.pause.0.load(Ordering::Relaxed);
-            let mut content = self.look_again(pause).unwrap_or_else(|| self.sleep_and_look());
+            let mut content = self.spin_and_retry(pause).unwrap_or_else(|| self.sleep_and_retry());
             let series = std::mem::take(&mut content.series);
             let next = match series {
                 0..SHORT => (2 * pause).min(LONGEST),
@@ -91,19 +95,20 @@ mod patient {
             content
         }
 
-        fn sleep_and_look(&self) -> SpinlockGuard<'_, Content<T>> {
+        fn sleep_and_retry(&self) -> SpinlockGuard<'_, Content<T>> {
             loop {
-                thread::sleep(NAP);
+                thread::sleep(SLEEP);
                 if let Some(content) = self.content.try_lock() {
                     return content;
                 }
             }
         }
 
-        fn look_again(&self, pause: u32) -> Option<SpinlockGuard<'_, Content<T>>> {
-            (0..LOOKS).find_map(|look| {
+        fn spin_and_retry(&self, pause: u32) -> Option<SpinlockGuard<'_, Content<T>>> {
+            (0..ATTEMPTS).find_map(|look| {
                 (0..(pause << look).min(LONGEST)).for_each(|_| spin_loop());
-                // Looking before trying, because trying takes the memory away from who has the lock.
+                // Check before trying, because a failed attempt takes the cache line away from the
+                // owner.
                 if self.content.is_locked() { None } else { self.content.try_lock() }
             })
         }
@@ -126,9 +131,9 @@ mod patient {
     }
 }
 
-/// Loom's mutex with the face of the other: it is not poisoned by a panic.
+/// Loom's mutex with the same interface: it is not poisoned by a panic.
 #[cfg(loom)]
-mod tried {
+mod modelled {
     pub(crate) use loom::sync::MutexGuard as Locked;
 
     #[derive(Debug)]

@@ -1,7 +1,7 @@
-//! The numbers of one named queue, with the names that dashboards know (rule WM-1).
+//! The metrics of one named queue, under client-go's names (rule WM-1).
 //!
-//! They go through the `metrics` facade, to the recorder that is installed when the queue is built. Queues without a name
-//! have none.
+//! They go through the `metrics` facade, to the recorder that is installed when the queue is built.
+//! Queues without a name have none.
 
 use std::time::Duration;
 
@@ -9,19 +9,21 @@ use metrics::{Counter, Gauge, Histogram, counter, describe_counter, describe_gau
 use metrics::{Unit, gauge, histogram};
 use parking_lot::Mutex;
 
-/// The histogram buckets that client-go has for `workqueue_queue_duration_seconds` and `workqueue_work_duration_seconds`, in
-/// seconds, for exporters that ask for them: from 10 ns to 10 s, ten times more with each.
+/// The histogram buckets, in seconds, that Kubernetes uses for `workqueue_queue_duration_seconds`
+/// and `workqueue_work_duration_seconds`, for exporters that need them: from 10 ns to 10 s, in
+/// powers of ten (`k8s.io/component-base v0.36.4 metrics/prometheus/workqueue/metrics.go`).
 pub const DURATION_BUCKETS: [f64; 10] = [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
-/// So many priorities have a depth of their own; controller-runtime draws the line at the same place and gives the rest the same
-/// name.
+/// The number of priorities with a depth gauge of their own. The limit and the label of the rest
+/// are controller-runtime's.
 const PRIORITIES: usize = 25;
 const ANOTHER_PRIORITY: &str = "exceeded_cardinality_limit";
 
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct QueueMetrics {
     name: String,
-    /// One for each priority that was seen, in the order in which they were; behind these, one for all others.
+    /// One for each priority, in the order in which they were first seen; after the limit, one for
+    /// all others.
     depths: Mutex<Vec<(i32, Gauge)>>,
     adds: Counter,
     queue_duration: Histogram,
@@ -31,13 +33,13 @@ pub(crate) struct Meter {
     retries: Counter,
 }
 
-impl Meter {
+impl QueueMetrics {
     pub(crate) fn new(name: &str) -> Self {
         describe();
         let name = name.to_owned();
         Self {
             name: name.clone(),
-            // The depth is there before anything is added, so that a graph of it begins at zero.
+            // The gauge exists before the first add, so that its graph begins at zero.
             depths: Mutex::new(vec![(0, depth(&name, "0"))]),
             adds: counter!("workqueue_adds_total", "name" => name.clone()),
             queue_duration: histogram!("workqueue_queue_duration_seconds", "name" => name.clone()),
@@ -48,14 +50,15 @@ impl Meter {
         }
     }
 
-    /// So many keys have work outstanding that had none before; keys that a worker holds count too.
+    /// Counts keys that have outstanding work now and had none before; keys that a worker holds
+    /// count too.
     pub(crate) fn added(&self, count: u64) {
         if count > 0 {
             self.adds.increment(count);
         }
     }
 
-    /// So many more keys have work outstanding with this priority.
+    /// Changes the number of keys with outstanding work at this priority.
     pub(crate) fn deepened(&self, priority: i32, by: i64) {
         let mut depths = self.depths.lock();
         let known = depths.iter().take(PRIORITIES).position(|(it, _)| *it == priority);
@@ -70,22 +73,22 @@ impl Meter {
         depths[at].1.increment(by as f64);
     }
 
-    /// A key was taken that had waited so long.
+    /// Records the time that a key waited before it was taken.
     pub(crate) fn taken(&self, waited: u64) {
         self.queue_duration.record(seconds(waited));
     }
 
-    /// A key was held so long.
+    /// Records the time that a key was held.
     pub(crate) fn finished(&self, held: u64) {
         self.work_duration.record(seconds(held));
     }
 
-    /// A key was added to be tried later.
+    /// Counts an add with a delay or a rate limit.
     pub(crate) fn retried(&self) {
         self.retries.increment(1);
     }
 
-    /// What those held now have taken together, and what the longest of them has.
+    /// Sets the total time of the work in progress, and the time of the longest one.
     pub(crate) fn unfinished(&self, all: u128, longest: u64) {
         self.unfinished.set(seconds(u64::try_from(all).unwrap_or(u64::MAX)));
         self.longest_running.set(seconds(longest));
@@ -101,23 +104,27 @@ fn seconds(nanoseconds: u64) -> f64 {
 }
 
 fn describe() {
-    describe_gauge!("workqueue_depth", "keys that have been added and not yet been taken, by priority");
-    describe_counter!("workqueue_adds_total", "adds that were not swallowed by an earlier one");
+    describe_gauge!("workqueue_depth", "keys that were added and not yet taken, by priority");
+    describe_counter!("workqueue_adds_total", "adds that were not merged into an earlier one");
     describe_histogram!(
         "workqueue_queue_duration_seconds",
         Unit::Seconds,
-        "how long a key waits before it is taken"
+        "time that a key waits before it is taken"
     );
-    describe_histogram!("workqueue_work_duration_seconds", Unit::Seconds, "how long a key is held");
+    describe_histogram!(
+        "workqueue_work_duration_seconds",
+        Unit::Seconds,
+        "time that a key is held by a worker"
+    );
     describe_gauge!(
         "workqueue_unfinished_work_seconds",
         Unit::Seconds,
-        "how long the keys that are held have been so, all together; it grows when a worker is stuck"
+        "total time that the keys in progress have been held; it grows when a worker is stuck"
     );
     describe_gauge!(
         "workqueue_longest_running_processor_seconds",
         Unit::Seconds,
-        "how long the key that is held longest has been so"
+        "time that the longest-held key has been held"
     );
-    describe_counter!("workqueue_retries_total", "adds that were asked for a later time");
+    describe_counter!("workqueue_retries_total", "adds with a delay or a rate limit");
 }

@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::task::JoinSet;
 
-/// Calls `work` for each of the numbers below `pieces`, on up to `workers` tasks, until that is done or `stop` resolves.
+/// Calls `work` for each of the numbers below `pieces`, on up to `workers` tasks, until all are
+/// done or `stop` resolves.
 ///
-/// A task takes `chunk` pieces at a time (at least one); there are never more tasks than chunks, and at least one. When
-/// `stop` resolves, no piece is begun any more, and those begun come to their end: all tasks are over when this returns.
-/// Dropping the future aborts them. Returns how many pieces were done.
+/// A task takes `chunk` pieces at a time (at least one); there are never more tasks than chunks,
+/// and at least one. After `stop` resolves, no further piece is started, and running pieces
+/// complete: all tasks have ended when this returns. Dropping the future aborts them. Returns the
+/// number of completed pieces.
 ///
 /// # Panics
-/// When `work` panics, with the same panic; the other tasks are aborted.
+/// Panics if `work` panics, with the same panic; the other tasks are aborted.
 pub async fn parallelize_until<F, W>(
     workers: usize,
     pieces: usize,
@@ -63,7 +65,8 @@ where
                 Some(Ok(count)) => done += count,
                 Some(Err(error)) => match error.try_into_panic() {
                     Ok(panic) => std::panic::resume_unwind(panic),
-                    // Only the end of the runtime cancels a task that is still in the set.
+                    // A task that is still in the set is cancelled only by the shutdown of the
+                    // runtime.
                     Err(_cancelled) => {}
                 },
             },
@@ -71,7 +74,7 @@ where
     }
 }
 
-/// What the tasks share.
+/// The state that the tasks share.
 struct Pieces<F> {
     next_chunk: AtomicUsize,
     stopped: AtomicBool,
@@ -119,7 +122,7 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "piece 3")]
-    async fn pz_1_a_panic_comes_through() {
+    async fn pz_1_a_panic_is_propagated() {
         let work = |piece| async move { assert!(piece != 3, "piece 3") };
         parallelize_until(2, 10, 1, pending(), work).await;
     }

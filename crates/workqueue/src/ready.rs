@@ -1,11 +1,13 @@
-//! The order in which keys are handed out: by priority, in turns between groups, first come first served within both.
+//! The order in which keys are handed out: by priority, in turns between groups, first come first
+//! served within both.
 //!
-//! Fed and read by [`crate::state`]. It knows nothing about who holds a key, nor about time.
+//! Fed and read by [`crate::state`]. It knows nothing about held keys, nor about time.
 //!
-//! Nothing starves. Whenever keys of a lower priority had to wait for [`Ready::patience`] takes, one of them is taken
-//! next; the lower priorities have these takes by turns, from high to low. So the lower ones together get one take in
-//! `patience + 1`, and a key that stands at place `n` of its priority, with `m` priorities below the highest, is taken
-//! after at most `n · m · (patience + 1)` takes, whatever comes in above it.
+//! No key starves. After keys of lower priorities have waited for [`Ready::patience`] takes, one of
+//! them is taken next; the lower priorities share these takes in turns, from high to low. So the
+//! lower ones together get one take in `patience + 1`, and a key at position `n` of its priority,
+//! with `m` priorities below the highest, is taken after at most `n · m · (patience + 1)` takes,
+//! whatever is added above it.
 
 use std::collections::VecDeque;
 
@@ -13,23 +15,23 @@ use hashbrown::HashMap;
 
 use crate::entries::{Entries, Id, List};
 
-/// Levels that have become empty are kept for the next key, as long as there are no more than this. Few queues have
-/// more than three priorities.
+/// The number of levels up to which empty ones are kept for the next key. Few queues have more than
+/// three priorities.
 const LEVELS_KEPT: usize = 8;
 
-/// All keys that are ready.
+/// All ready keys.
 #[derive(Debug)]
 pub(crate) struct Ready {
     /// One for each priority, the highest last. Some may be empty.
     levels: Vec<Level>,
     len: usize,
-    /// Whether groups take turns; without, a level is one list.
+    /// True if groups take turns; otherwise a level is one list.
     fair: bool,
-    /// How many takes lower priorities let pass; `None` lets them starve.
+    /// The number of takes that lower priorities yield; `None` lets them starve.
     patience: Option<u32>,
-    /// How many they have let pass by now.
+    /// The number of takes that they have yielded so far.
     passed: u32,
-    /// The priority that had the last take of the lower ones.
+    /// The lower priority that had the last take.
     last_low: i32,
 }
 
@@ -50,7 +52,7 @@ enum Order {
 struct Groups {
     /// Invariant: the groups in `turns`, each once.
     lists: HashMap<u64, List>,
-    /// Who is next. A group whose keys have all been moved elsewhere is passed over when its turn comes.
+    /// The order of turns. A group whose keys were all moved elsewhere is skipped at its turn.
     turns: VecDeque<u64>,
     len: usize,
 }
@@ -68,7 +70,7 @@ impl Ready {
     #[inline]
     pub(crate) fn push<K>(&mut self, entries: &mut Entries<K>, id: Id) {
         let priority = entries[id].priority;
-        // Nearly always it is the highest.
+        // Nearly always it is the highest one.
         let at = match self.levels.last() {
             Some(last) if last.priority == priority => Ok(self.levels.len() - 1),
             _ => self.levels.binary_search_by_key(&priority, |it| it.priority),
@@ -85,11 +87,11 @@ impl Ready {
         self.len += 1;
     }
 
-    /// Takes out the entry whose turn it is.
+    /// Removes the next entry.
     #[inline]
     pub(crate) fn pop<K>(&mut self, entries: &mut Entries<K>) -> Option<Id> {
         let highest = self.levels.iter().rposition(|it| it.order.len() > 0)?;
-        let at = self.whose_turn(highest);
+        let at = self.next_level(highest);
         let id = match &mut self.levels[at].order {
             Order::Plain(list) => list.pop_front(entries),
             Order::Fair(groups) => groups.pop(entries),
@@ -99,7 +101,8 @@ impl Ready {
         id
     }
 
-    /// Takes out one entry, wherever it stands. Its priority must still be that with which it was pushed.
+    /// Removes an entry, wherever it is. Its priority must still be the one with which it was
+    /// pushed.
     pub(crate) fn unlink<K>(&mut self, entries: &mut Entries<K>, id: Id) {
         let priority = entries[id].priority;
         let Ok(at) = self.levels.binary_search_by_key(&priority, |it| it.priority) else { return };
@@ -111,9 +114,9 @@ impl Ready {
         self.tidy(at);
     }
 
-    /// The level to take from, given the highest that has something.
+    /// Returns the level to take from, given the highest level with keys.
     #[inline]
-    fn whose_turn(&mut self, highest: usize) -> usize {
+    fn next_level(&mut self, highest: usize) -> usize {
         let Some(patience) = self.patience else { return highest };
         let all_are_highest = self.levels[highest].order.len() == self.len;
         if all_are_highest {
@@ -152,7 +155,7 @@ impl Order {
 
 impl Groups {
     fn push<K>(&mut self, entries: &mut Entries<K>, id: Id) {
-        let group = entries.aside(id).group;
+        let group = entries.cold(id).group;
         let list = self.lists.entry(group).or_insert_with(|| {
             self.turns.push_back(group);
             List::new()
@@ -179,7 +182,7 @@ impl Groups {
     }
 
     fn unlink<K>(&mut self, entries: &mut Entries<K>, id: Id) {
-        if let Some(list) = self.lists.get_mut(&entries.aside(id).group) {
+        if let Some(list) = self.lists.get_mut(&entries.cold(id).group) {
             list.unlink(entries, id);
             self.len -= 1;
         }
@@ -190,12 +193,12 @@ impl Groups {
 mod tests {
     use super::*;
 
-    struct Line {
+    struct Fixture {
         entries: Entries<String>,
         ready: Ready,
     }
 
-    impl Line {
+    impl Fixture {
         fn new(fair: bool, patience: Option<u32>) -> Self {
             Self { entries: Entries::new(), ready: Ready::new(fair, patience) }
         }
@@ -220,70 +223,70 @@ mod tests {
     }
 
     #[test]
-    fn higher_priorities_come_first_and_within_one_the_first_come() {
-        let mut line = Line::new(false, Some(100));
+    fn higher_priorities_come_first_and_a_priority_is_first_come_first_served() {
+        let mut fixture = Fixture::new(false, Some(100));
         for (key, priority) in [("a", 0), ("b", -100), ("c", 7), ("d", 0), ("e", 7)] {
-            line.push(key, priority);
+            fixture.push(key, priority);
         }
-        assert_eq!(line.all(), "c e a d b");
-        assert_eq!(line.ready.len(), 0);
+        assert_eq!(fixture.all(), "c e a d b");
+        assert_eq!(fixture.ready.len(), 0);
     }
 
     #[test]
     fn groups_take_turns_within_a_priority() {
-        let mut line = Line::new(true, None);
+        let mut fixture = Fixture::new(true, None);
         for key in ["a1", "a2", "a3", "b1", "c1", "b2"] {
-            line.push(key, 0);
+            fixture.push(key, 0);
         }
-        line.push("z1", 1);
-        assert_eq!(line.all(), "z1 a1 b1 c1 a2 b2 a3");
+        fixture.push("z1", 1);
+        assert_eq!(fixture.all(), "z1 a1 b1 c1 a2 b2 a3");
     }
 
     #[test]
-    fn a_group_that_was_emptied_from_the_middle_is_passed_over_and_may_come_back() {
-        let mut line = Line::new(true, None);
-        line.push("a1", 0);
-        let moved = line.push("b1", 0);
-        line.push("c1", 0);
-        line.ready.unlink(&mut line.entries, moved);
-        line.entries.remove(moved);
-        assert_eq!(line.pop().as_deref(), Some("a1"));
-        line.push("b2", 0);
-        assert_eq!(line.all(), "b2 c1");
+    fn a_group_that_was_emptied_by_unlinking_is_skipped_and_may_come_back() {
+        let mut fixture = Fixture::new(true, None);
+        fixture.push("a1", 0);
+        let moved = fixture.push("b1", 0);
+        fixture.push("c1", 0);
+        fixture.ready.unlink(&mut fixture.entries, moved);
+        fixture.entries.remove(moved);
+        assert_eq!(fixture.pop().as_deref(), Some("a1"));
+        fixture.push("b2", 0);
+        assert_eq!(fixture.all(), "b2 c1");
         assert!(
-            matches!(&line.ready.levels[0].order, Order::Fair(it) if it.lists.is_empty() && it.turns.is_empty())
+            matches!(&fixture.ready.levels[0].order, Order::Fair(it) if it.lists.is_empty() && it.turns.is_empty())
         );
     }
 
     #[test]
-    fn lower_priorities_get_every_third_take_by_turns_when_they_let_two_pass() {
-        let mut line = Line::new(false, Some(2));
+    fn lower_priorities_get_every_third_take_in_turns_with_a_patience_of_two() {
+        let mut fixture = Fixture::new(false, Some(2));
         for key in ["h1", "h2", "h3", "h4", "h5", "h6", "h7", "h8"] {
-            line.push(key, 10);
+            fixture.push(key, 10);
         }
         for (key, priority) in [("m1", 5), ("m2", 5), ("l1", -5)] {
-            line.push(key, priority);
+            fixture.push(key, priority);
         }
-        assert_eq!(line.all(), "h1 h2 m1 h3 h4 l1 h5 h6 m2 h7 h8");
+        assert_eq!(fixture.all(), "h1 h2 m1 h3 h4 l1 h5 h6 m2 h7 h8");
     }
 
     #[test]
-    fn without_patience_lower_priorities_wait_for_ever() {
-        let mut line = Line::new(false, None);
-        line.push("low", -1);
+    fn with_strict_priorities_lower_ones_wait_for_ever() {
+        let mut fixture = Fixture::new(false, None);
+        fixture.push("low", -1);
         for _ in 0..1000 {
-            line.push("high", 0);
-            assert_eq!(line.pop().as_deref(), Some("high"));
+            fixture.push("high", 0);
+            assert_eq!(fixture.pop().as_deref(), Some("high"));
         }
     }
 
     #[test]
     fn levels_do_not_pile_up() {
-        let mut line = Line::new(false, Some(16));
+        let mut fixture = Fixture::new(false, Some(16));
         for priority in 0..1000 {
-            line.push(&format!("k{priority}"), priority);
+            fixture.push(&format!("k{priority}"), priority);
         }
-        line.all();
-        assert!(line.ready.levels.len() <= LEVELS_KEPT);
+        fixture.all();
+        assert!(fixture.ready.levels.len() <= LEVELS_KEPT);
     }
 }

@@ -1,4 +1,5 @@
-//! The machine in the middle: which keys have work outstanding, who may be handed out, who is held, what is delayed.
+//! The state machine of a queue: which keys have outstanding work, which are ready, which are held,
+//! which are delayed.
 //!
 //! ```text
 //!              add                take                     finish
@@ -9,66 +10,70 @@
 //!   Resting ────────────┘             HeldAndDirty ─────► Ready
 //! ```
 //!
-//! A delay rests beside any of these stages. There is no clock, no lock and no task here: the time is an argument, and
-//! what comes back says whom to wake. [`crate::shared`] puts a lock around it.
+//! A delay is independent of these stages. There is no clock, no lock and no task here: the time is
+//! an argument, and the results say how many waiters to wake. [`crate::shared_queue`] puts a lock around
+//! it.
 
 use crate::delays::Delays;
 use crate::entries::{Delay, Entries, Id, List, Stage};
 use crate::ready::Ready;
 
-/// What a queue knows. The stage of a key says it all: a key is ready if and only if it has work outstanding and nobody
-/// holds it, and it can be held once only, because only [`State::take`] makes a key held and it takes from the ready.
+/// The state of a queue. The stage of a key is its whole state: a key is ready if and only if it
+/// has outstanding work and no worker holds it, and it is held at most once, because only
+/// [`QueueState::take`] makes a key held, and it takes from the ready ones.
 #[derive(Debug)]
-pub(crate) struct State<K> {
+pub(crate) struct QueueState<K> {
     entries: Entries<K>,
     /// Exactly the entries at `Stage::Ready`.
     ready: Ready,
-    /// How many entries are at `Stage::Held` or `Stage::HeldAndDirty`.
+    /// The number of entries at `Stage::Held` or `Stage::HeldAndDirty`.
     held: usize,
-    /// Where somebody measures: exactly those entries; who has been held longest comes first.
-    measured: Option<Box<Measured>>,
+    /// Present in queues with metrics.
+    measured: Option<Box<HeldTimes>>,
     delays: Delays,
-    /// Whether a key has one outstanding add at most: see [`crate::Builder::earliest_wins`].
+    /// True if a key has at most one outstanding add: see [`crate::Builder::earliest_wins`].
     earliest_wins: bool,
     stopping: bool,
 }
 
-/// The keys that are held, by time, and how the others change.
+/// The held keys by time, and the changes of the depths.
 #[derive(Debug, Default)]
-struct Measured {
+struct HeldTimes {
+    /// Exactly the held entries, the longest-held first.
     held: List,
-    /// The sum of `held_since` of all.
+    /// The sum of `held_since` of all held keys.
     since: u128,
-    /// By how many keys with outstanding work each priority has grown or shrunk, since somebody asked.
+    /// The change of the number of keys with outstanding work for each priority, since the last
+    /// report.
     depth: DepthChanges,
 }
 
-/// Priorities, and how many keys more have work outstanding with them.
+/// Priorities, with the change of the number of keys with outstanding work.
 pub(crate) type DepthChanges = Vec<(i32, i64)>;
 
-/// How a key is to be added.
+/// The parameters of an add.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct AddRequest {
     pub(crate) hash: u64,
-    /// Where groups take turns.
+    /// Set in queues with groups.
     pub(crate) group: Option<u64>,
     pub(crate) priority: i32,
-    /// The time, for those who keep it.
+    /// The time; zero if neither metrics nor a delay need it.
     pub(crate) now: u64,
 }
 
-/// What an add did.
+/// The result of an add.
 #[derive(Debug)]
 pub(crate) struct Added<K> {
-    /// The key, where the queue did not need it. The caller drops it, outside its lock.
+    /// The key, if the queue did not need it. The caller drops it outside the lock.
     pub(crate) unused: Option<K>,
-    /// Work is outstanding that was not before.
+    /// True if the key has outstanding work now and had none before.
     pub(crate) is_new: bool,
-    /// A key has become ready: one worker can be woken.
+    /// True if the key has become ready: one worker can be woken.
     pub(crate) readied: bool,
 }
 
-/// What a worker takes with it.
+/// A key taken by a worker.
 #[derive(Debug)]
 pub(crate) struct Taken<K> {
     pub(crate) id: Id,
@@ -77,18 +82,18 @@ pub(crate) struct Taken<K> {
     pub(crate) waiting_since: u64,
 }
 
-/// What a worker leaves behind.
+/// The result of finishing a key.
 #[derive(Debug)]
 pub(crate) struct Finished<K> {
-    /// The key, when the queue needs it no more.
+    /// The key, if the queue no longer needs it.
     pub(crate) unused: Option<K>,
-    /// It had been added meanwhile, and is ready again.
+    /// True if the key was added meanwhile, and is ready again.
     pub(crate) readied: bool,
     pub(crate) held_since: u64,
 }
 
-impl<K: Eq + Clone> State<K> {
-    /// With `measured`, the times that come in are kept, for [`State::unfinished`].
+impl<K: Eq + Clone> QueueState<K> {
+    /// Creates an empty state. With `measured`, it keeps the times for [`QueueState::unfinished`].
     pub(crate) fn new(ready: Ready, earliest_wins: bool, measured: bool) -> Self {
         Self {
             entries: Entries::new(),
@@ -101,7 +106,7 @@ impl<K: Eq + Clone> State<K> {
         }
     }
 
-    /// How many keys are ready.
+    /// Returns the number of ready keys.
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()
     }
@@ -118,65 +123,67 @@ impl<K: Eq + Clone> State<K> {
         self.stopping
     }
 
-    /// Whether all that was accepted is finished.
+    /// Returns true if all accepted keys are finished.
     pub(crate) fn is_drained(&self) -> bool {
         self.stopping && self.held == 0 && self.ready.len() == 0
     }
 
-    /// How long those that are held have been so together, and how long the longest.
+    /// Returns the total time that the held keys have been held, and the longest.
     pub(crate) fn unfinished(&self, now: u64) -> (u128, u64) {
-        let Some(Measured { held, since, .. }) = self.measured.as_deref() else { return (0, 0) };
+        let Some(HeldTimes { held, since, .. }) = self.measured.as_deref() else { return (0, 0) };
         let all = (held.len() as u128 * u128::from(now)).saturating_sub(*since);
-        let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries.aside(id).held_since));
+        let longest = held.first().map_or(0, |id| now.saturating_sub(self.entries.cold(id).held_since));
         (all, longest)
     }
 
-    /// What has changed since this was asked last. Nothing where nobody measures.
+    /// Takes the changes of the depths since the last call. Empty in queues without metrics.
     #[inline]
     pub(crate) fn depth_changes(&mut self) -> DepthChanges {
         self.measured.as_mut().map_or(Vec::new(), |it| std::mem::take(&mut it.depth))
     }
 
-    /// There is work on this key, now.
+    /// Adds a key now.
     #[inline]
-    pub(crate) fn add(&mut self, key: K, mut ask: Ask) -> Added<K> {
+    pub(crate) fn add(&mut self, key: K, mut request: AddRequest) -> Added<K> {
         if self.stopping {
             return Added { unused: Some(key), is_new: false, readied: false };
         }
-        let (id, unused) = self.entries.find_or_insert(ask.hash, key, ask.group);
+        let (id, unused) = self.entries.find_or_insert(request.hash, key, request.group);
         if self.earliest_wins
             && let Some(delay) = self.delays.cancel(&mut self.entries, id)
         {
-            ask.priority = ask.priority.max(delay.priority);
+            request.priority = request.priority.max(delay.priority);
         }
-        let (is_new, readied) = self.mark_dirty(id, ask.priority, ask.now);
+        let (is_new, readied) = self.mark_dirty(id, request.priority, request.now);
         Added { unused, is_new, readied }
     }
 
-    /// There will be work on this key at `at`. Of two times the earlier holds, unless `replace` says to take this one.
-    pub(crate) fn delay(&mut self, key: K, ask: Ask, at: u64, replace: bool) -> Option<K> {
+    /// Adds a key at the time `at`. If it is already delayed, the earlier time applies, unless
+    /// `replace` is set.
+    pub(crate) fn delay(&mut self, key: K, request: AddRequest, at: u64, replace: bool) -> Option<K> {
         if self.stopping {
             return Some(key);
         }
-        let (id, unused) = self.entries.find_or_insert(ask.hash, key, ask.group);
+        let (id, unused) = self.entries.find_or_insert(request.hash, key, request.group);
         if self.earliest_wins && matches!(self.entries[id].stage, Stage::Ready | Stage::HeldAndDirty) {
-            self.mark_dirty(id, ask.priority, ask.now);
+            self.mark_dirty(id, request.priority, request.now);
             return unused;
         }
         match self.entries.delay(id) {
             Some(old) if !replace && old.at <= at => {
-                let priority = old.priority.max(ask.priority);
+                let priority = old.priority.max(request.priority);
                 self.entries.set_delay(id, Some(Delay { priority, ..old }));
             }
             old => {
-                let priority = old.map_or(ask.priority, |it| it.priority.max(ask.priority));
+                let priority = old.map_or(request.priority, |it| it.priority.max(request.priority));
                 self.delays.set(&mut self.entries, id, at, priority);
             }
         }
         unused
     }
 
-    /// Takes a pending delay away. Says whether there was one, and gives back the key it had been kept for.
+    /// Cancels a pending delay. Returns true if there was one, and the key if its entry was
+    /// removed.
     pub(crate) fn cancel(&mut self, hash: u64, key: &K) -> (bool, Option<K>) {
         let Some(id) = self.entries.find(hash, key) else { return (false, None) };
         let cancelled = self.delays.cancel(&mut self.entries, id).is_some();
@@ -187,7 +194,8 @@ impl<K: Eq + Clone> State<K> {
         (cancelled, unused)
     }
 
-    /// Makes adds of the delays that are due. Says how many keys have become ready, and how many have new work.
+    /// Turns the delays that are due into adds. Returns the number of keys that have become ready,
+    /// and the number with new work.
     pub(crate) fn advance(&mut self, now: u64) -> (usize, u64) {
         let (mut all_ready, mut all_new) = (0, 0);
         while let Some((id, delay)) = self.delays.pop_due(&mut self.entries, now) {
@@ -198,12 +206,12 @@ impl<K: Eq + Clone> State<K> {
         (all_ready, all_new)
     }
 
-    /// When the next delay is due.
+    /// Returns the time of the next delay.
     pub(crate) fn next_due(&mut self) -> Option<u64> {
         self.delays.next(&self.entries)
     }
 
-    /// Hands out the key whose turn it is. Whoever takes it has to [`finish`](Self::finish) it.
+    /// Takes the next key. The caller has to [`finish`](Self::finish) it.
     #[inline]
     pub(crate) fn take(&mut self, now: u64) -> Option<Taken<K>> {
         let id = self.ready.pop(&mut self.entries)?;
@@ -215,12 +223,12 @@ impl<K: Eq + Clone> State<K> {
         Some(Taken { id, key, priority, waiting_since })
     }
 
-    /// Whether a held key has to be worked on once more.
+    /// Returns true if a held key was added again.
     pub(crate) fn is_dirty(&self, id: Id) -> bool {
         self.entries[id].stage == Stage::HeldAndDirty
     }
 
-    /// The worker that took the key is done with it.
+    /// Finishes the work of a worker on its key.
     #[inline]
     pub(crate) fn finish(&mut self, id: Id) -> Finished<K> {
         self.held -= 1;
@@ -236,30 +244,30 @@ impl<K: Eq + Clone> State<K> {
         Finished { unused, readied: false, held_since }
     }
 
-    /// Notes that a key is held, and says since when it waited.
+    /// Records that a key is held, and returns since when it waited.
     #[cold]
     fn measure_take(&mut self, id: Id, priority: i32, now: u64) -> u64 {
         self.change_depth(priority, -1);
         let Some(measured) = &mut self.measured else { return 0 };
         measured.since += u128::from(now);
         measured.held.push_back(&mut self.entries, id);
-        let aside = self.entries.aside_mut(id);
-        aside.held_since = now;
-        aside.waiting_since
+        let cold = self.entries.cold_mut(id);
+        cold.held_since = now;
+        cold.waiting_since
     }
 
-    /// Notes that a key is held no more, and says since when it was.
+    /// Records that a key is no longer held, and returns since when it was.
     #[cold]
     fn measure_finish(&mut self, id: Id) -> u64 {
         let Some(measured) = &mut self.measured else { return 0 };
-        let held_since = self.entries.aside(id).held_since;
+        let held_since = self.entries.cold(id).held_since;
         measured.held.unlink(&mut self.entries, id);
         measured.since -= u128::from(held_since);
         held_since
     }
 
-    /// Accepts nothing from now on and forgets all delays. What is ready is still handed out. Returns the keys that are
-    /// not needed any more.
+    /// Stops accepting keys and drops all delays. Ready keys are still handed out. Returns the keys
+    /// that are not needed any more.
     pub(crate) fn stop(&mut self) -> Vec<K> {
         self.stopping = true;
         if self.delays.is_empty() {
@@ -277,7 +285,8 @@ impl<K: Eq + Clone> State<K> {
         unused
     }
 
-    /// Says whether there is work now where there was none before, and whether the key has become ready.
+    /// Marks a key as having outstanding work. Returns whether it had none before, and whether it
+    /// has become ready.
     #[inline]
     fn mark_dirty(&mut self, id: Id, priority: i32, now: u64) -> (bool, bool) {
         let entry = &mut self.entries[id];
@@ -321,13 +330,13 @@ impl<K: Eq + Clone> State<K> {
 
     #[cold]
     fn measure_add(&mut self, id: Id, priority: i32, now: u64) {
-        self.entries.aside_mut(id).waiting_since = now;
+        self.entries.cold_mut(id).waiting_since = now;
         self.change_depth(priority, 1);
     }
 
     #[cold]
     fn change_depth(&mut self, priority: i32, by: i64) {
-        let Some(Measured { depth, .. }) = self.measured.as_deref_mut() else { return };
+        let Some(HeldTimes { depth, .. }) = self.measured.as_deref_mut() else { return };
         match depth.iter_mut().find(|(it, _)| *it == priority) {
             Some((_, change)) => *change += by,
             None => depth.push((priority, by)),
@@ -339,16 +348,16 @@ impl<K: Eq + Clone> State<K> {
 mod tests {
     use super::*;
 
-    fn state(earliest_wins: bool) -> State<u64> {
-        State::new(Ready::new(false, Some(15)), earliest_wins, true)
+    fn state(earliest_wins: bool) -> QueueState<u64> {
+        QueueState::new(Ready::new(false, Some(15)), earliest_wins, true)
     }
 
-    fn ask(key: u64, priority: i32) -> Ask {
-        Ask { hash: key, group: None, priority, now: 0 }
+    fn request(key: u64, priority: i32) -> AddRequest {
+        AddRequest { hash: key, group: None, priority, now: 0 }
     }
 
-    fn add(state: &mut State<u64>, key: u64) -> Added<u64> {
-        state.add(key, ask(key, 0))
+    fn add(state: &mut QueueState<u64>, key: u64) -> Added<u64> {
+        state.add(key, request(key, 0))
     }
 
     #[test]
@@ -367,11 +376,11 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_a_delay_outlives_its_worker_and_is_given_up_when_the_delay_is() {
+    fn an_entry_with_a_delay_outlives_its_worker_and_is_removed_with_the_delay() {
         let mut state = state(false);
         add(&mut state, 1);
         let taken = state.take(0).unwrap();
-        assert_eq!(state.delay(1, ask(1, 0), 50, false), Some(1));
+        assert_eq!(state.delay(1, request(1, 0), 50, false), Some(1));
         assert!(state.finish(taken.id).unused.is_none());
         assert_eq!(state.advance(49), (0, 0));
         assert_eq!(state.cancel(1, &1), (true, Some(1)));
@@ -380,40 +389,40 @@ mod tests {
     }
 
     #[test]
-    fn cancelling_leaves_work_that_is_outstanding_alone() {
+    fn cancelling_does_not_affect_outstanding_work() {
         let mut state = state(false);
         add(&mut state, 1);
-        state.delay(1, ask(1, 0), 50, false);
+        state.delay(1, request(1, 0), 50, false);
         assert_eq!(state.cancel(1, &1), (true, None));
         assert_eq!(state.ready(), 1);
     }
 
     #[test]
-    fn when_the_earliest_wins_a_key_has_one_outstanding_add() {
+    fn with_earliest_wins_a_key_has_one_outstanding_add() {
         let mut state = state(true);
-        state.delay(1, ask(1, 7), 50, false);
+        state.delay(1, request(1, 7), 50, false);
         add(&mut state, 1);
         assert!(!state.has_delays());
-        assert_eq!(state.delay(1, ask(1, 0), 10, false), Some(1));
+        assert_eq!(state.delay(1, request(1, 0), 10, false), Some(1));
         assert!(!state.has_delays());
         let taken = state.take(0).unwrap();
-        assert_eq!(taken.priority, 7, "the higher of the two priorities holds");
-        state.delay(1, ask(1, 0), 10, false);
-        assert!(state.has_delays(), "nothing is outstanding for a key that is only held");
+        assert_eq!(taken.priority, 7, "the higher of the two priorities applies");
+        state.delay(1, request(1, 0), 10, false);
+        assert!(state.has_delays(), "a key that is only held has no outstanding add");
     }
 
     #[test]
-    fn stopping_forgets_delays_but_nothing_that_is_ready_or_held() {
+    fn stopping_drops_delays_but_no_ready_or_held_keys() {
         let mut state = state(false);
         add(&mut state, 1);
         add(&mut state, 2);
         let taken = state.take(0).unwrap();
         for key in 1..=3 {
-            state.delay(key, ask(key, 0), 5, false);
+            state.delay(key, request(key, 0), 5, false);
         }
         assert_eq!(state.stop(), [3]);
         assert_eq!(add(&mut state, 4).unused, Some(4));
-        assert_eq!(state.delay(4, ask(4, 0), 5, false), Some(4));
+        assert_eq!(state.delay(4, request(4, 0), 5, false), Some(4));
         assert_eq!(state.advance(100), (0, 0));
         assert!(!state.is_drained());
         assert_eq!(state.finish(taken.id).unused, Some(1));
@@ -425,24 +434,24 @@ mod tests {
     }
 
     #[test]
-    fn the_depth_of_a_priority_is_what_waits_with_it_also_behind_a_worker() {
+    fn the_depth_of_a_priority_includes_dirty_keys_that_a_worker_holds() {
         let mut state = state(false);
         for key in 1..=3 {
             add(&mut state, key);
         }
         assert_eq!(state.depth_changes(), [(0, 3)]);
-        state.add(2, ask(2, 9));
+        state.add(2, request(2, 9));
         assert_eq!(state.depth_changes(), [(0, -1), (9, 1)]);
         assert_eq!(state.take(0).unwrap().key, 2);
         add(&mut state, 2);
-        state.add(2, ask(2, 5));
-        state.add(2, ask(2, 4));
+        state.add(2, request(2, 5));
+        state.add(2, request(2, 4));
         assert_eq!(state.depth_changes(), [(9, -1), (0, 0), (5, 1)]);
         assert_eq!(state.depth_changes(), []);
     }
 
     #[test]
-    fn unfinished_work_is_the_sum_and_the_maximum_of_what_is_held() {
+    fn unfinished_work_is_the_sum_and_the_maximum_of_the_held_times() {
         let mut state = state(false);
         add(&mut state, 1);
         add(&mut state, 2);

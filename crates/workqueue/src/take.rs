@@ -1,4 +1,4 @@
-//! Waiting for a key, and keeping the time for the others meanwhile.
+//! The future that waits for a key, and keeps the timer for the other waiters meanwhile.
 
 use std::fmt;
 use std::future::Future;
@@ -11,28 +11,28 @@ use tokio::task::coop;
 use tokio::time::Sleep;
 
 use crate::item::Item;
-use crate::shared::{Look, Shared};
+use crate::shared_queue::{SharedQueue, TakeResult};
 use crate::waiters::Ticket;
 
 /// The future of [`WorkQueue::take`](crate::WorkQueue::take).
 ///
-/// Dropping it at any time loses nothing: what it was woken for goes to another. One that is kept but not polled may
-/// keep the time for the others, and hold up delayed keys.
+/// Dropping it at any time loses nothing: a key that it was woken for goes to another waiter. A
+/// future that is kept but not polled may be the timekeeper of the others, and delay keys.
 #[must_use = "futures do nothing unless polled"]
 pub struct Take<'a, K: Eq + Hash + Clone> {
-    queue: &'a Arc<Shared<K>>,
-    /// Our place in the line, while we wait.
+    queue: &'a Arc<SharedQueue<K>>,
+    /// The ticket of the waiter, while it waits.
     ticket: Option<Ticket>,
-    /// Set while we are the timekeeper.
+    /// Set while this future is the timekeeper.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<'a, K: Eq + Hash + Clone> Take<'a, K> {
-    pub(crate) fn new(queue: &'a Arc<Shared<K>>) -> Self {
+    pub(crate) fn new(queue: &'a Arc<SharedQueue<K>>) -> Self {
         Self { queue, ticket: None, timer: None }
     }
 
-    /// Ready when the timer has rung for `at`.
+    /// Resolves when the timer has reached `at`.
     fn poll_timer(&mut self, at: u64, context: &mut Context<'_>) -> Poll<()> {
         let alarm = self.queue.clock().alarm(at);
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(alarm)));
@@ -47,25 +47,26 @@ impl<'a, K: Eq + Hash + Clone> Future for Take<'a, K> {
     type Output = Option<Item<'a, K>>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        // A worker that always finds a key lets the other tasks of its thread run now and then.
+        // A worker that always finds a key has to yield to the other tasks of its thread now and
+        // then.
         let budget = ready!(coop::poll_proceed(context));
         let this = &mut *self;
         loop {
-            match this.queue.look(&mut this.ticket, context.waker()) {
-                Look::Taken(taken) => {
+            match this.queue.poll_take(&mut this.ticket, context.waker()) {
+                TakeResult::Taken(taken) => {
                     budget.made_progress();
                     this.timer = None;
                     return Poll::Ready(Some(Item::new(taken, this.queue)));
                 }
-                Look::Closed => {
+                TakeResult::Closed => {
                     budget.made_progress();
                     return Poll::Ready(None);
                 }
-                Look::Wait { alarm: None } => {
+                TakeResult::Wait { alarm: None } => {
                     this.timer = None;
                     return Poll::Pending;
                 }
-                Look::Wait { alarm: Some(at) } => ready!(this.poll_timer(at, context)),
+                TakeResult::Wait { alarm: Some(at) } => ready!(this.poll_timer(at, context)),
             }
         }
     }

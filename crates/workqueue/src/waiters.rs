@@ -1,16 +1,17 @@
-//! Those who wait for a key: who is woken for it, and who of them keeps the time.
+//! The tasks that wait for a key: which of them is woken, and which of them keeps the timer.
 //!
-//! Fed by [`crate::shared`], under the same lock as [`crate::state`], so that nothing can happen between looking for a
-//! key and beginning to wait. It knows nothing about keys.
+//! Fed by [`crate::shared_queue`], under the same lock as [`crate::state`], so that nothing can happen
+//! between looking for a key and beginning to wait. It knows nothing about keys.
 //!
-//! Each key that becomes ready wakes one waiter, which is then no longer in the line. One that goes away after it was woken
-//! passes that on. The delays of a queue need one timer, and it is a waiter who has it: the timekeeper. There is one
-//! whenever somebody waits and something is delayed; who goes away while it is, or takes a key, appoints the next.
+//! Each key that becomes ready wakes one waiter, which then leaves the line. A waiter that gives up
+//! after it was woken wakes another one. The delays of a queue need one timer, and one of the
+//! waiters has it: the timekeeper. There is one whenever a task waits and a key is delayed; a
+//! timekeeper that gives up or takes a key appoints the next.
 
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// Whom to wake, after the lock has been released. It costs nothing while it is empty.
+/// The wakers to call after the lock has been released. An empty one allocates nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes(Vec<Waker>);
 
@@ -23,28 +24,28 @@ impl Wakes {
     }
 }
 
-/// Names one waiter. The ids of a queue are never used again.
+/// Identifies a waiter. Tickets of a queue are never reused.
 pub(crate) type Ticket = u64;
 
 #[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    /// Who waits and has not been woken for a key, the longest first.
+    /// The waiters that have not been woken for a key, the longest-waiting first.
     line: VecDeque<(Ticket, Waker)>,
     next_ticket: Ticket,
     timekeeper: Option<Timekeeper>,
-    /// Who waits for the queue to be drained.
+    /// The tasks that wait for the queue to be drained.
     drainers: Vec<Waker>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Timekeeper {
     ticket: Ticket,
-    /// What its timer is set to; zero while it is still to look, because it looks for itself then.
+    /// The time that its timer is set to; zero after it was woken, because it will look for itself.
     at: u64,
 }
 
 impl Waiters {
-    /// Puts a waiter into the line, or gives it another waker where it is.
+    /// Adds a waiter to the line, or updates its waker.
     pub(crate) fn wait(&mut self, ticket: Option<Ticket>, waker: &Waker) -> Ticket {
         let ticket = ticket.unwrap_or_else(|| {
             self.next_ticket += 1;
@@ -57,7 +58,8 @@ impl Waiters {
         ticket
     }
 
-    /// Takes up to `count` waiters out of the line, to be woken for as many keys. The timekeeper is the last to go.
+    /// Removes up to `count` waiters from the line, to be woken for as many keys. The timekeeper
+    /// goes last.
     #[inline]
     pub(crate) fn wake(&mut self, count: usize, wakes: &mut Wakes) {
         if !self.line.is_empty() {
@@ -73,13 +75,13 @@ impl Waiters {
         }
     }
 
-    /// Wakes all, and forgets who keeps the time.
+    /// Wakes all waiters, and clears the timekeeper.
     pub(crate) fn wake_all(&mut self, wakes: &mut Wakes) {
         wakes.0.extend(self.line.drain(..).map(|(_, waker)| waker));
         self.timekeeper = None;
     }
 
-    /// Takes a waiter out, which has a key or gives up. Says whether it had been woken for a key.
+    /// Removes a waiter that has a key or gives up. Returns true if it had been woken for a key.
     pub(crate) fn leave(&mut self, ticket: Ticket) -> bool {
         if self.keeps_time(ticket) {
             self.timekeeper = None;
@@ -88,7 +90,8 @@ impl Waiters {
         place.and_then(|at| self.line.remove(at)).is_none()
     }
 
-    /// Appoints a timekeeper if somebody waits and there is none. To be called while something is delayed.
+    /// Appoints a timekeeper if a task waits and there is none. Call it only while a key is
+    /// delayed.
     pub(crate) fn appoint(&mut self, wakes: &mut Wakes) {
         if self.timekeeper.is_none()
             && let Some((ticket, waker)) = self.line.front()
@@ -98,14 +101,15 @@ impl Waiters {
         }
     }
 
-    /// Says that something is due at `at`: wakes the timekeeper if its timer is set to a later time.
+    /// Announces a delay that is due at `at`: wakes the timekeeper if its timer is set to a later
+    /// time.
     pub(crate) fn is_due_at(&mut self, at: u64, wakes: &mut Wakes) {
         match &mut self.timekeeper {
             None => self.appoint(wakes),
             Some(keeper) if at < keeper.at => {
                 keeper.at = 0;
                 let ticket = keeper.ticket;
-                // Where it is not in the line it has been woken already.
+                // If it is not in the line, it has been woken already.
                 let waker = self.line.iter().find(|(it, _)| *it == ticket).map(|(_, waker)| waker.clone());
                 wakes.0.extend(waker);
             }
@@ -113,7 +117,8 @@ impl Waiters {
         }
     }
 
-    /// Makes this waiter, which is in the line, the timekeeper if there is none. Says whether it is.
+    /// Makes this waiter, which is in the line, the timekeeper if there is none. Returns true if it
+    /// is the timekeeper.
     pub(crate) fn keep_time(&mut self, ticket: Ticket, at: u64) -> bool {
         let keeper = self.timekeeper.get_or_insert(Timekeeper { ticket, at });
         if keeper.ticket == ticket {
@@ -122,7 +127,7 @@ impl Waiters {
         keeper.ticket == ticket
     }
 
-    /// There is nothing delayed, so nobody needs to keep the time.
+    /// Clears the timekeeper, since nothing is delayed.
     pub(crate) fn dismiss(&mut self) {
         self.timekeeper = None;
     }
@@ -175,13 +180,13 @@ mod tests {
     }
 
     #[test]
-    fn each_key_wakes_one_and_who_waits_longest_is_first() {
+    fn each_key_wakes_one_waiter_the_longest_waiting_first() {
         let (mut waiters, all) = line(3);
         let mut wakes = Wakes::default();
         waiters.wake(2, &mut wakes);
         assert_eq!(woken(&all, wakes), [1, 1, 0]);
-        assert!(waiters.leave(all[0].0), "it had been woken");
-        assert!(!waiters.leave(all[2].0), "it had not");
+        assert!(waiters.leave(all[0].0), "it was woken");
+        assert!(!waiters.leave(all[2].0), "it was not woken");
     }
 
     #[test]
@@ -202,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timekeeper_that_leaves_is_followed_by_another_even_before_it_has_looked() {
+    fn a_timekeeper_that_leaves_is_replaced_even_before_it_has_looked() {
         let (mut waiters, all) = line(3);
         let mut wakes = Wakes::default();
         for (gone, _) in &all[..2] {

@@ -1,5 +1,5 @@
-//! The interleavings of a few threads on one queue, tried by loom: nothing is lost, nobody sleeps through a key, no key has
-//! two workers. Empty unless built for it: `cargo xtask ci models`.
+//! Loom models of a few threads on one queue: no key is lost, no waiter sleeps through a key, no
+//! key has two workers. Empty unless built for it: `cargo xtask ci models`.
 
 #![cfg(loom)]
 
@@ -13,9 +13,9 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
-/// Tries all interleavings with up to three moments at which a thread is stopped though it could go on. Nearly all mistakes
-/// of this kind need no more, and without a limit three threads take minutes.
-fn try_all(model: impl Fn() + Sync + Send + 'static) {
+/// Explores all interleavings with up to three preemptions. Nearly all concurrency bugs need no
+/// more, and without a limit three threads take minutes.
+fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
     builder.check(model);
@@ -23,12 +23,12 @@ fn try_all(model: impl Fn() + Sync + Send + 'static) {
 
 #[test]
 fn two_keys_wake_two_takers() {
-    try_all(|| {
+    explore(|| {
         let queue = WorkQueue::new();
         let takers: Vec<_> = (0..2)
             .map(|_| {
                 let queue = queue.clone();
-                thread::spawn(move || *block_on(queue.take()).expect("nobody shuts down"))
+                thread::spawn(move || *block_on(queue.take()).expect("the queue is not shut down"))
             })
             .collect();
         queue.add(1);
@@ -38,14 +38,14 @@ fn two_keys_wake_two_takers() {
     });
 }
 
-/// One taker gives up at any moment; the key is then the other's.
+/// One taker gives up at any moment; the other one then gets the key.
 #[test]
-fn a_taker_that_gives_up_takes_no_key_with_it() {
-    try_all(|| {
+fn a_taker_that_gives_up_loses_no_key() {
+    explore(|| {
         let queue = WorkQueue::new();
         let other = thread::spawn({
             let queue = queue.clone();
-            move || *block_on(queue.take()).expect("nobody shuts down")
+            move || *block_on(queue.take()).expect("the queue is not shut down")
         });
         let adder = thread::spawn({
             let queue = queue.clone();
@@ -57,7 +57,7 @@ fn a_taker_that_gives_up_takes_no_key_with_it() {
             matches!(poll, std::task::Poll::Ready(Some(_)))
         };
         if taken {
-            // It had the key, and so the other needs one.
+            // It had taken the key, so the other one needs a new one.
             queue.add(1);
         }
         adder.join().unwrap();
@@ -65,11 +65,11 @@ fn a_taker_that_gives_up_takes_no_key_with_it() {
     });
 }
 
-/// Adds race with a worker that looks at the state once for each time it is handed the key: the last add is seen, and no
-/// two workers hold the key.
+/// Adds race with a worker that reads the state once each time it takes the key: the last add is
+/// seen, and no two workers hold the key.
 #[test]
 fn no_add_is_lost_and_no_key_has_two_workers() {
-    try_all(|| {
+    explore(|| {
         let queue = WorkQueue::new();
         let (pending, holders) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let workers: Vec<_> = (0..2)
@@ -99,7 +99,7 @@ fn no_add_is_lost_and_no_key_has_two_workers() {
 
 #[test]
 fn a_drain_returns_when_all_is_done_and_not_before() {
-    try_all(|| {
+    explore(|| {
         let queue = WorkQueue::new();
         let done = Arc::new(AtomicUsize::new(0));
         queue.add(1);

@@ -1,10 +1,10 @@
-//! What this process has used so far: processor time and memory.
+//! The processor time and memory of this process.
 
 use std::time::Duration;
 
 use cpu_time::ProcessTime;
 
-/// Processor time, of all threads, since it was made.
+/// The processor time of all threads since its creation.
 #[derive(Debug)]
 pub(super) struct Stopwatch(ProcessTime);
 
@@ -21,13 +21,13 @@ impl Stopwatch {
 /// The memory of this process, in megabytes.
 #[derive(Debug, PartialEq)]
 pub(super) struct Memory {
-    /// The most there ever was.
+    /// The peak resident set size.
     pub(super) peak: Option<f64>,
     pub(super) now: Option<f64>,
 }
 
 impl Memory {
-    /// What the system says; nothing where it does not say.
+    /// Reads the values from the system; `None` if it does not report them.
     pub(super) fn read() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self::parse(&status)
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_from_what_linux_says() {
+    fn memory_is_read_from_proc_status() {
         let status =
             "Name:\tdogwatch\nVmPeak:\t  999 kB\nVmHWM:\t  15625 kB\nVmRSS:\t    3125 kB\nThreads:\t2\n";
         assert_eq!(Memory::parse(status), Memory { peak: Some(16.0), now: Some(3.2) });

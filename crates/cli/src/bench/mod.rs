@@ -1,4 +1,4 @@
-//! `dogwatch bench`: what following a server costs, as one line of JSON for scripts that compare.
+//! `dogwatch bench`: the cost of an informer, as one line of JSON for scripts.
 
 mod cost;
 mod payload;
@@ -6,7 +6,7 @@ mod sync;
 
 use std::process::ExitCode;
 
-/// Measure what following a server costs.
+/// Measure the cost of an informer.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -18,7 +18,7 @@ enum What {
     Sync(sync::Options),
 }
 
-/// Measures, and prints what it found.
+/// Runs the measurement, and prints the result.
 pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     match options.what {
         What::Sync(options) => sync::run(&options).await,

@@ -1,12 +1,12 @@
-//! What an informer may hold of an object: small structs with the fields that somebody reads.
+//! Views of objects for an informer: small structs with a few fields.
 
-#![cfg_attr(not(test), expect(dead_code, reason = "what is held is measured, not read"))]
+#![cfg_attr(not(test), expect(dead_code, reason = "the fields are held to be measured, not read"))]
 
 use compact_str::CompactString;
 use dogwatch::{Header, Meta, Object};
 use serde::Deserialize;
 
-/// A pod as a scheduler sees it: where it is, how important, how far, and what it asks for.
+/// A pod as a scheduler sees it: its node, priority, phase and resource requests.
 #[derive(Debug, Deserialize)]
 pub(super) struct PodView {
     metadata: Meta,
@@ -49,7 +49,7 @@ struct PodStatusView {
     phase: CompactString,
 }
 
-/// Any object: what a cache needs to know of it, taken from the whole object.
+/// Any object: only the metadata that a cache needs, decoded from the whole object.
 #[derive(Debug, Deserialize)]
 pub(super) struct AnyView {
     metadata: Meta,
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_with_little_in_it_is_a_view_too() {
+    fn a_minimal_pod_decodes_into_a_view() {
         let whole = r#"{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{"k":"v"}},
             "spec":{"nodeName":"x","containers":[{"name":"c","image":"i",
             "resources":{"requests":{"cpu":"100m","memory":"1Gi"},"limits":{"cpu":"1"}}}]},"status":{"phase":"Running"}}"#;

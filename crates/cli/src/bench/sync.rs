@@ -1,4 +1,4 @@
-//! `dogwatch bench sync`: one informer, from nothing to in step, and what each change costs after that.
+//! `dogwatch bench sync`: the cost of syncing one informer, and of each change after that.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -22,23 +22,24 @@ use super::payload::{AnyView, PodView};
 use crate::connection::Connection;
 use crate::target;
 
-/// Read a whole collection into one informer and print what that took, as one line of JSON.
+/// Sync one informer with a whole collection and print the cost as one line of JSON.
 ///
-/// objects: how many there are. sync_s, cpu_s: seconds until all were in the store, by the clock and of processor time.
-/// rss_peak_mb, rss_mb: memory of the process in megabytes, at most and now; null where the system does not tell. With --updates,
-/// cpu_us_per_event: microseconds of processor time for each change that came after.
+/// objects: the number of objects. sync_s, cpu_s: seconds until all were in the store, in
+/// wall-clock and in processor time. rss_peak_mb, rss_mb: memory of the process in megabytes, peak
+/// and current; null if the system does not report it. With --updates, cpu_us_per_event:
+/// microseconds of processor time for each change after the sync.
 #[derive(Debug, clap::Args)]
 pub(super) struct Options {
-    /// What to read, by any of its names, in all namespaces.
+    /// The resource to read, by any of its names, in all namespaces.
     #[arg(value_name = "RESOURCE")]
     resource: String,
-    /// What the informer holds of each object.
+    /// The part of each object that the informer holds.
     #[arg(long, value_enum, default_value = "full")]
     payload: Payload,
-    /// What the server sends.
+    /// The encoding that the server sends.
     #[arg(long, value_enum, default_value = "json")]
     encoding: Encoding,
-    /// Wait for so many changes after the sync, and tell what each of them cost.
+    /// Wait for this many changes after the sync, and report the cost of each.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     updates: Option<u64>,
     #[command(flatten)]
@@ -47,11 +48,11 @@ pub(super) struct Options {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Payload {
-    /// All of it: typed where the command knows the kind, dynamic otherwise.
+    /// Whole objects: typed if the command knows the kind, otherwise dynamic.
     Full,
     /// A few fields; of pods those that a scheduler reads.
     View,
-    /// The metadata, which is all the server sends then.
+    /// Only the metadata, which is then all that the server sends.
     Meta,
 }
 
@@ -61,7 +62,7 @@ enum Encoding {
     Json,
 }
 
-/// What is printed.
+/// The printed report.
 #[derive(Debug, Serialize)]
 struct Report {
     objects: usize,
@@ -73,9 +74,9 @@ struct Report {
     cpu_us_per_event: Option<f64>,
 }
 
-/// Measures, and prints one line.
+/// Runs the measurement, and prints one line.
 pub(super) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
-    // The only one there is so far; a second one has to be handled here.
+    // The only encoding so far; a second one has to be handled here.
     let Encoding::Json = options.encoding;
     let client = options.connection.client()?;
     let resource = target::find(&client, &options.resource).await?.resource;
@@ -93,8 +94,8 @@ pub(super) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whole objects: typed where the kind is one of those that clusters have most of, since every type here is a whole informer to
-/// compile, and as they come otherwise.
+/// Measures whole objects: typed for the most common kinds, since every type here compiles a whole
+/// informer, and dynamic otherwise.
 async fn full(client: Client, resource: ResourceType, updates: Option<u64>) -> anyhow::Result<Report> {
     let gvk = &resource.gvk;
     let name = (gvk.group.as_str(), gvk.version.as_str(), gvk.kind.as_str());
@@ -143,7 +144,7 @@ async fn measure<T: Object + DeserializeOwned>(api: Api<T>, updates: Option<u64>
     Ok(report)
 }
 
-/// Counts the changes that come after the first list.
+/// Counts the changes after the first list.
 struct Counted {
     wanted: u64,
     seen: Arc<(AtomicU64, Notify)>,
@@ -158,7 +159,7 @@ impl Counted {
         Ok(Self { wanted, seen })
     }
 
-    /// Waits until there were as many as wanted; how many there were.
+    /// Waits for the wanted number of changes, and returns the actual number.
     async fn reached(&self) -> u64 {
         loop {
             let rung = self.seen.1.notified();

@@ -1,4 +1,5 @@
-//! A gRPC service that rolls all the time, on real servers of the loopback, and a client that calls it through a channel and must not notice.
+//! A gRPC service in a permanent rollout, on servers on loopback, and a client that calls it
+//! through a channel without failures.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -20,39 +21,40 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
 use super::greeter::{Greeter, greet};
-use super::part::{Part, Stage, Voice, counted};
+use super::task::{DemoContext, DemoTask, Output, counted};
 
-/// Where the service is; the namespace is there from the beginning.
+/// The service; its namespace always exists.
 const NAMESPACE: &str = "default";
 const SERVICE: &str = "greeter";
 const TARGET: &str = "kubernetes:///greeter.default:grpc";
-/// How many servers there are at a time, and how many calls.
+/// The number of servers at a time, and the number of concurrent calls.
 const BACKENDS: u8 = 3;
-const AT_ONCE: usize = 4;
-/// How many servers are named in the summary, each with its share.
-const NAMED: usize = 6;
-/// Between two calls of one caller, between two steps of a roll-out, and from the news that a server ends to its end.
-const REST: Duration = Duration::from_millis(2);
-const STEP: Duration = Duration::from_millis(1500);
-const NOTICE: Duration = Duration::from_millis(200);
+const CONCURRENCY: usize = 4;
+/// The maximum number of servers that the summary lists with their shares.
+const MAX_NAMED: usize = 6;
+/// The pauses between two calls of one caller, between two steps of a rollout, and from announcing
+/// the end of a server to stopping it.
+const CALL_PAUSE: Duration = Duration::from_millis(2);
+const ROLLOUT_PAUSE: Duration = Duration::from_millis(1500);
+const TERMINATION_NOTICE: Duration = Duration::from_millis(200);
 
-/// The servers, and how the calls to them went.
+/// The servers, and the outcomes of the calls.
 pub(super) struct Calls {
     client: Client,
-    voice: Voice,
+    output: Output,
     tally: Arc<Mutex<Tally>>,
     rolled: u32,
 }
 
 #[derive(Debug, Default)]
 struct Tally {
-    /// How many calls each server took.
+    /// The number of calls that each server handled.
     taken: BTreeMap<String, u64>,
     failed: u64,
     why: Option<String>,
 }
 
-/// One server, in a slice of its own since it has a port of its own.
+/// One server, in an EndpointSlice of its own since it has a port of its own.
 struct Backend {
     name: String,
     address: SocketAddr,
@@ -61,9 +63,9 @@ struct Backend {
 }
 
 impl Calls {
-    pub(super) fn new(stage: &Stage) -> Self {
-        let (client, voice) = (stage.client.clone(), stage.voice.clone());
-        Self { client, voice, tally: Arc::default(), rolled: 0 }
+    pub(super) fn new(context: &DemoContext) -> Self {
+        let (client, output) = (context.client.clone(), context.output.clone());
+        Self { client, output, tally: Arc::default(), rolled: 0 }
     }
 
     async fn work(&mut self) -> anyhow::Result<()> {
@@ -80,34 +82,33 @@ impl Calls {
         }
         let resolver = Resolver::new(self.client.clone());
         let channel = resolver.channel(&TARGET.parse()?).build()?;
-        self.voice.say(format!(
-            "calls go to {TARGET}, over {BACKENDS} servers that are replaced one after another"
-        ));
-        let calling = stream::iter(0..AT_ONCE).for_each_concurrent(None, |_| call(&channel, &self.tally));
+        self.output
+            .print(format!("gRPC calls go to {TARGET}: {BACKENDS} servers, replaced one after another"));
+        let calling = stream::iter(0..CONCURRENCY).for_each_concurrent(None, |_| call(&channel, &self.tally));
         tokio::select! {
             () = calling => Ok(()),
-            failed = roll(&slices, &mut backends, &self.voice, &mut self.rolled) => failed,
+            failed = roll(&slices, &mut backends, &self.output, &mut self.rolled) => failed,
         }
     }
 }
 
-/// Replaces the oldest server by a new one, again and again.
+/// Replaces the oldest server with a new one, repeatedly.
 async fn roll(
     slices: &Api<EndpointSlice>,
     backends: &mut Vec<Backend>,
-    voice: &Voice,
+    output: &Output,
     rolled: &mut u32,
 ) -> anyhow::Result<()> {
     let mut number = BACKENDS;
     loop {
-        tokio::time::sleep(STEP).await;
+        tokio::time::sleep(ROLLOUT_PAUSE).await;
         number = number % 200 + 1;
         let new = Backend::start(number).await?;
         list(slices, &new, true).await?;
         let old = backends.remove(0);
         list(slices, &old, false).await?;
-        tokio::time::sleep(NOTICE).await;
-        voice.say(format!("{} has taken the place of {}, and its calls", new.name, old.name));
+        tokio::time::sleep(TERMINATION_NOTICE).await;
+        output.print(format!("{} replaces {} and takes over its calls", new.name, old.name));
         backends.push(new);
         slices.delete(&old.name, &DeleteParams::default()).await?;
         old.end().await?;
@@ -115,7 +116,7 @@ async fn roll(
     }
 }
 
-/// Calls one after another.
+/// Makes calls one after another.
 async fn call(channel: &KubeChannel, tally: &Mutex<Tally>) {
     loop {
         let outcome = greet(channel).await;
@@ -129,16 +130,16 @@ async fn call(channel: &KubeChannel, tally: &Mutex<Tally>) {
                 }
             }
         }
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(CALL_PAUSE).await;
     }
 }
 
 impl Backend {
-    /// A server on an address of its own.
+    /// Starts a server on an address of its own.
     async fn start(number: u8) -> anyhow::Result<Self> {
         let name = format!("{SERVICE}-{number}");
         let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, number.saturating_add(1)), 0)).await;
-        // Where the loopback has one address only, that is it.
+        // Some systems have only one loopback address.
         let listener = match listener {
             Ok(listener) => listener,
             Err(_) => {
@@ -154,7 +155,7 @@ impl Backend {
         Ok(Self { name, address, stop, serving })
     }
 
-    /// Lets it finish its calls.
+    /// Stops the server after it has finished its calls.
     async fn end(mut self) -> anyhow::Result<()> {
         drop(self.stop);
         if let Some(ended) = self.serving.join_next().await {
@@ -164,7 +165,7 @@ impl Backend {
     }
 }
 
-/// Writes the slice of a server: ready, or about to end.
+/// Writes the EndpointSlice of a server: ready, or terminating.
 async fn list(slices: &Api<EndpointSlice>, backend: &Backend, ready: bool) -> anyhow::Result<()> {
     let apply = PatchParams::apply("dogwatch-demo").force();
     slices.apply(&backend.name, &apply, &slice(&backend.name, backend.address, ready)).await?;
@@ -184,7 +185,7 @@ fn slice(name: &str, address: SocketAddr, ready: bool) -> Value {
     })
 }
 
-impl Part for Calls {
+impl DemoTask for Calls {
     fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
         self.work().boxed()
     }
@@ -192,7 +193,7 @@ impl Part for Calls {
     fn summary(&self) -> Vec<(&'static str, String)> {
         let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         let taken: u64 = tally.taken.values().sum();
-        let mut told = format!(
+        let mut text = format!(
             "{}, {} failed, while {} replaced",
             counted(taken + tally.failed, "call"),
             tally.failed,
@@ -203,21 +204,21 @@ impl Part for Calls {
             }
         );
         if let Some(why) = &tally.why {
-            told.push_str(&format!("; the last: {why}"));
+            text.push_str(&format!("; last error: {why}"));
         }
-        vec![("gRPC", told), ("share of each", shares(&tally.taken))]
+        vec![("gRPC", text), ("calls by server", shares(&tally.taken))]
     }
 }
 
-/// Which part of the calls each server took; of many servers, the least and the most.
+/// Formats the share of the calls of each server; for many servers, the minimum and the maximum.
 fn shares(taken: &BTreeMap<String, u64>) -> String {
     let all = taken.values().sum::<u64>().max(1);
     let share = |count: &u64| count * 100 / all;
-    if taken.len() > NAMED {
+    if taken.len() > MAX_NAMED {
         let (least, most) = (taken.values().min().map_or(0, share), taken.values().max().map_or(0, share));
         return format!("{least} % to {most} % of the calls, over {} servers", taken.len());
     }
-    // The names differ in their numbers only: the shorter is the older.
+    // The names differ only in their numbers: the shorter is the older.
     let mut by_age: Vec<_> = taken.iter().collect();
     by_age.sort_by_key(|(name, _)| (name.len(), name.as_str()));
     let shares: Vec<String> =

@@ -1,4 +1,5 @@
-//! The gRPC service of the demo: a greeting that says who gave it. What a generator would make of one method, by hand.
+//! The gRPC service of the demo: a greeting with the name of its server. Hand-written equivalent of
+//! the generated code for one method.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,14 +17,14 @@ use tonic_prost::ProstCodec;
 
 const GREET: &str = "/demo.Greeter/Greet";
 
-/// Both question and answer: a name.
+/// The request and the response: a name.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(super) struct Greeting {
     #[prost(string, tag = "1")]
     pub(super) name: String,
 }
 
-/// One that greets under its name.
+/// A server that greets with its name.
 #[derive(Clone, Debug)]
 pub(super) struct Greeter(pub(super) Arc<str>);
 
@@ -60,7 +61,7 @@ impl tower_service::Service<http::Request<Body>> for Greeter {
     }
 }
 
-/// Asks for a greeting; gives the name of who gave it.
+/// Calls the service. Returns the name of the server that responded.
 pub(super) async fn greet(channel: &KubeChannel) -> Result<String, Status> {
     let mut grpc = tonic::client::Grpc::new(channel.clone());
     grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;

@@ -1,4 +1,5 @@
-//! Two ingress managers of which one works: again and again the one that leads is stopped, and the other takes over.
+//! Two ingress managers with leader election: the leader is stopped repeatedly, and the standby
+//! takes over.
 
 use std::time::Duration;
 
@@ -10,23 +11,24 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::part::{Part, Stage, Voice};
+use super::task::{DemoContext, DemoTask, Output};
 
-/// How long a lease counts, how long a leader goes on without renewing it, and how often all try: small, so that a person sees it.
+/// The lease duration, the renew deadline and the retry period: short, so that a person can watch a
+/// handover.
 const LEASE: Duration = Duration::from_secs(3);
 const RENEW: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_millis(500);
-/// How often it is looked who leads.
-const LOOK: Duration = Duration::from_millis(20);
-/// How long a leader leads, unless the demo is over sooner.
+/// The interval at which leadership is checked.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// The time that a leader leads, unless the demo ends sooner.
 const TERM: Duration = Duration::from_secs(8);
 
-/// The managers, and how often one took over from the other.
+/// The managers, and the durations of the handovers.
 pub(super) struct Managers {
     client: Client,
-    voice: Voice,
+    output: Output,
     term: Duration,
-    /// How many leaders were stopped; the other one took over from all but maybe the last.
+    /// The number of stopped leaders; the standby took over from all but maybe the last.
     stopped: usize,
     handovers: Vec<Duration>,
 }
@@ -40,12 +42,13 @@ struct Replica {
 }
 
 impl Managers {
-    /// Managers for a demo of this length: the first leader is stopped in the middle of it at the latest.
-    pub(super) fn new(stage: &Stage, length: Option<Duration>) -> Self {
+    /// Creates managers for a demo of this length: the first leader is stopped in the middle of it
+    /// at the latest.
+    pub(super) fn new(context: &DemoContext, length: Option<Duration>) -> Self {
         let term = length.map_or(TERM, |it| TERM.min(it / 2));
         Self {
-            client: stage.client.clone(),
-            voice: stage.voice.clone(),
+            client: context.client.clone(),
+            output: context.output.clone(),
             term,
             stopped: 0,
             handovers: Vec::new(),
@@ -64,13 +67,13 @@ impl Managers {
         }
         loop {
             let (leader, other) = (leads.name, stands_by.name);
-            self.voice.say(format!("{leader} leads, and {other} stands by with warm caches"));
+            self.output.print(format!("{leader} leads; {other} is on standby with warm caches"));
             tokio::select! {
                 () = tokio::time::sleep(self.term) => {}
                 ended = leads.ended() => return ended,
                 ended = stands_by.ended() => return ended,
             }
-            self.voice.say(format!("{leader} is stopped"));
+            self.output.print(format!("stopping {leader}"));
             self.stopped += 1;
             let stopped = Instant::now();
             leads.stop.cancel();
@@ -103,24 +106,24 @@ impl Replica {
 
     /// Waits until it leads.
     async fn leads(&mut self) -> anyhow::Result<()> {
-        let mut looks = tokio::time::interval(LOOK);
+        let mut checks = tokio::time::interval(CHECK_INTERVAL);
         while !self.elector.is_leader() {
             tokio::select! {
-                _ = looks.tick() => {}
-                ended = self.ended() => return ended.and_then(|()| anyhow::bail!("{} ended by itself", self.name)),
+                _ = checks.tick() => {}
+                ended = self.ended() => return ended.and_then(|()| anyhow::bail!("{} ended unexpectedly", self.name)),
             }
         }
         Ok(())
     }
 
-    /// Waits until it has ended. One that was not stopped ends only when something is wrong.
+    /// Waits until it has ended. Without a stop, it ends only on an error.
     async fn ended(&mut self) -> anyhow::Result<()> {
-        let ended = self.task.join_next().await.context("it has ended already")?;
-        ended.context("it panicked")?.with_context(|| format!("{} failed", self.name))
+        let ended = self.task.join_next().await.context("the manager has already ended")?;
+        ended.context("the manager panicked")?.with_context(|| format!("{} failed", self.name))
     }
 }
 
-impl Part for Managers {
+impl DemoTask for Managers {
     fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
         self.work().boxed()
     }
@@ -130,21 +133,21 @@ impl Part for Managers {
     }
 }
 
-/// How often the leader changed, and how long it took.
+/// Formats the number of handovers, and their duration.
 fn leadership(stopped: usize, handovers: &[Duration]) -> String {
-    let mut told = match handovers {
+    let mut text = match handovers {
         [] if stopped == 0 => return "no leader was stopped".to_owned(),
         [] => "the leader was stopped".to_owned(),
-        [once] => format!("taken over once, after {once:.1?}"),
+        [once] => format!("1 handover, in {once:.1?}"),
         several => {
             let longest = several.iter().max().copied().unwrap_or_default();
-            format!("taken over {} times, after {longest:.1?} at most", several.len())
+            format!("{} handovers, in at most {longest:.1?}", several.len())
         }
     };
     if stopped > handovers.len() {
-        told.push_str("; the demo ended before the other one took over");
+        text.push_str("; the demo ended before the standby took over");
     }
-    told
+    text
 }
 
 #[cfg(test)]
@@ -152,14 +155,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leader_that_was_stopped_at_the_end_is_not_forgotten() {
+    fn a_handover_that_the_demo_cut_short_is_reported() {
         let second = Duration::from_secs(1);
         for (stopped, handovers, expected) in [
             (0, &[][..], "no leader was stopped"),
-            (1, &[], "the leader was stopped; the demo ended before the other one took over"),
-            (1, &[second], "taken over once, after 1.0s"),
-            (2, &[second, second * 2], "taken over 2 times, after 2.0s at most"),
-            (2, &[second], "taken over once, after 1.0s; the demo ended before the other one took over"),
+            (1, &[], "the leader was stopped; the demo ended before the standby took over"),
+            (1, &[second], "1 handover, in 1.0s"),
+            (2, &[second, second * 2], "2 handovers, in at most 2.0s"),
+            (2, &[second], "1 handover, in 1.0s; the demo ended before the standby took over"),
         ] {
             assert_eq!(leadership(stopped, handovers), expected);
         }

@@ -1,21 +1,21 @@
-//! `dogwatch demo`: a whole cluster in one process, and something going on in it.
+//! `dogwatch demo`: a whole cluster in one process, with activity in it.
 //!
 //! ```text
-//! API server + simulators ◄─ workload (deploys, scales, rolls, breaks)        each a Part, with a voice
-//!      │     └─► shared informers ─► followers (tell what changed, count)     and a few words at the end
+//! API server + simulators ◄─ workload (deploys, scales, rolls out, deletes)    each a DemoTask that prints
+//!      │     └─► shared informers ─► handlers (print and count changes)         lines and a summary
 //!      ├─► two ingress managers, one of them leads ──► narrator ─► stdout
-//!      └─► a gRPC channel that calls servers while they roll
+//!      └─► a gRPC channel that calls servers during a rollout
 //! ```
 //!
-//! With a connection flag it looks at that server instead, and changes nothing there.
+//! With a connection flag it prints the API of that server instead, and changes nothing there.
 
-mod look;
-mod part;
+mod survey_table;
+mod task;
 mod narrator;
 mod states;
-mod teller;
+mod change_printer;
 mod workload;
-mod followers;
+mod informers;
 mod managers;
 mod greeter;
 mod calls;
@@ -37,34 +37,36 @@ use tokio::time::Instant;
 use crate::advice::PortTaken;
 use crate::connection::Connection;
 use crate::printer::Printer;
-use crate::{ending, survey};
+use crate::{signals, survey};
 use calls::Calls;
-use followers::Followers;
+use informers::Informers;
 use managers::Managers;
 use narrator::Narrator;
-use part::{Part, Stage, Voice};
+use task::{DemoContext, DemoTask, Output};
 use workload::Workload;
 
-/// How long a reader may take to read what is left when somebody ends the demo.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// The time for a reader to take the remaining output after a shutdown signal.
+const SUMMARY_GRACE: Duration = Duration::from_secs(2);
 
 /// Run an API server and a simulated workload in this process, and print what happens.
 ///
-/// It needs no cluster: it starts an API server with simulated nodes, deploys, scales and rolls a service on it, stops the leader of two
-/// controllers, and calls gRPC servers while they are replaced. Look around meanwhile:
+/// It needs no cluster: it starts an API server with simulated nodes, deploys, scales and rolls out
+/// a service, stops the leader of two controllers, and calls gRPC servers while they are replaced.
+/// Look around meanwhile:
 ///
 /// kubectl --server URL get pods --all-namespaces --watch
 ///
-/// With a connection flag, such as --server or --kubeconfig, it lists what that server offers instead, and changes nothing there.
+/// With a connection flag, such as --server or --kubeconfig, it lists the resources of that server
+/// instead, and changes nothing there.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// End by itself after so many seconds, with a summary. Without it: until Ctrl-C.
+    /// Stop after this many seconds, with a summary. By default it runs until Ctrl-C.
     #[arg(long, value_name = "N", conflicts_with = "connection")]
     seconds: Option<u64>,
-    /// Listen on this port of 127.0.0.1. Without it: on a free one.
+    /// Listen on this port of 127.0.0.1. By default on a free one.
     #[arg(long, value_name = "P", conflicts_with = "connection")]
     port: Option<u16>,
-    /// With a connection flag: count the objects of this namespace only.
+    /// With a connection flag: count only the objects of this namespace.
     #[arg(short, long, value_name = "NAME", requires = "connection")]
     namespace: Option<String>,
     #[command(flatten)]
@@ -76,10 +78,10 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
     if options.connection.is_given() {
         let namespace = options.namespace.as_deref().filter(|it| !it.is_empty());
         let survey = survey::take(&options.connection.client()?, namespace).await?;
-        io::stdout().write_all(look::text(&survey).as_bytes()).context("cannot write to stdout")?;
+        io::stdout().write_all(survey_table::text(&survey).as_bytes()).context("cannot write to stdout")?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut ended = pin!(ending::end().context("cannot listen for signals")?.fuse());
+    let mut ended = pin!(signals::shutdown().context("cannot listen for signals")?.fuse());
     let began = Instant::now();
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, options.port.unwrap_or_default()));
     let server = ApiServer::builder().bind(address).simulators(true).start().await.map_err(PortTaken)?;
@@ -90,17 +92,17 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         printer.print(narrator.line(&words)).await?;
     }
 
-    let (voice, mut said) = Voice::new();
+    let (output, mut lines) = Output::new();
     let informers = InformerFactory::new(client.clone());
-    let stage = Stage { client, informers, voice };
+    let context = DemoContext { client, informers, output };
     let length = options.seconds.map(Duration::from_secs);
-    let mut parts: Vec<Box<dyn Part>> = vec![
-        Box::new(Followers::new(&stage)?),
-        Box::new(Workload::new(&stage)),
-        Box::new(Managers::new(&stage, length)),
-        Box::new(Calls::new(&stage)),
+    let mut tasks: Vec<Box<dyn DemoTask>> = vec![
+        Box::new(Informers::new(&context)?),
+        Box::new(Workload::new(&context)),
+        Box::new(Managers::new(&context, length)),
+        Box::new(Calls::new(&context)),
     ];
-    stage.informers.start();
+    context.informers.start();
     let end = async {
         match length {
             Some(length) => tokio::time::sleep(length).await,
@@ -108,24 +110,25 @@ pub(crate) async fn run(options: &Options) -> anyhow::Result<ExitCode> {
         }
     };
     let outcome = tokio::select! {
-        (failed, ..) = select_all(parts.iter_mut().map(|it| it.run())) => failed.context("a part of the demo failed"),
-        told = narrator.listen(&mut said, &mut printer) => told,
+        (failed, ..) = select_all(tasks.iter_mut().map(|it| it.run())) => failed.context("a task of the demo failed"),
+        listened = narrator.listen(&mut lines, &mut printer) => listened,
         () = end => Ok(()),
         () = &mut ended => Ok(()),
     };
-    let mut told = vec![("revision", server.cluster().store().revision().to_string())];
-    told.extend(parts.iter().flat_map(|it| it.summary()));
-    drop(parts);
-    stage.informers.shut_down().await;
+    let mut summary = vec![("revision", server.cluster().store().revision().to_string())];
+    summary.extend(tasks.iter().flat_map(|it| it.summary()));
+    drop(tasks);
+    context.informers.shut_down().await;
     server.stop().await;
-    let summed = last_words(printer, narrator.summary(told), ended).await;
+    let summed = print_summary(printer, narrator.summary(summary), ended).await;
     outcome?;
     summed?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the summary. A reader that does not take it is waited for until somebody ends the demo, and not much longer.
-async fn last_words(
+/// Prints the summary. If the reader does not take it, waits until a shutdown signal, and not much
+/// longer.
+async fn print_summary(
     mut printer: Printer,
     summary: String,
     ended: impl FusedFuture<Output = ()>,
@@ -138,7 +141,7 @@ async fn last_words(
         if !ended.is_terminated() {
             ended.await;
         }
-        tokio::time::sleep(LAST_WORDS).await;
+        tokio::time::sleep(SUMMARY_GRACE).await;
     };
     tokio::select! {
         printed = printed => printed,
@@ -146,16 +149,16 @@ async fn last_words(
     }
 }
 
-/// Says where we are.
+/// Returns the lines with the server's address and version.
 async fn introduction(server: &ApiServer, client: &Client, began: Instant) -> anyhow::Result<[String; 4]> {
     let (url, after) = (server.url(), began.elapsed());
     let survey = survey::take(client, None).await?;
     let (resources, groups) = (survey.resources.len(), survey.groups.len());
     Ok([
-        format!("an API server of our own answers on {url} after {after:.1?}"),
+        format!("API server ready at {url} after {after:.1?}"),
         format!("look around: kubectl --server {url} get pods --all-namespaces --watch"),
-        format!("or with our own: dogwatch watch --server {url} pods --all-namespaces"),
-        format!("it serves {resources} resources in {groups} groups, as {}", survey.version),
+        format!("or with dogwatch: dogwatch watch --server {url} pods --all-namespaces"),
+        format!("serving {resources} resources in {groups} API groups, version {}", survey.version),
     ])
 }
 

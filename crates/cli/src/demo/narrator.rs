@@ -1,11 +1,11 @@
-//! What happens as text: one line for each event with its time, and a summary at the end.
+//! The output of the demo: one line for each event with its time, and a summary at the end.
 
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::printer::Printer;
 
-/// Turns events into lines and has them printed.
+/// Formats events as lines and prints them.
 #[derive(Debug)]
 pub(super) struct Narrator {
     began: Instant,
@@ -21,15 +21,15 @@ impl Narrator {
         format!("{:7.2}s  {words}\n", self.began.elapsed().as_secs_f64())
     }
 
-    /// Prints what the parts have to say, until none of them is left or nobody reads it any more.
+    /// Prints the lines of the tasks, until all of them are done or the reader closes stdout.
     pub(super) async fn listen(
         &self,
-        said: &mut mpsc::UnboundedReceiver<String>,
+        lines: &mut mpsc::UnboundedReceiver<String>,
         printer: &mut Printer,
     ) -> anyhow::Result<()> {
         loop {
             tokio::select! {
-                words = said.recv() => match words {
+                words = lines.recv() => match words {
                     Some(words) => printer.print(self.line(&words)).await?,
                     None => return Ok(()),
                 },
@@ -38,10 +38,10 @@ impl Narrator {
         }
     }
 
-    /// Returns how much there was, a line for each part.
-    pub(super) fn summary(&self, parts: impl IntoIterator<Item = (&'static str, String)>) -> String {
+    /// Formats the summary, a line for each entry.
+    pub(super) fn summary(&self, tasks: impl IntoIterator<Item = (&'static str, String)>) -> String {
         let ran = format!("{:.1} s", self.began.elapsed().as_secs_f64());
-        let lines = [("ran for", ran)].into_iter().chain(parts);
+        let lines = [("ran for", ran)].into_iter().chain(tasks);
         let lines = lines.map(|(what, words)| format!("  {what:15}  {words}\n"));
         std::iter::once("\nsummary\n".to_owned()).chain(lines).collect()
     }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_said_comes_with_its_time_and_the_summary_lines_up() {
+    async fn lines_have_their_time_and_the_summary_is_aligned() {
         let narrator = Narrator::new(Instant::now());
         tokio::time::advance(Duration::from_millis(1500)).await;
         assert_eq!(narrator.line("a pod is ready"), "   1.50s  a pod is ready\n");

@@ -1,4 +1,4 @@
-//! How an object is, in the words of a person who looks at it.
+//! The state of an object as text.
 
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::Pod;
@@ -7,12 +7,12 @@ use dogwatch::k8s_openapi::api::networking::v1::Ingress;
 
 pub(super) fn of_deployment(deployment: &Deployment) -> String {
     let template = deployment.spec.template.spec.as_ref();
-    let image = template.and_then(|it| it.containers.first()?.image.as_deref()).unwrap_or("nothing");
+    let image = template.and_then(|it| it.containers.first()?.image.as_deref()).unwrap_or("no image");
     let wanted = deployment.spec.replicas.unwrap_or_default();
     let status = deployment.status.as_ref();
     let ready = status.and_then(|it| it.ready_replicas).unwrap_or_default();
     let updated = status.and_then(|it| it.updated_replicas).unwrap_or_default();
-    format!("runs {image}: wants {wanted}, {ready} ready, {updated} up to date")
+    format!("runs {image}: {ready}/{wanted} ready, {updated} updated")
 }
 
 pub(super) fn of_pod(pod: &Pod) -> String {
@@ -42,7 +42,7 @@ pub(super) fn of_ingress(ingress: &Ingress) -> String {
     format!("routes {}", if hosts.is_empty() { "every host".to_owned() } else { hosts.join(", ") })
 }
 
-/// Where a pod runs, or will.
+/// Returns the node of a pod, if it is scheduled.
 pub(super) fn node_of(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
 }
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pods_are_told_by_what_a_person_wants_to_know() {
+    fn the_state_of_a_pod_is_its_readiness_and_node() {
         let ready = json!([{ "type": "Ready", "status": "True" }]);
         for (pod, expected) in [
             (json!({ "spec": { "containers": [] } }), "waits for a node"),

@@ -1,4 +1,4 @@
-//! What goes on in the demo: a service is deployed, scaled, rolled and robbed of a pod, again and again.
+//! The workload of the demo: a service is deployed, scaled, rolled out and loses a pod, repeatedly.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use futures_util::future::BoxFuture;
 use ingress_manager::ANNOTATION;
 use serde_json::{Value, json};
 
-use super::part::{Part, Stage, counted};
+use super::task::{DemoContext, DemoTask, counted};
 
-/// Where it all happens.
+/// The namespace of the workload.
 pub(super) const NAMESPACE: &str = "demo";
 const MANAGER: &str = "dogwatch-demo";
-/// How long a person may look at each step.
-const PACE: Duration = Duration::from_millis(1500);
+/// The pause between two steps, so that a person can follow.
+const STEP_PAUSE: Duration = Duration::from_millis(1500);
 
 /// Writes to the cluster.
 pub(super) struct Workload {
@@ -25,17 +25,17 @@ pub(super) struct Workload {
     done: Done,
 }
 
-/// What it did so far.
+/// The number of actions so far.
 #[derive(Debug, Default)]
 struct Done {
     rolled: u32,
     scaled: u32,
-    robbed: u32,
+    deleted: u32,
 }
 
 impl Workload {
-    pub(super) fn new(stage: &Stage) -> Self {
-        Self { client: stage.client.clone(), done: Done::default() }
+    pub(super) fn new(context: &DemoContext) -> Self {
+        Self { client: context.client.clone(), done: Done::default() }
     }
 
     async fn work(&mut self) -> anyhow::Result<()> {
@@ -49,42 +49,42 @@ impl Workload {
         loop {
             self.done.rolled += 1;
             deployments.apply("web", &apply, &deployment(self.done.rolled)).await?;
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(STEP_PAUSE).await;
             for replicas in [5, 2, 3] {
                 let scale = json!({ "spec": { "replicas": replicas } });
                 let params = PatchParams::default().manager(MANAGER);
                 deployments.patch("web", &params, Patch::Merge(&scale)).await?;
                 self.done.scaled += 1;
-                tokio::time::sleep(PACE).await;
+                tokio::time::sleep(STEP_PAUSE).await;
             }
             let running = pods.list(&ListParams::default()).await?;
             if let Some(name) = running.items.into_iter().find_map(|it| it.metadata.name) {
                 pods.delete(&name, &DeleteParams::default()).await?;
-                self.done.robbed += 1;
+                self.done.deleted += 1;
             }
-            // Whoever manages ingresses is to make it again.
+            // The ingress manager has to create it again.
             match ingresses.delete("web", &DeleteParams::default()).await {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(STEP_PAUSE).await;
         }
     }
 }
 
-impl Part for Workload {
+impl DemoTask for Workload {
     fn run(&mut self) -> BoxFuture<'_, anyhow::Result<()>> {
         self.work().boxed()
     }
 
     fn summary(&self) -> Vec<(&'static str, String)> {
-        let Done { rolled, scaled, robbed } = self.done;
-        let told = [
-            counted(rolled.into(), "roll-out"),
-            counted(scaled.into(), "scaling"),
-            format!("{} deleted", counted(robbed.into(), "pod")),
+        let Done { rolled, scaled, deleted } = self.done;
+        let text = [
+            counted(rolled.into(), "rollout"),
+            counted(scaled.into(), "scale change"),
+            format!("{} deleted", counted(deleted.into(), "pod")),
         ];
-        vec![("workload", told.join(", "))]
+        vec![("workload", text.join(", "))]
     }
 }
 
@@ -92,7 +92,8 @@ fn service() -> Value {
     json!({ "metadata": { "annotations": { ANNOTATION: "shop.example" } }, "spec": { "selector": { "app": "web" }, "ports": [{ "name": "http", "port": 80, "targetPort": 8080 }] } })
 }
 
-/// Every round rolls out another image. How many there are is not for it to say after the first time.
+/// Returns a deployment with a new image for each round. It does not set the replicas, which are
+/// scaled separately.
 fn deployment(round: u32) -> Value {
     json!({ "spec": {
         "selector": { "matchLabels": { "app": "web" } },

@@ -7,34 +7,34 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::layout::TableLayout;
 use super::rows::{Columns, Row};
-use super::sheet::Sheet;
 
 /// The widest of `ADDED`, `MODIFIED` and `DELETED`, and the gap after it.
 const EVENT_WIDTH: usize = 11;
 
-/// How changes become lines.
+/// A format of changes.
 pub(super) trait Format<T: Object> {
-    /// Looks at everything that is there, before the first line is asked for.
+    /// Inspects all initial objects, before the first line is formatted.
     fn prepare(&mut self, all: &Snapshot<T>) {
         let _ = all;
     }
 
-    /// The line of a change, or several, each with its end.
+    /// Formats a change as one or more lines, each with its line end.
     fn lines(&mut self, event: EventKind, object: &T) -> String;
 }
 
-/// What a change is called in the API.
+/// Returns the API's name of a change.
 pub(super) fn event<T>(change: &Change<T>) -> EventKind {
     match change {
         Change::Added { .. } => EventKind::Added,
         Change::Deleted(_) => EventKind::Deleted,
-        // The one that is left, and whatever else may ever happen to an object.
+        // Updates, and any kind of change that may be added later.
         _ => EventKind::Modified,
     }
 }
 
-/// `{"type":"ADDED","object":{…}}`: what happened, and the whole object.
+/// `{"type":"ADDED","object":{…}}`: the change, and the whole object.
 pub(super) struct Json {
     types: TypeMeta,
 }
@@ -66,17 +66,18 @@ impl Json {
 
 impl Format<DynamicObject> for Json {
     fn lines(&mut self, event: EventKind, object: &DynamicObject) -> String {
-        // Objects of a list do not say what they are: their list does.
+        // Objects of a list have no kind of their own: the list has it.
         let types = object.types.as_ref().unwrap_or(&self.types);
         let object = Whole { types, metadata: &object.metadata, data: &object.data };
         let line = Line { r#type: event.as_str(), object };
-        let mut text = serde_json::to_string(&line).expect("what came as JSON can be written as JSON");
+        let mut text =
+            serde_json::to_string(&line).expect("a value that was read from JSON can be written as JSON");
         text.push('\n');
         text
     }
 }
 
-/// `pod/web-1`, `deployment.apps/web`: as kubectl names objects, and takes their names.
+/// `pod/web-1`, `deployment.apps/web`: names in the syntax of kubectl.
 pub(super) struct Names {
     prefix: String,
 }
@@ -95,34 +96,35 @@ impl Format<PartialObjectMeta> for Names {
     }
 }
 
-/// Rows under the server's headings; in front, if asked for, what happened to the object.
+/// Rows under the server's headings; optionally with the change as the first column.
 pub(super) struct TableLines {
     columns: Columns,
-    /// Whether what happened is a column.
+    /// True if the change is a column.
     events: bool,
-    sheet: Sheet,
-    /// Whether the headings of the sheet were written.
+    layout: TableLayout,
+    /// Set when the headings of the layout were written.
     headed: bool,
-    /// For the ages.
+    /// The clock for the ages.
     clock: fn() -> Timestamp,
 }
 
 impl TableLines {
     pub(super) fn new(columns: Columns, namespaces: bool, events: bool) -> Self {
-        let sheet = Sheet::new(columns.get(), namespaces);
-        Self { columns, events, sheet, headed: false, clock: Timestamp::now }
+        let layout = TableLayout::new(columns.get(), namespaces);
+        Self { columns, events, layout, headed: false, clock: Timestamp::now }
     }
 
     fn line(&self, event: &str, cells: &[String]) -> String {
-        let line = self.sheet.line(cells);
+        let line = self.layout.line(cells);
         if self.events { format!("{event:EVENT_WIDTH$}{line}\n") } else { format!("{line}\n") }
     }
 
-    /// The columns are known once the first list is in, and may be others when a definition came back.
+    /// Updates the columns, which are known after the first list, and may change when a definition
+    /// is recreated.
     fn follow_columns(&mut self) {
         let columns = self.columns.get();
-        if !self.sheet.is_of(&columns) {
-            self.sheet = self.sheet.with(columns);
+        if !self.layout.is_of(&columns) {
+            self.layout = self.layout.with(columns);
             self.headed = false;
         }
     }
@@ -133,18 +135,18 @@ impl Format<Row> for TableLines {
         self.follow_columns();
         let now = (self.clock)();
         for row in all.iter() {
-            let cells = self.sheet.cells(row, now);
-            self.sheet.fit(&cells);
+            let cells = self.layout.cells(row, now);
+            self.layout.fit(&cells);
         }
     }
 
     fn lines(&mut self, event: EventKind, row: &Row) -> String {
         self.follow_columns();
-        let cells = self.sheet.cells(row, (self.clock)());
-        self.sheet.fit(&cells);
+        let cells = self.layout.cells(row, (self.clock)());
+        self.layout.fit(&cells);
         let mut lines = String::new();
         if !std::mem::replace(&mut self.headed, true) {
-            lines = self.line("EVENT", &self.sheet.headings());
+            lines = self.line("EVENT", &self.layout.headings());
         }
         lines + &self.line(event.as_str(), &cells)
     }
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_the_whole_object_with_its_kind_even_where_a_list_left_it_out() {
+    fn json_is_the_whole_object_with_its_kind_even_if_a_list_omits_it() {
         let mut json = Json::new(&resource("apps", "Deployment", "deployments"));
         let object = json!({ "metadata": { "name": "web" }, "spec": { "replicas": 2 } });
         let line = json.lines(EventKind::Modified, &serde_json::from_value(object).expect("an object"));
@@ -177,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_kubectl_takes() {
+    fn names_have_the_syntax_of_kubectl() {
         let object: PartialObjectMeta =
             serde_json::from_value(json!({ "metadata": { "name": "web-1" } })).expect("metadata");
         for (resource, expected) in [
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_headed_once_and_again_when_its_columns_change() {
+    fn headings_are_printed_once_and_again_when_the_columns_change() {
         let columns = Columns::of(json!([{ "name": "Name" }]));
         let mut table = TableLines::new(columns.clone(), false, true);
         let row = |cells: Value| Row::of_table(json!({ "cells": cells }));

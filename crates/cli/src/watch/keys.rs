@@ -1,6 +1,6 @@
 //! Keys that are typed while the live table is shown: they are not echoed over it, and `q` quits.
 //!
-//! Echo and line mode are turned off by themselves instead of by crossterm's raw mode, which also
+//! Echo and line mode are turned off separately instead of with crossterm's raw mode, which also
 //! turns off Ctrl-C and Ctrl-Z.
 
 use tokio::sync::oneshot;
@@ -12,12 +12,15 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Begins to read keys, where there is a keyboard that is ours.
+    /// Begins to read keys, if there is a keyboard in the foreground.
     pub(super) fn read(mode: Option<&EchoOff>) -> Self {
         Self { quit: mode.and_then(|_| spawn_reader()) }
     }
 
-    /// Resolves when `q` is typed. It may be dropped at any time.
+    /// Resolves when `q` is typed.
+    ///
+    /// # Cancel safety
+    /// This method is cancel safe.
     pub(super) async fn quit(&mut self) {
         if let Some(quit) = &mut self.quit
             && quit.await.is_ok()
@@ -30,8 +33,8 @@ impl Keys {
     }
 }
 
-/// Reads keys in a thread of its own, which is not waited for: a read of a keyboard cannot be given
-/// up.
+/// Reads keys in a thread of its own, which is never joined: a read from a keyboard cannot be
+/// cancelled.
 fn spawn_reader() -> Option<oneshot::Receiver<()>> {
     let (typed, quit) = oneshot::channel();
     let read = move || {
@@ -53,18 +56,18 @@ mod mode {
     use rustix::process::getpgrp;
     use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 
-    /// How the terminal was before its echo was turned off.
+    /// The state of the terminal before its echo was turned off.
     #[derive(Clone, Debug)]
     pub(in crate::watch) struct EchoOff {
         before: Termios,
     }
 
     impl EchoOff {
-        /// Turns off echo and line mode; nothing where stdin is no terminal, or where this runs in
-        /// the background and may not.
+        /// Turns off echo and line mode. Returns `None` if stdin is not a terminal, or if the
+        /// process is in the background and may not change it.
         pub(in crate::watch) fn enter() -> Option<Self> {
             let stdin = io::stdin();
-            // Where the terminal controls no jobs there is no background.
+            // A terminal without job control has no background.
             let in_foreground = tcgetpgrp(&stdin).map_or(true, |group| group == getpgrp());
             if !stdin.is_terminal() || !in_foreground {
                 return None;
@@ -76,10 +79,10 @@ mod mode {
             Some(Self { before })
         }
 
-        /// Makes the terminal as it was.
+        /// Restores the terminal.
         pub(in crate::watch) fn leave(&self) {
-            // If the terminal is gone there is nothing to restore. Keys that nobody read are not
-            // meant for the shell.
+            // If the terminal is gone there is nothing to restore. Unread keys are not meant for
+            // the shell.
             let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
         }
     }
@@ -87,7 +90,7 @@ mod mode {
 
 #[cfg(not(unix))]
 mod mode {
-    /// Elsewhere the console is left as it is, and keys are not read.
+    /// On other platforms the console is left unchanged, and keys are not read.
     #[derive(Clone, Debug)]
     pub(in crate::watch) enum EchoOff {}
 

@@ -1,19 +1,20 @@
-//! `dogwatch watch`: a collection, followed by an informer and shown as it changes.
+//! `dogwatch watch`: a collection, watched by an informer and shown as it changes.
 //!
 //! ```text
-//! RESOURCE ─► target: which resource, may we? ─► informer ─┬─► lines ─► stdout    (a pipe, json, name, --once)
-//!                                                  │       └─► screen             (a table on a terminal)
-//!                                                  └─► news ─► stderr
+//! RESOURCE ─► target: resolve, check access ─► informer ─┬─► lines ─► stdout    (a pipe, json, name, --once)
+//!                                                │       └─► screen             (a table on a terminal)
+//!                                                └─► status ─► stderr
 //! ```
 //!
-//! What the informer holds depends on what is shown: whole objects for JSON, metadata for names, and for tables the rows that the server
-//! prints, so that the columns are those of `kubectl get` for every kind.
+//! The object type of the informer depends on the output: whole objects for JSON, metadata for
+//! names, and for tables the rows that the server prints, so that the columns are those of `kubectl
+//! get` for every kind.
 
 mod rows;
-mod sheet;
+mod layout;
 mod format;
-mod board;
-mod news;
+mod live_table;
+mod status;
 mod keys;
 mod screen;
 
@@ -32,23 +33,24 @@ use futures_util::StreamExt;
 
 use crate::connection::Connection;
 use crate::printer::Printer;
-use crate::{ending, target};
+use crate::{signals, target};
 use format::{Format, Json, Names, TableLines};
-use news::{Bulletin, News};
 use rows::Rows;
 use screen::Subject;
+use status::{StatusMessages, StatusPrinter};
 
-/// How often a collection that is gone, because its definition was removed, is asked for again.
-const AGAIN: Duration = Duration::from_secs(5);
-/// How many changes may wait for stdout; then the server waits with us, and nothing is left out.
-const WAITING: usize = 1024;
+/// The interval at which a collection whose definition was removed is requested again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+/// The number of changes that may wait for stdout; then the server waits with us, and no change is
+/// lost.
+const MAX_PENDING: usize = 1024;
 
 const EXAMPLES: &str = "\
-On a terminal a table is kept up to date in place; q ends it. Otherwise each change is one line, none merged:
-  -o table  the columns the server prints, behind ADDED, MODIFIED or DELETED
+On a terminal, the table is updated in place; press q to quit. Otherwise each change is one line, and none are merged:
+  -o table  the server's columns, after ADDED, MODIFIED or DELETED
   -o json   {\"type\":\"ADDED\",\"object\":{...}}
   -o name   pod/web-1
-What is there already comes first, as ADDED. Problems and progress go to stderr; Ctrl-C and SIGTERM end it with code 0.
+Existing objects come first, as ADDED. Problems and progress go to stderr; on Ctrl-C and SIGTERM it exits with 0.
 
 Examples:
   dogwatch watch pods -A
@@ -56,14 +58,15 @@ Examples:
   dogwatch watch Certificate.v1.cert-manager.io -o json | jq .object.status
   dogwatch watch nodes --once -o name";
 
-/// Follow any resource of a server, custom ones included, and show it as it changes.
+/// Watch any resource of a server, including custom ones, and show it as it changes.
 ///
-/// It keeps a cache of the resource by an informer: a watch that breaks is resumed, and a history that the server has forgotten is
-/// listed again.
+/// It keeps a cache of the resource with an informer: a broken watch is resumed, and the resource
+/// is listed again if the server has compacted its history.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Options {
-    /// What to watch, by any of its names: pods, po, Pod, deployments.apps, Deployment.v1.apps.
+    /// The resource to watch, by any of its names: pods, po, Pod, deployments.apps,
+    /// Deployment.v1.apps.
     #[arg(value_name = "RESOURCE")]
     resource: String,
     /// The namespace, instead of the one of the context.
@@ -78,10 +81,10 @@ pub(crate) struct Options {
     /// Only objects with these fields, for example spec.nodeName=node-1.
     #[arg(long = "field-selector", value_name = "F")]
     fields: Option<FieldSelector>,
-    /// Print what is there and exit.
+    /// Print the current objects and exit.
     #[arg(long)]
     once: bool,
-    /// How to show it.
+    /// The output format.
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
     #[command(flatten)]
@@ -92,15 +95,15 @@ pub(crate) struct Options {
 enum Output {
     /// The columns that the server prints.
     Table,
-    /// Whole objects, one a line.
+    /// Whole objects, one per line.
     Json,
-    /// Names, as kubectl takes them.
+    /// Names, in the syntax of kubectl.
     Name,
 }
 
-/// Watches until it is asked to end, or nobody reads what it prints.
+/// Watches until a shutdown signal arrives or the reader closes stdout.
 pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
-    let mut end = std::pin::pin!(ending::end().context("cannot listen for signals")?);
+    let mut end = std::pin::pin!(signals::shutdown().context("cannot listen for signals")?);
     tokio::select! {
         view = View::find(options) => view?.show(end).await?,
         () = &mut end => {}
@@ -108,7 +111,7 @@ pub(crate) async fn run(options: Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is watched, and how.
+/// The resource to watch, and the options.
 struct View {
     options: Options,
     client: Client,
@@ -116,7 +119,7 @@ struct View {
 }
 
 impl View {
-    /// Finds out what is meant, and whether we may look at it.
+    /// Resolves the resource, and checks the permission to read it.
     async fn find(options: Options) -> anyhow::Result<Self> {
         let client = options.connection.client()?;
         let found = target::find(&client, &options.resource).await?;
@@ -149,7 +152,7 @@ impl View {
                     return until(&informer, self.print(&informer, lines), end).await;
                 }
                 let subject = Subject { title: self.title(), columns, namespaces };
-                let elsewhere = (!io::stderr().is_terminal()).then(|| self.bulletin());
+                let elsewhere = (!io::stderr().is_terminal()).then(|| self.status_printer());
                 until(&informer, screen::show(&informer, &subject, elsewhere), end).await
             }
         }
@@ -163,10 +166,11 @@ impl View {
         self.options.fields.clone().unwrap_or_else(FieldSelector::everything)
     }
 
-    /// The one namespace that is watched; none where it is all, or where the resource has none.
+    /// Returns the namespace that is watched; `None` for all of them, and for a cluster-scoped
+    /// resource.
     fn namespace(&self) -> Option<&str> {
         let one = self.found.is_namespaced() && !self.options.all_namespaces;
-        // An empty one, as of a variable that is not set, is none to kubectl either.
+        // An empty one, as from a variable that is not set, counts as none, as in kubectl.
         let given = self.options.namespace.as_deref().filter(|it| !it.is_empty());
         one.then(|| given.unwrap_or_else(|| self.client.default_namespace()))
     }
@@ -187,14 +191,15 @@ impl View {
             .name(self.found.group_resource())
             .labels(self.labels())
             .fields(self.fields())
-            // A view of what is there: nothing is cleaned up after an object that only seems to be gone.
+            // This is only a view of the server: no clean-up depends on an object that only seems
+            // to be gone.
             .on_gone(OnGone::Clear)
-            .reflector(|it| it.not_found(NotFound::GoneAfter(AGAIN)))
-            .revive_after(Some(AGAIN))
+            .reflector(|it| it.not_found(NotFound::GoneAfter(RETRY_INTERVAL)))
+            .revive_after(Some(RETRY_INTERVAL))
             .build()
     }
 
-    /// `pods in default`
+    /// Returns a title such as `pods in default`.
     fn title(&self) -> String {
         let name = self.found.group_resource();
         match self.namespace() {
@@ -204,11 +209,11 @@ impl View {
         }
     }
 
-    fn bulletin(&self) -> Bulletin {
-        Bulletin::new(News::new(&self.found.group_resource(), AGAIN))
+    fn status_printer(&self) -> StatusPrinter {
+        StatusPrinter::new(StatusMessages::new(&self.found.group_resource(), RETRY_INTERVAL))
     }
 
-    /// Prints what is there, and unless it is for once, every change.
+    /// Prints the current objects and, without `--once`, every change.
     async fn print<T: Object>(
         &self,
         informer: &SharedInformer<T>,
@@ -227,51 +232,52 @@ impl View {
         mut format: impl Format<T>,
         mut printer: Printer,
     ) -> anyhow::Result<()> {
-        let mut bulletin = self.bulletin();
+        let mut status_printer = self.status_printer();
         informer.start();
         loop {
             tokio::select! {
                 synced = informer.synced() => break synced?,
-                () = bulletin.next(informer) => {}
+                () = status_printer.next(informer) => {}
                 closed = printer.closed() => return closed,
             }
         }
-        bulletin.look(&informer.health());
+        status_printer.print_new(&informer.health());
         let all = informer.store().snapshot();
         format.prepare(&all);
         for object in all.iter() {
             printer.print(format.lines(EventKind::Added, object)).await?;
         }
         if all.is_empty() {
-            self.tell_of_nothing();
+            self.print_no_resources();
         }
         printer.finish().await
     }
 
-    /// Prints one line for each change, however slow the reader is: the informer waits, and what waits is not merged.
+    /// Prints one line for each change, however slow the reader is: the informer waits, and pending
+    /// changes are not merged.
     async fn print_changes<T: Object>(
         &self,
         informer: &SharedInformer<T>,
         mut format: impl Format<T>,
         mut printer: Printer,
     ) -> anyhow::Result<()> {
-        let mut bulletin = self.bulletin();
-        let every = HandlerOptions::default().name("watch").overflow(Overflow::Block(WAITING));
-        // Before the informer starts: of an object that changes between the first list and a later subscription, only the last state
-        // would be seen.
+        let mut status_printer = self.status_printer();
+        let every = HandlerOptions::default().name("watch").overflow(Overflow::Block(MAX_PENDING));
+        // Subscribe before the informer starts: of an object that changes between the first list
+        // and a later subscription, only the last state would be seen.
         let mut changes = informer.changes_with(every)?;
         informer.start();
         let mut first = Vec::new();
         loop {
             tokio::select! {
                 synced = informer.synced() => break synced?,
-                // Taken as they come, since the informer waits while too many wait.
+                // Taken as they come, since the informer waits while the buffer is full.
                 Some(change) = changes.next() => first.push(change),
-                () = bulletin.next(informer) => {}
+                () = status_printer.next(informer) => {}
                 closed = printer.closed() => return closed,
             }
         }
-        bulletin.look(&informer.health());
+        status_printer.print_new(&informer.health());
         format.prepare(&informer.store().snapshot());
         for change in first {
             printer.print(format.lines(format::event(&change), change.object())).await?;
@@ -285,14 +291,14 @@ impl View {
                     }
                     None => anyhow::bail!("the informer has ended: {}", informer.health()),
                 },
-                () = bulletin.next(informer) => {}
+                () = status_printer.next(informer) => {}
                 closed = printer.closed() => return closed,
             }
         }
     }
 
-    /// As kubectl says it, and only to a person who looks at a table.
-    fn tell_of_nothing(&self) {
+    /// Prints kubectl's message for an empty list, only for a table.
+    fn print_no_resources(&self) {
         if self.options.output == Output::Table {
             let place = self.namespace().map(|it| format!(" in {it} namespace.")).unwrap_or_default();
             let _ = writeln!(io::stderr(), "No resources found{place}");
@@ -300,7 +306,7 @@ impl View {
     }
 }
 
-/// Shows what an informer follows until that is done or somebody ends it, and stops the informer.
+/// Runs the output until it is done or a shutdown signal arrives, and then stops the informer.
 async fn until<T: Object>(
     informer: &SharedInformer<T>,
     shown: impl Future<Output = anyhow::Result<()>>,

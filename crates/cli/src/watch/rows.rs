@@ -1,8 +1,9 @@
-//! A collection as the server prints it: rows under the server's own headings, listed and watched as tables.
+//! A collection as the server prints it: rows under the server's own headings, listed and watched
+//! as tables.
 //!
-//! This is what `kubectl get` shows, for every kind the server knows, custom ones with their own columns included. A server that does
-//! not print tables sends objects, which become rows of a name and an age. An informer holds the rows; nothing here
-//! knows how they are shown.
+//! These are the rows of `kubectl get`, for every kind of the server, including custom ones with
+//! their own columns. A server that does not print tables sends objects, which become rows with a
+//! name and an age. An informer holds the rows; nothing here knows how they are shown.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,27 +23,27 @@ const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/j
 /// An object as the server prints it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
-    head: Head,
-    /// A text for each column, those that are not shown included.
+    head: RowMetadata,
+    /// A text for each column, including hidden ones.
     pub(super) cells: Vec<String>,
 }
 
-/// A column of the server's.
+/// A column definition of the server.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub(super) struct Column {
     pub(super) name: String,
     #[serde(default)]
     description: String,
-    /// 0 is shown; the others are for those who ask for more.
+    /// 0 is shown by default; higher ones only in wide output.
     #[serde(default)]
     priority: i32,
 }
 
-/// The columns that the server last told of, shared by who reads and who shows.
+/// The columns that the server last sent, shared by the source and the view.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Columns(Arc<Mutex<Arc<[Column]>>>);
 
-/// Where rows come from.
+/// The source of rows.
 #[derive(Debug)]
 pub(super) struct Rows {
     client: Client,
@@ -51,10 +52,10 @@ pub(super) struct Rows {
     columns: Columns,
 }
 
-/// The metadata of an object or of a list, as far as rows need it.
+/// The metadata of an object or of a list that rows need.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Head {
+struct RowMetadata {
     name: CompactString,
     namespace: CompactString,
     uid: CompactString,
@@ -64,46 +65,46 @@ struct Head {
     continue_token: Option<String>,
 }
 
-/// What the server sends: a table; or, where it prints none, a list or an object.
+/// The server's response: a table; or, if it does not print tables, a list or an object.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Answer {
+struct TableResponse {
     kind: String,
-    metadata: Head,
+    metadata: RowMetadata,
     #[serde(deserialize_with = "null_as_default")]
     column_definitions: Vec<Column>,
     #[serde(deserialize_with = "null_as_default")]
-    rows: Vec<Printed>,
+    rows: Vec<PrintedRow>,
     #[serde(deserialize_with = "null_as_default")]
-    items: Vec<Plain>,
+    items: Vec<PlainObject>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Printed {
+struct PrintedRow {
     cells: Vec<Value>,
-    object: Plain,
+    object: PlainObject,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Plain {
-    metadata: Head,
+struct PlainObject {
+    metadata: RowMetadata,
 }
 
 impl Row {
-    /// When the object was created, as the server says it.
+    /// Returns the creation timestamp of the object, as sent by the server.
     pub(super) fn created(&self) -> &str {
         self.head.creation_timestamp.as_deref().unwrap_or_default()
     }
 
-    /// A row as it stands in a table.
+    /// Creates a row from a row of a table.
     #[cfg(test)]
     pub(super) fn of_table(row: Value) -> Self {
-        serde_json::from_value::<Printed>(row).expect("a row of a table").into_row()
+        serde_json::from_value::<PrintedRow>(row).expect("a row of a table").into_row()
     }
 
-    fn plain(head: Head) -> Self {
+    fn plain(head: RowMetadata) -> Self {
         Self { cells: vec![head.name.to_string(), String::new()], head }
     }
 }
@@ -125,7 +126,8 @@ impl Column {
         self.priority == 0
     }
 
-    /// Whether its cells say how long ago the object was created: they grow old, and are written anew when they are shown.
+    /// Returns true if its cells are the age of the object: they change with time, and are computed
+    /// again when they are shown.
     pub(super) fn is_age(&self) -> bool {
         self.name == "Age" && self.description.to_lowercase().contains("creationtimestamp")
     }
@@ -137,7 +139,7 @@ impl Column {
 
 #[cfg(test)]
 impl Columns {
-    /// Columns as a server defines them.
+    /// Creates columns from definitions of a server.
     pub(super) fn of(definitions: Value) -> Self {
         let columns = Self::default();
         columns.set(definitions);
@@ -155,30 +157,33 @@ impl Columns {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Takes what an answer says about columns; most events of a watch say nothing.
-    fn learn(&self, answer: &mut Answer) {
-        let told = match answer.is_table() {
-            true => std::mem::take(&mut answer.column_definitions),
+    /// Takes the columns of a response; most events of a watch have none.
+    fn update(&self, response: &mut TableResponse) {
+        let row_event = match response.is_table() {
+            true => std::mem::take(&mut response.column_definitions),
             false => vec![Column::new("Name", ""), Column::new("Age", "creationTimestamp")],
         };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !told.is_empty() && **known != *told {
-            *known = told.into();
+        if !row_event.is_empty() && **known != *row_event {
+            *known = row_event.into();
         }
     }
 }
 
 impl Columns {
-    /// An event of a watch with the row in place of the table; nothing where it is none that we know.
-    fn told(&self, event: Result<WatchEvent<Answer>, Error>) -> Option<Result<WatchEvent<Row>, Error>> {
-        let row = |mut answer: Answer| {
-            self.learn(&mut answer);
-            answer.into_row()
+    /// Replaces the table of a watch event with its row. Returns `None` for an unknown event.
+    fn row_event(
+        &self,
+        event: Result<WatchEvent<TableResponse>, Error>,
+    ) -> Option<Result<WatchEvent<Row>, Error>> {
+        let row = |mut response: TableResponse| {
+            self.update(&mut response);
+            response.into_row()
         };
         Some(Ok(match event {
-            Ok(WatchEvent::Added(answer)) => WatchEvent::Added(row(answer)),
-            Ok(WatchEvent::Modified(answer)) => WatchEvent::Modified(row(answer)),
-            Ok(WatchEvent::Deleted(answer)) => WatchEvent::Deleted(row(answer)),
+            Ok(WatchEvent::Added(response)) => WatchEvent::Added(row(response)),
+            Ok(WatchEvent::Modified(response)) => WatchEvent::Modified(row(response)),
+            Ok(WatchEvent::Deleted(response)) => WatchEvent::Deleted(row(response)),
             Ok(WatchEvent::Bookmark(bookmark)) => WatchEvent::Bookmark(bookmark),
             Ok(WatchEvent::Error(status)) => WatchEvent::Error(status),
             Ok(_) => return None,
@@ -187,33 +192,33 @@ impl Columns {
     }
 }
 
-impl Answer {
+impl TableResponse {
     fn is_table(&self) -> bool {
         self.kind == "Table"
     }
 
-    /// The rows of a list.
+    /// Returns the rows of a list.
     fn into_rows(self) -> Vec<Row> {
-        let printed = self.rows.into_iter().map(Printed::into_row);
+        let printed = self.rows.into_iter().map(PrintedRow::into_row);
         printed.chain(self.items.into_iter().map(|it| Row::plain(it.metadata))).collect()
     }
 
-    /// The row of an event: tables of events have one.
+    /// Returns the row of an event, whose table has exactly one.
     fn into_row(self) -> Row {
         if !self.is_table() {
             return Row::plain(self.metadata);
         }
-        self.rows.into_iter().next().map(Printed::into_row).unwrap_or_default()
+        self.rows.into_iter().next().map(PrintedRow::into_row).unwrap_or_default()
     }
 }
 
-impl Printed {
+impl PrintedRow {
     fn into_row(self) -> Row {
         Row { head: self.object.metadata, cells: self.cells.iter().map(text).collect() }
     }
 }
 
-/// A cell as kubectl prints it.
+/// Formats a cell like kubectl.
 fn text(cell: &Value) -> String {
     match cell {
         Value::Null => String::new(),
@@ -223,17 +228,17 @@ fn text(cell: &Value) -> String {
 }
 
 impl Rows {
-    /// The rows of a collection, or of one namespace of it.
+    /// Creates a source of the rows of a collection, or of one namespace of it.
     pub(super) fn new(client: Client, resource: ResourceType, namespace: Option<String>) -> Self {
         Self { client, resource, namespace, columns: Columns::default() }
     }
 
-    /// What the columns are; empty before the first list.
+    /// Returns the columns; empty before the first list.
     pub(super) fn columns(&self) -> Columns {
         self.columns.clone()
     }
 
-    /// The same collection, as objects.
+    /// Returns the same collection as objects.
     fn api(&self) -> Api<Value> {
         let api = Api::dynamic(self.client.clone(), self.resource.clone());
         match &self.namespace {
@@ -274,13 +279,13 @@ impl ListWatch<Row> for Rows {
     fn watch(&self, params: WatchParams) -> BoxFuture<'static, Result<Watches<Row>, Error>> {
         let (request, columns) = (self.request(), self.columns());
         Box::pin(async move {
-            let events = request.watch::<Answer>(&params).await?;
-            let rows = events.filter_map(move |event| std::future::ready(columns.told(event)));
+            let events = request.watch::<TableResponse>(&params).await?;
+            let rows = events.filter_map(move |event| std::future::ready(columns.row_event(event)));
             Ok(rows.boxed() as Watches<Row>)
         })
     }
 
-    /// In a table, the mark that ends the initial events stands where nobody looks for it.
+    /// In a table, the annotation that ends the initial events is not where a reflector looks for it.
     fn lacks_initial_events(&self) -> bool {
         true
     }
@@ -306,19 +311,19 @@ struct Pages {
 }
 
 impl Pages {
-    /// The events of the next page, and the pages after it.
+    /// Returns the events of the next page, and the pages after it.
     async fn next(mut self) -> Result<(Vec<ListEvent<Row>>, Option<Self>), Error> {
         let request = self.request.clone().params(self.params.query()?);
-        let mut answer: Answer = request.send().await?;
-        self.columns.learn(&mut answer);
-        let next = answer.metadata.continue_token.take().filter(|it| !it.is_empty());
-        let version = answer.metadata.resource_version.as_str().into();
-        let mut events: Vec<_> = answer.into_rows().into_iter().map(ListEvent::Item).collect();
+        let mut response: TableResponse = request.send().await?;
+        self.columns.update(&mut response);
+        let next = response.metadata.continue_token.take().filter(|it| !it.is_empty());
+        let version = response.metadata.resource_version.as_str().into();
+        let mut events: Vec<_> = response.into_rows().into_iter().map(ListEvent::Item).collect();
         let Some(token) = next else {
             events.push(ListEvent::End { version, paginated: !self.first });
             return Ok((events, None));
         };
-        // A continued list says by its token which version it is of.
+        // The token of a continued list already determines its version.
         self.params.version = "".into();
         self.params.version_match = None;
         self.params.continue_token = Some(token);
@@ -339,8 +344,8 @@ mod tests {
 
     use super::*;
 
-    fn answer(value: Value) -> Answer {
-        serde_json::from_value(value).expect("an answer")
+    fn response(value: Value) -> TableResponse {
+        serde_json::from_value(value).expect("an response")
     }
 
     fn names(columns: &Columns) -> Vec<String> {
@@ -348,9 +353,9 @@ mod tests {
     }
 
     #[test]
-    fn a_table_becomes_rows_and_tells_its_columns_once() {
+    fn a_table_becomes_rows_and_defines_its_columns_once() {
         let columns = Columns::default();
-        let mut first = answer(json!({
+        let mut first = response(json!({
             "kind": "Table", "metadata": { "resourceVersion": "9" },
             "columnDefinitions": [
                 { "name": "Name", "type": "string", "priority": 0 },
@@ -364,21 +369,21 @@ mod tests {
                                           "creationTimestamp": "2026-01-01T00:00:00Z" } },
             }],
         }));
-        columns.learn(&mut first);
+        columns.update(&mut first);
         let row = first.into_row();
         assert_eq!(row.cells, ["a", "true", "3s", ""]);
         assert_eq!(row.key().map(String::from).as_deref(), Some("n/a"));
         assert_eq!((row.header().version, row.created()), ("7", "2026-01-01T00:00:00Z"));
 
-        let mut later = answer(json!({ "kind": "Table", "columnDefinitions": null, "rows": null }));
-        columns.learn(&mut later);
+        let mut later = response(json!({ "kind": "Table", "columnDefinitions": null, "rows": null }));
+        columns.update(&mut later);
         assert_eq!(names(&columns), ["Name", "Ready", "Age"]);
         assert_eq!(columns.get().iter().filter(|it| it.is_age()).count(), 1);
         assert_eq!(later.into_rows(), []);
     }
 
     #[test]
-    fn an_age_of_something_else_is_left_as_the_server_says_it() {
+    fn another_kind_of_age_is_left_as_the_server_sends_it() {
         let custom = "Custom resource definition column (in JSONPath format): .status.started";
         let own = "Custom resource definition column (in JSONPath format): .metadata.creationTimestamp";
         assert!(Column::new("Age", own).is_age());
@@ -388,14 +393,17 @@ mod tests {
     #[test]
     fn objects_of_a_server_that_prints_no_tables_have_a_name_and_an_age() {
         let columns = Columns::default();
-        let mut list = answer(json!({
+        let mut list = response(json!({
             "kind": "ThingList", "metadata": { "resourceVersion": "9" },
             "items": [{ "metadata": { "name": "a" }, "spec": {} }],
         }));
-        columns.learn(&mut list);
-        assert_eq!(list.into_rows(), [Row::plain(Head { name: "a".into(), ..Head::default() })]);
-        let mut event = answer(json!({ "kind": "Thing", "metadata": { "name": "b" }, "spec": {} }));
-        columns.learn(&mut event);
+        columns.update(&mut list);
+        assert_eq!(
+            list.into_rows(),
+            [Row::plain(RowMetadata { name: "a".into(), ..RowMetadata::default() })]
+        );
+        let mut event = response(json!({ "kind": "Thing", "metadata": { "name": "b" }, "spec": {} }));
+        columns.update(&mut event);
         assert_eq!(event.into_row().cells, ["b", ""]);
         assert_eq!(names(&columns), ["Name", "Age"]);
     }

@@ -1,4 +1,4 @@
-//! The live view on a terminal: the table, drawn anew as it changes, on a screen of its own that is left as it was found.
+//! The live view on a terminal: the table, redrawn as it changes, on the alternate screen.
 
 use std::io::{self, IsTerminal, Stdout, Write};
 use std::panic;
@@ -13,80 +13,81 @@ use jiff::Timestamp;
 use tokio::time::{Instant, MissedTickBehavior};
 use unicode_width::UnicodeWidthChar;
 
-use super::board::{Board, Marked};
 use super::keys::{EchoOff, Keys};
-use super::news::Bulletin;
+use super::live_table::{LiveTable, Marked};
 use super::rows::{Columns, Row};
+use super::status::StatusPrinter;
 use crate::sanitize::without_controls;
 
-/// How often the screen is drawn, where something changed. Faster than this nobody reads.
-const DRAW: Duration = Duration::from_millis(200);
-/// What a terminal that does not tell its size is taken for.
-const USUAL_SIZE: (u16, u16) = (80, 24);
+/// The interval at which the screen is redrawn after changes. Faster changes would not be readable.
+const DRAW_INTERVAL: Duration = Duration::from_millis(200);
+/// The assumed size of a terminal that does not report one.
+const DEFAULT_SIZE: (u16, u16) = (80, 24);
 
-/// Whether stdout is a terminal that can be drawn on.
+/// Returns true if stdout is a terminal that can be drawn on.
 pub(super) fn is_possible() -> bool {
     io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|it| it != "dumb")
 }
 
-/// What the table is of.
+/// The collection of the table.
 pub(super) struct Subject {
-    /// `pods in default`
+    /// For example `pods in default`.
     pub(super) title: String,
     pub(super) columns: Columns,
     pub(super) namespaces: bool,
 }
 
-/// Shows the collection until the informer ends or this is dropped; then the terminal is as before, with the last picture on it.
-/// Where the news go somewhere else than to the terminal, they are told there too.
+/// Shows the collection until the informer ends or the future is dropped; then the terminal is
+/// restored, with the last picture on it. If stderr is not the terminal, status messages also go
+/// there.
 pub(super) async fn show(
     informer: &SharedInformer<Row>,
     subject: &Subject,
-    mut bulletin: Option<Bulletin>,
+    mut status_printer: Option<StatusPrinter>,
 ) -> anyhow::Result<()> {
     let mut changes = informer.changes()?;
     informer.start();
     let mut screen = Screen::enter()?;
     let mut keys = Keys::read(screen.echo_off.as_ref());
-    let mut board = Board::default();
-    let mut draws = tokio::time::interval(DRAW);
+    let mut live_table = LiveTable::default();
+    let mut draws = tokio::time::interval(DRAW_INTERVAL);
     draws.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             change = changes.next() => match change {
-                Some(change) => board.change(&change, Instant::now()),
+                Some(change) => live_table.change(&change, Instant::now()),
                 None => anyhow::bail!("the informer has ended: {}", informer.health()),
             },
             () = keys.quit() => return Ok(()),
             _ = draws.tick() => {
                 let health = informer.health();
                 let now = Instant::now();
-                board.forget(now);
-                let title = format!("{}: {} objects, {health}; q quits", subject.title, board.len());
+                live_table.forget(now);
+                let title = format!("{}: {} objects, {health}; q quits", subject.title, live_table.len());
                 let title = without_controls(&title);
                 screen.draw(|width, height| {
                     let mut lines: Vec<Marked> = wrap(&title, width).into_iter().map(|it| (None, it)).collect();
                     lines.push((None, String::new()));
                     let room = height.saturating_sub(lines.len());
                     let (columns, times) = (subject.columns.get(), (now, Timestamp::now()));
-                    lines.extend(board.lines(columns, subject.namespaces, room, times));
+                    lines.extend(live_table.lines(columns, subject.namespaces, room, times));
                     lines
                 })?;
-                if let Some(bulletin) = &mut bulletin {
-                    bulletin.look(&health);
+                if let Some(status_printer) = &mut status_printer {
+                    status_printer.print_new(&health);
                 }
             }
         }
     }
 }
 
-/// The terminal, while it is ours.
+/// The terminal, while the live view is active.
 struct Screen {
     out: Stdout,
     coloured: bool,
-    /// How to get the echo of the terminal back, where it was turned off.
+    /// Restores the echo of the terminal, if it was turned off.
     echo_off: Option<EchoOff>,
-    /// What it shows, and how large it was then.
+    /// The size of the terminal at the last drawing, and its lines.
     shown: ((u16, u16), Vec<Marked>),
 }
 
@@ -95,7 +96,7 @@ impl Screen {
         let echo_off = EchoOff::enter();
         let (before, echo) = (panic::take_hook(), echo_off.clone());
         panic::set_hook(Box::new(move |panic| {
-            // What the panic has to say would vanish with our screen.
+            // The panic message would disappear with the alternate screen.
             let _ = leave(&mut io::stdout());
             echo.iter().for_each(EchoOff::leave);
             before(panic);
@@ -107,10 +108,10 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Draws what fits into width and height, if it is not there already.
+    /// Draws the lines that fit, unless they are already shown.
     fn draw(&mut self, lines: impl FnOnce(usize, usize) -> Vec<Marked>) -> io::Result<()> {
-        // A serial line, or a terminal in a container, may say that it has no size.
-        let size = terminal::size().ok().filter(|it| it.0 > 0 && it.1 > 0).unwrap_or(USUAL_SIZE);
+        // A serial line, or a terminal in a container, may report a size of zero.
+        let size = terminal::size().ok().filter(|it| it.0 > 0 && it.1 > 0).unwrap_or(DEFAULT_SIZE);
         let (width, height) = (usize::from(size.0), usize::from(size.1));
         let mut lines = lines(width, height);
         lines.truncate(height);
@@ -119,7 +120,8 @@ impl Screen {
             return Ok(());
         }
         for (at, (event, line)) in (0u16..).zip(&lines) {
-            // Cleared before it is written: after a line that fills the row, its last character would be cleared too.
+            // Cleared before it is written: after a line that fills the row, its last character
+            // would be cleared too.
             queue!(self.out, cursor::MoveTo(0, at), Clear(ClearType::UntilNewLine))?;
             match colour(*event).filter(|_| self.coloured) {
                 Some(colour) => queue!(self.out, SetForegroundColor(colour), Print(line), ResetColor)?,
@@ -158,13 +160,13 @@ fn colour(event: Option<EventKind>) -> Option<Color> {
     }
 }
 
-/// Cuts a line to so many columns of the terminal.
+/// Truncates a line to a number of terminal columns.
 fn cut(line: &mut String, width: usize) {
     let end = fitting(line, width);
     line.truncate(end);
 }
 
-/// A text in lines of at most so many columns.
+/// Wraps a text into lines of at most `width` columns.
 fn wrap(text: &str, width: usize) -> Vec<String> {
     let (mut lines, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {
@@ -177,7 +179,7 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// How many bytes of a text fit into so many columns.
+/// Returns the number of bytes of a text that fit into `width` columns.
 fn fitting(text: &str, width: usize) -> usize {
     let mut used = 0;
     let too_wide = text.char_indices().find(|(_, it)| {
@@ -192,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_cut_and_texts_are_wrapped_by_what_they_take_on_the_screen() {
+    fn lines_are_truncated_and_texts_wrapped_by_their_display_width() {
         for (text, width, cut_to, wrapped) in [
             ("abc", 5, "abc", &["abc"][..]),
             ("abcdefg", 3, "abc", &["abc", "def", "g"]),

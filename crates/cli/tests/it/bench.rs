@@ -1,11 +1,11 @@
-//! `dogwatch bench sync` against our own server.
+//! `dogwatch bench sync` against an in-process API server.
 
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, WriteParams};
 use dogwatch_apiserver::ApiServer;
 use serde_json::{Value, json};
 
-use crate::following::{Following, client};
+use crate::running_command::{RunningCommand, client};
 use crate::{run, text};
 
 async fn cluster(maps: usize) -> ApiServer {
@@ -15,7 +15,7 @@ async fn cluster(maps: usize) -> ApiServer {
         let metadata = json!({ "name": format!("map-{at}"), "namespace": "bench" });
         builder = builder.object(&json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata }));
     }
-    builder.start().await.expect("the server starts")
+    builder.start().await.expect("started")
 }
 
 fn keys(report: &Value) -> Vec<&str> {
@@ -26,11 +26,11 @@ fn keys(report: &Value) -> Vec<&str> {
 async fn each_payload_is_measured_in_one_line() {
     let server = cluster(7).await;
     let maps = Api::<ConfigMap>::all(client(&server));
-    let there = maps.list_all(&Default::default()).await.expect("they are listed").items.len();
+    let there = maps.list_all(&Default::default()).await.expect("listed").items.len();
     assert!(there >= 7, "{there}");
     for payload in ["full", "view", "meta"] {
         let arguments = ["bench", "sync", "cm", "--payload", payload, "--encoding", "json"];
-        let (code, out, err) = Following::start(&server, &arguments).end().await;
+        let (code, out, err) = RunningCommand::start(&server, &arguments).end().await;
         assert_eq!((code, out.len(), err), (Some(0), 1, Vec::new()), "{payload}");
         let report: Value = serde_json::from_str(&out[0]).expect("JSON");
         assert_eq!(keys(&report), ["cpu_s", "objects", "rss_mb", "rss_peak_mb", "sync_s"]);
@@ -40,17 +40,17 @@ async fn each_payload_is_measured_in_one_line() {
 }
 
 #[tokio::test]
-async fn updates_are_waited_for_and_what_one_costs_is_told() {
+async fn it_waits_for_updates_and_reports_the_cost_of_each() {
     let server = cluster(1).await;
-    let following = Following::start(&server, &["bench", "sync", "configmaps", "--updates", "5"]);
+    let command = RunningCommand::start(&server, &["bench", "sync", "configmaps", "--updates", "5"]);
     let _ = server.request_log().wait_for(|it| it.verb == "watch" && it.resource == "configmaps", 1).await;
     let maps = Api::<ConfigMap>::namespaced(client(&server), "bench");
     for at in 0..5 {
         let mut map = ConfigMap::default();
         map.metadata.name = Some(format!("new-{at}"));
-        maps.create(&WriteParams::default(), &map).await.expect("it is new");
+        maps.create(&WriteParams::default(), &map).await.expect("created");
     }
-    let (code, out, err) = following.end().await;
+    let (code, out, err) = command.end().await;
     assert_eq!((code, out.len(), err), (Some(0), 1, Vec::new()));
     let report: Value = serde_json::from_str(&out[0]).expect("JSON");
     assert!(report["cpu_us_per_event"].as_f64().is_some_and(|it| it > 0.0), "{report}");

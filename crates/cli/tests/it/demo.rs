@@ -1,4 +1,4 @@
-//! `dogwatch demo` against a server with fixed answers.
+//! `dogwatch demo` against a server with fixed responses.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -55,7 +55,7 @@ fn small_cluster() -> Answers {
     ]
 }
 
-/// A page of one pod, with this many to come.
+/// A page of one pod, with this many remaining.
 fn pods(left: u32) -> serde_json::Value {
     json!({
         "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
@@ -71,7 +71,7 @@ async fn demo(arguments: &[&str], reader_stays: bool) -> Output {
         .into_iter()
         .map(str::to_owned)
         .collect::<Vec<_>>();
-    let home = tempfile::tempdir().expect("a folder");
+    let home = tempfile::tempdir().expect("a temporary directory");
     let started = move || {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut command = dogwatch(Path::new(home.path()), &arguments);
@@ -86,12 +86,12 @@ async fn demo(arguments: &[&str], reader_stays: bool) -> Output {
 }
 
 #[tokio::test]
-async fn it_shows_version_groups_resources_and_counts() {
+async fn it_prints_version_groups_resources_and_counts() {
     let output = demo(&[], true).await;
-    let said = text(&output.stdout);
+    let printed = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(said.contains(" runs v1.36.4\n"), "{said}");
-    let rows: Vec<Vec<&str>> = said.lines().map(|it| it.split_whitespace().collect()).collect();
+    assert!(printed.contains(" runs v1.36.4\n"), "{printed}");
+    let rows: Vec<Vec<&str>> = printed.lines().map(|it| it.split_whitespace().collect()).collect();
     for row in [
         &["(core)", "v1"][..],
         &["apps", "v1,", "v1beta1"],
@@ -99,13 +99,13 @@ async fn it_shows_version_groups_resources_and_counts() {
         &["pods", "po", "v1", "Pod", "namespaced", "42"],
         &["replicasets", "rs", "apps/v1", "ReplicaSet", "namespaced"],
     ] {
-        assert!(rows.iter().any(|it| it == row), "{row:?} in\n{said}");
+        assert!(rows.iter().any(|it| it == row), "{row:?} in\n{printed}");
     }
-    assert!(!said.contains("pods/log"), "{said}");
+    assert!(!printed.contains("pods/log"), "{printed}");
 }
 
 #[tokio::test]
-async fn a_group_that_does_not_answer_is_told_and_the_others_are_shown() {
+async fn a_group_that_does_not_respond_is_reported_and_the_others_are_shown() {
     let output = demo(&[], true).await;
     assert!(text(&output.stderr).contains("gone.example"), "{}", text(&output.stderr));
 }
@@ -113,21 +113,21 @@ async fn a_group_that_does_not_answer_is_told_and_the_others_are_shown() {
 #[tokio::test]
 async fn a_namespace_narrows_the_counts() {
     let output = demo(&["-n", "web"], true).await;
-    let said = text(&output.stdout);
-    assert!(said.lines().any(|it| it.starts_with("pods ") && it.ends_with(" 3")), "{said}");
+    let printed = text(&output.stdout);
+    assert!(printed.lines().any(|it| it.starts_with("pods ") && it.ends_with(" 3")), "{printed}");
 }
 
 #[tokio::test]
-async fn a_reader_that_went_away_is_not_an_error() {
+async fn a_closed_stdout_is_not_an_error() {
     let output = demo(&[], false).await;
     assert_eq!(output.status.code(), Some(0));
     assert!(!text(&output.stderr).contains("error: "), "{}", text(&output.stderr));
 }
 
 #[tokio::test]
-async fn nothing_is_coloured_where_there_is_no_terminal() {
+async fn no_colours_without_a_terminal() {
     let output = demo(&["-vvv"], true).await;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(!output.stdout.contains(&0x1b) && !output.stderr.contains(&0x1b));
-    assert!(!output.stderr.is_empty(), "-vvv says something");
+    assert!(!output.stderr.is_empty(), "-vvv logs something");
 }

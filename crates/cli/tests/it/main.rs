@@ -1,7 +1,7 @@
-//! The `dogwatch` command from outside: what it prints, where, and how it ends.
+//! Tests of the `dogwatch` binary: its output, its streams and its exit codes.
 
 mod server;
-mod following;
+mod running_command;
 mod usage;
 mod demo;
 mod serve;
@@ -14,7 +14,8 @@ mod bench;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// The command with nothing around it that could lead to a cluster: `home` stands in for the home directory.
+/// Returns the command in a clean environment, without anything that could lead to a cluster:
+/// `home` is the home directory.
 fn dogwatch(home: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dogwatch"));
     command.args(arguments).env_clear().env("HOME", home);
@@ -22,18 +23,18 @@ fn dogwatch(home: &Path, arguments: &[&str]) -> Command {
 }
 
 fn run(home: &Path, arguments: &[&str]) -> Output {
-    dogwatch(home, arguments).output().expect("the command was built with this test")
+    dogwatch(home, arguments).output().expect("the command is built with this test")
 }
 
-/// Checks that a failure is a line that says what happened, and at most one more that says what to do.
-fn assert_failure(said: &str) {
-    let lines: Vec<&str> = said.lines().collect();
+/// Checks that a failure is one line with the error, and at most one more with a hint.
+fn assert_failure(printed: &str) {
+    let lines: Vec<&str> = printed.lines().collect();
     let is_it = match lines[..] {
         [error] => error.starts_with("error: "),
         [error, hint] => error.starts_with("error: ") && hint.starts_with("hint: "),
         _ => false,
     };
-    assert!(is_it && said.ends_with('\n'), "{said:?}");
+    assert!(is_it && printed.ends_with('\n'), "{printed:?}");
 }
 
 fn text(bytes: &[u8]) -> &str {

@@ -1,4 +1,4 @@
-//! `dogwatch resolve` as people and scripts use it, against a server of our own.
+//! `dogwatch resolve` as people and scripts use it, against an in-process API server.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -20,7 +20,7 @@ spec: { ports: [{ name: grpc, port: 80, targetPort: 8080 }] }
 ";
 
 async fn serve() -> (ApiServer, Client) {
-    let server = ApiServer::builder().yaml(SERVICE).start().await.expect("it starts");
+    let server = ApiServer::builder().yaml(SERVICE).start().await.expect("started");
     let mut overrides = Overrides::default();
     overrides.cluster_info.server = Some(server.url().to_owned());
     let config = Config::infer(&dogwatch::config::Environment::empty(), &overrides).expect("a server");
@@ -38,22 +38,22 @@ async fn write_slice(client: &Client, endpoints: &[(&str, &str, bool)]) {
         "endpoints": endpoints.iter().map(endpoint).collect::<Vec<_>>(),
     });
     let slices = Api::<EndpointSlice>::namespaced(client.clone(), "default");
-    slices.apply("web-1", &PatchParams::apply("test").force(), &slice).await.expect("it is written");
+    slices.apply("web-1", &PatchParams::apply("test").force(), &slice).await.expect("applied");
 }
 
-/// Runs the command beside the server that this runtime serves.
+/// Runs the command against the server of this runtime.
 async fn resolve(server: &ApiServer, arguments: &[&str]) -> Output {
-    let home = tempfile::tempdir().expect("a directory for the test");
+    let home = tempfile::tempdir().expect("a temporary directory");
     let mut all: Vec<String> = ["resolve", "--server", server.url()].map(str::to_owned).to_vec();
     all.extend(arguments.iter().map(|it| (*it).to_owned()));
     let running = tokio::task::spawn_blocking(move || {
         run(home.path(), &all.iter().map(String::as_str).collect::<Vec<_>>())
     });
-    running.await.expect("it runs")
+    running.await.expect("no panic")
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endpoints_are_shown_with_their_state_and_place() {
+async fn endpoints_are_shown_with_their_state_and_location() {
     let (server, client) = serve().await;
     write_slice(&client, &[("10.0.0.1", "web-a", true), ("10.0.0.2", "web-b", false)]).await;
     for target in ["kubernetes:///web:80", "kubernetes://default/web:grpc", "web"] {
@@ -76,7 +76,7 @@ async fn endpoints_are_shown_with_their_state_and_place() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_answer_is_explained() {
+async fn an_empty_result_is_explained() {
     let (server, client) = serve().await;
     for (arguments, expected) in [
         (
@@ -92,20 +92,20 @@ async fn an_empty_answer_is_explained() {
     ] {
         let output = resolve(&server, arguments).await;
         assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        let said = text(&output.stderr);
-        assert_failure(said);
-        assert!(said.contains(expected), "{said}");
+        let printed = text(&output.stderr);
+        assert_failure(printed);
+        assert!(printed.contains(expected), "{printed}");
         assert_eq!(text(&output.stdout), "");
     }
     write_slice(&client, &[("10.0.0.1", "web-a", false)]).await;
     let output = resolve(&server, &["web"]).await;
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("not ready"), "what is there is shown nevertheless");
+    assert!(text(&output.stdout).contains("not ready"), "the endpoints are still shown");
     assert!(text(&output.stderr).contains("none of its 1 endpoints is ready"), "{}", text(&output.stderr));
 }
 
 #[test]
-fn a_target_that_makes_no_sense_is_bad_usage() {
+fn an_invalid_target_is_bad_usage() {
     let home = tempfile::tempdir().unwrap();
     for (target, expected) in [
         ("dns:///web", "the scheme \"dns\" is not one of kubernetes"),
@@ -119,45 +119,46 @@ fn a_target_that_makes_no_sense_is_bad_usage() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_with_what_to_do() {
+fn an_unreachable_server_is_reported_with_a_hint() {
     let home = tempfile::tempdir().unwrap();
     // The port was free a moment ago, and nothing listens on it now.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let output = run(home.path(), &["resolve", "web", "--server", &format!("http://127.0.0.1:{port}")]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
+    let printed = text(&output.stderr);
+    assert_failure(printed);
     assert!(
-        said.contains("could not be read yet: cannot reach") && said.contains("check that the server runs"),
-        "{said}"
+        printed.contains("could not be read yet: cannot reach")
+            && printed.contains("check that the server runs"),
+        "{printed}"
     );
 }
 
-/// A command that goes on, and its lines.
-struct Following {
+/// A running command, and its lines.
+struct RunningCommand {
     child: Child,
-    /// None once it is not read any more.
+    /// `None` after stdout was closed.
     lines: Option<BufReader<ChildStdout>>,
 }
 
-impl Following {
+impl RunningCommand {
     fn start(home: &Path, server: &str) -> Self {
         let arguments = ["resolve", "kubernetes:///web:grpc", "--watch", "--server", server];
         let mut command = dogwatch(home, &arguments);
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the command starts");
-        let lines = BufReader::new(child.stdout.take().expect("it is piped"));
+        let lines = BufReader::new(child.stdout.take().expect("the stream is piped"));
         Self { child, lines: Some(lines) }
     }
 
     fn line(&mut self) -> String {
         let mut line = String::new();
-        let lines = self.lines.as_mut().expect("it is read");
+        let lines = self.lines.as_mut().expect("stdout is not closed");
         lines.read_line(&mut line).expect("a line");
         line.trim_end().to_owned()
     }
 }
 
-impl Drop for Following {
+impl Drop for RunningCommand {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -165,11 +166,11 @@ impl Drop for Following {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_told_as_they_come() {
+async fn changes_are_printed_as_they_happen() {
     let (server, client) = serve().await;
     let home = tempfile::tempdir().unwrap();
-    let mut following = Following::start(home.path(), server.url());
-    let mut next = || tokio::task::block_in_place(|| following.line());
+    let mut command = RunningCommand::start(home.path(), server.url());
+    let mut next = || tokio::task::block_in_place(|| command.line());
     let first = next();
     assert!(first.starts_with("! kubernetes://default/web:grpc has no endpoint to call: it has"), "{first}");
     write_slice(&client, &[("10.0.0.1", "web-a", true)]).await;
@@ -183,23 +184,23 @@ async fn changes_are_told_as_they_come() {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn it_goes_on_until_it_is_ended_or_nobody_reads_it() {
+async fn it_runs_until_a_signal_or_until_stdout_is_closed() {
     let (server, _client) = serve().await;
     let home = tempfile::tempdir().unwrap();
     for signal in [None, Some("INT"), Some("TERM")] {
-        let mut following = Following::start(home.path(), server.url());
+        let mut command = RunningCommand::start(home.path(), server.url());
         let code = tokio::task::block_in_place(|| {
-            following.line();
+            command.line();
             match signal {
-                // Though nothing changes that could be written.
-                None => following.lines = None,
+                // The exit does not depend on a further write.
+                None => command.lines = None,
                 Some(signal) => {
-                    let pid = following.child.id().to_string();
+                    let pid = command.child.id().to_string();
                     let sent = std::process::Command::new("kill").args(["-s", signal, &pid]).status();
-                    assert!(sent.expect("there is a kill").success());
+                    assert!(sent.expect("`kill` exists").success());
                 }
             }
-            following.child.wait().expect("it ends").code()
+            command.child.wait().expect("it exits").code()
         });
         assert_eq!(code, Some(0), "{signal:?}");
     }

@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Stdio};
 
 use crate::{assert_failure, dogwatch, run, text};
 
-/// A server in a process of its own, which ends with it.
+/// A server in a process of its own, which is killed when this is dropped.
 struct Served {
     child: Child,
     stdout: BufReader<ChildStdout>,
@@ -24,7 +24,7 @@ impl Served {
         command.envs(variables.iter().copied());
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
-        let mut stdout = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut stdout = BufReader::new(child.stdout.take().expect("the stream is piped"));
         let mut line = String::new();
         stdout.read_line(&mut line).expect("a line");
         let url = line.strip_prefix("ready ").and_then(|it| it.strip_suffix('\n'));
@@ -32,18 +32,18 @@ impl Served {
         Self { child, stdout, url }
     }
 
-    /// The status line of the answer to a request in the clear.
+    /// Sends a plaintext request. Returns the status line of the response.
     fn get(&self, path: &str, header: &str) -> String {
         self.ask(path, &format!("Host: localhost\r\n{header}"))
     }
 
-    /// The same with nothing but these headers.
+    /// The same with only these headers.
     fn ask(&self, path: &str, headers: &str) -> String {
-        let address = self.url.strip_prefix("http://").expect("in the clear");
-        let mut stream = TcpStream::connect(address).expect("it listens");
-        write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n").expect("it reads");
+        let address = self.url.strip_prefix("http://").expect("a plaintext URL");
+        let mut stream = TcpStream::connect(address).expect("connected");
+        write!(stream, "GET {path} HTTP/1.1\r\nConnection: close\r\n{headers}\r\n").expect("sent");
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("it answers");
+        stream.read_to_string(&mut answer).expect("a response");
         answer.lines().next().unwrap_or_default().to_owned()
     }
 
@@ -51,9 +51,9 @@ impl Served {
     fn signal(&mut self, name: &str) -> std::process::ExitStatus {
         let pid = self.child.id().to_string();
         let sent =
-            std::process::Command::new("kill").args(["-s", name, &pid]).status().expect("there is a kill");
+            std::process::Command::new("kill").args(["-s", name, &pid]).status().expect("`kill` exists");
         assert!(sent.success());
-        self.child.wait().expect("it ends")
+        self.child.wait().expect("it exits")
     }
 }
 
@@ -65,18 +65,18 @@ impl Drop for Served {
 }
 
 #[test]
-fn it_says_where_it_serves_and_everybody_is_welcome_there() {
+fn it_prints_its_address_and_accepts_every_local_client() {
     let home = tempfile::tempdir().unwrap();
     let served = Served::start(home.path(), &[]);
     assert!(served.url.starts_with("http://127.0.0.1:"), "{}", served.url);
     assert_eq!(served.get("/api", ""), "HTTP/1.1 200 OK");
-    // But for web pages that other people wrote.
+    // Except for web pages of other origins.
     assert_eq!(served.ask("/api", "Host: rebind.example\r\n"), "HTTP/1.1 403 Forbidden");
     assert_eq!(served.get("/api", "Origin: https://evil.example\r\n"), "HTTP/1.1 403 Forbidden");
 }
 
 #[test]
-fn a_token_keeps_others_out() {
+fn a_token_is_required_if_set() {
     let home = tempfile::tempdir().unwrap();
     let served = Served::start(home.path(), &["--token", "hunter2"]);
     assert_eq!(served.get("/api", ""), "HTTP/1.1 401 Unauthorized");
@@ -94,7 +94,7 @@ fn a_token_may_come_from_a_file_or_a_variable() {
     for (arguments, variables) in [
         (&from_file[..], &[][..]),
         (&[], &[("DOGWATCH_TOKEN", "hunter2")]),
-        // A flag counts more than the variable.
+        // A flag takes precedence over the variable.
         (&from_file, &[("DOGWATCH_TOKEN", "another")]),
     ] {
         let served = Served::start_with(home.path(), arguments, variables);
@@ -142,7 +142,7 @@ fn with_v_each_request_is_a_line_on_stderr() {
 
 #[cfg(unix)]
 #[test]
-fn signals_end_it_in_order() {
+fn signals_stop_it_in_order() {
     let home = tempfile::tempdir().unwrap();
     for signal in ["INT", "TERM"] {
         let mut served = Served::start(home.path(), &["--simulate", "--admin", "--seed", "7"]);
@@ -150,27 +150,30 @@ fn signals_end_it_in_order() {
         let mut rest = String::new();
         served.stdout.read_to_string(&mut rest).unwrap();
         assert_eq!(rest, "");
-        let mut said = String::new();
-        served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        // Nothing but what users of a Kubernetes API server would not expect.
-        assert!(said.starts_with("not enforced: authorization (every caller may do everything"), "{said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let mut printed = String::new();
+        served.child.stderr.take().unwrap().read_to_string(&mut printed).unwrap();
+        // Only the differences from a Kubernetes API server that users would not expect.
+        assert!(
+            printed.starts_with("not enforced: authorization (every caller may do everything"),
+            "{printed}"
+        );
+        assert_eq!(printed.lines().count(), 1, "{printed}");
     }
 }
 
 #[cfg(unix)]
 #[test]
-fn the_kubeconfig_is_its_owners_alone_and_leads_to_the_server() {
+fn the_kubeconfig_is_private_and_leads_to_the_server() {
     use std::os::unix::fs::PermissionsExt;
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("kubeconfig");
-    // Whoever could read the old one cannot read the new one.
+    // The new file is not readable for those who could read the old one.
     std::fs::write(&file, "old").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o644)).unwrap();
     let served = Served::start(home.path(), &["--tls", "--kubeconfig-out", file.to_str().unwrap()]);
     assert!(served.url.starts_with("https://127.0.0.1:"), "{}", served.url);
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1, "no temporary file is left");
     for context in ["token", "certificate"] {
         let flags = ["demo", "--kubeconfig", file.to_str().unwrap(), "--context", context];
         let output = run(home.path(), &flags);
@@ -179,23 +182,23 @@ fn the_kubeconfig_is_its_owners_alone_and_leads_to_the_server() {
 }
 
 #[test]
-fn a_kubeconfig_that_cannot_be_written_is_named() {
+fn a_kubeconfig_that_cannot_be_written_is_named_in_the_error() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("no/such/folder/kubeconfig");
     let output = run(home.path(), &["serve", "--kubeconfig-out", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stdout), "");
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains(file.to_str().unwrap()), "{said}");
-    // Not the name of the temporary file that would have become it.
-    assert!(said.ends_with("kubeconfig: No such file or directory (os error 2)\n"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains(file.to_str().unwrap()), "{printed}");
+    // The error does not contain the name of the temporary file.
+    assert!(printed.ends_with("kubeconfig: No such file or directory (os error 2)\n"), "{printed}");
 }
 
-/// A link of the user's stays a link, and what is no file is not replaced by one.
+/// A symbolic link is kept, and a device or a socket is not replaced by a file.
 #[cfg(unix)]
 #[test]
-fn a_kubeconfig_is_written_where_a_link_leads_and_never_over_a_device() {
+fn a_kubeconfig_is_written_through_a_link_and_never_over_a_device() {
     let home = tempfile::tempdir().unwrap();
     let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("real"), "old").unwrap();
@@ -208,16 +211,16 @@ fn a_kubeconfig_is_written_where_a_link_leads_and_never_over_a_device() {
     for name in ["device", "socket"] {
         let output = run(home.path(), &["serve", "--kubeconfig-out", &path(name)]);
         assert_eq!((output.status.code(), text(&output.stdout)), (Some(1), ""), "{name}");
-        let said = text(&output.stderr);
-        assert_failure(said);
-        assert!(said.contains(name) && said.contains("not a regular file"), "{said}");
+        let printed = text(&output.stderr);
+        assert_failure(printed);
+        assert!(printed.contains(name) && printed.contains("not a regular file"), "{printed}");
     }
     drop(socket);
 }
 
-/// `dogwatch serve -v 2>&1 | head`: the server goes on when the reader of its log is gone.
+/// `dogwatch serve -v 2>&1 | head`: the server keeps serving when the reader of its log is gone.
 #[test]
-fn a_reader_of_the_log_that_goes_away_does_not_end_the_service() {
+fn a_closed_stderr_does_not_stop_the_server() {
     let home = tempfile::tempdir().unwrap();
     let mut served = Served::start(home.path(), &["-v"]);
     drop(served.child.stderr.take());
@@ -227,32 +230,35 @@ fn a_reader_of_the_log_that_goes_away_does_not_end_the_service() {
 }
 
 #[test]
-fn it_does_not_leave_this_machine_without_tls_and_a_token() {
+fn it_listens_only_on_loopback_without_tls_and_a_token() {
     let home = tempfile::tempdir().unwrap();
     for more in [&[][..], &["--tls"], &["--token", "hunter2"]] {
         let output = run(home.path(), &[&["serve", "--bind", "0.0.0.0:0"], more].concat());
         assert_eq!(output.status.code(), Some(1), "{more:?}");
         assert_eq!(text(&output.stdout), "");
-        let said = text(&output.stderr);
-        assert_failure(said);
-        assert!(said.contains("--tls") && said.contains("--token") && said.contains("--bind"), "{said}");
+        let printed = text(&output.stderr);
+        assert_failure(printed);
+        assert!(
+            printed.contains("--tls") && printed.contains("--token") && printed.contains("--bind"),
+            "{printed}"
+        );
     }
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_with_what_to_do() {
+fn a_port_in_use_is_reported_with_a_hint() {
     let home = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = run(home.path(), &["serve", "--bind", &address]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains(&address) && said.contains("--bind"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains(&address) && printed.contains("--bind"), "{printed}");
 }
 
 #[test]
-fn help_teaches_by_examples_and_mistakes_exit_with_2() {
+fn help_has_examples_and_bad_usage_exits_with_2() {
     let home = tempfile::tempdir().unwrap();
     let output = run(home.path(), &["serve", "--help"]);
     assert_eq!(output.status.code(), Some(0));

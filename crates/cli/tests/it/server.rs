@@ -1,4 +1,4 @@
-//! A server that gives fixed answers by path: enough of an API server to be looked at.
+//! A server with fixed responses by path: enough of an API server for discovery.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use hyper::{Request, Response, StatusCode, server::conn::http1};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-/// Path and query, and the body that answers it. Everything else is 404.
+/// The path and query, and the body of the response. Everything else is 404.
 pub(crate) type Answers = Vec<(&'static str, serde_json::Value)>;
 
 /// Serves until the runtime of the test ends.
@@ -23,7 +23,7 @@ pub(crate) async fn serve(answers: Answers) -> SocketAddr {
                 let service = service_fn(|request| {
                     std::future::ready(Ok::<_, hyper::Error>(answer(&answers, &request)))
                 });
-                // A client that hangs up is the test's business.
+                // A client may hang up at any time.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
             });
         }
@@ -33,7 +33,7 @@ pub(crate) async fn serve(answers: Answers) -> SocketAddr {
 
 fn answer(answers: &Answers, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let asked = request.uri().path_and_query().map_or("/", |it| it.as_str());
-    // How long the client waits does not change what it asks for.
+    // The timeout parameter does not change the response.
     let asked = asked.split_once("?timeout=").map_or(asked, |(path, _)| path);
     let (code, body) = match answers.iter().find(|(path, _)| *path == asked) {
         Some((_, body)) if body["kind"] == "Status" => (StatusCode::FORBIDDEN, body.clone()),

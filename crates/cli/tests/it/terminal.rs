@@ -14,11 +14,11 @@ use tokio::time::{sleep, timeout};
 use crate::dogwatch;
 
 /// Longer than anything takes on a busy machine.
-const LONG: Duration = Duration::from_secs(60);
-/// How often the screen is looked at.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The interval at which the screen is checked.
 const LOOK: Duration = Duration::from_millis(10);
 
-const NO_PANIC: &str = "whoever held it did not panic";
+const NO_PANIC: &str = "not poisoned";
 
 const MAP: &str = "{ apiVersion: v1, kind: ConfigMap, metadata: { name: first, namespace: default } }";
 
@@ -34,19 +34,21 @@ struct OnTerminal {
 
 impl OnTerminal {
     fn start(server: &ApiServer, term: &str) -> Self {
-        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("there are pseudo-terminals");
-        grantpt(&controller).expect("it is ours");
-        unlockpt(&controller).expect("it is ours");
-        let path = ptsname(&controller, Vec::new()).expect("it has a name").into_string().expect("text");
-        let terminal = File::options().read(true).write(true).open(path).expect("it can be opened");
-        let end = || Stdio::from(terminal.try_clone().expect("there are file descriptors left"));
-        let home = tempfile::tempdir().expect("a folder");
+        let controller = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        grantpt(&controller).expect("the pseudo-terminal is ours");
+        unlockpt(&controller).expect("the pseudo-terminal is ours");
+        let path =
+            ptsname(&controller, Vec::new()).expect("the terminal has a name").into_string().expect("text");
+        let terminal = File::options().read(true).write(true).open(path).expect("the terminal opens");
+        let end = || Stdio::from(terminal.try_clone().expect("the descriptor can be cloned"));
+        let home = tempfile::tempdir().expect("a temporary directory");
         let mut command = dogwatch(home.path(), &["watch", "cm", "--server", server.url()]);
         let child = command.env("TERM", term).stdin(end()).stdout(end()).stderr(end()).spawn();
         let keyboard = File::from(controller);
         let (mut screen, shown) = (keyboard.try_clone().expect("as above"), Arc::<Mutex<String>>::default());
         let drawn = Arc::clone(&shown);
-        // Ends with the test's process at the latest: nothing is written when the command is gone.
+        // Ends with the test's process at the latest: nothing is written after the command has
+        // exited.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(read @ 1..) = screen.read(&mut bytes) {
@@ -60,9 +62,9 @@ impl OnTerminal {
         self.shown.lock().expect(NO_PANIC).clone()
     }
 
-    /// Waits until this is on the screen.
+    /// Waits until this text is on the screen.
     async fn until(&self, part: &str) {
-        let waited = timeout(LONG, async {
+        let waited = timeout(TIMEOUT, async {
             while !self.shown().contains(part) {
                 sleep(LOOK).await;
             }
@@ -71,7 +73,7 @@ impl OnTerminal {
     }
 
     fn type_keys(&mut self, keys: &str) {
-        self.keyboard.write_all(keys.as_bytes()).expect("the terminal is there");
+        self.keyboard.write_all(keys.as_bytes()).expect("written to the terminal");
     }
 
     fn echoes(&self) -> bool {
@@ -79,15 +81,15 @@ impl OnTerminal {
     }
 
     async fn ended(&mut self) -> Option<i32> {
-        let waited = timeout(LONG, async {
+        let waited = timeout(TIMEOUT, async {
             loop {
-                match self.child.try_wait().expect("it is our child") {
+                match self.child.try_wait().expect("the process is our child") {
                     Some(status) => return status.code(),
                     None => sleep(LOOK).await,
                 }
             }
         });
-        waited.await.expect("it ends within a minute")
+        waited.await.expect("it exits within a minute")
     }
 }
 
@@ -100,7 +102,7 @@ impl Drop for OnTerminal {
 
 #[tokio::test]
 async fn keys_are_not_echoed_and_q_quits() {
-    let server = ApiServer::builder().yaml(MAP).start().await.expect("it starts");
+    let server = ApiServer::builder().yaml(MAP).start().await.expect("started");
     let mut watch = OnTerminal::start(&server, "xterm");
     assert!(watch.echoes());
     watch.until("first").await;
@@ -109,12 +111,12 @@ async fn keys_are_not_echoed_and_q_quits() {
     watch.type_keys("q");
     assert_eq!(watch.ended().await, Some(0));
     assert!(!watch.shown().contains('z'), "{:?}", watch.shown());
-    assert!(watch.echoes(), "the terminal is as it was");
+    assert!(watch.echoes(), "the terminal is restored");
 }
 
 #[tokio::test]
 async fn a_dumb_terminal_gets_lines_instead_of_a_screen() {
-    let server = ApiServer::builder().yaml(MAP).start().await.expect("it starts");
+    let server = ApiServer::builder().yaml(MAP).start().await.expect("started");
     let watch = OnTerminal::start(&server, "dumb");
     watch.until("ADDED      first").await;
     assert!(!watch.shown().contains('\u{1b}'), "{:?}", watch.shown());

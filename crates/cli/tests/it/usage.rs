@@ -1,4 +1,4 @@
-//! The contract every command keeps: help, exit codes, one line for a failure.
+//! The contract of every command: help, exit codes, one line for a failure.
 
 #[cfg(unix)]
 use std::io::{BufRead, BufReader};
@@ -51,27 +51,30 @@ fn help_has_the_long_descriptions() {
 }
 
 #[test]
-fn without_a_cluster_it_says_how_to_get_one() {
+fn without_a_cluster_it_prints_how_to_get_one() {
     let home = tempfile::tempdir().unwrap();
     let output = run(home.path(), &["watch", "pods"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    let printed = text(&output.stderr);
     assert!(
-        ["--server URL", "`dogwatch serve`", "`dogwatch demo`"].iter().all(|it| said.contains(it)),
-        "{said}"
+        ["--server URL", "`dogwatch serve`", "`dogwatch demo`"].iter().all(|it| printed.contains(it)),
+        "{printed}"
     );
 }
 
 #[test]
-fn a_port_of_the_demo_that_is_taken_is_told_with_the_flag_of_the_demo() {
+fn a_demo_port_in_use_is_reported_with_the_demos_flag() {
     let home = tempfile::tempdir().unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let output = run(home.path(), &["demo", "--port", &port]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains(&port) && said.contains("--port") && !said.contains("--bind"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(
+        printed.contains(&port) && printed.contains("--port") && !printed.contains("--bind"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -96,9 +99,9 @@ fn bad_usage_exits_with_2() {
     }
 }
 
-/// No flag is taken and then ignored.
+/// No flag is accepted and then ignored.
 #[test]
-fn flags_of_the_two_ways_to_use_the_demo_do_not_mix() {
+fn flags_of_the_two_modes_of_the_demo_cannot_be_mixed() {
     let home = tempfile::tempdir().unwrap();
     let server = ["--server", "http://127.0.0.1:1"];
     for arguments in [
@@ -109,16 +112,16 @@ fn flags_of_the_two_ways_to_use_the_demo_do_not_mix() {
         let output = run(home.path(), arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
     }
-    // Credentials are for a server too, so this does not start one.
+    // Credentials are for a server too, so this does not start the demo.
     let output = run(home.path(), &["demo", "--token", "hunter2"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("no cluster is configured"), "{}", text(&output.stderr));
 }
 
-/// `dogwatch demo | less`, and nobody reads on.
+/// `dogwatch demo | less`, while `less` does not read.
 #[cfg(target_os = "linux")]
 #[test]
-fn the_demo_can_be_interrupted_while_nobody_reads_what_it_prints() {
+fn the_demo_can_be_interrupted_while_its_output_is_not_read() {
     let home = tempfile::tempdir().unwrap();
     let (_reader, mut writer) = std::io::pipe().unwrap();
     // The pipe is full before the first line.
@@ -128,7 +131,7 @@ fn the_demo_can_be_interrupted_while_nobody_reads_what_it_prints() {
     let mut child = dogwatch(home.path(), &["demo"]).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
     let pid = child.id().to_string();
     let pause = || std::thread::park_timeout(std::time::Duration::from_millis(10));
-    // Before that, the signal would end it as it ends any program.
+    // Before that, the signal would have its default effect.
     let handles_signals = || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let caught = status.lines().find_map(|it| it.strip_prefix("SigCgt:")).unwrap();
@@ -138,28 +141,28 @@ fn the_demo_can_be_interrupted_while_nobody_reads_what_it_prints() {
         pause();
     }
     assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
-    // A demo that waits for its reader instead would wait for ever.
+    // A demo that waits for its reader would wait for ever.
     let status = (0..6_000).find_map(|_| {
         pause();
         child.try_wait().unwrap()
     });
     let _ = child.kill();
-    assert_eq!(status.expect("it ends within a minute").code(), Some(0));
+    assert_eq!(status.expect("it exits within a minute").code(), Some(0));
 }
 
 #[test]
-fn a_context_without_a_kubeconfig_is_told() {
+fn a_context_without_a_kubeconfig_is_reported() {
     let home = tempfile::tempdir().unwrap();
     let output = run(home.path(), &["demo", "--context", "nowhere"]);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output.stdout), "");
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.starts_with("error: ") && said.contains("nowhere"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.starts_with("error: ") && printed.contains("nowhere"), "{printed}");
 }
 
 #[test]
-fn the_demo_ends_by_itself_when_its_time_is_over() {
+fn the_demo_exits_when_its_time_is_over() {
     let home = tempfile::tempdir().unwrap();
     let output = run(home.path(), &["demo", "--seconds", "1"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -173,46 +176,46 @@ fn the_demo_needs_no_cluster_and_ends_with_a_summary() {
     let mut command = dogwatch(home.path(), &["demo"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    // How long it takes to get there depends on the machine.
-    for expected in ["deployment web runs example.com/web:1", "has taken the place of"] {
+    // The time until these lines depends on the machine.
+    for expected in ["deployment web runs example.com/web:1", " replaces greeter-"] {
         let line = lines.by_ref().map(Result::unwrap).find(|it| it.contains(expected));
         assert!(line.is_some(), "no {expected:?}");
     }
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-s", "INT", &pid]).status().unwrap().success());
-    let told = lines.map(Result::unwrap).collect::<Vec<_>>().join("\n");
+    let stdout_text = lines.map(Result::unwrap).collect::<Vec<_>>().join("\n");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     for part in [
         "\nsummary\n",
-        "  events followed  ",
-        " by 4 informers, with 0 relists\n",
+        "  events  ",
+        " by 4 informers, 0 relists\n",
         "  lag  ",
         "  pods by node  ",
         "  leadership  ",
         " calls, 0 failed, ",
-        "  share of each  ",
+        "  calls by server  ",
     ] {
-        assert!(told.contains(part), "{part:?} in {told}");
+        assert!(stdout_text.contains(part), "{part:?} in {stdout_text}");
     }
     assert_eq!(text(&output.stderr), "");
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_with_what_to_do() {
+fn an_unreachable_server_is_reported_with_a_hint() {
     let home = tempfile::tempdir().unwrap();
     // The port was free a moment ago, and nothing listens on it now.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let server = format!("http://127.0.0.1:{port}");
     let output = run(home.path(), &["demo", "--server", &server]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains(&server) && said.contains("check that the server runs"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains(&server) && printed.contains("check that the server runs"), "{printed}");
 }
 
 #[test]
-fn a_context_that_does_not_exist_is_told_with_those_that_do() {
+fn an_unknown_context_is_reported_with_the_existing_ones() {
     let home = tempfile::tempdir().unwrap();
     let file = home.path().join("config");
     let contexts = "contexts: [{name: here, context: {cluster: c}}]";
@@ -220,6 +223,6 @@ fn a_context_that_does_not_exist_is_told_with_those_that_do() {
         .unwrap();
     let output = run(home.path(), &["demo", "--kubeconfig", file.to_str().unwrap(), "--context", "there"]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert!(said.contains("\"there\"") && said.contains("\"here\""), "{said}");
+    let printed = text(&output.stderr);
+    assert!(printed.contains("\"there\"") && printed.contains("\"here\""), "{printed}");
 }

@@ -1,4 +1,4 @@
-//! `dogwatch watch` against our own server.
+//! `dogwatch watch` against an in-process API server.
 
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, Client, DeleteParams, DynamicObject, Gvk, ResourceType, Scope};
@@ -7,10 +7,10 @@ use dogwatch_apiserver::cluster::{Place, Writer};
 use dogwatch_apiserver::faults::Rule;
 use serde_json::{Value, json};
 
-use crate::following::{Following, apply, client};
+use crate::running_command::{RunningCommand, apply, client};
 use crate::{assert_failure, run, text};
 
-/// Two config maps in `default`, one elsewhere, a service, and a kind of our own with one object.
+/// Two config maps in `default`, one elsewhere, a service, and a custom resource with one object.
 const OBJECTS: &str = "
 apiVersion: v1
 kind: ConfigMap
@@ -50,7 +50,7 @@ spec: {size: 3}
 ";
 
 async fn cluster() -> ApiServer {
-    ApiServer::builder().yaml(OBJECTS).start().await.expect("the server starts")
+    ApiServer::builder().yaml(OBJECTS).start().await.expect("started")
 }
 
 fn config_maps() -> ResourceType {
@@ -71,17 +71,18 @@ async fn put(client: &Client, name: &str, value: &str) {
 
 async fn delete(client: &Client, name: &str) {
     let maps = Api::<ConfigMap>::namespaced(client.clone(), "default");
-    maps.delete(name, &DeleteParams::default()).await.expect("it is there");
+    maps.delete(name, &DeleteParams::default()).await.expect("found");
 }
 
-/// What it prints for once, when all goes well and nothing is told on stderr.
+/// Returns the output of `--once`; checks that it succeeds and prints nothing on stderr.
 async fn once(server: &ApiServer, arguments: &[&str]) -> Vec<String> {
-    let (code, out, err) = Following::start(server, &[&["watch", "--once"], arguments].concat()).end().await;
+    let (code, out, err) =
+        RunningCommand::start(server, &[&["watch", "--once"], arguments].concat()).end().await;
     assert_eq!((code, err), (Some(0), Vec::new()), "{arguments:?}");
     out
 }
 
-/// The words of a line, without the last one, which is an age.
+/// Returns the words of a line, without the last one, which is an age.
 fn words(line: &str) -> Vec<&str> {
     let mut words: Vec<_> = line.split_whitespace().collect();
     let age = words.pop();
@@ -90,7 +91,7 @@ fn words(line: &str) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_table_has_the_columns_the_server_prints() {
+async fn a_table_has_the_columns_of_the_server() {
     let server = cluster().await;
     let maps = once(&server, &["cm"]).await;
     let maps: Vec<_> = maps.iter().map(|it| words(it)).collect();
@@ -104,7 +105,7 @@ async fn a_table_has_the_columns_the_server_prints() {
 }
 
 #[tokio::test]
-async fn every_name_of_a_resource_leads_to_it_and_selectors_choose() {
+async fn every_name_of_a_resource_resolves_and_selectors_apply() {
     let server = cluster().await;
     for arguments in [
         &["cm"][..],
@@ -130,7 +131,7 @@ async fn every_name_of_a_resource_leads_to_it_and_selectors_choose() {
 }
 
 #[tokio::test]
-async fn json_is_what_the_server_has() {
+async fn json_is_the_object_of_the_server() {
     let server = cluster().await;
     let lines = once(&server, &["cm", "-o", "json"]).await;
     let maps = Api::<DynamicObject>::dynamic(client(&server), config_maps()).within("default");
@@ -139,15 +140,15 @@ async fn json_is_what_the_server_has() {
         let line: Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!(line["type"], "ADDED");
         let name = line["object"]["metadata"]["name"].as_str().expect("a name");
-        let object = maps.get(name).await.expect("it is there");
+        let object = maps.get(name).await.expect("found");
         assert_eq!(line["object"], serde_json::to_value(&object).expect("an object"));
     }
 }
 
 #[tokio::test]
-async fn nothing_is_told_to_be_nothing() {
+async fn an_empty_collection_prints_kubectls_message() {
     let server = cluster().await;
-    let (code, out, err) = Following::start(&server, &["watch", "pods", "--once"]).end().await;
+    let (code, out, err) = RunningCommand::start(&server, &["watch", "pods", "--once"]).end().await;
     assert_eq!((code, out), (Some(0), Vec::new()));
     assert_eq!(err, ["No resources found in default namespace."]);
     assert_eq!(once(&server, &["pods", "-o", "json"]).await, [] as [&str; 0]);
@@ -155,16 +156,17 @@ async fn nothing_is_told_to_be_nothing() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn every_change_is_a_line_until_it_is_interrupted() {
+async fn every_change_is_a_line_until_an_interrupt() {
     let server = cluster().await;
     let client = client(&server);
-    let mut json = Following::start(&server, &["watch", "cm", "-o", "json"]);
-    // When what is there was printed, the watch goes on from there: nothing that is written now is part of the list.
+    let mut json = RunningCommand::start(&server, &["watch", "cm", "-o", "json"]);
+    // After the initial objects were printed, the watch continues from there: nothing that is
+    // written now is part of the list.
     for name in ["first", "second"] {
         let line = json.json().await;
         assert_eq!((&line["type"], &line["object"]["metadata"]["name"]), (&json!("ADDED"), &json!(name)));
     }
-    let mut table = Following::start(&server, &["watch", "cm", "-l", "tier"]);
+    let mut table = RunningCommand::start(&server, &["watch", "cm", "-l", "tier"]);
     assert_eq!(words(&table.line().await), ["EVENT", "NAME", "DATA"]);
     assert_eq!(words(&table.line().await), ["ADDED", "first", "2"]);
     put(&client, "new", "1").await;
@@ -182,25 +184,30 @@ async fn every_change_is_a_line_until_it_is_interrupted() {
     delete(&client, "first").await;
     assert_eq!(words(&table.line().await), ["DELETED", "first", "2"]);
     assert_eq!(json.json().await["type"], "DELETED");
-    for mut following in [json, table] {
-        following.interrupt().await;
-        assert_eq!(following.end().await, (Some(0), Vec::new(), Vec::new()));
+    for mut command in [json, table] {
+        command.interrupt().await;
+        assert_eq!(command.end().await, (Some(0), Vec::new(), Vec::new()));
     }
 }
 
-/// More than everything on the way holds together: the pipe, the lines and the changes that wait, and the queue behind the connection.
+/// More than all buffers together hold: the pipe, the waiting lines and changes, and the queue
+/// behind the connection.
 #[tokio::test]
 async fn a_slow_reader_gets_every_change() {
     const CHANGES: usize = 4_000;
     let server = cluster().await;
-    let mut json =
-        Following::start(&server, &["watch", "cm", "-o", "json", "--field-selector", "metadata.name=second"]);
-    let mut names =
-        Following::start(&server, &["watch", "cm", "-o", "name", "--field-selector", "metadata.name=second"]);
+    let mut json = RunningCommand::start(
+        &server,
+        &["watch", "cm", "-o", "json", "--field-selector", "metadata.name=second"],
+    );
+    let mut names = RunningCommand::start(
+        &server,
+        &["watch", "cm", "-o", "name", "--field-selector", "metadata.name=second"],
+    );
     assert_eq!(json.json().await["type"], "ADDED");
     assert_eq!(names.line().await, "configmap/second");
-    // Nothing is read while it changes.
-    let kind = server.cluster().catalog().kind("", "v1", "configmaps").expect("it is built in");
+    // Nothing is read while the object changes.
+    let kind = server.cluster().catalog().kind("", "v1", "configmaps").expect("a built-in kind");
     let key = dogwatch::ObjectKey::namespaced("default", "second");
     for at in 1..=CHANGES {
         let change = |object: &mut Value| {
@@ -208,7 +215,7 @@ async fn a_slow_reader_gets_every_change() {
             true
         };
         let changed = server.cluster().change(&Place::of(&kind, &key), &Writer::server("test"), change).await;
-        changed.expect("it is accepted");
+        changed.expect("changed");
     }
     for at in 1..=CHANGES {
         let line = json.json().await;
@@ -222,17 +229,17 @@ async fn a_slow_reader_gets_every_change() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_reader_that_goes_away_ends_it_though_nothing_changes() {
+async fn a_closed_stdout_ends_it_even_without_changes() {
     let server = cluster().await;
-    let mut following = Following::start(&server, &["watch", "cm", "-o", "name"]);
-    assert_eq!(following.line().await, "configmap/first");
-    following.close();
-    assert_eq!(following.end().await, (Some(0), Vec::new(), Vec::new()));
+    let mut command = RunningCommand::start(&server, &["watch", "cm", "-o", "name"]);
+    assert_eq!(command.line().await, "configmap/first");
+    command.close();
+    assert_eq!(command.end().await, (Some(0), Vec::new(), Vec::new()));
 }
 
-/// As of `-n "$NAMESPACE"` where the variable is not set: kubectl takes it for the one of the context.
+/// As with `-n "$NAMESPACE"` if the variable is not set: kubectl uses the namespace of the context.
 #[tokio::test]
-async fn an_empty_namespace_is_that_of_the_context() {
+async fn an_empty_namespace_means_that_of_the_context() {
     let server = cluster().await;
     let expected = ["configmap/first", "configmap/second"];
     assert_eq!(once(&server, &["cm", "-o", "name", "-n", ""]).await, expected);
@@ -240,96 +247,99 @@ async fn an_empty_namespace_is_that_of_the_context() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_full_disk_is_told_though_nothing_changes() {
+async fn a_full_disk_is_reported_even_without_changes() {
     let server = cluster().await;
-    let home = tempfile::tempdir().expect("a folder");
-    let full = std::fs::File::create("/dev/full").expect("Linux has it");
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let full = std::fs::File::create("/dev/full").expect("Linux has /dev/full");
     let arguments = ["watch", "wi", "-o", "name", "--server", server.url()];
     let mut command = tokio::process::Command::from(crate::dogwatch(home.path(), &arguments));
     let child = command.stdout(full).stderr(std::process::Stdio::piped()).kill_on_drop(true).spawn();
     let output = child.expect("the command starts").wait_with_output();
     let output = tokio::time::timeout(std::time::Duration::from_secs(60), output).await;
-    let output = output.expect("it ends within a minute").expect("its stderr can be read");
+    let output = output.expect("it exits within a minute").expect("stderr is readable");
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains("cannot write to stdout: No space left"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains("cannot write to stdout: No space left"), "{printed}");
 }
 
 #[tokio::test]
-async fn a_message_of_the_server_does_not_control_the_terminal() {
+async fn a_server_message_on_stderr_cannot_control_the_terminal() {
     let server = cluster().await;
-    let mut following = Following::start(&server, &["watch", "cm", "-o", "name"]);
-    assert_eq!(following.line().await, "configmap/first");
+    let mut command = RunningCommand::start(&server, &["watch", "cm", "-o", "name"]);
+    assert_eq!(command.line().await, "configmap/first");
     let rule = Rule::on("watch").resource("configmaps").refuse(403).message("not \u{1b}[2Jyou");
     server.faults().rule(rule);
     server.faults().drop_watches();
-    let told = following.told("cannot watch configmaps").await;
-    assert!(told.contains("not \u{fffd}[2Jyou"), "{told:?}");
+    let stderr_line = command.stderr_line("cannot watch configmaps").await;
+    assert!(stderr_line.contains("not \u{fffd}[2Jyou"), "{stderr_line:?}");
 }
 
 #[tokio::test]
-async fn a_problem_is_told_and_so_is_its_end() {
+async fn a_problem_and_its_resolution_are_printed() {
     let server = cluster().await;
-    let mut following = Following::start(&server, &["watch", "cm", "-o", "name"]);
-    assert_eq!(following.line().await, "configmap/first");
+    let mut command = RunningCommand::start(&server, &["watch", "cm", "-o", "name"]);
+    assert_eq!(command.line().await, "configmap/first");
     let rule = server.faults().rule(Rule::on("watch").resource("configmaps").refuse(403).message("not you"));
     server.faults().drop_watches();
-    let told = following.told("cannot watch configmaps").await;
-    assert!(told.contains("not you") && told.contains("grant the verbs list and watch"), "{told}");
+    let stderr_line = command.stderr_line("cannot watch configmaps").await;
+    assert!(
+        stderr_line.contains("not you") && stderr_line.contains("grant the verbs list and watch"),
+        "{stderr_line}"
+    );
     rule.remove();
-    following.told("configmaps is in step again").await;
+    command.stderr_line("configmaps is synced again").await;
 }
 
 #[tokio::test]
-async fn a_definition_that_is_removed_is_told_and_its_objects_are_gone() {
+async fn the_removal_of_a_definition_is_printed_and_its_objects_are_deleted() {
     let server = cluster().await;
-    let mut following = Following::start(&server, &["watch", "wi"]);
-    assert_eq!(following.line().await, "EVENT      NAME    SIZE");
-    assert_eq!(following.line().await, "ADDED      small   3");
+    let mut command = RunningCommand::start(&server, &["watch", "wi"]);
+    assert_eq!(command.line().await, "EVENT      NAME    SIZE");
+    assert_eq!(command.line().await, "ADDED      small   3");
     let definitions = ResourceType {
         gvk: Gvk::new("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
         plural: "customresourcedefinitions".into(),
         scope: Scope::Cluster,
     };
     let definitions = Api::<DynamicObject>::dynamic(client(&server), definitions);
-    definitions.delete("widgets.example.com", &DeleteParams::default()).await.expect("it is there");
-    assert_eq!(following.line().await, "DELETED    small   3");
-    following.told("widgets.example.com is not served any more").await;
+    definitions.delete("widgets.example.com", &DeleteParams::default()).await.expect("found");
+    assert_eq!(command.line().await, "DELETED    small   3");
+    command.stderr_line("widgets.example.com is no longer served").await;
 }
 
 #[tokio::test]
-async fn what_cannot_work_is_told_and_exits_with_1() {
+async fn impossible_requests_are_reported_and_exit_with_1() {
     let server = cluster().await;
     server.faults().rule(Rule::on("list").resource("secrets").refuse(403).message("not you"));
     for (arguments, parts) in [
         (&["widgetz"][..], &["\"widgetz\"", "similar: widgets.example.com", "api-resources"][..]),
         (&["secrets"], &["not you", "--context"]),
-        (&["tokenreviews"], &["no list of it"]),
+        (&["tokenreviews"], &["does not support list"]),
         (&["pods", "--field-selector", "spec.nonsense=1"], &["spec.nonsense"]),
     ] {
-        let (code, out, err) = Following::start(&server, &[&["watch"], arguments].concat()).end().await;
+        let (code, out, err) = RunningCommand::start(&server, &[&["watch"], arguments].concat()).end().await;
         assert_eq!((code, out), (Some(1), Vec::new()), "{arguments:?}");
-        let said = err.join("\n") + "\n";
-        assert_failure(&said);
-        assert!(parts.iter().all(|it| said.contains(it)), "{said}");
+        let printed = err.join("\n") + "\n";
+        assert_failure(&printed);
+        assert!(parts.iter().all(|it| printed.contains(it)), "{printed}");
     }
 }
 
 #[test]
-fn a_server_that_is_not_there_is_told_with_what_to_do() {
+fn an_unreachable_server_is_reported_with_a_hint() {
     let home = tempfile::tempdir().unwrap();
     // The port was free a moment ago, and nothing listens on it now.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let output = run(home.path(), &["watch", "pods", "--server", &format!("http://127.0.0.1:{port}")]);
     assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert_failure(said);
-    assert!(said.contains("check that the server runs"), "{said}");
+    let printed = text(&output.stderr);
+    assert_failure(printed);
+    assert!(printed.contains("check that the server runs"), "{printed}");
 }
 
 #[test]
-fn mistakes_exit_with_2_and_help_teaches_by_examples() {
+fn bad_usage_exits_with_2_and_help_has_examples() {
     let home = tempfile::tempdir().unwrap();
     for more in [
         &[][..],

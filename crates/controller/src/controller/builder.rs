@@ -1,4 +1,4 @@
-//! What one may choose about a controller.
+//! The builder of a controller.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,32 +11,33 @@ use dogwatch_workqueue::{Builder, RateLimiter, WorkQueue};
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
 
+use super::controller::{Controller, RunSettings};
 use super::shards::Shards;
-use super::whole::{Controller, Course};
-use super::worker::Machine;
+use super::worker::ControllerInner;
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Key, Reconciler};
 use crate::sharding::ShardMember;
 use crate::source::{Cache, MappedSource, Owned, Source, Watched, controller_key};
 
-/// How long a controller waits for what it watches: controller-runtime's two minutes.
+/// The default time to wait for the informers to sync; controller-runtime's two minutes.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long reconciles may go on after a stop: controller-runtime's half a minute.
+/// The default time for running reconciles to finish after a stop; controller-runtime's half a
+/// minute.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How long a key waits for the cache to show a write. A watch shows it within milliseconds; a list that has to be read again, with
-/// its back-off, takes some seconds.
+/// The default time that a key waits for the cache to show a write. A watch shows it within
+/// milliseconds; a new list, with its backoff, takes some seconds.
 const CONSISTENCY_WAIT: Duration = Duration::from_secs(30);
 
-/// Makes a [`Controller`].
+/// Builds a [`Controller`].
 ///
 /// Metrics go to the recorder that is installed when [`Self::build`] is called.
 #[must_use]
 pub struct ControllerBuilder<K> {
     name: String,
-    /// Whose keys these are, where they are keys of objects.
+    /// The resource type of the keys, if they are keys of objects.
     of: Option<ResourceType>,
     sources: Vec<Box<dyn Source<K>>>,
     needs: Vec<Box<dyn Cache>>,
@@ -46,12 +47,13 @@ pub struct ControllerBuilder<K> {
     timeout: Option<Duration>,
     consistency_wait: Duration,
     as_leader: bool,
-    course: Course,
+    settings: RunSettings,
 }
 
 impl Controller {
-    /// A controller for the objects of this informer: an object that changes is reconciled under its key. It is called as the kind
-    /// is, in lower case, unless it is [named](ControllerBuilder::named).
+    /// Creates a builder for a controller of the objects of this informer: an object that changes
+    /// is reconciled under its key. The controller is named after the kind, in lower case, unless
+    /// [`named`](ControllerBuilder::named) sets another name.
     pub fn for_<T: Object>(watched: impl Into<Watched<T>>) -> ControllerBuilder<ObjectKey> {
         let watched = watched.into();
         let resource = watched.resource().clone();
@@ -64,7 +66,8 @@ impl Controller {
         builder
     }
 
-    /// A controller with keys of another kind than those of objects, which come from what it [watches](ControllerBuilder::watches).
+    /// Creates a builder for a controller with keys of any type, which come from the objects that
+    /// it [watches](ControllerBuilder::watches).
     pub fn keyed<K: Key>(name: impl Into<String>) -> ControllerBuilder<K> {
         ControllerBuilder {
             name: name.into(),
@@ -77,36 +80,44 @@ impl Controller {
             timeout: None,
             consistency_wait: CONSISTENCY_WAIT,
             as_leader: true,
-            course: Course { workers: 1, sync_timeout: SYNC_TIMEOUT, grace: GRACE, abandon: false },
+            settings: RunSettings { workers: 1, sync_timeout: SYNC_TIMEOUT, grace: GRACE, abandon: false },
         }
     }
 }
 
 impl ControllerBuilder<ObjectKey> {
-    /// Also watches what the objects own: when an object here changes, the one that controls it by its owner references is reconciled.
-    /// When the reference changes, both the old and the new one are.
+    /// Also watches owned objects: when an object of this informer changes, the object that
+    /// controls it by its owner references is reconciled. When the reference changes, both the old
+    /// and the new controller are.
     ///
-    /// The owner is recognised by its group and kind, whatever version the reference names. Owners that are not the controller of the object
-    /// do not count; [`watches`](Self::watches) can be told to follow them.
+    /// The owner is recognised by its group and kind, whatever version the reference names. Owners
+    /// that are not the controller of the object are ignored; use [`watches`](Self::watches) to
+    /// follow them.
     ///
     /// # Panics
-    /// When the controller was not made by [`Controller::for_`], and so has no objects that could own anything.
+    /// Panics if the controller was not created with [`Controller::for_`], and so has no objects
+    /// that could own others.
     pub fn owns<T: Owned>(self, watched: impl Into<Watched<T>>) -> Self {
-        let owner = self.of.clone().expect("only a controller made with `for_` has objects that own others");
+        let owner =
+            self.of.clone().expect("only a controller created with `for_` has objects that own others");
         self.watches(watched, move |object: &T| controller_key(object, &owner))
     }
 }
 
 impl<K: Key + fmt::Display> ControllerBuilder<K> {
-    /// Divides the keys among replicas: this one reconciles a key only while the member owns it, by the text of the key. All replicas
-    /// work at the same time, so that the controller does not wait for its manager to lead.
+    /// Shards the keys over replicas: this replica reconciles a key only while the member owns it,
+    /// by the key's `Display` text. All replicas work at the same time, so the controller does not
+    /// wait for its manager to become leader.
     ///
-    /// The member must be [run](ShardMember::run_until) besides, for example as a [task](crate::Manager::task). Until it is, no key
-    /// is reconciled. When keys are handed over, running reconciles of them are dropped, and then the replica that gets them reconciles
-    /// every object of its share anew, and every key that changed in between. A replica that clears up after deleted objects should use a
-    /// [finalizer](crate::Finalizer): an object that goes while its key is handed over may be in the cache of neither owner.
+    /// The member must [run](ShardMember::run_until) separately, for example as a
+    /// [task](crate::Manager::task). Until it does, no key is reconciled. When keys move, running
+    /// reconciles of them are dropped; then the new owner reconciles every object of its share, and
+    /// every key that changed in between. A controller that cleans up after deleted objects should
+    /// use a [finalizer](crate::Finalizer): an object that is deleted while its key moves may be in
+    /// the cache of neither owner.
     ///
-    /// Every replica watches all objects. Where the server can divide a list, [`ShardMember::work_on_parts`] saves that.
+    /// Every replica watches all objects. If the server can shard a list,
+    /// [`ShardMember::work_on_parts`] avoids that.
     pub fn sharded(mut self, member: &ShardMember) -> Self {
         self.shards = Some(Shards::new(member.clone(), |key: &K| key.to_string()));
         self.as_leader = false;
@@ -115,10 +126,12 @@ impl<K: Key + fmt::Display> ControllerBuilder<K> {
 }
 
 impl<K: Key> ControllerBuilder<K> {
-    /// Also watches these: when an object here changes, the keys that the function names are reconciled. Of an update it is asked
-    /// about the old state too, and of a deletion about the last one.
+    /// Also watches these objects: when one changes, the keys that the function returns are
+    /// reconciled. For an update the function is also called with the old state, and for a deletion
+    /// with the last one.
     ///
-    /// It runs in the task that tells the controller of changes, so it should be quick; a change at which it panics is reported and lost.
+    /// The function runs in the task that delivers changes to the controller, so it should return
+    /// quickly. If it panics, the panic is reported and the change is lost.
     pub fn watches<T, I>(
         mut self,
         watched: impl Into<Watched<T>>,
@@ -133,8 +146,9 @@ impl<K: Key> ControllerBuilder<K> {
         self
     }
 
-    /// Waits for this informer too before it works, and holds it: for what the reconciler reads without being called for its
-    /// changes, such as settings. The controller starts it, if that was not done before, and ends with an error when it ends.
+    /// Also waits for this informer before reconciling, and keeps it running: for caches that the
+    /// reconciler reads without being triggered by their changes, such as settings. The controller
+    /// starts the informer if it is not running yet, and stops with an error when it ends.
     ///
     /// A manager waits for all informers of its factory anyway.
     pub fn needs<T: Object>(mut self, informer: &SharedInformer<T>) -> Self {
@@ -142,81 +156,90 @@ impl<K: Key> ControllerBuilder<K> {
         self
     }
 
-    /// Also reconciles the keys of this stream, such as those of a channel or of a timer: for what happens outside of the cluster. It is
-    /// read while the controller works, as fast as it comes; its end is no harm.
+    /// Also reconciles the keys of this stream, such as a channel or a timer, for triggers outside
+    /// of the cluster. The stream is read as fast as it yields while the controller works; its end
+    /// is not an error.
     pub fn also_on(mut self, keys: impl Stream<Item = K> + Send + 'static) -> Self {
         self.streams.push(Box::pin(keys));
         self
     }
 
-    /// What it is called in logs, metrics and errors. Within a manager, names must differ.
+    /// Sets the name for logs, metrics and errors. Names must be unique within a manager. Defaults
+    /// to the kind in lower case.
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// How many keys are worked on at once; one unless called, and at least one. A key is never worked on twice at once.
+    /// Sets the number of keys that are reconciled concurrently, at least one. The same key is
+    /// never reconciled concurrently with itself. Defaults to 1.
     pub fn workers(mut self, workers: usize) -> Self {
-        self.course.workers = workers.max(1);
+        self.settings.workers = workers.max(1);
         self
     }
 
-    /// Decides how long a key waits after a failure: from 5 ms, doubling to 1000 s, each key by itself, unless called.
+    /// Sets the rate limiter that decides how long a key waits after a failure. Defaults to an
+    /// exponential backoff for each key, from 5 ms doubling up to 1000 s.
     pub fn limiter(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
         self.queue = self.queue.limiter(limiter);
         self
     }
 
-    /// Adjusts the queue: fair turns between groups of keys, strict priorities. Its name is the controller's, and each key has one
-    /// outstanding add, the earliest.
+    /// Adjusts the queue, for example for fairness between groups of keys or for strict priorities.
+    /// Its name is always the controller's, and each key has one outstanding add, the earliest.
     pub fn queue(mut self, adjust: impl FnOnce(Builder<K>) -> Builder<K>) -> Self {
         self.queue = adjust(self.queue);
         self
     }
 
-    /// Cuts off a reconcile that takes longer, and takes it for failed. None is cut off unless called.
+    /// Aborts a reconcile that takes longer, and counts it as failed. Defaults to no timeout.
     pub fn reconcile_timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
     }
 
-    /// How long to wait for what it watches before giving up; two minutes unless called.
+    /// Sets the time to wait for the informers to sync before the controller fails. Defaults to two
+    /// minutes.
     pub fn sync_timeout(mut self, limit: Duration) -> Self {
-        self.course.sync_timeout = limit;
+        self.settings.sync_timeout = limit;
         self
     }
 
-    /// How long a key waits for the cache to show what was [written](crate::Context::wrote) under it. It is not reconciled before,
-    /// and takes no worker meanwhile; after that time it is reconciled all the same, and counted in
-    /// `dogwatch_controller_stale_reads_total`. Defaults to 30 s.
+    /// Sets the time that a key waits for the cache to show the [writes](crate::Context::wrote)
+    /// made under it. The key is not reconciled before, and occupies no worker meanwhile; after
+    /// that time it is reconciled anyway and counted in `dogwatch_controller_stale_reads_total`.
+    /// Defaults to 30 s.
     pub fn consistency_wait(mut self, limit: Duration) -> Self {
         self.consistency_wait = limit;
         self
     }
 
-    /// How long queued and running reconciles may go on after a stop; then they are cut off. Half a minute unless called.
+    /// Sets the time for queued and running reconciles to finish after a stop; then they are
+    /// aborted. Defaults to 30 s.
     pub fn grace(mut self, limit: Duration) -> Self {
-        self.course.grace = limit;
+        self.settings.grace = limit;
         self
     }
 
-    /// After a stop, ends what is being worked on and leaves what is queued. Unless called, what is queued is worked off too.
+    /// After a stop, finishes running reconciles and drops queued keys. By default, queued keys are
+    /// reconciled too.
     pub fn abandon_queue_on_stop(mut self) -> Self {
-        self.course.abandon = true;
+        self.settings.abandon = true;
         self
     }
 
-    /// Works whether its manager leads or not. Unless called, a manager with leader election lets it work only while it leads.
+    /// Runs the controller on every replica, leader or not. By default, a manager with leader
+    /// election runs it only while it leads.
     pub fn without_leading(mut self) -> Self {
         self.as_leader = false;
         self
     }
 
-    /// The controller, not running.
+    /// Builds the controller. It does not run yet.
     pub fn build<R: Reconciler<K>>(self, reconciler: R) -> Controller {
         let name: Arc<str> = self.name.into();
-        let metrics = ControllerMetrics::new(&name, self.course.workers);
-        let machine = Machine {
+        let metrics = ControllerMetrics::new(&name, self.settings.workers);
+        let inner = ControllerInner {
             queue: self.queue.name(&*name).earliest_wins().build(),
             kinds: self.sources.iter().map(|it| it.kind().clone()).collect(),
             sources: self.sources,
@@ -229,7 +252,7 @@ impl<K: Key> ControllerBuilder<K> {
             abandoned: AtomicBool::new(false),
             name,
         };
-        Controller::new(machine, self.streams, self.course, self.as_leader)
+        Controller::new(inner, self.streams, self.settings, self.as_leader)
     }
 }
 
@@ -239,7 +262,7 @@ impl<K> fmt::Debug for ControllerBuilder<K> {
         f.debug_struct("ControllerBuilder")
             .field("name", &self.name)
             .field("informers", &informers)
-            .field("course", &self.course)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }

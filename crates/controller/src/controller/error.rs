@@ -1,62 +1,65 @@
-//! Why a controller could not go on.
+//! The errors of a controller.
 
 use std::time::Duration;
 
 use dogwatch_informer::{Health, InformerStopped};
 
-/// Why a controller ended otherwise than by being stopped. A failing reconcile is no reason.
+/// An error that stopped a controller. A failing reconcile does not stop it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControllerError {
-    /// Some of what it watches did not come in time. Look at what is named: a permission or a definition may be missing.
-    #[error("controller {controller} did not begin: after {after:?}, {}", pending.join("; "))]
+    /// Some informers did not sync in time. Check the reasons in the message: a permission or a CRD
+    /// may be missing.
+    #[error("controller {controller} did not start: after {after:?}, {}", pending.join("; "))]
     NotSynced {
         /// The name of the controller.
         controller: String,
-        /// How long was waited.
+        /// The time waited.
         after: Duration,
-        /// What did not sync, each with what keeps it.
+        /// The informers and handlers that did not sync, each with its reason.
         pending: Vec<String>,
     },
-    /// Something it watches was stopped before the controller began.
+    /// An informer that the controller watches was stopped before the controller started.
     #[error("controller {controller} cannot watch")]
     Unwatchable {
         /// The name of the controller.
         controller: String,
-        /// Which informer it is.
+        /// The informer.
         #[source]
         source: InformerStopped,
     },
-    /// An informer that it watches or needs has ended: it would have gone on without ever hearing of a change again.
-    #[error("controller {controller} cannot go on: informer {informer} has ended; it was {health}")]
+    /// An informer that the controller watches or needs has ended: it would receive no further
+    /// changes.
+    #[error("controller {controller} stopped: informer {informer} has ended; its last state was {health}")]
     SourceEnded {
         /// The name of the controller.
         controller: String,
         /// The name of the informer.
         informer: String,
-        /// How the informer was doing in the end.
+        /// The last health of the informer.
         health: Box<Health>,
     },
-    /// It was stopped, and some reconciles did not end in time. They were cut off.
+    /// The controller was stopped, and some reconciles did not finish in time. They were aborted.
     #[error(
-        "controller {controller} did not end within {after:?}: {busy} workers were cut off, {queued} keys were left"
+        "controller {controller} did not drain within {after:?}: {busy} workers were aborted, {queued} keys remain queued"
     )]
     Undrained {
         /// The name of the controller.
         controller: String,
-        /// How long was waited.
+        /// The time waited.
         after: Duration,
-        /// How many workers were at work.
+        /// The number of workers that were busy.
         busy: usize,
-        /// How many keys nobody had taken yet.
+        /// The number of keys left in the queue.
         queued: usize,
     },
-    /// A task of the controller panicked outside of a reconcile: in a limiter, in a function that groups keys, or in a stream of keys.
+    /// A task of the controller panicked outside of a reconcile: in a rate limiter, in a function
+    /// that groups keys, or in a stream of keys.
     #[error("a task of controller {controller} panicked outside of a reconcile: {panic}")]
     Broken {
         /// The name of the controller.
         controller: String,
-        /// What the panic said.
+        /// The panic message.
         panic: String,
     },
 }

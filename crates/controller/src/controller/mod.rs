@@ -1,10 +1,10 @@
-//! A controller: sources that fill a queue, and workers that empty it.
+//! The controller: sources that fill a queue, and workers that drain it.
 //!
 //! ```text
 //! Source ─┐             ┌─► worker: guard ─► your reconciler ─► Action or error ─┐
 //! Source ─┼─► WorkQueue ┼─► worker                                               │
 //! Source ─┘      ▲      └─► worker                                               │
-//!                └───────────────── later, or when the limiter allows ───────────┘
+//!                └───────────────── requeued, or retried with backoff ───────────┘
 //! ```
 //!
 //! The `mod` lines below are in layer order.
@@ -12,11 +12,12 @@
 mod error;
 mod shards;
 mod worker;
-mod whole;
+#[allow(clippy::module_inception, reason = "the main type has a file of its own name")]
+mod controller;
 mod builder;
 
 pub use builder::ControllerBuilder;
+pub use controller::Controller;
 pub use error::ControllerError;
-pub use whole::Controller;
 
 pub(crate) use worker::text_of;

@@ -1,4 +1,4 @@
-//! The keys of a controller that are this replica's, where several replicas divide them.
+//! The keys of a controller that this replica owns, when several replicas share them.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -8,13 +8,14 @@ use tokio::sync::watch;
 use crate::reconciler::Key;
 use crate::sharding::ShardMember;
 
-/// A member, and the keys that it may yet have to work on.
+/// A shard member, and the keys that it may still have to reconcile.
 pub(super) struct Shards<K> {
     member: ShardMember,
-    /// The name of a key among the members.
+    /// Returns the name of a key that is hashed to find its owner.
     name: fn(&K) -> String,
-    /// Keys that came while the members had not agreed on their owner. They are queued again when ownership changes: an object that was
-    /// deleted meanwhile is in no cache, from which its key could be found.
+    /// Keys that arrived while the members had not agreed on their owner. They are queued again
+    /// when ownership changes: the key of an object that was deleted meanwhile cannot be found in a
+    /// cache.
     deferred: Mutex<HashSet<K>>,
 }
 
@@ -23,9 +24,11 @@ impl<K: Key> Shards<K> {
         Self { member, name, deferred: Mutex::default() }
     }
 
-    /// Whether this replica works on a key now. A key whose owner is not agreed on is kept until it is.
+    /// Returns true if this replica reconciles the key now. A key without an agreed owner is
+    /// deferred until there is one.
     pub(super) fn admits(&self, key: &K) -> bool {
-        // Read first: if it is settled, and the key was another's after that, then the key is another's to work on.
+        // Read first: if the view is settled and the key belongs to another member afterwards, then
+        // that member reconciles it.
         let settled = self.member.is_settled();
         let name = (self.name)(key);
         if self.member.owns(&name) {
@@ -35,11 +38,13 @@ impl<K: Key> Shards<K> {
             return false;
         }
         self.defer(key);
-        // It may have become ours before it was kept, and nothing would take it out again.
+        // The key may have become ours before it was deferred, and then nothing would take it out
+        // again.
         self.member.owns(&name)
     }
 
-    /// Does the work on a key for as long as it is this replica's; `None` when that ended before the work did.
+    /// Runs the work on a key while this replica owns it. Returns `None` if the replica lost the
+    /// key first.
     pub(super) async fn while_owning<F: Future>(&self, key: &K, work: F) -> Option<F::Output> {
         let done = self.member.while_owning(&(self.name)(key), work).await;
         if done.is_none() {
@@ -48,12 +53,12 @@ impl<K: Key> Shards<K> {
         done
     }
 
-    /// Changes when keys became this replica's or ceased to be.
+    /// Returns a receiver that changes whenever this replica gains or loses keys.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.member.changes()
     }
 
-    /// Takes the keys that were kept.
+    /// Takes the deferred keys.
     pub(super) fn take_deferred(&self) -> HashSet<K> {
         std::mem::take(&mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,4 +1,4 @@
-//! What a worker does with a key: asks the guard, calls the reconciler, and acts on what it says.
+//! The worker: asks the guard about a key, calls the reconciler, and acts on the result.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -13,14 +13,14 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::shards::Shards;
-use crate::action::{Action, Levels, ReconcileError};
+use crate::action::{Action, ErrorChain, ReconcileError};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Concerns, Context, Key, Reconciler};
 use crate::source::{Cache, Source};
 
-/// What the workers of one controller share.
-pub(super) struct Machine<K: Key, R> {
+/// The state that the workers of one controller share.
+pub(super) struct ControllerInner<K: Key, R> {
     pub(super) name: Arc<str>,
     pub(super) queue: WorkQueue<K>,
     pub(super) sources: Vec<Box<dyn Source<K>>>,
@@ -30,23 +30,23 @@ pub(super) struct Machine<K: Key, R> {
     pub(super) kinds: Arc<[Gvk]>,
     pub(super) reconciler: R,
     pub(super) guard: Guard<K>,
-    /// Where several replicas divide the keys.
+    /// Set when several replicas share the keys.
     pub(super) shards: Option<Shards<K>>,
     pub(super) timeout: Option<Duration>,
     pub(super) metrics: ControllerMetrics,
-    /// What is still in the queue is not to be worked on.
+    /// Set when keys that are still in the queue must not be reconciled.
     pub(super) abandoned: AtomicBool,
 }
 
-/// What became of a call.
+/// The outcome of a call of the reconciler.
 enum Outcome {
     Returned(Result<Action, ReconcileError>),
     Panicked(String),
     TimedOut(Duration),
 }
 
-impl<K: Key, R: Reconciler<K>> Machine<K, R> {
-    /// Works until the queue is shut down and empty.
+impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
+    /// Reconciles keys until the queue is shut down and empty.
     pub(super) async fn work(self: Arc<Self>) {
         while let Some(item) = self.queue.take().await {
             if self.abandoned.load(Ordering::Relaxed)
@@ -68,13 +68,13 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
         }
     }
 
-    /// Puts keys back that wait for a cache, until it is dropped.
+    /// Puts keys back that wait for a cache, until the future is dropped.
     pub(super) async fn guard(self: Arc<Self>) {
         self.guard.run(&self.sources, &self.queue).await;
     }
 
-    /// Queues the keys again that this replica may have come to own, whenever that changes, until it is dropped. Changes count from
-    /// this call on.
+    /// Queues the keys again that this replica may own now, whenever ownership changes, until the
+    /// future is dropped. Changes count from this call on, not from the first poll.
     pub(super) fn follow_shards(self: Arc<Self>) -> impl Future<Output = ()> + Send + 'static {
         let changes = self.shards.as_ref().map(Shards::changes);
         async move {
@@ -86,7 +86,7 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
         }
     }
 
-    /// All caches that a reconcile reads.
+    /// Returns all caches that a reconcile reads.
     pub(super) fn caches(&self) -> impl Iterator<Item = &dyn Cache> {
         self.sources.iter().map(|it| it.cache()).chain(self.needs.iter().map(|it| &**it))
     }
@@ -95,7 +95,7 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
         let _busy = self.metrics.busy();
         if let Some(informer) = self.guard.park(item, item.priority(), &self.sources) {
             self.metrics.stale.increment(1);
-            tracing::debug!(informer, "put off: the cache does not show yet what was written");
+            tracing::debug!(informer, "deferred: the cache does not show the key's own writes yet");
             return;
         }
         let begun = Instant::now();
@@ -110,12 +110,12 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
             Some(outcome) => self.act(item, context, outcome),
             None => {
                 self.queue.forget(item);
-                tracing::debug!("a reconcile was dropped: another replica owns the key now");
+                tracing::debug!("reconcile dropped: another replica owns the key now");
             }
         }
     }
 
-    /// Calls the reconciler, for as long as it may take.
+    /// Calls the reconciler, within the timeout.
     async fn call(&self, key: &K, context: &Context) -> Outcome {
         let call = async { self.reconciler.reconcile(key, context).await.map_err(Into::into) };
         let call = AssertUnwindSafe(call).catch_unwind();
@@ -143,30 +143,30 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
             Outcome::Returned(Ok(Action::RequeueAfter(after))) => {
                 self.metrics.requeue_after.increment(1);
                 self.queue.forget(item);
-                self.again(item, AddOptions { after, ..AddOptions::default() });
+                self.requeue(item, AddOptions { after, ..AddOptions::default() });
                 return;
             }
             Outcome::Returned(Err(ReconcileError::Terminal(error))) => {
                 self.metrics.terminal.increment(1);
                 self.failed();
                 self.queue.forget(item);
-                tracing::error!(error = %Levels(&*error), attempt, "a reconcile failed for good");
+                tracing::error!(error = %ErrorChain(&*error), attempt, "reconcile failed permanently");
                 return;
             }
             Outcome::Returned(Err(ReconcileError::Retry(error))) => {
-                tracing::warn!(error = %Levels(&*error), attempt, "a reconcile failed, and is tried again");
+                tracing::warn!(error = %ErrorChain(&*error), attempt, "reconcile failed, retrying");
             }
             Outcome::Panicked(panic) => {
                 self.metrics.panics.increment(1);
-                tracing::error!(panic, attempt, "a reconcile panicked, and is tried again");
+                tracing::error!(panic, attempt, "reconcile panicked, retrying");
             }
             Outcome::TimedOut(limit) => {
                 self.metrics.timeouts.increment(1);
-                tracing::warn!(?limit, attempt, "a reconcile took too long, and is tried again");
+                tracing::warn!(?limit, attempt, "reconcile timed out, retrying");
             }
         }
         self.failed();
-        self.again(item, AddOptions { rate_limited: true, ..AddOptions::default() });
+        self.requeue(item, AddOptions { rate_limited: true, ..AddOptions::default() });
     }
 
     fn failed(&self) {
@@ -174,18 +174,19 @@ impl<K: Key, R: Reconciler<K>> Machine<K, R> {
         self.metrics.error.increment(1);
     }
 
-    /// Adds the key once more, with the priority it had. After a shutdown that is nothing.
-    fn again(&self, item: &Item<'_, K>, options: AddOptions) {
+    /// Adds the key again with its priority. Has no effect after a shutdown.
+    fn requeue(&self, item: &Item<'_, K>, options: AddOptions) {
         self.queue.add_with(item.key().clone(), AddOptions { priority: item.priority(), ..options });
     }
 }
 
-/// Answers for the context of one call. A context that outlives its call does not keep the controller.
-fn concerns<K: Key, R: Reconciler<K>>(machine: Weak<Machine<K, R>>, key: K) -> Concerns {
-    Box::new(move |source, object| machine.upgrade()?.sources.get(source)?.concerns(object, &key))
+/// Returns the lookup for the context of one call. It holds a weak reference, so that a context
+/// that outlives its call does not keep the controller alive.
+fn concerns<K: Key, R: Reconciler<K>>(inner: Weak<ControllerInner<K, R>>, key: K) -> Concerns {
+    Box::new(move |source, object| inner.upgrade()?.sources.get(source)?.concerns(object, &key))
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn text_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|it| (*it).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())

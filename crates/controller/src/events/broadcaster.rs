@@ -1,4 +1,5 @@
-//! The broadcaster: takes what recorders tell, makes series of it, and hands it to the workers.
+//! The broadcaster: takes events from recorders, merges them into series, and passes them to the
+//! workers.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,29 +16,32 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::note::{EventKey, InvalidReporter, Note, Reporter};
-use super::series::{Remembered, Write};
+use super::series::{SeriesCache, Write};
 use super::sink::EventSink;
 use super::spam::SpamFilter;
 use super::worker::work;
 
-/// How many notes wait to be looked at, and how many workers write, as client-go has it since 1.37.
+/// The number of events that may wait to be processed, and the number of workers, as in client-go
+/// since 1.37.
 const QUEUE: usize = 1000;
 const WORKERS: usize = 8;
-/// How many writes wait for one worker. When they are that many, the queue fills next.
+/// The number of writes that may wait for one worker. When a worker's queue is full, the main queue
+/// fills up next.
 const WORKER_QUEUE: usize = 64;
-/// How often series are looked at.
+/// The interval at which series are checked.
 const TICK: Duration = Duration::from_secs(30);
 
-/// Owns the tasks that write events. Dropping it ends them at once; [`Self::shutdown`] lets them finish.
+/// The owner of the tasks that write events. Dropping it ends them at once; [`Self::shutdown`] lets
+/// them finish.
 #[derive(Debug)]
 pub struct EventBroadcaster {
-    notes: mpsc::Sender<Told>,
+    notes: mpsc::Sender<QueuedEvent>,
     tasks: JoinSet<()>,
-    meter: Meter,
+    dropped: DropCounters,
     instance: String,
 }
 
-/// What can be chosen about a broadcaster. Each method says what happens without it.
+/// Builds an [`EventBroadcaster`].
 #[must_use]
 pub struct EventBroadcasterBuilder {
     sink: Arc<dyn EventSink>,
@@ -46,26 +50,26 @@ pub struct EventBroadcasterBuilder {
     workers: usize,
 }
 
-/// Tells what happened, in the name of one controller. Cheap to clone.
+/// Records events in the name of one controller. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
-    notes: mpsc::WeakSender<Told>,
+    notes: mpsc::WeakSender<QueuedEvent>,
     reporter: Arc<Reporter>,
-    meter: Meter,
+    dropped: DropCounters,
 }
 
-/// A note on its way.
+/// An event on its way to the broadcaster.
 #[derive(Debug)]
-struct Told {
+struct QueuedEvent {
     reporter: Arc<Reporter>,
     regarding: ObjectReference,
     note: Note,
     at: Timestamp,
 }
 
-/// What was lost, by reason.
+/// The counters of dropped events, by reason.
 #[derive(Clone, Debug)]
-struct Meter {
+struct DropCounters {
     full: Counter,
     spam: Counter,
     invalid: Counter,
@@ -73,76 +77,81 @@ struct Meter {
 }
 
 impl EventBroadcaster {
-    /// A broadcaster that writes through this client. It must be built in a tokio runtime.
+    /// Creates a builder for a broadcaster that writes through this client.
+    /// [`EventBroadcasterBuilder::start`] must be called within a tokio runtime.
     pub fn builder(client: Client) -> EventBroadcasterBuilder {
         Self::over(client)
     }
 
-    /// A broadcaster that writes elsewhere.
+    /// Creates a builder for a broadcaster that writes to another sink.
     pub fn over(sink: impl EventSink) -> EventBroadcasterBuilder {
         EventBroadcasterBuilder { sink: Arc::new(sink), instance: None, queue: QUEUE, workers: WORKERS }
     }
 
-    /// A recorder for the controller of this name, such as `example.com/my-controller`.
+    /// Returns a recorder for the controller of this name, such as `example.com/my-controller`.
     ///
     /// # Errors
-    /// When a server would not take the name.
+    /// Returns an error if a server would reject the name.
     pub fn recorder(&self, controller: &str) -> Result<EventRecorder, InvalidReporter> {
         let reporter = Arc::new(Reporter::new(controller, &self.instance)?);
-        Ok(EventRecorder { notes: self.notes.downgrade(), reporter, meter: self.meter.clone() })
+        Ok(EventRecorder { notes: self.notes.downgrade(), reporter, dropped: self.dropped.clone() })
     }
 
-    /// Takes no more notes, and waits until what was told has been written, at most this long. `true` when all was.
+    /// Accepts no more events, and waits until the accepted ones have been written, at most this
+    /// long. Returns true if all were written or given up.
     ///
-    /// Counts of series that go on are written too. Without it, dropping the broadcaster loses what is on its way.
-    pub async fn shutdown(mut self, patience: Duration) -> bool {
+    /// The counts of ongoing series are written too. Dropping the broadcaster instead loses events
+    /// that are on their way.
+    pub async fn shutdown(mut self, timeout: Duration) -> bool {
         drop(self.notes);
         let finished = async { while self.tasks.join_next().await.is_some() {} };
-        tokio::time::timeout(patience, finished).await.is_ok()
+        tokio::time::timeout(timeout, finished).await.is_ok()
     }
 }
 
 impl EventRecorder {
-    /// Tells what happened to an object of a type that is known.
+    /// Records an event about an object of a statically known type.
     ///
-    /// It never waits and never fails: when too much is told, notes are dropped and counted in `event_recorder_dropped_total`.
+    /// It never waits and never fails: when the queue is full, events are dropped and counted in
+    /// `event_recorder_dropped_total`.
     pub fn record<K: Resource<DynamicType = ()>>(&self, object: &K, note: Note) {
         self.record_for(object.object_ref(&()), note);
     }
 
-    /// Tells what happened to whatever a reference is to.
+    /// Records an event about the object that the reference names.
     pub fn record_for(&self, regarding: ObjectReference, note: Note) {
         if !note.is_complete() {
-            tracing::warn!(?note, "an event without a reason or an action is not told");
-            self.meter.invalid.increment(1);
+            tracing::warn!(?note, "event dropped: it has no reason or no action");
+            self.dropped.invalid.increment(1);
             return;
         }
-        let told = Told { reporter: Arc::clone(&self.reporter), regarding, note, at: Timestamp::now() };
+        let queued =
+            QueuedEvent { reporter: Arc::clone(&self.reporter), regarding, note, at: Timestamp::now() };
         let sent = match self.notes.upgrade() {
-            Some(notes) => notes.try_send(told),
-            None => Err(TrySendError::Closed(told)),
+            Some(notes) => notes.try_send(queued),
+            None => Err(TrySendError::Closed(queued)),
         };
-        if let Err(TrySendError::Full(told) | TrySendError::Closed(told)) = sent {
-            tracing::debug!(note = ?told.note, "an event is dropped");
-            self.meter.full.increment(1);
+        if let Err(TrySendError::Full(queued) | TrySendError::Closed(queued)) = sent {
+            tracing::debug!(note = ?queued.note, "event dropped: the queue is full or closed");
+            self.dropped.full.increment(1);
         }
     }
 }
 
 impl EventBroadcasterBuilder {
-    /// Which of several processes this is. The name of the host otherwise.
+    /// Sets the reporting instance: which of several processes this is. Defaults to the host name.
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = Some(instance.into());
         self
     }
 
-    /// How many notes may wait. 1000 otherwise; at least one.
+    /// Sets the number of events that may wait, at least one. Defaults to 1000.
     pub fn queue(mut self, notes: usize) -> Self {
         self.queue = notes.max(1);
         self
     }
 
-    /// How many requests may be under way. 8 otherwise; at least one.
+    /// Sets the number of concurrent requests, at least one. Defaults to 8.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = workers.max(1);
         self
@@ -154,17 +163,17 @@ impl EventBroadcasterBuilder {
             let host = hostname::get().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
             if host.is_empty() { "unknown".to_owned() } else { host }
         });
-        let meter = Meter::new();
+        let dropped = DropCounters::new();
         let mut tasks = JoinSet::new();
         let workers = (0..self.workers).map(|_| {
             let (sender, receiver) = mpsc::channel(WORKER_QUEUE);
-            tasks.spawn(work(Arc::clone(&self.sink), receiver, meter.refused.clone()));
+            tasks.spawn(work(Arc::clone(&self.sink), receiver, dropped.refused.clone()));
             sender
         });
         let workers: Vec<_> = workers.collect();
         let (notes, queue) = mpsc::channel(self.queue);
-        tasks.spawn(correlate(queue, workers, meter.clone()));
-        EventBroadcaster { notes, tasks, meter, instance }
+        tasks.spawn(correlate(queue, workers, dropped.clone()));
+        EventBroadcaster { notes, tasks, dropped, instance }
     }
 }
 
@@ -178,7 +187,7 @@ impl fmt::Debug for EventBroadcasterBuilder {
     }
 }
 
-impl Meter {
+impl DropCounters {
     fn new() -> Self {
         describe_counter!("event_recorder_dropped_total", "events that were not written, by reason");
         let dropped = |reason: &'static str| counter!("event_recorder_dropped_total", "reason" => reason);
@@ -191,11 +200,15 @@ impl Meter {
     }
 }
 
-/// Reads notes until there can be no more, and gives writes to the workers. What is about one object and source goes to one
-/// worker, so that a series never overtakes its event.
-async fn correlate(mut notes: mpsc::Receiver<Told>, workers: Vec<mpsc::Sender<Write>>, meter: Meter) {
+/// Reads events until the channel closes, and passes writes to the workers. All writes about one
+/// event go to the same worker, so that a series never overtakes its event.
+async fn correlate(
+    mut notes: mpsc::Receiver<QueuedEvent>,
+    workers: Vec<mpsc::Sender<Write>>,
+    dropped: DropCounters,
+) {
     let start = Instant::now();
-    let mut remembered = Remembered::default();
+    let mut series = SeriesCache::default();
     let filter = SpamFilter::new();
     let mut ticks = tokio::time::interval(TICK);
     loop {
@@ -203,43 +216,43 @@ async fn correlate(mut notes: mpsc::Receiver<Told>, workers: Vec<mpsc::Sender<Wr
             biased;
             _ = ticks.tick() => {
                 filter.tidy();
-                for write in remembered.tick(start.elapsed()) {
-                    hand_on(&workers, write).await;
+                for write in series.tick(start.elapsed()) {
+                    dispatch(&workers, write).await;
                 }
             }
-            told = notes.recv() => {
-                let Some(told) = told else { break };
-                let key = told.note.key(&told.reporter, &told.regarding);
-                if !remembered.is_counted(&key) && !filter.admits(&key) {
-                    meter.spam.increment(1);
+            queued = notes.recv() => {
+                let Some(queued) = queued else { break };
+                let key = queued.note.key(&queued.reporter, &queued.regarding);
+                if !series.is_counted(&key) && !filter.admits(&key) {
+                    dropped.spam.increment(1);
                     continue;
                 }
-                for write in hear(&mut remembered, key, told, start.elapsed()) {
-                    hand_on(&workers, write).await;
+                for write in observe(&mut series, key, queued, start.elapsed()) {
+                    dispatch(&workers, write).await;
                 }
             }
         }
     }
-    for write in remembered.finish() {
-        hand_on(&workers, write).await;
+    for write in series.finish() {
+        dispatch(&workers, write).await;
     }
 }
 
-fn hear(
-    remembered: &mut Remembered,
+fn observe(
+    series: &mut SeriesCache,
     key: EventKey,
-    told: Told,
+    queued: QueuedEvent,
     now: Duration,
 ) -> impl Iterator<Item = Write> {
-    let Told { reporter, regarding, note, at } = told;
-    let (write, forgotten) = remembered.hear(key, now, at, || note.event(&reporter, regarding, at));
+    let QueuedEvent { reporter, regarding, note, at } = queued;
+    let (write, forgotten) = series.observe(key, now, at, || note.event(&reporter, regarding, at));
     write.into_iter().chain(forgotten)
 }
 
-async fn hand_on(workers: &[mpsc::Sender<Write>], write: Write) {
+async fn dispatch(workers: &[mpsc::Sender<Write>], write: Write) {
     let mut hasher = DefaultHasher::new();
     write.event().metadata.name.hash(&mut hasher);
     let worker = hasher.finish() as usize % workers.len();
-    // A worker ends only when this task has.
+    // A worker ends only after this task has.
     let _ = workers[worker].send(write).await;
 }

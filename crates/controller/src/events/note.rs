@@ -1,4 +1,4 @@
-//! What is to be told, cut to what a server takes.
+//! The content of an event, truncated to the limits of the server.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -6,24 +6,25 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube_core::{ObjectMeta, Resource};
 
-/// The longest note, in bytes, that a server takes.
+/// The maximum length of a note, in bytes (`NoteLengthLimit` in `k8s.io/kubernetes v1.36.4
+/// pkg/apis/core/validation/events.go`).
 const MAX_NOTE: usize = 1024;
-/// The longest reason, action and reporting instance, in bytes.
+/// The maximum length of the reason, the action and the reporting instance, in bytes (same file).
 const MAX_WORD: usize = 128;
-/// The longest name of an object.
+/// The maximum length of an object name.
 const MAX_NAME: usize = 253;
 
-/// Whether an event is as it should be.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// Things went as they should.
+    /// An expected event.
     Normal,
-    /// Something needs a look.
+    /// An event that needs attention.
     Warning,
 }
 
-/// One thing that happened.
+/// One occurrence to record as an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     kind: EventKind,
@@ -33,25 +34,26 @@ pub struct Note {
     related: Option<ObjectReference>,
 }
 
-/// Why a recorder cannot have this name.
+/// An error for a name that is not valid for a reporting controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{name:?} cannot name a controller: letters, digits, `-`, `_` and `.`, with a domain before a slash where needed"
+    "{name:?} is not a valid controller name: use letters, digits, `-`, `_` and `.`, with an optional domain and slash before them"
 )]
 #[non_exhaustive]
 pub struct InvalidReporter {
-    /// The name.
+    /// The rejected name.
     pub name: String,
 }
 
-/// Who tells.
+/// The source of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Reporter {
     pub(super) controller: String,
     pub(super) instance: String,
 }
 
-/// What makes two events the same (rule EV-2). The text is not part of it, nor the time.
+/// The identity of an event: two events with equal keys are the same (rule EV-2). The text and the
+/// time are not part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct EventKey {
     pub(super) reporter: Reporter,
@@ -62,29 +64,30 @@ pub(super) struct EventKey {
     related: Option<Subject>,
 }
 
-/// An object that an event is about, by what makes it the same object.
+/// The identity of an object that an event is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Subject([Option<String>; 6]);
 
 impl Note {
-    /// Something that went as it should: what was done, in one word such as `Scaling`, and why, such as `ScaledUp`.
+    /// Creates a normal event with its reason, such as `ScaledUp`, and its action, such as
+    /// `Scaling`.
     pub fn normal(reason: impl Into<String>, action: impl Into<String>) -> Self {
         Self::new(EventKind::Normal, reason.into(), action.into())
     }
 
-    /// Something that needs a look.
+    /// Creates a warning with its reason and its action.
     pub fn warning(reason: impl Into<String>, action: impl Into<String>) -> Self {
         Self::new(EventKind::Warning, reason.into(), action.into())
     }
 
-    /// What happened, for people. Cut after 1024 bytes, which is what a server takes.
+    /// Sets the human-readable text. Truncated to 1024 bytes, the limit of the server.
     #[must_use]
     pub fn text(mut self, text: impl Into<String>) -> Self {
         self.text = cut(text.into(), MAX_NOTE);
         self
     }
 
-    /// Another object that this has to do with.
+    /// Sets a second object that the event is related to.
     #[must_use]
     pub fn related<K: Resource<DynamicType = ()>>(mut self, object: &K) -> Self {
         self.related = Some(object.object_ref(&()));
@@ -96,7 +99,7 @@ impl Note {
         Self { kind, reason, action, text: String::new(), related: None }
     }
 
-    /// A server takes none without these.
+    /// Returns true if the event has the fields that a server requires.
     pub(super) fn is_complete(&self) -> bool {
         !self.reason.is_empty() && !self.action.is_empty()
     }
@@ -112,9 +115,10 @@ impl Note {
         }
     }
 
-    /// The event, as it is created.
+    /// Returns the event as it is created on the server.
     pub(super) fn event(self, reporter: &Reporter, regarding: ObjectReference, now: Timestamp) -> Event {
-        // An event about an object of the cluster is in the namespace `default`; elsewhere it must be beside its object.
+        // An event about a cluster-scoped object is stored in the namespace `default`; any other in
+        // the namespace of its object.
         let namespace = regarding.namespace.clone().filter(|it| !it.is_empty());
         Event {
             metadata: ObjectMeta {
@@ -137,7 +141,7 @@ impl Note {
 }
 
 impl EventKind {
-    /// The word the API uses.
+    /// Returns the value of the API's `type` field.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -164,8 +168,8 @@ impl Subject {
     }
 }
 
-/// Unlike any other: the name of the object and the time, to the nanosecond. An object whose name could not be that of an event, or
-/// is too long for the two, is left out of it.
+/// Returns a unique name: the name of the object and the time in nanoseconds. If the object's name
+/// is not valid for an event, or too long, a UUID takes its place.
 fn event_name(object: &str, now: Timestamp) -> String {
     let time = format!("{:x}", now.as_nanosecond());
     let room = MAX_NAME - time.len() - 1;
@@ -176,20 +180,21 @@ fn event_name(object: &str, now: Timestamp) -> String {
     format!("event-{unique}.{time}")
 }
 
-/// As much of a text as fits, at the end of a character.
+/// Truncates a text at a character boundary.
 fn cut(mut text: String, most: usize) -> String {
     text.truncate(text.floor_char_boundary(most));
     text
 }
 
-/// The middle of a qualified name: letters and digits, with `-`, `_` and `.` in between.
+/// Returns true for the name part of a qualified name: letters and digits, with `-`, `_` and `.` in
+/// between.
 fn is_word(text: &str) -> bool {
     let inner = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
     let ends_well = |it: Option<char>| it.is_some_and(|it| it.is_ascii_alphanumeric());
     text.chars().all(inner) && ends_well(text.chars().next()) && ends_well(text.chars().last())
 }
 
-/// A DNS name in lower case.
+/// Returns true for a DNS subdomain in lower case.
 fn is_subdomain(text: &str) -> bool {
     let label = |it: &str| {
         let inner = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
@@ -217,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_has_everything_a_server_asks_for() {
+    fn an_event_has_all_fields_that_the_server_requires() {
         let now = Timestamp::from_second(1_700_000_000).expect("a time");
         let event =
             Note::warning("Failed", "Pulling").text("no such image").event(&reporter(), pod("web"), now);
@@ -229,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_cut_at_the_end_of_a_character() {
+    fn long_texts_are_truncated_at_a_character_boundary() {
         let note = Note::normal("r".repeat(200), "a".repeat(200)).text("é".repeat(1_000));
         assert_eq!((note.reason.len(), note.action.len(), note.text.len()), (128, 128, 1024));
         let odd = Note::normal("r", "a").text(format!("x{}", "é".repeat(1_000)));
@@ -238,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_an_event_is_valid_whatever_the_object_is_called() {
+    fn an_event_name_is_valid_for_any_object_name() {
         let now = Timestamp::from_second(1_700_000_000).expect("a time");
         for object in ["system:admin", &"a".repeat(253), "", "UPPER"] {
             let name = event_name(object, now);
@@ -247,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_reporter_is_a_qualified_one() {
+    fn a_reporter_name_is_a_qualified_name() {
         for (name, valid) in [
             ("example.com/tests", true),
             ("my-controller", true),
@@ -263,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn ev_2_the_same_event_is_that_of_the_same_source_object_reason_and_action() {
+    fn ev_2_events_are_the_same_by_source_object_reason_and_action() {
         let key = |note: &Note, name: &str| note.key(&reporter(), &pod(name));
         let note = Note::normal("r", "a");
         assert_eq!(key(&note, "web"), key(&note.clone().text("another text"), "web"));

@@ -1,4 +1,6 @@
-//! Which events are new, which are the same again, and when a series is over (rule EV-2). A plain structure with its own times.
+//! The series of repeated events: which events are new, which repeat, and when a series is over
+//! (rule EV-2). A plain structure; the caller passes the time. The durations are those of
+//! `k8s.io/client-go v0.36.4 tools/events/event_broadcaster.go`.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,48 +11,49 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
 use super::note::EventKey;
 
-/// A series that was not heard of for so long is over.
+/// The idle time after which a series is over.
 pub(super) const FINISH_AFTER: Duration = Duration::from_secs(6 * 60);
-/// How often the count of a series that goes on is written.
+/// The interval at which the count of an ongoing series is written.
 pub(super) const REFRESH_EVERY: Duration = Duration::from_secs(30 * 60);
-/// How many events are remembered; the one that was not heard of for longest is forgotten for a new one. As client-go's cache.
-const MOST_REMEMBERED: usize = 4096;
+/// The maximum number of events in memory; the least recently seen one is evicted for a new one. As
+/// `maxLruCacheEntries` in `k8s.io/client-go v0.36.4 tools/record/events_cache.go`.
+const MAX_ENTRIES: usize = 4096;
 
-/// What the server is to be told.
+/// A write to the server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Write {
-    /// An event that is new.
+    /// A new event.
     Create(Event),
-    /// The series of an event, which the server may have forgotten meanwhile.
+    /// The updated series of an event, which the server may have deleted meanwhile.
     Series(Event),
 }
 
-/// The events that may come again.
+/// The events that may repeat.
 #[derive(Debug, Default)]
-pub(super) struct Remembered {
+pub(super) struct SeriesCache {
     events: HashMap<EventKey, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
     event: Event,
-    /// When it last happened, and when the server was last told of it.
-    heard: Duration,
-    told: Duration,
-    /// Occurrences that the server has not been told of.
-    untold: bool,
+    /// The time of the last occurrence, and of the last write to the server.
+    seen: Duration,
+    written: Duration,
+    /// Set when the server does not know the latest occurrences.
+    unwritten: bool,
 }
 
-impl Remembered {
-    /// Whether an event would only be counted.
+impl SeriesCache {
+    /// Returns true if a further occurrence would only be counted.
     pub(super) fn is_counted(&self, key: &EventKey) -> bool {
         self.events.get(key).is_some_and(|it| it.event.series.is_some())
     }
 
-    /// An event happened. `make` gives it as it is created; it is called only for one that is new. The first answer is what the
-    /// server is to be told of it, which is nothing where it is the same again in a series that is known; the second is what is
-    /// still to be told of an event that is forgotten for it.
-    pub(super) fn hear(
+    /// Records an occurrence. `make` returns the event to create; it is called only for a new one.
+    /// The first result is the write for this occurrence, or `None` if it is only counted in a
+    /// known series; the second is the pending write of an event that is evicted for it.
+    pub(super) fn observe(
         &mut self,
         key: EventKey,
         now: Duration,
@@ -60,55 +63,56 @@ impl Remembered {
         let Some(entry) = self.events.get_mut(&key) else {
             let forgotten = self.make_room();
             let event = make();
-            let told = Write::Create(event.clone());
-            self.events.insert(key, Entry { event, heard: now, told: now, untold: false });
-            return (Some(told), forgotten);
+            let written = Write::Create(event.clone());
+            self.events.insert(key, Entry { event, seen: now, written: now, unwritten: false });
+            return (Some(written), forgotten);
         };
-        entry.heard = now;
+        entry.seen = now;
         let last_observed_time = MicroTime(wall);
         match &mut entry.event.series {
             Some(series) => {
                 series.count = series.count.saturating_add(1);
                 series.last_observed_time = last_observed_time;
-                entry.untold = true;
+                entry.unwritten = true;
                 (None, None)
             }
             none => {
                 *none = Some(EventSeries { count: 2, last_observed_time });
-                entry.told = now;
+                entry.written = now;
                 (Some(Write::Series(entry.event.clone())), None)
             }
         }
     }
 
-    /// What is to be told because time has passed: series that are over, which are forgotten, and the counts of those that go on.
+    /// Returns the writes that are due by now: the counts of series that are over, which are
+    /// forgotten, and of ongoing ones.
     pub(super) fn tick(&mut self, now: Duration) -> Vec<Write> {
         let mut writes = Vec::new();
         self.events.retain(|_, entry| {
-            let over = now.saturating_sub(entry.heard) >= FINISH_AFTER;
-            let due = now.saturating_sub(entry.told) >= REFRESH_EVERY;
-            if (over || due) && entry.untold {
+            let over = now.saturating_sub(entry.seen) >= FINISH_AFTER;
+            let due = now.saturating_sub(entry.written) >= REFRESH_EVERY;
+            if (over || due) && entry.unwritten {
                 writes.push(Write::Series(entry.event.clone()));
-                entry.told = now;
-                entry.untold = false;
+                entry.written = now;
+                entry.unwritten = false;
             }
             !over
         });
         writes
     }
 
-    /// What is to be told at the end.
+    /// Returns the writes that are still pending at shutdown.
     pub(super) fn finish(&mut self) -> Vec<Write> {
-        let untold = self.events.drain().filter(|(_, entry)| entry.untold);
-        untold.map(|(_, entry)| Write::Series(entry.event)).collect()
+        let unwritten = self.events.drain().filter(|(_, entry)| entry.unwritten);
+        unwritten.map(|(_, entry)| Write::Series(entry.event)).collect()
     }
 
     fn make_room(&mut self) -> Option<Write> {
-        if self.events.len() < MOST_REMEMBERED {
+        if self.events.len() < MAX_ENTRIES {
             return None;
         }
-        let oldest = self.events.iter().min_by_key(|(_, entry)| entry.heard).map(|(key, _)| key.clone())?;
-        self.events.remove(&oldest).filter(|it| it.untold).map(|it| Write::Series(it.event))
+        let oldest = self.events.iter().min_by_key(|(_, entry)| entry.seen).map(|(key, _)| key.clone())?;
+        self.events.remove(&oldest).filter(|it| it.unwritten).map(|it| Write::Series(it.event))
     }
 }
 
@@ -137,7 +141,7 @@ mod tests {
         Note::normal(reason, "Testing").key(&reporter, &Pod::default().object_ref(&()))
     }
 
-    fn hear(remembered: &mut Remembered, reason: &str, at: Duration) -> Option<Write> {
+    fn observe(series_cache: &mut SeriesCache, reason: &str, at: Duration) -> Option<Write> {
         let make = || {
             let reporter = Reporter::new("tests", "one").expect("a name");
             Note::normal(reason, "Testing").event(
@@ -146,7 +150,7 @@ mod tests {
                 Timestamp::UNIX_EPOCH,
             )
         };
-        remembered.hear(key(reason), at, Timestamp::UNIX_EPOCH + at, make).0
+        series_cache.observe(key(reason), at, Timestamp::UNIX_EPOCH + at, make).0
     }
 
     fn count(write: &Write) -> Option<i32> {
@@ -155,69 +159,69 @@ mod tests {
 
     #[test]
     fn ev_2_the_second_occurrence_becomes_a_series_and_later_ones_are_counted() {
-        let mut remembered = Remembered::default();
-        assert!(matches!(hear(&mut remembered, "a", minutes(0)), Some(Write::Create(_))));
-        let Some(series) = hear(&mut remembered, "a", minutes(1)) else { panic!("a series begins") };
+        let mut series_cache = SeriesCache::default();
+        assert!(matches!(observe(&mut series_cache, "a", minutes(0)), Some(Write::Create(_))));
+        let Some(series) = observe(&mut series_cache, "a", minutes(1)) else { panic!("no series began") };
         assert!(matches!(series, Write::Series(_)) && count(&series) == Some(2));
         for _ in 0..10 {
-            assert_eq!(hear(&mut remembered, "a", minutes(2)), None);
+            assert_eq!(observe(&mut series_cache, "a", minutes(2)), None);
         }
-        assert!(matches!(hear(&mut remembered, "b", minutes(2)), Some(Write::Create(_))));
+        assert!(matches!(observe(&mut series_cache, "b", minutes(2)), Some(Write::Create(_))));
     }
 
     #[test]
     fn ev_2_a_series_is_finished_after_six_idle_minutes_and_then_begins_anew() {
-        let mut remembered = Remembered::default();
+        let mut series_cache = SeriesCache::default();
         for at in [0, 1, 2] {
-            hear(&mut remembered, "a", minutes(at));
+            observe(&mut series_cache, "a", minutes(at));
         }
-        assert_eq!(remembered.tick(minutes(8) - Duration::from_secs(1)), []);
-        let told = remembered.tick(minutes(8));
-        assert_eq!(told.iter().map(count).collect::<Vec<_>>(), [Some(3)]);
-        assert!(matches!(hear(&mut remembered, "a", minutes(9)), Some(Write::Create(_))));
+        assert_eq!(series_cache.tick(minutes(8) - Duration::from_secs(1)), []);
+        let written = series_cache.tick(minutes(8));
+        assert_eq!(written.iter().map(count).collect::<Vec<_>>(), [Some(3)]);
+        assert!(matches!(observe(&mut series_cache, "a", minutes(9)), Some(Write::Create(_))));
     }
 
     #[test]
-    fn ev_2_an_event_that_happened_once_is_forgotten_in_silence() {
-        let mut remembered = Remembered::default();
-        hear(&mut remembered, "a", minutes(0));
-        assert_eq!(remembered.tick(minutes(6)), []);
-        assert!(matches!(hear(&mut remembered, "a", minutes(7)), Some(Write::Create(_))));
+    fn ev_2_an_event_that_happened_once_is_forgotten_without_a_write() {
+        let mut series_cache = SeriesCache::default();
+        observe(&mut series_cache, "a", minutes(0));
+        assert_eq!(series_cache.tick(minutes(6)), []);
+        assert!(matches!(observe(&mut series_cache, "a", minutes(7)), Some(Write::Create(_))));
     }
 
     #[test]
     fn ev_2_a_series_that_goes_on_is_refreshed_every_half_hour() {
-        let mut remembered = Remembered::default();
-        let mut told = Vec::new();
+        let mut series_cache = SeriesCache::default();
+        let mut written = Vec::new();
         for minute in 0..=61 {
-            hear(&mut remembered, "a", minutes(minute));
-            told.extend(remembered.tick(minutes(minute)).iter().map(count));
+            observe(&mut series_cache, "a", minutes(minute));
+            written.extend(series_cache.tick(minutes(minute)).iter().map(count));
         }
-        assert_eq!(told, [Some(32), Some(62)]);
+        assert_eq!(written, [Some(32), Some(62)]);
     }
 
     #[test]
-    fn at_the_end_what_was_only_counted_is_told() {
-        let mut remembered = Remembered::default();
+    fn finish_writes_the_counts_that_are_pending() {
+        let mut series_cache = SeriesCache::default();
         for reason in ["a", "a", "a", "b", "b", "c"] {
-            hear(&mut remembered, reason, minutes(0));
+            observe(&mut series_cache, reason, minutes(0));
         }
-        let told = remembered.finish();
-        assert_eq!(told.iter().map(count).collect::<Vec<_>>(), [Some(3)]);
+        let written = series_cache.finish();
+        assert_eq!(written.iter().map(count).collect::<Vec<_>>(), [Some(3)]);
     }
 
     #[test]
-    fn memory_is_bounded_and_what_was_counted_is_told_when_it_is_forgotten() {
-        let mut remembered = Remembered::default();
+    fn memory_is_bounded_and_eviction_writes_pending_counts() {
+        let mut series_cache = SeriesCache::default();
         for _ in 0..3 {
-            hear(&mut remembered, "first", minutes(0));
+            observe(&mut series_cache, "first", minutes(0));
         }
-        for number in 1..MOST_REMEMBERED {
-            hear(&mut remembered, &format!("reason-{number}"), minutes(1));
+        for number in 1..MAX_ENTRIES {
+            observe(&mut series_cache, &format!("reason-{number}"), minutes(1));
         }
         let make = || Event::default();
-        let (_, forgotten) = remembered.hear(key("last"), minutes(2), Timestamp::UNIX_EPOCH, make);
+        let (_, forgotten) = series_cache.observe(key("last"), minutes(2), Timestamp::UNIX_EPOCH, make);
         assert_eq!(forgotten.as_ref().and_then(count), Some(3));
-        assert_eq!(remembered.events.len(), MOST_REMEMBERED);
+        assert_eq!(series_cache.events.len(), MAX_ENTRIES);
     }
 }

@@ -1,4 +1,4 @@
-//! Where events go, and how often it is tried (rule EV-1).
+//! The destination of events, and the retries of a write (rule EV-1).
 
 use std::time::Duration;
 
@@ -11,16 +11,18 @@ use serde_json::json;
 
 use super::series::Write;
 
-/// How often one write is tried, and how far apart; the first wait is random, so that many do not come back together.
+/// The maximum number of attempts of one write, and the pause between them, as `maxTriesPerEvent`
+/// and `defaultSleepDuration` in `k8s.io/client-go v0.36.4 tools/events/event_broadcaster.go`. The
+/// first pause is random, so that many clients do not retry together.
 const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Takes events. A client does; tests have their own.
+/// A destination of events. Implemented by [`Client`]; tests have their own.
 pub trait EventSink: Send + Sync + 'static {
-    /// Makes a new event.
+    /// Creates a new event.
     fn create(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Replaces the series of an event that is there.
+    /// Replaces the series of an existing event.
     fn patch_series(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>>;
 }
 
@@ -48,20 +50,20 @@ impl EventSink for Client {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempted {
     Written,
-    /// It is of no use to try again.
+    /// A retry would not help.
     Lost,
-    /// To be tried again after this time.
+    /// To be retried after this time.
     Later(Duration),
 }
 
-/// Tries to write; `attempt` counts from 1.
+/// Attempts a write; `attempt` counts from 1.
 pub(super) async fn attempt(sink: &dyn EventSink, write: &Write, attempt: u32) -> Attempted {
     let error = match once(sink, write).await {
         Ok(()) => return Attempted::Written,
         Err(error) => error,
     };
     if is_final(&error) || attempt >= TRIES {
-        tracing::warn!(event = write.event().metadata.name, %error, attempt, "an event is lost");
+        tracing::warn!(event = write.event().metadata.name, %error, attempt, "giving up on an event");
         return Attempted::Lost;
     }
     Attempted::Later(if attempt == 1 { PAUSE.mul_f64(rand::random::<f64>()) } else { PAUSE })
@@ -69,12 +71,12 @@ pub(super) async fn attempt(sink: &dyn EventSink, write: &Write, attempt: u32) -
 
 async fn once(sink: &dyn EventSink, write: &Write) -> Result<(), Error> {
     match write {
-        // A write of ours whose answer was lost has made it already.
+        // An earlier attempt of ours, whose response was lost, has created it.
         Write::Create(event) => match sink.create(event).await {
             Err(error) if error.is_already_exists() => Ok(()),
             outcome => outcome,
         },
-        // Events live for an hour or so; a series may outlive its event.
+        // The server deletes events after an hour or so; a series may outlive its event.
         Write::Series(event) => match sink.patch_series(event).await {
             Err(error) if error.is_not_found() => sink.create(event).await,
             outcome => outcome,
@@ -82,7 +84,7 @@ async fn once(sink: &dyn EventSink, write: &Write) -> Result<(), Error> {
     }
 }
 
-/// Whether the server has said no, and will say it again.
+/// Returns true if the server has rejected the write and would reject it again.
 fn is_final(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } | Error::TimedOut(_) => false,

@@ -1,4 +1,5 @@
-//! The spam filter: how much one source may say about one object (rule EV-1). A token bucket for each, on tokio's clock.
+//! The spam filter: limits the events of one source about one object (rule EV-1). A token bucket
+//! for each, on tokio's clock.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -11,20 +12,21 @@ use tokio::time::Instant;
 
 use super::note::{EventKey, EventKind, Reporter, Subject};
 
-/// How many events at once, and how long until one more.
+/// The burst size, and the refill interval of one token: `defaultSpamBurst` and `defaultSpamQPS` in
+/// `k8s.io/client-go v0.36.4 tools/record/events_cache.go`.
 const BURST: NonZeroU32 = NonZeroU32::new(25).expect("25 is not zero");
 const REFILL: Duration = Duration::from_secs(300);
 
-/// Who tells about what, and whether it is a warning.
+/// The reporter, the object, and the type of the event.
 type Source = (Reporter, Subject, EventKind);
 
-/// Buckets that are full again are forgotten at every [`SpamFilter::tidy`].
+/// The token buckets. Buckets that are full again are removed by [`SpamFilter::tidy`].
 #[derive(Debug)]
 pub(super) struct SpamFilter {
     buckets: RateLimiter<Source, HashMapStateStore<Source>, Elapsed, NoOpMiddleware<Duration>>,
 }
 
-/// How long the filter has been there.
+/// A clock that starts with the filter.
 #[derive(Clone, Debug)]
 struct Elapsed(Instant);
 
@@ -42,7 +44,7 @@ impl SpamFilter {
         Self { buckets: RateLimiter::hashmap_with_clock(quota, Elapsed(Instant::now())) }
     }
 
-    /// Whether one more event may be told.
+    /// Takes a token. Returns true if one more event may be written.
     pub(super) fn admits(&self, key: &EventKey) -> bool {
         let source = (key.reporter.clone(), key.regarding.clone(), key.kind);
         self.buckets.check_key(&source).is_ok()
@@ -63,20 +65,20 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn ev_1_a_source_may_tell_25_events_of_an_object_at_once_and_one_more_every_five_minutes() {
+    async fn ev_1_a_source_may_write_25_events_about_an_object_at_once_and_one_more_every_five_minutes() {
         let filter = SpamFilter::new();
         let reporter = Reporter::new("tests", "one").expect("a name");
         let mut pod = Pod::default().object_ref(&());
         let key = |note: Note, pod: &_| note.key(&reporter, pod);
-        let told = |pod: &_, count: u32| {
+        let admitted = |pod: &_, count: u32| {
             (0..count).filter(|it| filter.admits(&key(Note::normal(format!("r{it}"), "a"), pod))).count()
         };
-        assert_eq!(told(&pod, 100), 25);
+        assert_eq!(admitted(&pod, 100), 25);
         assert!(filter.admits(&key(Note::warning("r", "a"), &pod)), "warnings have a bucket of their own");
         tokio::time::advance(REFILL).await;
-        assert_eq!(told(&pod, 100), 1);
+        assert_eq!(admitted(&pod, 100), 1);
         pod.name = Some("another".to_owned());
-        assert_eq!(told(&pod, 100), 25, "and so has each object");
+        assert_eq!(admitted(&pod, 100), 25, "each object has a bucket of its own");
         tokio::time::advance(REFILL * 26).await;
         filter.tidy();
         assert!(filter.buckets.is_empty());

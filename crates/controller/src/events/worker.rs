@@ -1,7 +1,7 @@
-//! One worker: writes events one after another, and sets those aside that have to be tried again.
+//! The event worker: writes events one after another, and sets failed ones aside for a retry.
 //!
-//! An event that fails, as those of one namespace may, does not hold up the others. What is about one event stays in order: while
-//! its creation is being tried again, its series waits behind it.
+//! A failing event, for example of one namespace, does not hold up the others. Writes of one event
+//! stay in order: while its creation is being retried, its series waits behind it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -15,46 +15,48 @@ use tokio::sync::mpsc;
 use super::series::Write;
 use super::sink::{Attempted, EventSink, attempt};
 
-/// How many writes may wait to be tried again. When they are that many, the worker takes no more, and its queue fills.
-const ASIDE: usize = 64;
+/// The maximum number of writes that wait for a retry. At the limit the worker takes no more, and
+/// its queue fills up.
+const MAX_RETRYING: usize = 64;
 
-/// The writes of one event that wait, the first of which was tried so often.
-struct Waiting {
+/// The waiting writes of one event, and the number of attempts of the first of them.
+struct EventWrites {
     attempts: u32,
     writes: VecDeque<Write>,
 }
 
-/// Writes set aside, by the name of their event.
+/// The writes that were set aside, by the name of their event.
 #[derive(Default)]
-struct Aside {
-    waiting: HashMap<String, Waiting>,
+struct RetryQueue {
+    waiting: HashMap<String, EventWrites>,
     due: FuturesUnordered<BoxFuture<'static, String>>,
-    /// How many writes they are.
+    /// The total number of writes.
     count: usize,
 }
 
-/// Writes until there can be no more, and what was set aside is written or lost.
+/// Writes events until the channel is closed and all writes that were set aside are written or
+/// given up.
 pub(super) async fn work(sink: Arc<dyn EventSink>, mut writes: mpsc::Receiver<Write>, refused: Counter) {
-    let (mut aside, mut open) = (Aside::default(), true);
-    while open || aside.count > 0 {
+    let (mut retries, mut open) = (RetryQueue::default(), true);
+    while open || retries.count > 0 {
         let (name, mut next) = tokio::select! {
             biased;
-            Some(name) = aside.due.next() => match aside.waiting.remove(&name) {
+            Some(name) = retries.due.next() => match retries.waiting.remove(&name) {
                 Some(waiting) => {
-                    aside.count -= waiting.writes.len();
+                    retries.count -= waiting.writes.len();
                     (name, waiting)
                 }
                 None => continue,
             },
-            write = writes.recv(), if open && aside.count < ASIDE => match write {
+            write = writes.recv(), if open && retries.count < MAX_RETRYING => match write {
                 Some(write) => {
                     let name = write.event().metadata.name.clone().unwrap_or_default();
-                    if let Some(before) = aside.waiting.get_mut(&name) {
+                    if let Some(before) = retries.waiting.get_mut(&name) {
                         before.writes.push_back(write);
-                        aside.count += 1;
+                        retries.count += 1;
                         continue;
                     }
-                    (name, Waiting { attempts: 0, writes: VecDeque::from([write]) })
+                    (name, EventWrites { attempts: 0, writes: VecDeque::from([write]) })
                 }
                 None => {
                     open = false;
@@ -66,10 +68,10 @@ pub(super) async fn work(sink: Arc<dyn EventSink>, mut writes: mpsc::Receiver<Wr
             match attempt(&*sink, write, next.attempts + 1).await {
                 Attempted::Later(pause) => {
                     next.attempts += 1;
-                    aside.count += next.writes.len();
+                    retries.count += next.writes.len();
                     let due = name.clone();
-                    aside.due.push(tokio::time::sleep(pause).map(move |()| due).boxed());
-                    aside.waiting.insert(name, next);
+                    retries.due.push(tokio::time::sleep(pause).map(move |()| due).boxed());
+                    retries.waiting.insert(name, next);
                     break;
                 }
                 done => {

@@ -1,4 +1,4 @@
-//! The guard over a source in the hands of a test.
+//! Tests of the guard, over a source that the test controls.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::source::Cache;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A source whose namespaces are at versions, and whose history was taken back so often.
+/// A source with a version for each namespace and a count of rewinds of its history.
 #[derive(Clone, Default)]
 struct At(Arc<Inner>);
 
@@ -65,15 +65,15 @@ impl Source<&'static str> for At {
     }
 
     fn kind(&self) -> &Gvk {
-        unreachable!("the guard does not ask")
+        unreachable!("the guard does not call this")
     }
 
     fn watch(&self, _: &str, _: &WorkQueue<&'static str>) -> Result<Registration, InformerStopped> {
-        unreachable!("the guard does not start anything")
+        unreachable!("the guard does not call this")
     }
 
     fn replay(&self, _: &WorkQueue<&'static str>) {
-        unreachable!("the guard does not ask")
+        unreachable!("the guard does not call this")
     }
 
     fn admits(&self, object: &Written) -> Option<bool> {
@@ -81,7 +81,7 @@ impl Source<&'static str> for At {
     }
 
     fn concerns(&self, _: &dyn std::any::Any, _: &&'static str) -> Option<bool> {
-        unreachable!("the guard does not ask")
+        unreachable!("the guard does not call this")
     }
 
     fn holds(&self, object: &Written, key: Option<&&'static str>) -> bool {
@@ -109,15 +109,15 @@ fn write(key: &str, version: &str) -> Write {
     Write { source: 0, version: version.into(), object: Some(Arc::new(object)), concerns: Some(true) }
 }
 
-/// A guard over one source with its task, and the queue it puts keys back into.
-struct World {
+/// A guard over one source, with its task, and the queue that it puts keys back into.
+struct Fixture {
     at: At,
     guard: Arc<Guard<&'static str>>,
     sources: Arc<Vec<Box<dyn Source<&'static str>>>>,
     queue: WorkQueue<&'static str>,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let at = At::default();
         at.reach("one", 5);
@@ -136,12 +136,12 @@ impl World {
         self.guard.record(&key, writes, &self.sources, &self.queue);
     }
 
-    /// Whether the key has to wait.
+    /// Returns true if the key has to wait.
     fn parks(&self, key: &'static str) -> bool {
         self.guard.park(&key, 7, &self.sources).is_some()
     }
 
-    /// The keys that came back.
+    /// Returns the keys that came back.
     async fn back(&self) -> Vec<&'static str> {
         tokio::time::sleep(Duration::from_nanos(1)).await;
         std::iter::from_fn(|| self.queue.try_take().map(|it| *it.key())).collect()
@@ -149,49 +149,50 @@ impl World {
 
     fn is_empty(&self) -> bool {
         let state = self.guard.state();
-        state.keys.is_empty() && state.lines.is_empty() && state.limits.is_empty()
+        state.keys.is_empty() && state.scopes.is_empty() && state.limits.is_empty()
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_waits_for_what_was_written_under_it_and_no_other_does() {
-    let world = World::new();
-    world.at.hold("one/x");
-    world.record("a", vec![write("one/x", "7")]);
-    assert!(!world.parks("b"));
-    assert!(world.parks("a"));
-    world.at.reach("two", 100);
-    world.at.reach("one", 6);
-    assert_eq!(world.back().await, [] as [&str; 0], "another namespace says nothing about this one");
-    world.at.reach("one", 7);
-    assert_eq!(world.back().await, ["a"]);
-    assert!(!world.parks("a") && world.is_empty());
+async fn a_key_waits_for_its_own_writes_and_no_other_key_does() {
+    let fixture = Fixture::new();
+    fixture.at.hold("one/x");
+    fixture.record("a", vec![write("one/x", "7")]);
+    assert!(!fixture.parks("b"));
+    assert!(fixture.parks("a"));
+    fixture.at.reach("two", 100);
+    fixture.at.reach("one", 6);
+    assert_eq!(fixture.back().await, [] as [&str; 0], "another namespace does not count for this one");
+    fixture.at.reach("one", 7);
+    assert_eq!(fixture.back().await, ["a"]);
+    assert!(!fixture.parks("a") && fixture.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_no_worker_took_meanwhile_does_not_come_back_if_the_object_is_there() {
-    let world = World::new();
-    world.at.hold("one/x");
-    world.record("a", vec![write("one/x", "7")]);
-    world.at.reach("one", 7);
-    assert_eq!(world.back().await, [] as [&str; 0]);
-    assert!(world.is_empty(), "what was shown is forgotten");
+async fn a_key_that_was_not_parked_does_not_come_back_if_the_object_is_in_the_cache() {
+    let fixture = Fixture::new();
+    fixture.at.hold("one/x");
+    fixture.record("a", vec![write("one/x", "7")]);
+    fixture.at.reach("one", 7);
+    assert_eq!(fixture.back().await, [] as [&str; 0]);
+    assert!(fixture.is_empty(), "a write that was shown is forgotten");
 }
 
-/// Between the write and the next list, others deleted the object: no event will ever tell of it.
+/// Another client deleted the object between the write and the next list: no event will ever report
+/// it.
 #[tokio::test(start_paused = true)]
-async fn a_key_whose_object_is_not_there_is_looked_at_again() {
-    let world = World::new();
-    world.record("a", vec![write("one/x", "7")]);
-    world.at.reach("one", 9);
-    assert_eq!(world.back().await, ["a"]);
-    world.record("a", vec![write("one/x", "8")]);
-    assert_eq!(world.back().await, ["a"], "the cache was quicker than the reconciler");
-    assert!(world.is_empty());
+async fn a_key_whose_object_is_missing_is_reconciled_again() {
+    let fixture = Fixture::new();
+    fixture.record("a", vec![write("one/x", "7")]);
+    fixture.at.reach("one", 9);
+    assert_eq!(fixture.back().await, ["a"]);
+    fixture.record("a", vec![write("one/x", "8")]);
+    assert_eq!(fixture.back().await, ["a"], "the cache was ahead of the report");
+    assert!(fixture.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_concerned_the_key_when_it_was_written_is_missed() {
+async fn only_objects_that_mapped_to_the_key_when_written_are_missed() {
     for (concerns, held, given_away, expected) in [
         (Some(true), true, false, false),
         (Some(true), true, true, true),
@@ -201,115 +202,116 @@ async fn only_what_concerned_the_key_when_it_was_written_is_missed() {
         (None, true, true, false),
         (None, false, false, true),
     ] {
-        let world = World::new();
+        let fixture = Fixture::new();
         if held {
-            world.at.hold("one/x");
+            fixture.at.hold("one/x");
         }
         if given_away {
-            world.at.0.given_away.lock().unwrap().insert("one/x".to_owned());
+            fixture.at.0.given_away.lock().unwrap().insert("one/x".to_owned());
         }
         let expected: &[&str] = if expected { &["a"] } else { &[] };
         let case = format!("concerns {concerns:?}, held {held}, given away {given_away}");
-        world.record("a", vec![Write { concerns, ..write("one/x", "7") }]);
-        world.at.reach("one", 7);
-        assert_eq!(world.back().await, expected, "{case}");
-        world.record("a", vec![Write { concerns, ..write("one/x", "6") }]);
-        assert_eq!(world.back().await, expected, "{case}, and the cache was quicker");
-        assert!(world.is_empty());
+        fixture.record("a", vec![Write { concerns, ..write("one/x", "7") }]);
+        fixture.at.reach("one", 7);
+        assert_eq!(fixture.back().await, expected, "{case}");
+        fixture.record("a", vec![Write { concerns, ..write("one/x", "6") }]);
+        assert_eq!(fixture.back().await, expected, "{case}, and the cache was ahead of the report");
+        assert!(fixture.is_empty());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn writes_that_are_reported_out_of_order_are_waited_for_up_to_the_newest() {
-    let world = World::new();
-    world.at.hold("one/x");
-    world.record("a", vec![write("one/x", "11"), write("one/x", "9")]);
-    assert_eq!(world.guard.state().keys["a"].writes.len(), 1);
-    world.at.reach("one", 10);
-    assert!(world.parks("a"));
-    world.at.reach("one", 11);
-    assert_eq!(world.back().await, ["a"]);
-    assert!(world.is_empty());
+async fn a_key_waits_for_the_newest_of_writes_reported_out_of_order() {
+    let fixture = Fixture::new();
+    fixture.at.hold("one/x");
+    fixture.record("a", vec![write("one/x", "11"), write("one/x", "9")]);
+    assert_eq!(fixture.guard.state().keys["a"].writes.len(), 1);
+    fixture.at.reach("one", 10);
+    assert!(fixture.parks("a"));
+    fixture.at.reach("one", 11);
+    assert_eq!(fixture.back().await, ["a"]);
+    assert!(fixture.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_the_source_cannot_hold_is_not_waited_for() {
-    let world = World::new();
-    world.at.0.admits.lock().unwrap().insert("one/x".to_owned(), Some(false));
-    world.record("a", vec![write("one/x", "7"), write("elsewhere/x", "7")]);
-    assert!(!world.parks("a") && world.is_empty());
-    // Where only the server knows, its absence says nothing.
-    world.at.0.admits.lock().unwrap().insert("one/x".to_owned(), None);
-    world.record("a", vec![write("one/x", "7")]);
-    world.at.reach("one", 7);
-    assert_eq!(world.back().await, [] as [&str; 0]);
+async fn a_key_does_not_wait_for_an_object_that_the_source_cannot_contain() {
+    let fixture = Fixture::new();
+    fixture.at.0.admits.lock().unwrap().insert("one/x".to_owned(), Some(false));
+    fixture.record("a", vec![write("one/x", "7"), write("elsewhere/x", "7")]);
+    assert!(!fixture.parks("a") && fixture.is_empty());
+    // If only the server knows, the absence of the object says nothing.
+    fixture.at.0.admits.lock().unwrap().insert("one/x".to_owned(), None);
+    fixture.record("a", vec![write("one/x", "7")]);
+    fixture.at.reach("one", 7);
+    assert_eq!(fixture.back().await, [] as [&str; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_the_limit_a_key_is_let_through_and_still_looked_at_when_the_cache_comes() {
-    let world = World::new();
-    world.record("a", vec![write("one/x", "7")]);
-    assert!(world.parks("a"));
+async fn after_the_limit_a_key_is_reconciled_and_again_when_the_cache_catches_up() {
+    let fixture = Fixture::new();
+    fixture.record("a", vec![write("one/x", "7")]);
+    assert!(fixture.parks("a"));
     tokio::time::sleep(LIMIT * 29 / 30).await;
-    assert_eq!(world.back().await, [] as [&str; 0]);
+    assert_eq!(fixture.back().await, [] as [&str; 0]);
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(world.back().await, ["a"]);
-    assert!(!world.parks("a"));
-    world.at.reach("one", 7);
-    assert_eq!(world.back().await, ["a"], "the object is not there");
-    assert!(world.is_empty());
+    assert_eq!(fixture.back().await, ["a"]);
+    assert!(!fixture.parks("a"));
+    fixture.at.reach("one", 7);
+    assert_eq!(fixture.back().await, ["a"], "the object is missing");
+    assert!(fixture.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_writes_all_are_waited_for_and_of_one_object_the_newest() {
-    let world = World::new();
-    ["one/x", "one/y", "two/z"].iter().for_each(|it| world.at.hold(it));
+async fn a_key_waits_for_all_its_writes_and_for_the_newest_of_each_object() {
+    let fixture = Fixture::new();
+    ["one/x", "one/y", "two/z"].iter().for_each(|it| fixture.at.hold(it));
     let writes = vec![write("one/x", "10"), write("one/x", "11"), write("one/y", "9"), write("two/z", "8")];
-    world.record("a", writes);
-    assert_eq!(world.guard.state().keys["a"].writes.len(), 3);
-    assert!(world.parks("a"));
-    world.at.reach("one", 10);
-    world.at.reach("two", 8);
-    assert_eq!(world.back().await, [] as [&str; 0]);
-    world.at.reach("one", 11);
-    assert_eq!(world.back().await, ["a"]);
-    assert!(world.is_empty());
+    fixture.record("a", writes);
+    assert_eq!(fixture.guard.state().keys["a"].writes.len(), 3);
+    assert!(fixture.parks("a"));
+    fixture.at.reach("one", 10);
+    fixture.at.reach("two", 8);
+    assert_eq!(fixture.back().await, [] as [&str; 0]);
+    fixture.at.reach("one", 11);
+    assert_eq!(fixture.back().await, ["a"]);
+    assert!(fixture.is_empty());
 }
 
-/// A server that was restored from a backup gives versions anew; those it took back may never come again.
+/// A server that was restored from a backup assigns versions again; those from before may never
+/// come again.
 #[tokio::test(start_paused = true)]
-async fn what_was_written_before_the_history_was_taken_back_is_not_waited_for() {
-    let world = World::new();
-    world.record("a", vec![write("one/x", "1000")]);
-    assert!(world.parks("a"));
-    world.at.0.rewinds.store(1, Ordering::Relaxed);
-    world.at.reach("one", 1);
-    assert_eq!(world.back().await, ["a"]);
-    assert!(world.is_empty());
+async fn a_key_does_not_wait_for_writes_from_before_a_rewind() {
+    let fixture = Fixture::new();
+    fixture.record("a", vec![write("one/x", "1000")]);
+    assert!(fixture.parks("a"));
+    fixture.at.0.rewinds.store(1, Ordering::Relaxed);
+    fixture.at.reach("one", 1);
+    assert_eq!(fixture.back().await, ["a"]);
+    assert!(fixture.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn versions_that_cannot_be_compared_are_not_waited_for() {
-    let world = World::new();
-    world.record("a", vec![write("one/x", "x7")]);
-    assert!(!world.parks("a") && world.is_empty());
+async fn a_key_does_not_wait_for_versions_that_cannot_be_compared() {
+    let fixture = Fixture::new();
+    fixture.record("a", vec![write("one/x", "x7")]);
+    assert!(!fixture.parks("a") && fixture.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_known_by_its_version_waits_for_every_namespace() {
-    let world = World::new();
-    world.record("a", vec![Write { source: 0, version: "7".into(), object: None, concerns: None }]);
-    world.at.reach("one", 7);
-    assert!(world.parks("a"));
-    world.at.reach("two", 7);
-    assert_eq!(world.back().await, ["a"]);
+    let fixture = Fixture::new();
+    fixture.record("a", vec![Write { source: 0, version: "7".into(), object: None, concerns: None }]);
+    fixture.at.reach("one", 7);
+    assert!(fixture.parks("a"));
+    fixture.at.reach("two", 7);
+    assert_eq!(fixture.back().await, ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_beyond_all_times_is_none() {
-    let world = World::new();
+async fn a_limit_beyond_the_range_of_the_clock_is_never_reached() {
+    let fixture = Fixture::new();
     let guard = Guard::new(Duration::MAX, Counter::noop());
-    guard.record(&"a", vec![write("one/x", "7")], &world.sources, &world.queue);
-    assert!(guard.park(&"a", 0, &world.sources).is_some());
-    assert_eq!(guard.settle(&world.sources, &world.queue), None);
+    guard.record(&"a", vec![write("one/x", "7")], &fixture.sources, &fixture.queue);
+    assert!(guard.park(&"a", 0, &fixture.sources).is_some());
+    assert_eq!(guard.settle(&fixture.sources, &fixture.queue), None);
 }

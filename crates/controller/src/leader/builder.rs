@@ -1,4 +1,4 @@
-//! What one may choose about an election.
+//! The builder of a leader elector.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,52 +14,53 @@ use tokio::sync::Mutex;
 use super::candidate::Candidate;
 use super::clock::Clock;
 use super::decide::Memory;
+use super::election_state::{ElectionState, NewLeaderCallback};
 use super::elector::LeaderElector;
 use super::identity::{unique_identity, unique_instance};
 use super::lock::LeaseLock;
-use super::meter::Meter;
-use super::shared::{Shared, Tell};
+use super::meter::ElectionMetrics;
 use super::timing::{ElectionTiming, InvalidElection};
 use crate::events::EventRecorder;
 
-/// What can be chosen about an election. Each method says what happens without it.
+/// Builds a [`LeaderElector`].
 #[must_use]
 pub struct LeaderElectorBuilder {
-    place: Place,
+    store: LeaseStore,
     name: String,
     identity: Option<String>,
     timing: ElectionTiming,
     labels: BTreeMap<String, String>,
     release: bool,
     waits_to_create: bool,
-    on_new_leader: Option<Tell>,
+    on_new_leader: Option<NewLeaderCallback>,
     coordinated: bool,
     events: Option<EventRecorder>,
     clock: Option<Clock>,
     seed: Option<u64>,
 }
 
-enum Place {
+enum LeaseStore {
     Server(Api<Lease>),
     Other(Arc<dyn LeaseLock>),
 }
 
 impl LeaderElector {
-    /// An elector for the lease of this name, in the client's own namespace unless another is set.
+    /// Creates a builder for an elector on the lease of this name, in the client's default
+    /// namespace unless another is set.
     pub fn builder(client: Client, lease: impl Into<String>) -> LeaderElectorBuilder {
-        LeaderElectorBuilder::new(Place::Server(Api::default_namespaced(client)), lease.into())
+        LeaderElectorBuilder::new(LeaseStore::Server(Api::default_namespaced(client)), lease.into())
     }
 
-    /// An elector for a lease that is kept elsewhere than on a server.
+    /// Creates a builder for an elector on a lease that is stored elsewhere than on a server.
     pub fn over(lock: impl LeaseLock, lease: impl Into<String>) -> LeaderElectorBuilder {
-        LeaderElectorBuilder::new(Place::Other(Arc::new(lock)), lease.into())
+        LeaderElectorBuilder::new(LeaseStore::Other(Arc::new(lock)), lease.into())
     }
 }
 
 impl LeaderElectorBuilder {
-    fn new(place: Place, name: String) -> Self {
+    fn new(store: LeaseStore, name: String) -> Self {
         Self {
-            place,
+            store,
             name,
             identity: None,
             timing: ElectionTiming::default(),
@@ -74,87 +75,96 @@ impl LeaderElectorBuilder {
         }
     }
 
-    /// The namespace of the lease. The client's own otherwise; without meaning for a lease that is kept elsewhere.
+    /// Sets the namespace of the lease. Has no effect on a lease that is stored elsewhere. Defaults
+    /// to the client's namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
-        if let Place::Server(api) = self.place {
-            self.place = Place::Server(api.within(namespace));
+        if let LeaseStore::Server(api) = self.store {
+            self.store = LeaseStore::Server(api.within(namespace));
         }
         self
     }
 
-    /// Sets who we are in the Lease; defaults to the name of the host and a random part. Each replica should have its own.
+    /// Sets the identity that is written into the Lease. Each replica should have its own. Defaults
+    /// to the host name and a random part.
     ///
-    /// Two processes with the same identity do not both lead: each elector writes a random instance into an annotation of the Lease, and
-    /// waits until a Lease of another instance expires. So does a process that was restarted under the same identity and could not
-    /// release the Lease before. Where a coordinator decides, or a holder writes no instance, as client-go does, the identity alone
-    /// counts.
+    /// Two processes with the same identity do not both lead: each elector writes a random instance
+    /// into an annotation of the Lease, and waits until a Lease of another instance expires. So
+    /// does a process that restarts under the same identity and could not release the Lease before.
+    /// With a coordinator, or with a holder that writes no instance, such as client-go, only the
+    /// identity counts.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// How long others wait after the last renewal before they take the lease. 15 s otherwise.
+    /// Sets the time that other candidates wait after the last renewal before they take the lease.
+    /// Defaults to 15 s.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.timing.lease_duration = duration;
         self
     }
 
-    /// How long a leader goes on without a successful renewal. 10 s otherwise.
+    /// Sets the time that a leader continues without a successful renewal. Defaults to 10 s.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.timing.renew_deadline = deadline;
         self
     }
 
-    /// How far apart attempts are at most. 2 s otherwise.
+    /// Sets the maximum time between attempts. Defaults to 2 s.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.timing.retry_period = period;
         self
     }
 
-    /// A label for the Lease, beside those it has. None otherwise.
+    /// Adds a label to the Lease, which keeps its other labels. Defaults to none.
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.labels.insert(key.into(), value.into());
         self
     }
 
-    /// Whether the lease is given back when the work ends or is stopped, so that another can lead at once. It is otherwise.
+    /// Sets if the lease is released when the work ends or is stopped, so that another candidate
+    /// can lead at once. Defaults to true.
     ///
-    /// Turn it off where something the future began, such as a thread, may outlive it.
+    /// Turn it off if work that the future started, such as a thread, may outlive it.
     pub fn release_on_stop(mut self, release: bool) -> Self {
         self.release = release;
         self
     }
 
-    /// Makes a Lease that is missing only after it was missing for a whole lease duration. Without it, one that was never seen is
-    /// made at once, as client-go does.
+    /// Creates a missing Lease only after it was missing for a whole lease duration. By default, a
+    /// Lease that was never seen is created at once, as client-go does.
     ///
-    /// Somebody may have deleted the Lease of a leader, which finds out at its next renewal and makes it again. A replica that starts
-    /// in between, or that saw the Lease last when it was its own, would lead at the same time for up to a retry period. The wait
-    /// costs a lease duration once in the life of a Lease, and excludes that, unless the Lease is deleted again and again between
-    /// two looks at it.
+    /// Another client may delete the Lease of a leader, which notices at its next renewal and
+    /// creates it again. A replica that starts in between, or that last saw the Lease when it held
+    /// it itself, would then lead at the same time for up to a retry period. The wait costs one
+    /// lease duration in the life of a Lease, and prevents that, unless the Lease is deleted again
+    /// and again between two reads.
     pub fn wait_before_creating(mut self) -> Self {
         self.waits_to_create = true;
         self
     }
 
-    /// Told when another identity holds the lease than before, our own too. It is called by the election itself, so it must not
-    /// block; see [`LeaderElector::leaders`] otherwise.
-    pub fn on_new_leader(mut self, tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
-        self.on_new_leader = Some(Box::new(tell));
+    /// Sets a function that is called with the identity of each new holder of the lease, including
+    /// our own. The election itself calls it, so it must not block; if it would, use
+    /// [`LeaderElector::leaders`].
+    pub fn on_new_leader(mut self, callback: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_new_leader = Some(Box::new(callback));
         self
     }
 
-    /// Leaves it to a coordinator whose the lease is (rule LE-5): it is renewed while it is ours, never made or taken, and given back
-    /// when the coordinator prefers another. Elections are free otherwise.
+    /// Leaves the choice of the holder to a coordinator (rule LE-5): the elector renews the lease
+    /// while it holds it, never creates or takes it, and releases it when the coordinator prefers
+    /// another candidate. Off by default.
     ///
-    /// The coordinator is part of an API server with the feature gate `CoordinatedLeaderElection`, and chooses among those who
-    /// [stand for election](super::Candidacy).
+    /// The coordinator is part of an API server with the feature gate `CoordinatedLeaderElection`,
+    /// and chooses among the [candidates](super::Candidacy).
     pub fn coordinated(mut self) -> Self {
         self.coordinated = true;
         self
     }
 
-    /// Tells of the Lease, as events, when this elector became leader and when it stopped. Nothing is told otherwise.
+    /// Records an event about the Lease when this elector becomes leader and when it stops leading.
+    /// Off by default.
     pub fn events(mut self, recorder: EventRecorder) -> Self {
         self.events = Some(recorder);
         self
@@ -167,10 +177,10 @@ impl LeaderElectorBuilder {
         self
     }
 
-    /// The elector. Nothing is sent yet.
+    /// Builds the elector. It sends no request yet.
     ///
     /// # Errors
-    /// When the durations do not fit together, or a name is missing (rule LE-1).
+    /// Returns an error if the durations do not fit together, or if a name is missing (rule LE-1).
     pub fn build(self) -> Result<LeaderElector, InvalidElection> {
         self.timing.validate()?;
         let identity = self.identity.unwrap_or_else(unique_identity);
@@ -182,12 +192,18 @@ impl LeaderElectorBuilder {
         }
         let clock = self.clock.unwrap_or_else(Clock::new);
         let lease_duration = Duration::from_secs(u64::from(self.timing.lease_seconds().unsigned_abs()));
-        let shared = Arc::new(Shared::new(clock, Meter::new(&self.name), lease_duration, self.on_new_leader));
-        let lock: Arc<dyn LeaseLock> = match self.place {
-            Place::Server(api) => Arc::new(api),
-            Place::Other(lock) => lock,
+        let shared = Arc::new(ElectionState::new(
+            clock,
+            ElectionMetrics::new(&self.name),
+            lease_duration,
+            self.on_new_leader,
+        ));
+        let lock: Arc<dyn LeaseLock> = match self.store {
+            LeaseStore::Server(api) => Arc::new(api),
+            LeaseStore::Other(lock) => lock,
         };
-        // A coordinator gives the Lease to an identity, and leaves annotations of earlier holders.
+        // A coordinator assigns the Lease to an identity, and leaves the annotations of earlier
+        // holders.
         let instance = if self.coordinated { String::new() } else { unique_instance() };
         let candidate = Candidate {
             lock,

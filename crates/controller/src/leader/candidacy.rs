@@ -1,8 +1,8 @@
-//! Standing for a coordinated election: a LeaseCandidate says who one is, and answers when the coordinator asks whether one is still
-//! there (rule LE-5).
+//! Candidacy in a coordinated election: a LeaseCandidate describes the candidate, and its renewal
+//! answers the coordinator's pings (rule LE-5).
 //!
-//! Whether this process leads is not known here: that is between the coordinator and an elector that is
-//! [coordinated](super::LeaderElectorBuilder::coordinated) and has the same identity.
+//! This module does not know which candidate leads: that is up to the coordinator and to an elector
+//! that is [coordinated](super::LeaderElectorBuilder::coordinated) and has the same identity.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -19,12 +19,17 @@ use serde_json::json;
 
 use super::timing::InvalidElection;
 
-/// How often a candidate says unasked that it is still there, as client-go's does. Servers forget those that say nothing for half an hour.
+/// The interval at which a candidate renews without a ping: `requeueInterval` in `k8s.io/client-go
+/// v0.36.4 tools/leaderelection/leasecandidate.go`. Servers delete candidates that have not renewed
+/// for half an hour (`leaseCandidateValidDuration` in `k8s.io/kubernetes v1.36.4
+/// pkg/controlplane/controller/leaderelection/leaderelection_controller.go`).
 const RENEW_EVERY: Duration = Duration::from_secs(300);
-/// How long after a failure it is tried again. A coordinator waits five seconds for an answer.
+/// The pause after a failure. A coordinator waits five seconds for an answer (`electionDuration`,
+/// same file).
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Stands for the election of one Lease. The coordinator, which is part of the API server, gives the Lease to one of those who stand.
+/// A candidate in the election of one Lease. The coordinator, which is part of the API server,
+/// assigns the Lease to one of the candidates.
 ///
 /// ```no_run
 /// # async fn example(client: dogwatch_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -44,7 +49,7 @@ pub struct Candidacy {
     spec: Spec,
 }
 
-/// What a LeaseCandidate says. The types of k8s-openapi have it in different ways, by version.
+/// The spec of a LeaseCandidate. The types of k8s-openapi differ between its versions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Spec {
@@ -52,20 +57,21 @@ struct Spec {
     binary_version: String,
     emulation_version: String,
     strategy: String,
-    /// When the coordinator last asked.
+    /// The time of the coordinator's last ping.
     #[serde(skip_serializing_if = "Option::is_none")]
     ping_time: Option<MicroTime>,
-    /// When the candidate last said that it is there.
+    /// The time of the candidate's last renewal.
     #[serde(skip_serializing_if = "Option::is_none")]
     renew_time: Option<MicroTime>,
 }
 
 impl Candidacy {
-    /// Stands for the election of this lease, in the client's own namespace unless another is set. The identity is the name of an object
-    /// here, so it has to be fit for one: lower-case letters, digits, `-` and `.`.
+    /// Creates a candidate for this lease, in the client's default namespace unless another is set.
+    /// The identity is also the name of the LeaseCandidate, so it must be valid for one: lower-case
+    /// letters, digits, `-` and `.`.
     ///
     /// # Errors
-    /// When a name is missing.
+    /// Returns an error if a name is missing.
     pub fn new(
         client: Client,
         lease: impl Into<String>,
@@ -89,14 +95,15 @@ impl Candidacy {
         Ok(Self { api: Api::dynamic(client, resource()).within(&namespace), name, spec })
     }
 
-    /// The namespace of the lease and its candidates.
+    /// Sets the namespace of the lease and its candidates. Defaults to the client's namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.api = self.api.within(namespace);
         self
     }
 
-    /// The version of this program, such as `1.4.0`; the coordinator prefers the oldest. 0.0.0 otherwise.
+    /// Sets the version of this program, such as `1.4.0`; the coordinator prefers the oldest.
+    /// Defaults to 0.0.0.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.spec.binary_version = version.into();
@@ -104,56 +111,58 @@ impl Candidacy {
         self
     }
 
-    /// As which version it behaves, where that is an older one than its own.
+    /// Sets the emulated version, if the program behaves like an older one than its own.
     #[must_use]
     pub fn emulated_version(mut self, version: impl Into<String>) -> Self {
         self.spec.emulation_version = version.into();
         self
     }
 
-    /// How the coordinator chooses; `OldestEmulationVersion` otherwise. All who stand should say the same.
+    /// Sets the coordinator's strategy. All candidates should use the same. Defaults to
+    /// `OldestEmulationVersion`.
     #[must_use]
     pub fn strategy(mut self, strategy: impl Into<String>) -> Self {
         self.spec.strategy = strategy.into();
         self
     }
 
-    /// Stands until `stop` ends. Failures are logged and tried again, for ever. The LeaseCandidate is left; servers forget it in time.
+    /// Keeps the candidacy alive until `stop` resolves. Failures are logged and retried for ever.
+    /// The LeaseCandidate is not deleted; servers expire it.
     pub async fn run_until(&self, stop: impl Future<Output = ()>) {
         let ours = FieldSelector::name(&self.name);
         let informer = SharedInformer::builder(self.api.clone()).fields(ours).build();
-        // Only an informer that was stopped tells of nothing.
+        // Only an informer that was stopped has no changes.
         let mut changes = informer.changes().ok();
         informer.start();
         let mut stop = pin!(stop);
         loop {
-            let answered = tokio::select! {
+            let renewed = tokio::select! {
                 biased;
                 () = &mut stop => return,
-                answered = self.answer() => answered,
+                renewed = self.renew() => renewed,
             };
-            let pause = match answered {
+            let pause = match renewed {
                 Ok(()) => RENEW_EVERY,
                 Err(error) => {
-                    tracing::warn!(candidate = self.name, %error, "cannot stand for election, trying again");
+                    tracing::warn!(candidate = self.name, %error, "cannot renew the lease candidate, retrying");
                     RETRY_AFTER
                 }
             };
             tokio::select! {
                 biased;
                 () = &mut stop => return,
-                () = is_called(&mut changes), if pause == RENEW_EVERY => {}
+                () = pinged(&mut changes), if pause == RENEW_EVERY => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    /// Says that we are there, whether or not it was asked.
-    async fn answer(&self) -> Result<(), Error> {
+    /// Renews the LeaseCandidate, pinged or not.
+    async fn renew(&self) -> Result<(), Error> {
         let params = WriteParams::default();
         let found = self.api.get_opt(&self.name).await?;
-        let ping_time = found.as_ref().and_then(|it| said(it).ping_time);
-        let renew_time = Some(answer_to(ping_time.as_ref(), Timestamp::now()));
+        let ping_time = found.as_ref().and_then(|it| spec_of(it).ping_time);
+        let renew_time = Some(renew_time_for(ping_time.as_ref(), Timestamp::now()));
         let spec = json!(Spec { ping_time, renew_time, ..self.spec.clone() });
         match found {
             None => {
@@ -181,23 +190,24 @@ fn resource() -> ResourceType {
     ResourceType::namespaced(Gvk::new("coordination.k8s.io", "v1beta1", "LeaseCandidate"), "leasecandidates")
 }
 
-/// What a candidate says, as far as it can be understood.
-fn said(candidate: &DynamicObject) -> Spec {
+/// Returns the spec of a candidate, or an empty one if it cannot be parsed.
+fn spec_of(candidate: &DynamicObject) -> Spec {
     candidate.data.get("spec").and_then(|it| Spec::deserialize(it).ok()).unwrap_or_default()
 }
 
-/// The time to answer with: now, or when we were asked if that is later by our clock. client-go's candidate, whose clock is behind
-/// the server's, answers with a time before the question, which is no answer, and so again and again.
-fn answer_to(asked: Option<&MicroTime>, now: Timestamp) -> MicroTime {
-    MicroTime(asked.map_or(now, |it| now.max(it.0)))
+/// Returns the renewal time that answers a ping: now, or the ping's time if that is later by our
+/// clock. A client-go candidate whose clock is behind the server's renews with a time before the
+/// ping, which does not count as an answer, and so it renews again and again.
+fn renew_time_for(ping: Option<&MicroTime>, now: Timestamp) -> MicroTime {
+    MicroTime(ping.map_or(now, |it| now.max(it.0)))
 }
 
-/// Waits until the coordinator asks, or somebody deletes the candidate.
-async fn is_called(changes: &mut Option<Changes<DynamicObject>>) {
+/// Waits until the coordinator pings, or another client deletes the candidate.
+async fn pinged(changes: &mut Option<Changes<DynamicObject>>) {
     while let Some(changes) = changes {
         match changes.next().await {
             Some(Change::Deleted(_)) => return,
-            Some(change) if is_asked(&said(change.object())) => return,
+            Some(change) if has_unanswered_ping(&spec_of(change.object())) => return,
             Some(_) => {}
             None => break,
         }
@@ -205,11 +215,11 @@ async fn is_called(changes: &mut Option<Changes<DynamicObject>>) {
     std::future::pending().await
 }
 
-/// Whether a question is unanswered.
-fn is_asked(spec: &Spec) -> bool {
+/// Returns true if a ping is unanswered.
+fn has_unanswered_ping(spec: &Spec) -> bool {
     match (&spec.ping_time, &spec.renew_time) {
-        (Some(asked), Some(answered)) => asked.0 > answered.0,
-        (asked, _) => asked.is_some(),
+        (Some(ping), Some(renewed)) => ping.0 > renewed.0,
+        (ping, _) => ping.is_some(),
     }
 }
 
@@ -218,13 +228,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn le_5_an_answer_is_never_before_the_question() {
+    fn le_5_a_renewal_is_never_before_the_ping() {
         let at = |second: i64| Timestamp::from_second(second).expect("a time");
-        for (asked, now, answer) in [(None, 5, 5), (Some(3), 5, 5), (Some(9), 5, 9)] {
-            let asked = asked.map(|it| MicroTime(at(it)));
-            let renew_time = Some(answer_to(asked.as_ref(), at(now)));
+        for (ping, now, answer) in [(None, 5, 5), (Some(3), 5, 5), (Some(9), 5, 9)] {
+            let ping = ping.map(|it| MicroTime(at(it)));
+            let renew_time = Some(renew_time_for(ping.as_ref(), at(now)));
             assert_eq!(renew_time, Some(MicroTime(at(answer))));
-            assert!(!is_asked(&Spec { ping_time: asked, renew_time, ..Spec::default() }), "it is answered");
+            assert!(
+                !has_unanswered_ping(&Spec { ping_time: ping, renew_time, ..Spec::default() }),
+                "the ping is answered"
+            );
         }
     }
 }

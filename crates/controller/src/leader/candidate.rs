@@ -1,4 +1,5 @@
-//! Attempts to get, keep and give back the lease: the requests that [`decide`] asks for, and nothing that lasts.
+//! Attempts to acquire, renew and release the lease: the requests that [`decide`] asks for, without
+//! loops or timers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,64 +12,68 @@ use rand::Rng;
 use rand::rngs::StdRng;
 
 use super::decide::{Memory, Step, decide, decide_coordinated};
+use super::election_state::ElectionState;
 use super::lock::LeaseLock;
 use super::record::{self, Entry};
-use super::shared::Shared;
 use super::timing::ElectionTiming;
 
-/// How often a release is tried against conflicts, each after a new read, and how far apart (as rule RT-1).
+/// The maximum number of attempts of a release after conflicts, each with a new read, and the pause
+/// between them (as rule RT-1).
 const RELEASE_ATTEMPTS: u32 = 5;
 const RELEASE_PAUSE: Duration = Duration::from_millis(10);
 
-/// One who wants the lease, with all it knows about it. It lives as long as the elector, over many terms.
+/// A contender for the lease, with all it knows about it. It lives as long as the elector, over
+/// many terms.
 pub(super) struct Candidate {
     pub(super) lock: Arc<dyn LeaseLock>,
     pub(super) name: String,
     pub(super) timing: ElectionTiming,
     pub(super) labels: BTreeMap<String, String>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ElectionState>,
     pub(super) memory: Memory,
-    /// The lease as our own last write left it, where nothing has failed since.
+    /// The lease as our own last write left it, if nothing has failed since.
     pub(super) held: Option<Lease>,
-    /// A write was sent and it is not known whether it was carried out.
+    /// Set when a write was sent and its outcome is unknown.
     pub(super) in_doubt: bool,
-    /// Whether a lease that is missing is made only after it was missing for a whole lease duration.
+    /// Set when a missing lease is created only after it was missing for a whole lease duration.
     pub(super) waits_to_create: bool,
-    /// Since when every look found no lease, and when the last one was, by our own clock.
+    /// The times, by our own clock, since when every read found no lease, and of the last such
+    /// read.
     pub(super) missing: Option<(Duration, Duration)>,
-    /// Whose the lease is, a coordinator decides.
+    /// Set when a coordinator chooses the holder.
     pub(super) coordinated: bool,
     pub(super) random: StdRng,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 #[derive(Debug)]
 pub(super) enum Attempt {
-    /// The lease is ours.
+    /// We hold the lease.
     Held {
-        /// When the write was sent that made it so. Others count from a later time.
+        /// The time at which the write was sent. Other candidates count from a later time.
         sent: Duration,
         transitions: i32,
     },
-    /// It is not.
-    Anothers {
+    /// Another candidate holds the lease.
+    HeldByAnother {
         holder: Option<Arc<str>>,
-        /// When it may be taken.
+        /// The time at which it may be taken.
         until: Duration,
     },
-    /// It is ours, and is to be another's.
-    Promised { to: Arc<str> },
-    /// It is not known.
+    /// We hold the lease, and the coordinator wants to give it to another candidate.
+    HandOver { to: Arc<str> },
+    /// The outcome is unknown.
     Failed(Error),
 }
 
 impl Candidate {
-    /// Tries to get the lease, whoever had it.
+    /// Attempts to acquire the lease, also from another holder.
     pub(super) async fn acquire(&mut self) -> Attempt {
         self.attempt(None).await.unwrap_or_else(Attempt::Failed)
     }
 
-    /// Tries to keep the lease, which is ours, before the deadline. It is never taken from another in here.
+    /// Attempts to renew our lease before the deadline. It never takes the lease from another
+    /// holder.
     pub(super) async fn renew(&mut self, deadline: Duration) -> Attempt {
         if let Some(lease) = self.held.take() {
             let lease = record::renewed(lease, &self.entry());
@@ -76,16 +81,17 @@ impl Candidate {
                 Ok(held) => return held,
                 Err(error) => {
                     self.shared.meter.slowpath();
-                    tracing::debug!(lease = self.name, %error, "cannot renew the lease, reading it again");
+                    tracing::debug!(lease = self.name, %error, "cannot renew the lease, rereading it");
                 }
             }
         }
         self.attempt(Some(deadline)).await.unwrap_or_else(Attempt::Failed)
     }
 
-    /// Gives the lease back, if it is ours on the server and not only in our memory (rule LE-4).
+    /// Releases the lease, if we hold it on the server and not only in our memory (rule LE-4).
     ///
-    /// Another that took it meanwhile keeps it: both the holder that is read and the version of the write see to that.
+    /// A candidate that took it meanwhile keeps it: both the holder that is read and the version of
+    /// the write ensure that.
     pub(super) async fn release(&mut self) {
         self.held = None;
         let give_up = self.shared.clock.now().saturating_add(self.timing.renew_deadline);
@@ -99,15 +105,17 @@ impl Candidate {
         }
         match outcome {
             Ok(true) => tracing::info!(lease = self.name, "released the lease"),
-            Ok(false) => tracing::debug!(lease = self.name, "the lease is not ours, nothing to release"),
+            Ok(false) => {
+                tracing::debug!(lease = self.name, "another candidate holds the lease, nothing to release")
+            }
             Err(error) => {
-                tracing::warn!(lease = self.name, %error, "cannot release the lease, it will expire")
+                tracing::warn!(lease = self.name, %error, "cannot release the lease; it will expire")
             }
         }
     }
 
-    /// How long to wait before the next attempt: from half a retry period to a whole one, so that candidates that began
-    /// together do not stay together.
+    /// Returns the time to wait before the next attempt: between half a retry period and a whole
+    /// one, so that candidates that started together drift apart.
     pub(super) fn pause(&mut self) -> Duration {
         self.timing.retry_period.mul_f64(self.random.random_range(0.5..=1.0))
     }
@@ -126,7 +134,7 @@ impl Candidate {
         Ok(true)
     }
 
-    /// Reads, decides, and writes. Whoever leads already has a deadline.
+    /// Reads, decides, and writes. A leader passes its deadline.
     async fn attempt(&mut self, deadline: Option<Duration>) -> Result<Attempt, Error> {
         let lock = Arc::clone(&self.lock);
         let observed = self.bounded(deadline, lock.get(&self.name)).await?;
@@ -141,21 +149,22 @@ impl Candidate {
             tracing::warn!(
                 lease = self.name,
                 identity = self.memory.identity(),
-                "another process holds the lease under the identity of this one, or held it until it ended without a release"
+                "the lease is held under this process's identity by another process, or by an earlier one that exited without a release"
             );
         }
         match step {
-            Step::Wait { until } => Ok(Attempt::Anothers { holder: holder(), until }),
+            Step::Wait { until } => Ok(Attempt::HeldByAnother { holder: holder(), until }),
             Step::HandOver => {
                 let to = observed.as_ref().and_then(record::preferred).unwrap_or_default();
-                Ok(Attempt::Promised { to: to.into() })
+                Ok(Attempt::HandOver { to: to.into() })
             }
-            // A leader makes its own lease again at once; all others may be looking at the place of a lease whose holder does not
-            // know yet that it is gone, and what they remember of it may be old.
+            // A leader recreates its own lease at once; a standby may see a lease missing whose
+            // holder does not know yet that it was deleted, and the standby's memory of it may be
+            // old.
             Step::Create if deadline.is_none() && self.waits_to_create && now < self.may_create(now) => {
-                Ok(Attempt::Anothers { holder: None, until: self.may_create(now) })
+                Ok(Attempt::HeldByAnother { holder: None, until: self.may_create(now) })
             }
-            Step::Take if deadline.is_some() => Ok(Attempt::Anothers { holder: holder(), until: now }),
+            Step::Take if deadline.is_some() => Ok(Attempt::HeldByAnother { holder: holder(), until: now }),
             Step::Create => {
                 let lease = record::created(&self.name, &self.entry(), self.memory.next_transitions());
                 self.write(deadline, lease, LeaseLock::create).await
@@ -183,7 +192,8 @@ impl Candidate {
         let outcome = self.bounded(deadline, send(&*lock, lease)).await;
         match &outcome {
             Ok(_) => self.in_doubt = false,
-            // A server that refuses has not carried it out. One that failed, or was asked twice, may have.
+            // A rejected request was not carried out. One that failed, or was sent twice, may have
+            // been.
             Err(Error::Refused(status)) if status.code < 500 => self.in_doubt = false,
             Err(_) => {}
         }
@@ -194,9 +204,10 @@ impl Candidate {
         Ok(Attempt::Held { sent, transitions })
     }
 
-    /// When a lease that is missing may be made. Its last holder has made it again by then, or stopped: it counts a renew deadline
-    /// from a renewal that was before the deletion, and a lease duration is longer than that on any two clocks that the
-    /// election allows.
+    /// Returns the time at which a missing lease may be created. By then its last holder has
+    /// recreated it or has stopped: it counts its renew deadline from a renewal before the
+    /// deletion, and a lease duration is longer than that on any two clocks within the tolerated
+    /// skew.
     fn may_create(&self, now: Duration) -> Duration {
         let since = self.missing.map_or(now, |(since, _)| since);
         since.saturating_add(self.timing.lease_duration)
@@ -204,7 +215,8 @@ impl Candidate {
 
     fn saw(&mut self, lease: Option<&Lease>) {
         let now = self.shared.clock.now();
-        // In a longer time without a look, the lease may have been made and deleted once more.
+        // During a longer time without a read, the lease may have been created and deleted once
+        // more.
         let lasting = self.timing.retry_period.saturating_mul(2);
         self.missing = match (lease, self.missing) {
             (Some(_), _) => None,
@@ -215,7 +227,7 @@ impl Candidate {
         self.shared.saw(lease.and_then(record::holder));
     }
 
-    /// Waits for a request no longer than one may take, nor beyond the deadline.
+    /// Awaits a request, within the request timeout and the deadline.
     async fn bounded<T>(
         &self,
         deadline: Option<Duration>,

@@ -1,6 +1,7 @@
-//! An elector's own clock: how long it has been running, and what time of day it believes it is.
+//! The clock of an elector: its own monotonic time, and the time of day.
 //!
-//! Everything is decided by the first, which never jumps. The second is only written into Leases, for people.
+//! All decisions use the monotonic time, which never jumps. The time of day is only written into
+//! Leases, for people.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use tokio::time::Instant;
 
 /// A monotonic clock that begins at zero. Clones show the same time.
 ///
-/// It stands still while the machine sleeps, as the clocks of client-go do: a machine that wakes may believe for up to a renew
-/// deadline that it leads still.
+/// It stands still while the machine is suspended, like the clocks of client-go: after waking up, a
+/// machine may believe for up to a renew deadline that it still leads.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     origin: Instant,
@@ -18,17 +19,17 @@ pub(crate) struct Clock {
     pub(crate) skew: Skew,
 }
 
-/// How a simulated clock differs from the true one.
+/// The deviation of a simulated clock from the true one.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Skew {
-    /// Seconds it counts in a true second.
+    /// The number of seconds that it counts in a true second.
     pub(crate) rate: f64,
-    /// What it showed at the beginning.
+    /// The value that it shows at the beginning.
     pub(crate) offset: Duration,
-    /// How far the time of day is off, in seconds.
+    /// The deviation of the time of day, in seconds.
     pub(crate) wall: i64,
-    /// The time of day does not move.
+    /// Set when the time of day does not advance.
     pub(crate) frozen: bool,
 }
 
@@ -44,7 +45,7 @@ impl Clock {
 
 #[cfg(not(test))]
 impl Clock {
-    /// How long this clock has been running.
+    /// Returns the time since the clock was created.
     pub(crate) fn now(&self) -> Duration {
         self.origin.elapsed()
     }
@@ -56,7 +57,7 @@ impl Clock {
         }
     }
 
-    /// The time of day.
+    /// Returns the time of day.
     pub(crate) fn wall(&self) -> Timestamp {
         Timestamp::now()
     }

@@ -1,4 +1,4 @@
-//! Elections in which a coordinator decides (rule LE-5), in paused time.
+//! Tests of coordinated elections (rule LE-5), in paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::scripted::{Line, Server};
+use super::scripted::{Connection, Server};
 use super::{Ended, LeaderElector, Led};
 
 const fn s(seconds: u64) -> Duration {
@@ -16,17 +16,17 @@ const fn s(seconds: u64) -> Duration {
 }
 
 fn elector(server: &Arc<Server>) -> LeaderElector {
-    LeaderElector::over(Line::good(server), "lock").identity("me").coordinated().build().expect("valid")
+    LeaderElector::over(Connection::good(server), "lock").identity("me").coordinated().build().expect("valid")
 }
 
-/// The coordinator writes the lease.
+/// Writes the lease as the coordinator does.
 fn write(server: &Server, spec: Value) {
     let lease = json!({ "metadata": { "name": "lock" }, "spec": spec });
     server.edit(|_| Some(serde_json::from_value::<Lease>(lease).expect("a lease")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn le_5_a_coordinated_elector_neither_makes_a_lease_nor_takes_one() {
+async fn le_5_a_coordinated_elector_neither_creates_nor_takes_a_lease() {
     let server = Arc::new(Server::default());
     let coordinator = async {
         sleep(s(60)).await;
@@ -41,7 +41,7 @@ async fn le_5_a_coordinated_elector_neither_makes_a_lease_nor_takes_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn le_5_a_coordinated_elector_leads_while_the_lease_is_given_to_it_and_gives_it_back_when_another_is_preferred()
+async fn le_5_a_coordinated_elector_leads_while_it_is_the_holder_and_releases_the_lease_when_another_is_preferred()
  {
     let server = Arc::new(Server::default());
     let elector = elector(&server);
@@ -53,9 +53,9 @@ async fn le_5_a_coordinated_elector_leads_while_the_lease_is_given_to_it_and_giv
         sleep(s(5)).await;
         write(&server, given);
         sleep(s(40)).await;
-        assert!(works.load(Ordering::SeqCst) && elector.is_leader(), "it renews");
+        assert!(works.load(Ordering::SeqCst) && elector.is_leader(), "it keeps renewing");
         let spec = server.lease().and_then(|it| it.spec).expect("a spec");
-        assert_eq!(spec.strategy.as_deref(), Some("x"), "what the coordinator wrote stays");
+        assert_eq!(spec.strategy.as_deref(), Some("x"), "the coordinator's fields are kept");
         server.edit(|lease| {
             lease.map(|mut lease| {
                 lease.spec.get_or_insert_default().preferred_holder = Some("next".to_owned());
@@ -71,8 +71,8 @@ async fn le_5_a_coordinated_elector_leads_while_the_lease_is_given_to_it_and_giv
     };
     let run = async { (elector.run_while_leading(lead).await, Instant::now()) };
     let ((ended, stopped), marked) = tokio::join!(run, coordinator);
-    assert_eq!(ended.expect_err("handed over").to_string(), "the lease is to be held by next");
+    assert_eq!(ended.expect_err("handed over").to_string(), "the coordinator gives the lease to next");
     assert!(stopped - marked <= s(2) + s(2) / 1000, "{:?}", stopped - marked);
-    assert_eq!(server.holder(), None, "given back, after the work has ended");
+    assert_eq!(server.holder(), None, "released after the work has ended");
     assert!(!elector.is_leader());
 }

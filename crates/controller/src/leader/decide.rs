@@ -1,4 +1,5 @@
-//! What an elector does next, as a function of what it remembers, what it sees and its own clock (rule LE-2).
+//! The decision of an elector, as a pure function of its memory, the observed lease and its own
+//! clock (rule LE-2).
 
 use std::time::Duration;
 
@@ -6,43 +7,47 @@ use k8s_openapi::api::coordination::v1::Lease;
 
 use super::record;
 
-/// What an elector remembers of the lease. Times are those of its own clock, never the server's or another holder's.
+/// The memory of an elector about the lease. Times are those of its own clock, never the server's
+/// or another holder's.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// Who the elector is.
+    /// The identity of the elector.
     identity: String,
-    /// Tells it from others of the same identity; empty where none is told apart.
+    /// Distinguishes this elector from others with the same identity; empty if none are
+    /// distinguished.
     instance: String,
-    /// How long a lease lasts that does not say so itself.
+    /// The duration of a lease that does not specify one.
     default_duration: Duration,
-    /// The newest version that was seen, and when it was first seen.
+    /// The newest observed version, and the time when it was first observed.
     seen: Option<(Lease, Duration)>,
 }
 
-/// What to do about a lease.
+/// The next step of an elector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// There is none: make it.
+    /// There is no lease: create it.
     Create,
-    /// It is ours: renew it.
+    /// We hold the lease: renew it.
     Renew,
-    /// It is nobody's, or has not been renewed for as long as it lasts: take it.
+    /// The lease has no holder, or has expired: take it.
     Take,
-    /// It is ours, and a coordinator wants it to be another's: stop, and give it back.
+    /// We hold the lease, and a coordinator prefers another holder: stop, and release it.
     HandOver,
-    /// It is another's, until this time of our own clock at the earliest.
+    /// Another candidate holds the lease, until this time of our own clock at the earliest.
     Wait {
-        /// When to look again at the latest.
+        /// The latest time for the next read.
         until: Duration,
     },
 }
 
-/// What to do about the lease as the server shows it now; `None` is a lease that is not there.
+/// Returns the next step for the lease as the server shows it now; `None` means that it does not
+/// exist.
 ///
-/// A lease of another is waited for as long as it says itself, counted from when this version of it was first seen. A lease
-/// that somebody deleted while it was another's is waited for too: its holder does not know yet. A lease of our identity that
-/// names another [instance](Memory::instance) is another's.
+/// A lease of another holder is respected for the duration that it specifies, counted from when
+/// this version of it was first observed. So is a lease that was deleted while another candidate
+/// held it: its holder does not know yet. A lease with our identity that names another
+/// [instance](Memory::instance) belongs to another holder.
 pub fn decide(memory: &Memory, observed: Option<&Lease>, now: Duration) -> Step {
     let expiry = match observed {
         Some(lease) => match record::holder(lease) {
@@ -62,9 +67,11 @@ pub fn decide(memory: &Memory, observed: Option<&Lease>, now: Duration) -> Step 
     }
 }
 
-/// What to do about a lease that a coordinator gives out (rule LE-5): it is renewed while it is ours, until another is to have it.
+/// Returns the next step for a lease that a coordinator assigns (rule LE-5): it is renewed while we
+/// hold it, until another holder is preferred.
 ///
-/// Nothing is made or taken here. One that has expired is the coordinator's to give out again, even if it still says that it is ours.
+/// It never creates or takes a lease. An expired one is assigned again by the coordinator, even if
+/// it still names us as its holder.
 pub fn decide_coordinated(memory: &Memory, observed: Option<&Lease>, now: Duration) -> Step {
     let wait = Step::Wait { until: Duration::MAX };
     let Some(lease) = observed.filter(|it| record::holder(it) == Some(memory.identity())) else {
@@ -79,21 +86,23 @@ pub fn decide_coordinated(memory: &Memory, observed: Option<&Lease>, now: Durati
 }
 
 impl Memory {
-    /// Nothing has been seen yet. `default_duration` is how long leases last that do not say so themselves.
+    /// Creates an empty memory. `default_duration` applies to leases that do not specify a
+    /// duration.
     pub fn new(identity: impl Into<String>, default_duration: Duration) -> Self {
         Self { identity: identity.into(), instance: String::new(), default_duration, seen: None }
     }
 
-    /// Names the process, so that a lease which another process holds under the same identity is not taken for our own. A lease
-    /// that names no instance, as client-go's do, is told by the identity alone. Without this, every lease is.
+    /// Names the process, so that a lease that another process holds under the same identity does
+    /// not count as our own. A lease without an instance, such as client-go's, is recognised by the
+    /// identity alone. Without an instance of our own, every lease is.
     #[must_use]
     pub fn instance(mut self, instance: impl Into<String>) -> Self {
         self.instance = instance.into();
         self
     }
 
-    /// Remembers what was seen at this time. A version that was seen before keeps the time when it was first seen; a lease that is
-    /// not there leaves the memory as it is.
+    /// Records an observation at this time. A version that was observed before keeps its first
+    /// time; a missing lease leaves the memory unchanged.
     #[must_use]
     pub fn after(mut self, observed: Option<&Lease>, now: Duration) -> Self {
         self.remember(observed, now);
@@ -111,7 +120,7 @@ impl Memory {
         &self.identity
     }
 
-    /// What a lease that is made anew counts: it goes on where the one that was seen last ended.
+    /// Returns the transition count for a recreated lease: it continues from the last observed one.
     pub(super) fn next_transitions(&self) -> i32 {
         match &self.seen {
             None => 0,
@@ -124,7 +133,7 @@ impl Memory {
         &self.instance
     }
 
-    /// Whether we hold a lease.
+    /// Returns true if we hold the lease.
     pub(super) fn is_ours(&self, lease: &Lease) -> bool {
         let is_other_instance =
             || !self.instance.is_empty() && record::instance(lease).is_some_and(|it| it != self.instance);
@@ -170,7 +179,7 @@ mod tests {
         Memory::new("me", s(15))
     }
 
-    /// The upstream table TryAcquireOrRenew, and what upstream gets wrong.
+    /// The upstream table TryAcquireOrRenew, and the cases that upstream gets wrong.
     #[test]
     fn le_2_try_acquire_or_renew() {
         let others = held("7", "other");
@@ -233,7 +242,7 @@ mod tests {
         let saw = |lease: &Lease, at| fresh().after(Some(lease), at);
         let table: [(&str, Memory, Option<&Lease>, Duration, Step); 8] = [
             ("not there", fresh(), None, s(0), wait),
-            ("nobody's", fresh(), Some(&held("7", "")), s(0), wait),
+            ("no holder", fresh(), Some(&held("7", "")), s(0), wait),
             ("another's", fresh(), Some(&held("7", "other")), s(0), wait),
             ("another's, expired", saw(&held("7", "other"), s(0)), Some(&held("7", "other")), s(99), wait),
             ("ours", saw(&ours, s(0)), Some(&ours), s(9), Step::Renew),
@@ -247,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_made_anew_goes_on_counting() {
+    fn a_recreated_lease_continues_the_transition_count() {
         assert_eq!(fresh().next_transitions(), 0);
         assert_eq!(fresh().after(Some(&held("7", "other")), s(0)).next_transitions(), 4);
         assert_eq!(fresh().after(Some(&held("7", "me")), s(0)).next_transitions(), 3);

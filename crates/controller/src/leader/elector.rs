@@ -1,4 +1,5 @@
-//! The elector: waits for the lease, runs a future while it is held, and ends that future before another may lead.
+//! The elector: waits for the lease, runs a future while it holds it, and drops that future before
+//! another candidate may lead.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -13,12 +14,12 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::task::JoinSet;
 
 use super::candidate::{Attempt, Candidate};
-use super::shared::{Shared, Unhealthy};
+use super::election_state::{ElectionState, Unhealthy};
 use super::term::{Ended, Led, Term, over};
 use super::timing::ElectionTiming;
 use crate::events::{EventRecorder, Note};
 
-/// Takes part in the election for one Lease. Clones are the same elector.
+/// A participant in the election for one Lease. Clones refer to the same elector.
 ///
 /// A process may have many, each for a lease of its own, over one client.
 ///
@@ -38,8 +39,8 @@ use crate::events::{EventRecorder, Note};
 /// ```
 #[derive(Clone)]
 pub struct LeaderElector {
-    pub(super) shared: Arc<Shared>,
-    /// Held by whoever runs, so that runs take turns.
+    pub(super) shared: Arc<ElectionState>,
+    /// Held by the current run, so that runs are serialised.
     pub(super) candidate: Arc<Mutex<Candidate>>,
     pub(super) timing: ElectionTiming,
     pub(super) identity: Arc<str>,
@@ -48,19 +49,22 @@ pub struct LeaderElector {
 }
 
 impl LeaderElector {
-    /// Waits until the lease is ours, then runs what `lead` makes for as long as it is.
+    /// Waits until this elector holds the lease, then runs the future that `lead` returns for as
+    /// long as it does.
     ///
-    /// Failures while waiting are logged and tried again, for ever. While the future runs, a task of its own renews the lease, so
-    /// that on a runtime of several threads a future that computes for long does not lose it. When the lease is lost, the future is dropped at once, and at the renew
-    /// deadline at the latest, which is before anybody else may lead; only a future that does not yield can
-    /// overstay, which [`Self::health`] then tells, and [`Led::is_leading`] lets it check. When the future ends by itself, the
-    /// lease is released and its output returned. To stop in an orderly way, let the future end.
+    /// Failures while waiting are logged and retried for ever. While the future runs, a separate
+    /// task renews the lease, so that on a multi-threaded runtime a long computation does not lose
+    /// it. When the lease is lost, the future is dropped at once, and at the renew deadline at the
+    /// latest, which is before another candidate may lead. Only a future that does not yield can
+    /// overrun; [`Self::health`] then reports an error, and the future itself can check
+    /// [`Led::is_leading`]. When the future completes, the lease is released and the output
+    /// returned. For an orderly stop, let the future complete.
     ///
-    /// One run at a time: a second call waits until the first has ended. Dropping this future drops the inner one and ends the
-    /// renewals; the lease then expires by itself.
+    /// Runs are serialised: a second call waits until the first has ended. Dropping this future
+    /// drops the inner one and stops the renewals; the lease then expires by itself.
     ///
     /// # Errors
-    /// How the lease was lost. It may be run again.
+    /// Returns how the lease was lost. The elector may run again.
     pub async fn run_while_leading<F: Future>(
         &self,
         lead: impl FnOnce(Led) -> F,
@@ -68,13 +72,15 @@ impl LeaderElector {
         self.run_until(std::future::pending(), lead).await
     }
 
-    /// As [`Self::run_while_leading`], and stops when `stop` ends: the future is dropped where it is, then the lease released.
+    /// Like [`Self::run_while_leading`], but stops when `stop` resolves: the future is dropped, and
+    /// then the lease is released.
     ///
-    /// To let a leader end in its own time and only a standby stop, let `stop` go on while [`Self::is_leader`]; it is polled
-    /// by the same task that begins to lead, so it never misses that.
+    /// To stop only a standby and let a leader finish in its own time, keep `stop` pending while
+    /// [`Self::is_leader`]; it is polled by the same task that begins to lead, so it never misses
+    /// that moment.
     ///
     /// # Errors
-    /// How the lease was lost, or [`Ended::Stopped`].
+    /// Returns how the lease was lost, or [`Ended::Stopped`].
     pub async fn run_until<F: Future>(
         &self,
         stop: impl Future<Output = ()>,
@@ -95,14 +101,15 @@ impl LeaderElector {
         self.record(lease.as_ref(), "BecomeLeader", "became leader");
         let mut renewing = JoinSet::new();
         renewing.spawn(renew(candidate, leading.term.clone()));
-        // Lets the renewals begin before work that may not yield.
+        // Lets the renewals start before work that may not yield.
         tokio::task::yield_now().await;
         let term = leading.term.subscribe();
         let led = Led::new(term.clone(), self.shared.clock.clone(), Arc::clone(&self.identity), transitions);
         let outcome = {
             let check = led.clone();
             let mut work = pin!(lead(led));
-            // Work that comes back after the deadline gets no further, whether or not a timer has fired yet.
+            // Work that is polled again after the deadline makes no progress, even if no timer has
+            // fired yet.
             let work = poll_fn(
                 |context| if check.is_leading() { work.as_mut().poll(context) } else { Poll::Pending },
             );
@@ -123,35 +130,39 @@ impl LeaderElector {
         outcome
     }
 
-    /// Whether this elector leads: a future runs, and its renew deadline has not passed.
+    /// Returns true if this elector leads: a future runs, and its renew deadline has not passed.
     pub fn is_leader(&self) -> bool {
         self.shared.is_leader()
     }
 
-    /// Who was last seen to hold the lease; `None` before the first look and when nobody does.
+    /// Returns the last observed holder of the lease; `None` before the first read and if the lease
+    /// has no holder.
     pub fn leader(&self) -> Option<Arc<str>> {
         self.shared.leader()
     }
 
-    /// Who holds the lease, as it changes. Seen every retry period while the election runs.
+    /// Returns a receiver of the holder of the lease. It is updated every retry period while the
+    /// election runs.
     pub fn leaders(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.shared.leaders()
     }
 
-    /// Who this elector is in the Lease.
+    /// Returns the identity of this elector in the Lease.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Whether all is well: a leader whose lease has expired has stopped (rule LE-5). For a liveness probe.
+    /// Checks that a leader whose lease has expired has stopped (rule LE-5). Intended for a
+    /// liveness probe.
     ///
     /// # Errors
-    /// When a future that should have been dropped still runs so much later than the lease expired.
+    /// Returns an error if a future that should have been dropped still runs when the lease has
+    /// been expired for longer than `tolerance`.
     pub fn health(&self, tolerance: Duration) -> Result<(), Unhealthy> {
         self.shared.health(tolerance)
     }
 
-    /// Attempts until the lease is ours.
+    /// Attempts until this elector holds the lease.
     async fn acquire(&self) -> (OwnedMutexGuard<Candidate>, Term, i32) {
         let mut candidate = Arc::clone(&self.candidate).lock_owned().await;
         let clock = &self.shared.clock;
@@ -165,25 +176,26 @@ impl LeaderElector {
                         let term = Term { renewed: sent, until, over: None, failure: None };
                         return (candidate, term, transitions);
                     }
-                    // The answer took so long that it is of no use; the lease is ours, so the next attempt renews it.
+                    // The response took too long to be usable. We hold the lease, so the next
+                    // attempt renews it.
                     next = clock.now();
                 }
-                Attempt::Anothers { until, .. } => next = next.min(until),
-                // A term that is to end before it has begun.
-                Attempt::Promised { .. } => {}
-                // Another was quicker; that is what an election is for.
+                Attempt::HeldByAnother { until, .. } => next = next.min(until),
+                // The term would end before it has begun.
+                Attempt::HandOver { .. } => {}
+                // Losing the race to another candidate is the normal case of an election.
                 Attempt::Failed(error) if error.is_conflict() || error.is_already_exists() => {
-                    tracing::debug!(identity = %self.identity, %error, "another was quicker");
+                    tracing::debug!(identity = %self.identity, %error, "another candidate wrote the lease first");
                 }
                 Attempt::Failed(error) => {
-                    tracing::warn!(identity = %self.identity, %error, "cannot get the lease, trying again");
+                    tracing::warn!(identity = %self.identity, %error, "cannot acquire the lease, retrying");
                 }
             }
             clock.sleep_until(next).await;
         }
     }
 
-    /// Tells of the lease what became of us, where somebody wants to know.
+    /// Records an event about the lease, if a recorder is set.
     fn record(&self, lease: Option<&ObjectReference>, action: &str, what: &str) {
         if let (Some(events), Some(lease)) = (&self.events, lease) {
             let note = Note::normal("LeaderElection", action).text(format!("{} {what}", self.identity));
@@ -200,7 +212,8 @@ impl LeaderElector {
     }
 }
 
-/// Renews the lease every retry period until the term is over, and says in the term how it goes.
+/// Renews the lease every retry period until the term is over, and publishes the outcome in the
+/// term.
 async fn renew(mut candidate: OwnedMutexGuard<Candidate>, term: watch::Sender<Term>) {
     let clock = candidate.shared.clock.clone();
     let timing = candidate.timing;
@@ -215,11 +228,11 @@ async fn renew(mut candidate: OwnedMutexGuard<Candidate>, term: watch::Sender<Te
                 term.until = sent.saturating_add(timing.renew_deadline);
                 term.failure = None;
             }),
-            Attempt::Anothers { holder, .. } => {
+            Attempt::HeldByAnother { holder, .. } => {
                 term.send_modify(|term| term.over = Some(Ended::Taken { by: holder }));
                 return;
             }
-            Attempt::Promised { to } => {
+            Attempt::HandOver { to } => {
                 term.send_modify(|term| term.over = Some(Ended::HandedOver { to }));
                 return;
             }

@@ -1,11 +1,13 @@
-//! Names for this process that no other process has.
+//! Unique names for this process.
 
-/// A random name that is new at each call: it tells an elector from another one that was given the same identity.
+/// Returns a random name, different at each call: it distinguishes an elector from another one with
+/// the same identity.
 pub(crate) fn unique_instance() -> String {
     format!("{:016x}", rand::random::<u64>())
 }
 
-/// The name of the host, for people, and a random part, since one host runs many processes and host names repeat.
+/// Returns the host name, for people, and a random part, since one host runs many processes and
+/// host names repeat.
 pub(crate) fn unique_identity() -> String {
     let host = hostname::get().map(|it| it.to_string_lossy().into_owned()).unwrap_or_default();
     let unique = uuid::Builder::from_random_bytes(rand::random()).into_uuid();

@@ -1,18 +1,19 @@
-//! Where a lease is kept: the three requests an election makes.
+//! The storage of a lease: the three requests of an election.
 
 use dogwatch_client::{Api, Error};
 use dogwatch_core::WriteParams;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 
-/// Keeps Leases. `Api<Lease>` does, on the server; tests have their own.
+/// A store of Leases. Implemented by `Api<Lease>`, on the server; tests have their own.
 ///
-/// Any future may be dropped before it ends; what it asked for may then still happen later.
+/// Any future may be dropped before it completes; its request may then still be carried out later.
 pub trait LeaseLock: Send + Sync + 'static {
-    /// The newest state of a lease; `None` when it is not there. It must not come from a cache.
+    /// Returns the newest state of a lease, or `None` if it does not exist. It must not come from a
+    /// cache.
     fn get<'l>(&'l self, name: &'l str) -> BoxFuture<'l, Result<Option<Lease>, Error>>;
 
-    /// Makes a lease, unless there is one of that name.
+    /// Creates a lease, unless there is one of that name.
     fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>>;
 
     /// Replaces a lease, unless it has changed since the version that `lease` carries.

@@ -1,19 +1,20 @@
-//! The numbers of one election, with the names that dashboards know (rule LE-5).
+//! The metrics of one election, under the names of `k8s.io/component-base v0.36.4
+//! metrics/prometheus/clientgo/leaderelection/metrics.go` (rule LE-5).
 
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct ElectionMetrics {
     master_status: Gauge,
     slowpath: Counter,
 }
 
-impl Meter {
+impl ElectionMetrics {
     pub(super) fn new(lease: &str) -> Self {
-        describe_gauge!("leader_election_master_status", "whether this process leads: 1 or 0");
+        describe_gauge!("leader_election_master_status", "1 if this process leads, else 0");
         describe_counter!(
             "leader_election_slowpath_total",
-            "renewals of a leader that had to read its lease again first"
+            "renewals for which the leader had to reread its lease"
         );
         let meter = Self {
             master_status: gauge!("leader_election_master_status", "name" => lease.to_owned()),

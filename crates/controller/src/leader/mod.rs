@@ -1,4 +1,4 @@
-//! Leader election on Leases: of many processes, at most one does the work (rules LE-1 to LE-5).
+//! Leader election on Leases: at most one of many processes does the work (rules LE-1 to LE-5).
 //!
 //! ```text
 //!             ┌── every retry period ──┐
@@ -7,13 +7,14 @@
 //!    └── not renewed by the deadline, or taken: your future is dropped first ──┘
 //! ```
 //!
-//! What is safe about it: a leader stops when its renew deadline has passed since it *sent* its last successful renewal;
-//! others wait for the whole lease duration since they first *saw* that renewal. Both count on their own monotonic clock
-//! alone, so neither the time of day of any machine nor the length of any request matters, as long as no clock runs
-//! faster than another by the ratio of the two durations (half as fast again with the defaults).
+//! Safety: a leader stops when its renew deadline has passed since it *sent* its last successful
+//! renewal; other candidates wait for the whole lease duration since they first *observed* that
+//! renewal. Each uses only its own monotonic clock, so neither the time of day of any machine nor
+//! the latency of any request matters, as long as no clock runs faster than another by the ratio of
+//! the two durations (1.5 with the defaults).
 //!
-//! [`decide()`] is the whole judgement, as a function of what is known; the rest performs it. The `mod` lines below are in
-//! layer order.
+//! [`decide()`] makes every decision, as a pure function of the known state; the rest carries it
+//! out. The `mod` lines below are in layer order.
 
 mod timing;
 pub(crate) mod identity;
@@ -23,7 +24,7 @@ mod decide;
 mod lock;
 mod meter;
 mod term;
-mod shared;
+mod election_state;
 mod candidate;
 mod elector;
 mod builder;
@@ -40,8 +41,8 @@ mod simulation;
 pub use builder::LeaderElectorBuilder;
 pub use candidacy::Candidacy;
 pub use decide::{Memory, Step, decide, decide_coordinated};
+pub use election_state::Unhealthy;
 pub use elector::LeaderElector;
 pub use lock::LeaseLock;
-pub use shared::Unhealthy;
 pub use term::{Ended, Led};
 pub use timing::{ElectionTiming, InvalidElection};

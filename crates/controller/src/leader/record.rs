@@ -1,4 +1,4 @@
-//! What stands in a Lease, and the Leases an elector writes: pure functions over values.
+//! The content of a Lease, and the Leases that an elector writes: pure functions over values.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,54 +8,57 @@ use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube_core::ObjectMeta;
 
-/// The annotation of a Lease that says which process holds it, where several may have the same identity.
+/// The annotation of a Lease that names the holding process, since several may have the same
+/// identity.
 const INSTANCE: &str = "leaderelection.dogwatch.dev/instance";
 
-/// What an elector writes into every Lease it holds.
+/// The fields that an elector writes into every Lease it holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry<'e> {
     pub(crate) identity: &'e str,
-    /// Tells this process from others of the same identity; empty where that does not matter.
+    /// Distinguishes this process from others with the same identity; empty if they need not be
+    /// distinguished.
     pub(crate) instance: &'e str,
     pub(crate) lease_seconds: i32,
-    /// Laid over the labels that are there; others stay.
+    /// Merged into the existing labels.
     pub(crate) labels: &'e BTreeMap<String, String>,
     /// The time of day.
     pub(crate) now: Timestamp,
 }
 
-/// Who holds it; `None` when nobody does.
+/// Returns the holder; `None` if there is none.
 pub(crate) fn holder(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.holder_identity.as_deref().filter(|it| !it.is_empty())
 }
 
-/// The process that holds it, where it says so. client-go does not, and leaves what an earlier holder said.
+/// Returns the process that holds the lease, if it is named. client-go does not write it, and
+/// leaves the name that an earlier holder wrote.
 pub(crate) fn instance(lease: &Lease) -> Option<&str> {
     lease.metadata.annotations.as_ref()?.get(INSTANCE).map(String::as_str)
 }
 
-/// Who is to hold it next, where a coordinator says so.
+/// Returns the next holder, if a coordinator names one.
 pub(crate) fn preferred(lease: &Lease) -> Option<&str> {
     lease.spec.as_ref()?.preferred_holder.as_deref().filter(|it| !it.is_empty())
 }
 
-/// How long it lasts after each renewal, where it says so.
+/// Returns the time that the lease lasts after each renewal, if it specifies one.
 pub(crate) fn duration(lease: &Lease) -> Option<Duration> {
     let seconds = lease.spec.as_ref()?.lease_duration_seconds?;
     u64::try_from(seconds).ok().filter(|it| *it > 0).map(Duration::from_secs)
 }
 
-/// How often it has changed hands.
+/// Returns the number of times that the lease has changed hands.
 pub(crate) fn transitions(lease: &Lease) -> i32 {
     lease.spec.as_ref().and_then(|it| it.lease_transitions).unwrap_or_default()
 }
 
-/// Which version of the object it is; two versions that are equal are the same.
+/// Returns the resource version; equal versions mean equal objects.
 pub(crate) fn version(lease: &Lease) -> Option<&str> {
     lease.metadata.resource_version.as_deref()
 }
 
-/// A lease that is held for the first time, or again after somebody deleted it.
+/// Returns a lease that is held for the first time, or again after it was deleted.
 pub(crate) fn created(name: &str, entry: &Entry<'_>, transitions: i32) -> Lease {
     let metadata = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
     let spec = LeaseSpec { lease_transitions: Some(transitions), ..LeaseSpec::default() };
@@ -65,7 +68,7 @@ pub(crate) fn created(name: &str, entry: &Entry<'_>, transitions: i32) -> Lease 
     lease
 }
 
-/// The same lease, held by somebody new.
+/// Returns the lease with a new holder.
 pub(crate) fn taken(mut lease: Lease, entry: &Entry<'_>) -> Lease {
     let transitions = transitions(&lease).saturating_add(1);
     fill(&mut lease, entry);
@@ -75,13 +78,14 @@ pub(crate) fn taken(mut lease: Lease, entry: &Entry<'_>) -> Lease {
     lease
 }
 
-/// The same lease, held as before, a moment later.
+/// Returns the lease with the same holder and a new renewal time.
 pub(crate) fn renewed(mut lease: Lease, entry: &Entry<'_>) -> Lease {
     fill(&mut lease, entry);
     lease
 }
 
-/// The same lease, held by nobody (rule LE-4). A second is the shortest a Lease can last.
+/// Returns the lease without a holder (rule LE-4). One second is the shortest valid duration of a
+/// Lease.
 pub(crate) fn released(mut lease: Lease, now: Timestamp) -> Lease {
     let now = MicroTime(micros(now));
     lease.metadata.annotations.iter_mut().for_each(|it| drop(it.remove(INSTANCE)));
@@ -109,8 +113,9 @@ fn fill(lease: &mut Lease, entry: &Entry<'_>) {
     spec.renew_time = Some(MicroTime(differing(micros(entry.now), before)));
 }
 
-/// A write that changes nothing makes no new version, and others would not see that the lease was renewed. So a clock that stands
-/// still, or jumps back to the very same time, is helped on.
+/// Returns a time that differs from the last one. A write that changes nothing creates no new
+/// version, and other candidates would not see the renewal. So if the clock stands still, or jumps
+/// back to the very same time, a microsecond is added.
 fn differing(now: Timestamp, before: Option<Timestamp>) -> Timestamp {
     if before != Some(now) {
         return now;
@@ -118,7 +123,7 @@ fn differing(now: Timestamp, before: Option<Timestamp>) -> Timestamp {
     now.checked_add(jiff::SignedDuration::from_micros(1)).unwrap_or(now)
 }
 
-/// To the microsecond, which is what a Lease keeps.
+/// Truncates to microseconds, the precision of a Lease.
 fn micros(time: Timestamp) -> Timestamp {
     Timestamp::from_microsecond(time.as_microsecond()).unwrap_or(time)
 }
@@ -152,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_stands_still_renews_nevertheless() {
+    fn a_clock_that_stands_still_still_renews() {
         let none = BTreeMap::new();
         let first = created("lock", &entry(&none, 10), 0);
         let second = renewed(first.clone(), &entry(&none, 10));
@@ -161,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn le_5_labels_are_laid_over_those_that_are_there() {
+    fn le_5_labels_are_merged_into_the_existing_ones() {
         let labels = BTreeMap::from([("app".to_owned(), "mine".to_owned())]);
         let mut lease = Lease::default();
         lease.metadata.labels = Some(BTreeMap::from(

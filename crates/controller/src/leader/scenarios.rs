@@ -1,4 +1,4 @@
-//! The upstream scenarios of leader election, and those of the bugs it has, in paused time.
+//! The upstream scenarios of leader election, and those of upstream's bugs, in paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::scripted::{End, Fate, Line, Server};
+use super::scripted::{Connection, Delivery, Outcome, Server};
 use super::{Ended, LeaderElector, Led, record};
 
 const fn s(seconds: u64) -> Duration {
@@ -20,11 +20,11 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-fn elector(line: Line, identity: &str) -> LeaderElector {
-    LeaderElector::over(line, "lock").identity(identity).build().expect("valid settings")
+fn elector(connection: Connection, identity: &str) -> LeaderElector {
+    LeaderElector::over(connection, "lock").identity(identity).build().expect("valid settings")
 }
 
-/// Leads until dropped, and says so.
+/// Returns work that sets a flag while it leads, and clears it when it is dropped.
 fn flag() -> (Arc<AtomicBool>, impl FnOnce(Led) -> BoxFuture<'static, ()>) {
     struct Lower(Arc<AtomicBool>);
     impl Drop for Lower {
@@ -49,7 +49,7 @@ fn flag() -> (Arc<AtomicBool>, impl FnOnce(Led) -> BoxFuture<'static, ()>) {
 #[tokio::test(start_paused = true)]
 async fn le_2_fast_path_a_leader_renews_without_reading() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     elector.run_while_leading(|_| sleep(s(5))).await.expect("led");
     assert_eq!(server.log(), ["get", "create me", "update me", "update me", "get", "update "]);
 }
@@ -57,7 +57,7 @@ async fn le_2_fast_path_a_leader_renews_without_reading() {
 #[tokio::test(start_paused = true)]
 async fn le_2_fast_path_a_conflict_is_read_again_in_the_same_attempt() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let work = async {
         sleep(s(1)).await;
         server.edit(|lease| lease);
@@ -74,7 +74,7 @@ async fn le_2_an_expired_lease_is_taken_when_its_own_duration_is_over_since_it_w
     let other = json!({ "metadata": { "name": "lock" }, "spec": { "holderIdentity": "other",
         "leaseDurationSeconds": 7, "leaseTransitions": 4, "renewTime": "1999-01-01T00:00:00.000000Z" } });
     server.edit(|_| Some(serde_json::from_value(other).expect("a lease")));
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let mut leaders = elector.leaders();
     let start = Instant::now();
     let transitions = elector.run_while_leading(async |led: Led| led.transitions()).await.expect("led");
@@ -84,11 +84,13 @@ async fn le_2_an_expired_lease_is_taken_when_its_own_duration_is_over_since_it_w
     assert_eq!(leaders.borrow_and_update().as_deref(), None, "released");
 }
 
-/// Replicas that were all given one name, or a pod that was deleted by force while its node went on.
+/// Replicas that all have the same name, or a pod that was force-deleted while its node kept
+/// running.
 #[tokio::test(start_paused = true)]
 async fn two_processes_with_one_identity_do_not_both_lead() {
     let server = Arc::new(Server::default());
-    let (first, second) = (elector(Line::good(&server), "me"), elector(Line::good(&server), "me"));
+    let (first, second) =
+        (elector(Connection::good(&server), "me"), elector(Connection::good(&server), "me"));
     let ((up, lead), (second_up, second_lead)) = (flag(), flag());
     let mut leading = tokio::spawn(async move { first.run_while_leading(lead).await });
     sleep(s(1)).await;
@@ -98,7 +100,7 @@ async fn two_processes_with_one_identity_do_not_both_lead() {
         sleep(Duration::from_millis(100)).await;
         assert!(up.load(Ordering::SeqCst) && !second_up.load(Ordering::SeqCst), "one of them leads");
     }
-    // The first one crashes: its lease expires, and is not the second one's before.
+    // The first one crashes: its lease expires, and the second one does not lead before that.
     leading.abort();
     assert!((&mut leading).await.is_err_and(|it| it.is_cancelled()));
     sleep(s(10)).await;
@@ -108,16 +110,16 @@ async fn two_processes_with_one_identity_do_not_both_lead() {
     waiting.abort();
 }
 
-/// What stops while another process of its identity leads must not give that one's lease back.
+/// A standby that stops must not release the lease of another process with its identity.
 #[tokio::test(start_paused = true)]
 async fn a_standby_of_the_same_identity_that_stops_leaves_the_lease_alone() {
     let server = Arc::new(Server::default());
     let (_, lead) = flag();
-    let first = elector(Line::good(&server), "me");
+    let first = elector(Connection::good(&server), "me");
     let leading = tokio::spawn(async move { first.run_while_leading(lead).await });
     sleep(s(1)).await;
-    // Whatever it writes, it does not learn what became of it.
-    let second = elector(Line::good(&server), "me");
+    // The outcome of its write is unknown to it.
+    let second = elector(Connection::good(&server), "me");
     second.candidate.lock().await.in_doubt = true;
     let stopped = second.run_until(sleep(s(5)), |_| async {}).await;
     assert!(matches!(stopped, Err(Ended::Stopped)));
@@ -125,7 +127,7 @@ async fn a_standby_of_the_same_identity_that_stops_leaves_the_lease_alone() {
     leading.abort();
 }
 
-/// A holder that writes no instance is told by its identity, as client-go does.
+/// A holder that writes no instance is recognised by its identity, as in client-go.
 #[tokio::test(start_paused = true)]
 async fn le_2_a_lease_of_our_identity_without_an_instance_is_our_own() {
     let server = Arc::new(Server::default());
@@ -133,16 +135,18 @@ async fn le_2_a_lease_of_our_identity_without_an_instance_is_our_own() {
         "leaseDurationSeconds": 15, "renewTime": "1999-01-01T00:00:00.000000Z" } });
     server.edit(|_| Some(serde_json::from_value(own).expect("a lease")));
     let start = Instant::now();
-    elector(Line::good(&server), "me").run_while_leading(|_| async {}).await.expect("led");
+    elector(Connection::good(&server), "me").run_while_leading(|_| async {}).await.expect("led");
     assert!(start.elapsed() < s(1), "{:?}", start.elapsed());
 }
 
 #[tokio::test(start_paused = true)]
-async fn le_2_whatever_request_fails_on_the_way_to_the_lease_is_tried_again() {
+async fn le_2_any_request_that_fails_while_acquiring_is_retried() {
     let server = Arc::new(Server::default());
-    let (no, yes) = (End::Refused(500), End::Answered);
-    let elector =
-        elector(Line::script(&server, [no, End::Cut, yes, no, yes, End::AnswerLost, yes, no]), "me");
+    let (no, yes) = (Outcome::Refused(500), Outcome::Answered);
+    let elector = elector(
+        Connection::script(&server, [no, Outcome::Cut, yes, no, yes, Outcome::AnswerLost, yes, no]),
+        "me",
+    );
     elector.run_while_leading(|_| async {}).await.expect("led");
     let expected = ["get", "get", "create me", "get", "get", "update me", "get", "update "];
     assert_eq!(server.log(), expected);
@@ -150,16 +154,16 @@ async fn le_2_whatever_request_fails_on_the_way_to_the_lease_is_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn le_3_a_leader_that_cannot_renew_stops_at_the_deadline_since_its_last_renewal() {
-    for end in [End::Cut, End::Silent, End::Refused(500)] {
+    for end in [Outcome::Cut, Outcome::Silent, Outcome::Refused(500)] {
         let server = Arc::new(Server::default());
         let broken = Arc::new(AtomicBool::new(false));
-        let line = {
+        let connection = {
             let broken = Arc::clone(&broken);
-            Line::new(&server, move |_| {
-                Fate::prompt(if broken.load(Ordering::SeqCst) { end } else { End::Answered })
+            Connection::new(&server, move |_| {
+                Delivery::prompt(if broken.load(Ordering::SeqCst) { end } else { Outcome::Answered })
             })
         };
-        let elector = elector(line, "me");
+        let elector = elector(connection, "me");
         let start = Instant::now();
         let (up, lead) = flag();
         let run = elector.run_while_leading(lead);
@@ -175,58 +179,60 @@ async fn le_3_a_leader_that_cannot_renew_stops_at_the_deadline_since_its_last_re
         let (ended, ()) = tokio::join!(run, watch);
         assert!(matches!(ended, Err(Ended::NotRenewed { .. })), "{end:?}: {ended:?}");
         assert!(start.elapsed() < s(12) + ms(5), "{end:?}: {:?}", start.elapsed());
-        assert_eq!(server.holder().as_deref(), Some("me"), "what was lost is not released");
+        assert_eq!(server.holder().as_deref(), Some("me"), "a lost lease is not released");
     }
 }
 
-/// Upstream counts the deadline from the answer and the wait after it, so a slow server stretches it beyond the lease.
+/// Upstream counts the deadline from the response and the wait after it, so a slow server stretches
+/// it beyond the lease.
 #[tokio::test(start_paused = true)]
 async fn le_3_the_deadline_counts_from_when_a_renewal_was_sent() {
     let server = Arc::new(Server::default());
     let mut requests = 0;
-    let line = Line::new(&server, move |_| {
+    let connection = Connection::new(&server, move |_| {
         requests += 1;
         match requests {
-            1 | 2 => Fate::prompt(End::Answered),
+            1 | 2 => Delivery::prompt(Outcome::Answered),
             // Carried out at once, answered 4 s later.
-            3 => Fate { there: Duration::ZERO, back: s(4), end: End::Answered },
-            _ => Fate::prompt(End::Cut),
+            3 => Delivery { there: Duration::ZERO, back: s(4), end: Outcome::Answered },
+            _ => Delivery::prompt(Outcome::Cut),
         }
     });
     let start = Instant::now();
-    let ended = elector(line, "me").run_while_leading(|_| std::future::pending::<()>()).await;
+    let ended = elector(connection, "me").run_while_leading(|_| std::future::pending::<()>()).await;
     assert!(matches!(ended, Err(Ended::NotRenewed { source: Some(_) })), "{ended:?}");
     let elapsed = start.elapsed();
     assert!(elapsed >= s(12) && elapsed < s(12) + ms(5), "{elapsed:?}");
 }
 
-/// Upstream goes on until its deadline although it has read that the lease is another's.
+/// Upstream continues until its deadline although it has read that another candidate holds the
+/// lease.
 #[tokio::test(start_paused = true)]
 async fn le_3_a_leader_that_sees_another_stops_at_once() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let start = Instant::now();
-    let thief = async {
+    let usurper = async {
         sleep(s(1)).await;
         server.edit(|lease| {
             lease.map(|mut lease| {
-                lease.spec.get_or_insert_default().holder_identity = Some("thief".to_owned());
+                lease.spec.get_or_insert_default().holder_identity = Some("usurper".to_owned());
                 lease
             })
         });
     };
-    let (ended, ()) = tokio::join!(elector.run_while_leading(|_| std::future::pending::<()>()), thief);
+    let (ended, ()) = tokio::join!(elector.run_while_leading(|_| std::future::pending::<()>()), usurper);
     let ended = ended.expect_err("lost");
-    assert_eq!(ended.to_string(), "the lease was taken by thief");
+    assert_eq!(ended.to_string(), "the lease was taken by usurper");
     assert!(start.elapsed() < s(2) + ms(5));
-    assert_eq!((server.holder().as_deref(), elector.leader().as_deref()), (Some("thief"), Some("thief")));
+    assert_eq!((server.holder().as_deref(), elector.leader().as_deref()), (Some("usurper"), Some("usurper")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn le_3_a_deleted_lease_is_made_again_by_who_leads_and_not_taken_by_who_saw_it() {
+async fn le_3_a_deleted_lease_is_recreated_by_the_leader_and_not_taken_by_a_standby_that_saw_it() {
     let server = Arc::new(Server::default());
-    let me = elector(Line::good(&server), "me");
-    let other = elector(Line::good(&server), "other");
+    let me = elector(Connection::good(&server), "me");
+    let other = elector(Connection::good(&server), "other");
     let (up, lead) = flag();
     let run = me.run_while_leading(lead);
     let standby = async {
@@ -242,18 +248,19 @@ async fn le_3_a_deleted_lease_is_made_again_by_who_leads_and_not_taken_by_who_sa
     };
     tokio::select! {
         biased;
-        _ = run => panic!("the leader goes on"),
-        _ = standby => panic!("the other one never leads"),
+        _ = run => panic!("the leader stopped leading"),
+        _ = standby => panic!("the standby became leader"),
         () = meddler => {}
     }
 }
 
-/// Those who never saw the lease, or saw it last when it was their own, cannot know that another leads.
+/// A candidate that never saw the lease, or last saw it as its own, cannot know that another one
+/// leads.
 #[tokio::test(start_paused = true)]
-async fn a_newcomer_that_waits_before_creating_does_not_lead_beside_one_whose_lease_was_deleted() {
+async fn a_newcomer_that_waits_before_creating_does_not_lead_next_to_a_leader_whose_lease_was_deleted() {
     let server = Arc::new(Server::default());
     let cautious = |who: &str| {
-        LeaderElector::over(Line::good(&server), "lock")
+        LeaderElector::over(Connection::good(&server), "lock")
             .identity(who)
             .wait_before_creating()
             .build()
@@ -265,7 +272,7 @@ async fn a_newcomer_that_waits_before_creating_does_not_lead_beside_one_whose_le
     let run = me.run_while_leading(lead);
     let meddler = async {
         sleep(s(14)).await;
-        assert!(!up.load(Ordering::SeqCst), "a whole lease duration is waited for");
+        assert!(!up.load(Ordering::SeqCst), "it waits for a whole lease duration");
         sleep(s(5)).await;
         assert!(up.load(Ordering::SeqCst) && began.elapsed() == s(19));
         server.edit(|_| None);
@@ -275,7 +282,7 @@ async fn a_newcomer_that_waits_before_creating_does_not_lead_beside_one_whose_le
     };
     tokio::select! {
         biased;
-        _ = run => panic!("the leader goes on"),
+        _ = run => panic!("the leader stopped leading"),
         () = meddler => {}
     }
 }
@@ -283,7 +290,7 @@ async fn a_newcomer_that_waits_before_creating_does_not_lead_beside_one_whose_le
 #[tokio::test(start_paused = true)]
 async fn le_4_release_lease_lets_another_lead_within_a_retry_period() {
     let server = Arc::new(Server::default());
-    let [one, other] = ["one", "other"].map(|it| elector(Line::good(&server), it));
+    let [one, other] = ["one", "other"].map(|it| elector(Connection::good(&server), it));
     let stop = Notify::new();
     let first = one.run_until(stop.notified(), |_| std::future::pending::<()>());
     let stopped = async {
@@ -302,11 +309,11 @@ async fn le_4_release_lease_lets_another_lead_within_a_retry_period() {
     assert!(led_at - at <= s(2) + ms(2), "{:?}", led_at - at);
 }
 
-/// Upstream checks only whom it last saw, so it clears the lease of whoever came after it.
+/// Upstream compares only the last observed holder, so it clears the lease of a later holder.
 #[tokio::test(start_paused = true)]
 async fn le_4_release_compares_the_fetched_holder_and_leaves_anothers_lease() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let work = async {
         server.edit(|lease| {
             lease.map(|mut lease| {
@@ -315,7 +322,7 @@ async fn le_4_release_compares_the_fetched_holder_and_leaves_anothers_lease() {
             })
         });
     };
-    elector.run_while_leading(|_| work).await.expect("done before it was noticed");
+    elector.run_while_leading(|_| work).await.expect("the work ends before the loss is noticed");
     assert_eq!(server.holder().as_deref(), Some("other"));
     assert_eq!(server.log(), ["get", "create me", "get"]);
 }
@@ -323,19 +330,19 @@ async fn le_4_release_compares_the_fetched_holder_and_leaves_anothers_lease() {
 #[tokio::test(start_paused = true)]
 async fn le_4_release_retries_on_conflict() {
     let server = Arc::new(Server::default());
-    let line = {
+    let connection = {
         let (server, mut gets) = (Arc::clone(&server), 0);
-        Line::new(&Arc::clone(&server), move |verb| {
+        Connection::new(&Arc::clone(&server), move |verb| {
             gets += usize::from(verb == "get");
-            // Somebody touches the lease between the first read of the release and its write.
+            // Another client touches the lease between the first read of the release and its write.
             if verb == "update" && gets == 2 {
                 server.edit(|lease| lease);
                 gets += 1;
             }
-            Fate::prompt(End::Answered)
+            Delivery::prompt(Outcome::Answered)
         })
     };
-    elector(line, "me").run_while_leading(|_| async {}).await.expect("led");
+    elector(connection, "me").run_while_leading(|_| async {}).await.expect("led");
     assert_eq!(server.log(), ["get", "create me", "get", "update ", "get", "update "]);
     assert_eq!(server.holder(), None);
 }
@@ -344,15 +351,15 @@ async fn le_4_release_retries_on_conflict() {
 async fn le_4_the_work_has_ended_before_the_lease_is_released() {
     let server = Arc::new(Server::default());
     let (up, lead) = flag();
-    let line = {
+    let connection = {
         let (up, server) = (Arc::clone(&up), Arc::clone(&server));
-        Line::new(&server.clone(), move |_| {
+        Connection::new(&server.clone(), move |_| {
             let released = server.lease().is_some_and(|it| record::holder(&it).is_none());
             assert!(!(released && up.load(Ordering::SeqCst)), "released while the work went on");
-            Fate::prompt(End::Answered)
+            Delivery::prompt(Outcome::Answered)
         })
     };
-    let ended = elector(line, "me").run_until(sleep(s(5)), lead).await;
+    let ended = elector(connection, "me").run_until(sleep(s(5)), lead).await;
     assert!(matches!(ended, Err(Ended::Stopped)) && !up.load(Ordering::SeqCst));
     assert_eq!(server.holder(), None);
 }
@@ -360,8 +367,8 @@ async fn le_4_the_work_has_ended_before_the_lease_is_released() {
 #[tokio::test(start_paused = true)]
 async fn le_4_release_on_cancellation_during_a_write_whose_outcome_is_unknown() {
     let server = Arc::new(Server::default());
-    let line = Line::script(&server, [End::Answered, End::AnswerSilent]);
-    let ended = elector(line, "me").run_until(sleep(s(1)), |_| async {}).await;
+    let connection = Connection::script(&server, [Outcome::Answered, Outcome::AnswerSilent]);
+    let ended = elector(connection, "me").run_until(sleep(s(1)), |_| async {}).await;
     assert!(matches!(ended, Err(Ended::Stopped)));
     assert_eq!(server.log(), ["get", "create me", "get", "update "]);
     assert_eq!(server.holder(), None);
@@ -370,16 +377,17 @@ async fn le_4_release_on_cancellation_during_a_write_whose_outcome_is_unknown() 
 #[tokio::test(start_paused = true)]
 async fn le_4_cancellation_during_a_read_has_nothing_to_release() {
     let server = Arc::new(Server::default());
-    let line = Line::script(&server, [End::Silent]);
-    let ended = elector(line, "me").run_until(sleep(s(1)), |_| async {}).await;
+    let connection = Connection::script(&server, [Outcome::Silent]);
+    let ended = elector(connection, "me").run_until(sleep(s(1)), |_| async {}).await;
     assert!(matches!(ended, Err(Ended::Stopped)));
     assert_eq!(server.log(), [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn le_4_who_does_not_release_leaves_the_lease_to_expire() {
+async fn le_4_without_release_on_stop_the_lease_expires() {
     let server = Arc::new(Server::default());
-    let elector = LeaderElector::over(Line::good(&server), "lock").identity("me").release_on_stop(false);
+    let elector =
+        LeaderElector::over(Connection::good(&server), "lock").identity("me").release_on_stop(false);
     elector.build().expect("valid").run_while_leading(|_| async {}).await.expect("led");
     assert_eq!(server.holder().as_deref(), Some("me"));
 }
@@ -387,7 +395,7 @@ async fn le_4_who_does_not_release_leaves_the_lease_to_expire() {
 #[tokio::test(start_paused = true)]
 async fn le_5_labels_and_whole_seconds_are_written_to_the_lease() {
     let server = Arc::new(Server::default());
-    let elector = LeaderElector::over(Line::good(&server), "lock")
+    let elector = LeaderElector::over(Connection::good(&server), "lock")
         .identity("me")
         .label("app", "mine")
         .lease_duration(Duration::from_millis(2_100))
@@ -403,7 +411,7 @@ async fn le_5_labels_and_whole_seconds_are_written_to_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_stop_that_waits_for_the_leader_ends_only_a_standby() {
     let server = Arc::new(Server::default());
-    let [one, other] = ["one", "other"].map(|it| elector(Line::good(&server), it));
+    let [one, other] = ["one", "other"].map(|it| elector(Connection::good(&server), it));
     let orderly = async |elector: &LeaderElector| {
         sleep(s(5)).await;
         if elector.is_leader() {
@@ -426,17 +434,17 @@ async fn a_stop_that_waits_for_the_leader_ends_only_a_standby() {
 #[tokio::test(start_paused = true)]
 async fn many_leases_of_one_process_are_led_at_once() {
     let servers = [(); 20].map(|()| Arc::new(Server::default()));
-    let electors = servers.each_ref().map(|it| elector(Line::good(it), "me"));
+    let electors = servers.each_ref().map(|it| elector(Connection::good(it), "me"));
     let together = tokio::sync::Barrier::new(20);
     let runs = electors.iter().map(|it| it.run_while_leading(async |_| together.wait().await.is_leader()));
     let all = futures_util::future::join_all(runs).await;
-    assert_eq!(all.into_iter().filter(|it| matches!(it, Ok(true))).count(), 1, "all of them met");
+    assert_eq!(all.into_iter().filter(|it| matches!(it, Ok(true))).count(), 1, "all of them lead at once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_leader_handed_on_knows_when_its_term_is_over() {
+async fn a_cloned_leadership_handle_shows_when_its_term_is_over() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let kept = elector.run_while_leading(async |led: Led| led).await.expect("led");
     assert!(!kept.is_leading());
     kept.lost().await;
@@ -447,20 +455,21 @@ async fn what_a_leader_handed_on_knows_when_its_term_is_over() {
 #[tokio::test(start_paused = true)]
 async fn dropping_the_run_drops_the_work_and_ends_the_renewals() {
     let server = Arc::new(Server::default());
-    let elector = elector(Line::good(&server), "me");
+    let elector = elector(Connection::good(&server), "me");
     let (up, lead) = flag();
     let cut = tokio::time::timeout(s(3), elector.run_while_leading(lead)).await;
     assert!(cut.is_err() && !up.load(Ordering::SeqCst) && !elector.is_leader());
     server.log();
     sleep(s(60)).await;
-    assert_eq!(server.log(), [""; 0], "nobody renews any more");
+    assert_eq!(server.log(), [""; 0], "no more renewals");
 }
 
-/// A future that computes without a pause cannot be dropped. The renewals go on beside it, and so does the term.
+/// A future that computes without yielding cannot be dropped. The renewals and the term continue in
+/// parallel.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_that_blocks_its_thread_does_not_keep_the_lease_from_being_renewed() {
     let server = Arc::new(Server::default());
-    let elector = LeaderElector::over(Line::good(&server), "lock")
+    let elector = LeaderElector::over(Connection::good(&server), "lock")
         .identity("me")
         .lease_duration(s(600))
         .renew_deadline(s(500))

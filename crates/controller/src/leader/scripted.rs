@@ -1,4 +1,5 @@
-//! A lease server for tests: one lease, versions and conflicts as the original has them, and faults on demand.
+//! A lease server for tests: one lease, with kube-apiserver's versions and conflicts, and faults on
+//! demand.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -13,50 +14,50 @@ use tokio::sync::oneshot;
 use super::lock::LeaseLock;
 use super::record;
 
-/// The server's side.
+/// The server side.
 #[derive(Debug, Default)]
 pub(super) struct Server {
     stored: Mutex<(Option<Lease>, u64)>,
-    /// What was carried out, in order: a verb, and the holder where it was a write.
+    /// The requests that were carried out, in order: a verb, and the holder for a write.
     log: Mutex<Vec<String>>,
 }
 
-/// What happens to one request.
+/// The delivery of one request.
 #[derive(Clone, Debug)]
-pub(super) struct Fate {
-    /// How long it travels, and how long its answer does.
+pub(super) struct Delivery {
+    /// The latencies of the request and of its response.
     pub(super) there: Duration,
     pub(super) back: Duration,
-    pub(super) end: End,
+    pub(super) end: Outcome,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum End {
-    /// It is carried out and answered.
+pub(super) enum Outcome {
+    /// The request is carried out and answered.
     Answered,
-    /// It is carried out, and the connection breaks instead of an answer.
+    /// The request is carried out, and the connection breaks instead of a response.
     AnswerLost,
-    /// It is carried out, and nothing is heard ever again.
+    /// The request is carried out, and no response ever arrives.
     AnswerSilent,
-    /// The connection breaks before it arrives.
+    /// The connection breaks before the request arrives.
     Cut,
-    /// Nothing arrives and nothing is heard.
+    /// The request never arrives, and neither does a response.
     Silent,
-    /// The server refuses it with this code.
+    /// The server rejects it with this code.
     Refused(u16),
 }
 
-/// Who decides what happens to requests.
-pub(super) type Fates = Box<dyn FnMut(&str) -> Fate + Send>;
+/// Decides the delivery of each request, by its verb.
+pub(super) type Deliveries = Box<dyn FnMut(&str) -> Delivery + Send>;
 
-/// One client's connection.
-pub(super) struct Line {
+/// The connection of one client.
+pub(super) struct Connection {
     pub(super) server: Arc<Server>,
-    fates: Mutex<Fates>,
+    deliveries: Mutex<Deliveries>,
 }
 
 #[derive(Clone)]
-enum Ask {
+enum Request {
     Get,
     Create(Lease),
     Update(Lease),
@@ -71,7 +72,7 @@ impl Server {
         self.lease().as_ref().and_then(record::holder).map(str::to_owned)
     }
 
-    /// Puts a lease there, or takes it away, whatever was there.
+    /// Replaces or removes the lease, whatever was stored.
     pub(super) fn edit(&self, change: impl FnOnce(Option<Lease>) -> Option<Lease>) {
         let mut stored = self.stored.lock().unwrap();
         let lease = change(stored.0.take());
@@ -90,90 +91,97 @@ impl Server {
         });
     }
 
-    fn carry_out(&self, ask: Ask) -> Result<Option<Lease>, Error> {
+    fn carry_out(&self, request: Request) -> Result<Option<Lease>, Error> {
         let refused = |reason| Err(Status::failure(reason, "no").into());
         let mut stored = self.stored.lock().unwrap();
-        let verb = match &ask {
-            Ask::Get => "get".to_owned(),
-            Ask::Create(lease) => format!("create {}", record::holder(lease).unwrap_or_default()),
-            Ask::Update(lease) => format!("update {}", record::holder(lease).unwrap_or_default()),
+        let verb = match &request {
+            Request::Get => "get".to_owned(),
+            Request::Create(lease) => format!("create {}", record::holder(lease).unwrap_or_default()),
+            Request::Update(lease) => format!("update {}", record::holder(lease).unwrap_or_default()),
         };
         self.log.lock().unwrap().push(verb);
-        match (ask, &stored.0) {
-            (Ask::Get, lease) => return Ok(lease.clone()),
-            (Ask::Create(_), Some(_)) => return refused(Reason::AlreadyExists),
-            (Ask::Update(_), None) => return refused(Reason::NotFound),
-            (Ask::Update(new), Some(old)) if record::version(&new) != record::version(old) => {
+        match (request, &stored.0) {
+            (Request::Get, lease) => return Ok(lease.clone()),
+            (Request::Create(_), Some(_)) => return refused(Reason::AlreadyExists),
+            (Request::Update(_), None) => return refused(Reason::NotFound),
+            (Request::Update(new), Some(old)) if record::version(&new) != record::version(old) => {
                 return refused(Reason::Conflict);
             }
-            // What changes nothing makes no version.
-            (Ask::Update(new), Some(old)) if new == *old => {}
-            (Ask::Create(new) | Ask::Update(new), _) => Self::store(&mut stored, Some(new)),
+            // An update that changes nothing creates no new version.
+            (Request::Update(new), Some(old)) if new == *old => {}
+            (Request::Create(new) | Request::Update(new), _) => Self::store(&mut stored, Some(new)),
         }
         Ok(stored.0.clone())
     }
 }
 
-impl Fate {
-    pub(super) fn prompt(end: End) -> Self {
+impl Delivery {
+    pub(super) fn prompt(end: Outcome) -> Self {
         Self { there: Duration::ZERO, back: Duration::ZERO, end }
     }
 }
 
-impl Line {
-    pub(super) fn new(server: &Arc<Server>, fates: impl FnMut(&str) -> Fate + Send + 'static) -> Self {
-        Self { server: Arc::clone(server), fates: Mutex::new(Box::new(fates)) }
+impl Connection {
+    pub(super) fn new(
+        server: &Arc<Server>,
+        deliveries: impl FnMut(&str) -> Delivery + Send + 'static,
+    ) -> Self {
+        Self { server: Arc::clone(server), deliveries: Mutex::new(Box::new(deliveries)) }
     }
 
-    /// Everything is answered at once.
+    /// A connection on which every request is answered at once.
     pub(super) fn good(server: &Arc<Server>) -> Self {
-        Self::new(server, |_| Fate::prompt(End::Answered))
+        Self::new(server, |_| Delivery::prompt(Outcome::Answered))
     }
 
-    /// These ends in turn, then everything is answered.
-    pub(super) fn script(server: &Arc<Server>, ends: impl IntoIterator<Item = End>) -> Self {
+    /// A connection with these outcomes in turn; later requests are answered.
+    pub(super) fn script(server: &Arc<Server>, ends: impl IntoIterator<Item = Outcome>) -> Self {
         let mut ends: VecDeque<_> = ends.into_iter().collect();
-        Self::new(server, move |_| Fate::prompt(ends.pop_front().unwrap_or(End::Answered)))
+        Self::new(server, move |_| Delivery::prompt(ends.pop_front().unwrap_or(Outcome::Answered)))
     }
 
-    /// Sends a request. It goes on by itself when the caller no longer waits.
-    async fn ask(&self, verb: &str, ask: Ask) -> Result<Option<Lease>, Error> {
-        let fate = (self.fates.lock().unwrap())(verb);
+    /// Sends a request. It is carried out even if the caller stops waiting.
+    async fn request(&self, verb: &str, request: Request) -> Result<Option<Lease>, Error> {
+        let delivery = (self.deliveries.lock().unwrap())(verb);
         let server = Arc::clone(&self.server);
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
-            tokio::time::sleep(fate.there).await;
-            let outcome = match fate.end {
-                End::Silent => std::future::pending().await,
-                End::Cut => Err(broken()),
-                End::Refused(code) => {
+            tokio::time::sleep(delivery.there).await;
+            let outcome = match delivery.end {
+                Outcome::Silent => std::future::pending().await,
+                Outcome::Cut => Err(broken()),
+                Outcome::Refused(code) => {
                     Err(Status { code, ..Status::failure(Reason::InternalError, "no") }.into())
                 }
-                End::Answered => server.carry_out(ask),
-                End::AnswerLost => server.carry_out(ask).and(Err(broken())),
-                End::AnswerSilent => {
-                    let _ = server.carry_out(ask);
+                Outcome::Answered => server.carry_out(request),
+                Outcome::AnswerLost => server.carry_out(request).and(Err(broken())),
+                Outcome::AnswerSilent => {
+                    let _ = server.carry_out(request);
                     std::future::pending().await
                 }
             };
-            tokio::time::sleep(fate.back).await;
+            tokio::time::sleep(delivery.back).await;
             let _ = answer.send(outcome);
         });
-        answered.await.expect("the request ends with an answer")
+        answered.await.expect("the request task sends an outcome")
     }
 }
 
-impl LeaseLock for Line {
+impl LeaseLock for Connection {
     fn get<'l>(&'l self, _name: &'l str) -> BoxFuture<'l, Result<Option<Lease>, Error>> {
-        Box::pin(self.ask("get", Ask::Get))
+        Box::pin(self.request("get", Request::Get))
     }
 
     fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
-        Box::pin(async { Ok(self.ask("create", Ask::Create(lease)).await?.expect("it is there")) })
+        Box::pin(async {
+            Ok(self.request("create", Request::Create(lease)).await?.expect("the lease exists"))
+        })
     }
 
     fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
-        Box::pin(async { Ok(self.ask("update", Ask::Update(lease)).await?.expect("it is there")) })
+        Box::pin(async {
+            Ok(self.request("update", Request::Update(lease)).await?.expect("the lease exists"))
+        })
     }
 }
 

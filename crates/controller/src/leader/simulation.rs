@@ -1,8 +1,10 @@
-//! Never two leaders: thousands of random schedules in simulated time, each with its own clocks, delays and faults.
+//! Never two leaders: thousands of random schedules in simulated time, each with its own clocks,
+//! latencies and faults.
 //!
-//! A schedule is made from its seed alone, and a failure names it. While the weather is bad, requests are slow, cut, refused,
-//! or carried out without an answer, long after the sender gave up on them too; electors stop, crash and come back. Then the
-//! weather clears, and within a bounded time somebody has to lead.
+//! A schedule is generated from its seed alone, and a failure names the seed. During fault
+//! injection, requests are slow, cut, rejected, or carried out without a response, also long after
+//! the sender has given up on them; electors stop, crash and restart. Then the faults end, and
+//! within a bounded time one elector must lead.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,81 +15,82 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::clock::{Clock, Skew};
-use super::scripted::{End, Fate, Line, Server};
+use super::scripted::{Connection, Delivery, Outcome, Server};
 use super::{LeaderElector, Led};
 
-/// How many schedules are tried with two electors, and with three.
+/// The numbers of schedules with two electors, and with three.
 const OF_TWO: u64 = 2_000;
 const OF_THREE: u64 = 500;
-/// How long the weather is bad, and how long it is good then, in lease durations.
-const STORM: u32 = 14;
-const CALM: u32 = 9;
+/// The durations of the phase with faults and of the one without, in lease durations.
+const FAULTY: u32 = 14;
+const FAULT_FREE: u32 = 9;
 
-/// The moment so much later.
+/// Returns the time this long from now.
 fn after(wait: Duration) -> Instant {
     Instant::now().checked_add(wait).expect("a simulated time is short")
 }
 
-/// Who leads right now, as the work itself sees it.
-struct Throne {
-    on_it: Mutex<Vec<usize>>,
-    /// Two at once, where that ever was so.
-    shared: Mutex<Option<String>>,
+/// The leaders right now, as the work itself sees it.
+struct Leaders {
+    leading: Mutex<Vec<usize>>,
+    /// Set when two led at once.
+    violation: Mutex<Option<String>>,
     terms: Mutex<u32>,
     began: Instant,
 }
 
-impl Throne {
+impl Leaders {
     fn new() -> Self {
         Self {
-            on_it: Mutex::default(),
-            shared: Mutex::default(),
+            leading: Mutex::default(),
+            violation: Mutex::default(),
             terms: Mutex::default(),
             began: Instant::now(),
         }
     }
 }
 
-/// Sits on the throne until dropped.
-struct Seat(Arc<Throne>, usize);
+/// Counts an elector as leading until it is dropped.
+struct LeadingGuard(Arc<Leaders>, usize);
 
-impl Seat {
-    fn take(throne: &Arc<Throne>, who: usize) -> Self {
-        let mut on_it = throne.on_it.lock().unwrap();
-        on_it.push(who);
-        *throne.terms.lock().unwrap() += 1;
-        if on_it.len() > 1 {
-            let at = throne.began.elapsed();
-            throne.shared.lock().unwrap().get_or_insert(format!("{on_it:?} lead at once, {at:?} in"));
+impl LeadingGuard {
+    fn take(leaders: &Arc<Leaders>, who: usize) -> Self {
+        let mut leading = leaders.leading.lock().unwrap();
+        leading.push(who);
+        *leaders.terms.lock().unwrap() += 1;
+        if leading.len() > 1 {
+            let at = leaders.began.elapsed();
+            leaders.violation.lock().unwrap().get_or_insert(format!("{leading:?} lead at once, {at:?} in"));
         }
-        drop(on_it);
-        Self(Arc::clone(throne), who)
+        drop(leading);
+        Self(Arc::clone(leaders), who)
     }
 }
 
-impl Drop for Seat {
+impl Drop for LeadingGuard {
     fn drop(&mut self) {
-        self.0.on_it.lock().unwrap().retain(|it| *it != self.1);
+        self.0.leading.lock().unwrap().retain(|it| *it != self.1);
     }
 }
 
-/// What is common to the electors of one schedule.
-struct Setting {
+/// The parameters that the electors of one schedule share.
+struct Parameters {
     lease: Duration,
     renew: Duration,
     retry: Duration,
-    /// How much faster the fastest clock may be than the slowest.
+    /// The maximum ratio between the rates of the fastest and the slowest clock.
     spread: f64,
-    /// Whether the lease is deleted from time to time; all wait before they make it then.
+    /// Set when the lease is deleted from time to time; all electors then wait before they create
+    /// it.
     deletions: bool,
 }
 
-impl Setting {
+impl Parameters {
     fn random(random: &mut StdRng) -> Self {
         let lease = Duration::from_secs(random.random_range(2..=15));
         let renew = lease.mul_f64(random.random_range(0.4..0.85));
         let retry = renew.mul_f64(random.random_range(0.15..0.6));
-        // A little less than what the rule allows: time moves in steps of a millisecond here.
+        // A little less than the rule allows: time advances in steps of a millisecond here.
         let spread = (lease.as_secs_f64() - 0.01) / (renew.as_secs_f64() + 0.01);
         Self { lease, renew, retry, spread: spread.min(2.0), deletions: random.random_bool(0.5) }
     }
@@ -102,89 +105,94 @@ impl Setting {
     }
 }
 
-/// What happens to the requests of one elector: mostly good, with spells in which its connection is down.
-fn weather(
+/// Returns the fault injector of one elector's requests: mostly good, with outages of the
+/// connection.
+fn inject_faults(
     seed: u64,
-    stormy: watch::Receiver<bool>,
+    faulty: watch::Receiver<bool>,
     slow: Duration,
     lease: Duration,
-) -> impl FnMut(&str) -> Fate + Send {
+) -> impl FnMut(&str) -> Delivery + Send {
     let mut random = StdRng::seed_from_u64(seed);
-    let mut spell: Option<(Instant, End)> = None;
+    let mut outage: Option<(Instant, Outcome)> = None;
     move |_| {
         let mut travel = |most: Duration| most.mul_f64(random.random::<f64>().powi(3));
         let brief = Duration::from_millis(20);
-        if !*stormy.borrow() {
-            return Fate { there: travel(brief), back: travel(brief), end: End::Answered };
+        if !*faulty.borrow() {
+            return Delivery { there: travel(brief), back: travel(brief), end: Outcome::Answered };
         }
         let (there, back) = (travel(slow), travel(slow));
-        if let Some((until, end)) = spell {
+        if let Some((until, end)) = outage {
             if Instant::now() < until {
-                return Fate { there, back, end };
+                return Delivery { there, back, end };
             }
-            spell = None;
+            outage = None;
         }
         let end = match random.random_range(0..100) {
-            0..66 => End::Answered,
-            66..74 => End::AnswerLost,
-            74..80 => End::AnswerSilent,
-            80..84 => End::Cut,
-            84..88 => End::Silent,
-            88..92 => End::Refused(500),
+            0..66 => Outcome::Answered,
+            66..74 => Outcome::AnswerLost,
+            74..80 => Outcome::AnswerSilent,
+            80..84 => Outcome::Cut,
+            84..88 => Outcome::Silent,
+            88..92 => Outcome::Refused(500),
             _ => {
-                let ends = [End::Silent, End::Cut, End::AnswerSilent, End::Refused(503)];
+                let ends = [Outcome::Silent, Outcome::Cut, Outcome::AnswerSilent, Outcome::Refused(503)];
                 let end = ends[random.random_range(0..ends.len())];
-                spell = Some((after(lease.mul_f64(random.random_range(0.2..3.0))), end));
-                // A connection often becomes slow before it breaks: this one request is still answered, late.
+                outage = Some((after(lease.mul_f64(random.random_range(0.2..3.0))), end));
+                // A connection often becomes slow before it breaks: this one request is still
+                // answered, late.
                 let back = lease.mul_f64(random.random_range(0.0..0.6));
-                return Fate { there: Duration::ZERO, back, end: End::Answered };
+                return Delivery { there: Duration::ZERO, back, end: Outcome::Answered };
             }
         };
-        Fate { there, back, end }
+        Delivery { there, back, end }
     }
 }
 
-/// One process: takes part again and again, with work that ends, stops, crashes or is lost, until the weather clears; then it works on.
+/// One process: takes part repeatedly, with work that ends, stops, crashes or is lost, until the
+/// faults end; then it keeps working.
 async fn process(
     who: usize,
     seed: u64,
-    setting: Arc<Setting>,
+    parameters: Arc<Parameters>,
     server: Arc<Server>,
-    throne: Arc<Throne>,
-    stormy: watch::Receiver<bool>,
+    leaders: Arc<Leaders>,
+    faulty: watch::Receiver<bool>,
 ) {
     let mut random = StdRng::seed_from_u64(seed);
-    // Most lines are quick and some are very slow: who is slow to take a lease cannot catch a leader that overstays.
-    let slow = setting.lease.mul_f64(10f64.powf(random.random_range(-2.5..0.4)));
-    let line = Line::new(&server, weather(random.random(), stormy.clone(), slow, setting.lease));
+    // Most connections are quick and some are very slow: a candidate that is slow to take the lease
+    // cannot catch a leader that overruns.
+    let slow = parameters.lease.mul_f64(10f64.powf(random.random_range(-2.5..0.4)));
+    let connection =
+        Connection::new(&server, inject_faults(random.random(), faulty.clone(), slow, parameters.lease));
     let mut clock = Clock::new();
-    clock.skew = setting.skew(&mut random);
-    let mut elector = LeaderElector::over(line, "lock");
-    if setting.deletions {
+    clock.skew = parameters.skew(&mut random);
+    let mut elector = LeaderElector::over(connection, "lock");
+    if parameters.deletions {
         elector = elector.wait_before_creating();
     }
     let elector = elector
         .identity(format!("elector-{who}"))
-        .lease_duration(setting.lease)
-        .renew_deadline(setting.renew)
-        .retry_period(setting.retry)
+        .lease_duration(parameters.lease)
+        .renew_deadline(parameters.renew)
+        .retry_period(parameters.retry)
         .release_on_stop(random.random_bool(0.7))
         .simulated(clock, random.random())
         .build()
         .expect("valid settings");
-    let span = setting.lease * random.random_range(3..40);
+    let span = parameters.lease * random.random_range(3..40);
     loop {
-        let calm = !*stormy.borrow();
-        let mut some_time = || if calm { span * 1_000 } else { span.mul_f64(random.random::<f64>()) };
+        let fault_free = !*faulty.borrow();
+        let mut some_time = || if fault_free { span * 1_000 } else { span.mul_f64(random.random::<f64>()) };
         let (work_ends, stops, crashes, rests) = (some_time(), some_time(), some_time(), some_time() / 16);
         let lead = |_: Led| {
-            let seat = Seat::take(&throne, who);
+            let guard = LeadingGuard::take(&leaders, who);
             async move {
-                let _seat = seat;
+                let _guard = guard;
                 sleep(work_ends).await;
             }
         };
-        let mut cleared = stormy.clone();
+        let mut cleared = faulty.clone();
         let round = async {
             let _ = tokio::time::timeout(crashes, elector.run_until(sleep(stops), lead)).await;
             sleep(rests).await;
@@ -192,51 +200,52 @@ async fn process(
         tokio::select! {
             biased;
             () = round => {}
-            _ = cleared.wait_for(|it| !it), if !calm => {}
+            _ = cleared.wait_for(|it| !it), if !fault_free => {}
         }
     }
 }
 
-/// Plays one schedule; the answer says what went wrong, or how many terms there were.
+/// Runs one schedule. Returns the number of terms, or a description of the violation.
 async fn play(seed: u64, electors: usize) -> Result<u32, String> {
     let mut random = StdRng::seed_from_u64(seed);
-    let setting = Arc::new(Setting::random(&mut random));
+    let parameters = Arc::new(Parameters::random(&mut random));
     let server = Arc::new(Server::default());
-    let throne = Arc::new(Throne::new());
-    let stormy = watch::Sender::new(true);
+    let leaders = Arc::new(Leaders::new());
+    let faulty = watch::Sender::new(true);
     let mut processes = tokio::task::JoinSet::new();
     for who in 0..electors {
-        let (server, throne) = (Arc::clone(&server), Arc::clone(&throne));
+        let (server, leaders) = (Arc::clone(&server), Arc::clone(&leaders));
         processes.spawn(process(
             who,
             random.random(),
-            Arc::clone(&setting),
+            Arc::clone(&parameters),
             server,
-            throne,
-            stormy.subscribe(),
+            leaders,
+            faulty.subscribe(),
         ));
     }
-    let end = after(setting.lease * STORM);
+    let end = after(parameters.lease * FAULTY);
     while Instant::now() < end {
-        sleep(setting.lease.mul_f64(random.random_range(0.0..8.0))).await;
-        if setting.deletions && random.random_bool(0.5) && server.lease().is_some() {
-            // Everybody has had the time to see it since it was made; its holder does not know yet that it goes.
-            sleep(setting.lease * 2).await;
+        sleep(parameters.lease.mul_f64(random.random_range(0.0..8.0))).await;
+        if parameters.deletions && random.random_bool(0.5) && server.lease().is_some() {
+            // Every elector has had the time to see the lease since it was created; its holder does
+            // not know yet that it is deleted.
+            sleep(parameters.lease * 2).await;
             server.edit(|_| None);
         } else {
-            // A touch changes nothing about who holds it.
+            // A touch does not change the holder.
             server.edit(|lease| lease);
         }
     }
-    stormy.send_replace(false);
-    // The longest way to a leader: a request of before is carried out late, one who saw it waits for a lease, and those who
-    // collide try again.
-    sleep(setting.lease * CALM).await;
-    let leads = throne.on_it.lock().unwrap().len();
-    let terms = *throne.terms.lock().unwrap();
-    match throne.shared.lock().unwrap().take() {
+    faulty.send_replace(false);
+    // The longest way to a leader: a request from before is carried out late, a candidate that saw
+    // it waits for a lease duration, and candidates that collide retry.
+    sleep(parameters.lease * FAULT_FREE).await;
+    let leads = leaders.leading.lock().unwrap().len();
+    let terms = *leaders.terms.lock().unwrap();
+    match leaders.violation.lock().unwrap().take() {
         Some(both) => Err(both),
-        None if leads == 0 => Err("nobody leads although the weather is good".to_owned()),
+        None if leads == 0 => Err("no elector leads although the faults have ended".to_owned()),
         None => Ok(terms),
     }
 }
@@ -247,7 +256,7 @@ fn try_schedules(electors: usize, schedules: u64) {
     let mut terms = 0;
     for seed in seeds {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        match runtime.expect("a runtime can be made").block_on(play(seed, electors)) {
+        match runtime.expect("the runtime builds").block_on(play(seed, electors)) {
             Ok(count) => terms += u64::from(count),
             Err(what) => panic!("{electors} electors, ELECTION_SEED={seed}: {what}"),
         }
@@ -257,11 +266,11 @@ fn try_schedules(electors: usize, schedules: u64) {
 }
 
 #[test]
-fn two_electors_never_lead_at_once_and_one_leads_when_the_weather_clears() {
+fn two_electors_never_lead_at_once_and_one_leads_when_the_faults_end() {
     try_schedules(2, OF_TWO);
 }
 
 #[test]
-fn three_electors_never_lead_at_once_and_one_leads_when_the_weather_clears() {
+fn three_electors_never_lead_at_once_and_one_leads_when_the_faults_end() {
     try_schedules(3, OF_THREE);
 }

@@ -1,4 +1,4 @@
-//! One term of a leader: until when it lasts, and how it ended.
+//! One term of a leader: its deadline, and how it ended.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,50 +9,56 @@ use tokio::sync::watch;
 
 use super::clock::Clock;
 
-/// How an election ended without the work being done.
+/// The reason why an election ended before the work was done.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
-    /// The lease could not be renewed in time. Others may hold it soon; the same elector may try again.
+    /// The lease could not be renewed in time. Another candidate may hold it soon; the same elector
+    /// may try again.
     #[error("the lease could not be renewed before the renew deadline")]
     NotRenewed {
-        /// What the last attempt met with; `None` when it was under way at the deadline.
+        /// The error of the last attempt; `None` if it was in flight at the deadline.
         source: Option<Arc<Error>>,
     },
-    /// The lease is another's, or somebody cleared it, although it was renewed in time: somebody edited it.
-    #[error("the lease was taken by {}", .by.as_deref().unwrap_or("nobody"))]
+    /// The lease has another holder or none, although it was renewed in time: another client edited
+    /// it.
+    #[error("the lease was {}", .by.as_deref().map_or("cleared".to_owned(), |it| format!("taken by {it}")))]
     Taken {
-        /// Who holds it now.
+        /// The current holder.
         by: Option<Arc<str>>,
     },
-    /// A coordinator wants another to lead.
-    #[error("the lease is to be held by {to}")]
+    /// A coordinator prefers another leader.
+    #[error("the coordinator gives the lease to {to}")]
     HandedOver {
-        /// Who is to lead.
+        /// The preferred leader.
         to: Arc<str>,
     },
-    /// The caller wanted it to stop.
+    /// The caller stopped the election.
     #[error("the election was stopped")]
     Stopped,
 }
 
-/// Where a term stands.
+/// The state of a term.
 #[derive(Clone, Debug)]
 pub(super) struct Term {
-    /// When the last successful renewal was sent. Others count from later than this.
+    /// The time at which the last successful renewal was sent. Other candidates count from a later
+    /// time.
     pub(super) renewed: Duration,
-    /// When the leader stops unless it is renewed before: `renewed` and the renew deadline.
+    /// The time at which the leader stops unless it renews before: `renewed` plus the renew
+    /// deadline.
     pub(super) until: Duration,
-    /// Set when it is over before that.
+    /// Set when the term is over before that.
     pub(super) over: Option<Ended>,
-    /// What the last attempt to renew met with, where it failed.
+    /// The error of the last attempt to renew, if it failed.
     pub(super) failure: Option<Arc<Error>>,
 }
 
-/// Says that this process leads, to the future that it leads with and to whomever that hands it on.
+/// A handle to the leadership of this process, for the future that it leads with and for anything
+/// that the future passes it to.
 ///
-/// The future itself is dropped when the lease is lost. Tasks that it spawned are not: let them end with [`Self::lost`], or hold
-/// them in a `JoinSet`, which ends them when it is dropped with the future.
+/// The future itself is dropped when the lease is lost. Tasks that it spawned are not: end them
+/// with [`Self::lost`], or hold them in a `JoinSet`, which aborts them when it is dropped with the
+/// future.
 #[derive(Clone)]
 pub struct Led {
     term: watch::Receiver<Term>,
@@ -71,24 +77,26 @@ impl Led {
         Self { term, clock, identity, transitions }
     }
 
-    /// Whether this term still lasts, by the clock: false from the renew deadline on, even where nothing has noticed yet.
+    /// Returns true if this term still lasts, by the clock: false from the renew deadline on, even
+    /// if no timer has fired yet.
     pub fn is_leading(&self) -> bool {
         let term = self.term.borrow();
         term.over.is_none() && self.clock.now() < term.until
     }
 
-    /// Waits until this term is over: lost, stopped, or the work done.
+    /// Waits until this term is over: the lease is lost, the election is stopped, or the work is
+    /// done.
     pub async fn lost(&self) {
         over(self.term.clone(), &self.clock).await;
     }
 
-    /// How often the lease has changed hands. It grows with every change, so what is stamped with it can be told from what
-    /// an earlier leader wrote.
+    /// Returns the number of times that the lease has changed hands. It grows with every change, so
+    /// it can serve as a fencing token against writes of an earlier leader.
     pub fn transitions(&self) -> i32 {
         self.transitions
     }
 
-    /// Who leads: the identity of this elector.
+    /// Returns the identity of the leader, which is this elector.
     pub fn identity(&self) -> &str {
         &self.identity
     }
@@ -104,7 +112,7 @@ impl fmt::Debug for Led {
     }
 }
 
-/// Waits for the end of a term, and says how it ended.
+/// Waits for the end of a term, and returns how it ended.
 pub(super) async fn over(mut term: watch::Receiver<Term>, clock: &Clock) -> Ended {
     loop {
         let now = term.borrow_and_update().clone();
@@ -113,7 +121,7 @@ pub(super) async fn over(mut term: watch::Receiver<Term>, clock: &Clock) -> Ende
         }
         let renewal = async {
             if term.changed().await.is_err() {
-                // Nobody renews it any more; it lasts until its deadline.
+                // The renewals have stopped; the term lasts until its deadline.
                 std::future::pending::<()>().await;
             }
         };

@@ -1,29 +1,31 @@
-//! The three durations of an election, and what must hold between them (rule LE-1).
+//! The three durations of an election, and the rules between them (rule LE-1).
 
 use std::time::Duration;
 
-/// By how much client-go may stretch the wait between two attempts. Here waits are only ever shortened, and the factor is left in
-/// the rule for the renew deadline, so that settings are valid here if and only if they are valid there.
+/// The factor by which client-go may stretch the wait between two attempts (`JitterFactor` in
+/// `k8s.io/client-go v0.36.4 tools/leaderelection/leaderelection.go`). Waits are only ever
+/// shortened here; the factor stays in the check of the renew deadline, so that settings are valid
+/// here if and only if they are valid in client-go.
 const JITTER_FACTOR: f64 = 1.2;
 
-/// How long a lease lasts and how often it is renewed.
+/// The durations of a lease and of its renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ElectionTiming {
-    /// How long others wait after the last renewal they saw before they take the lease: 15 s unless set. A Lease has whole
-    /// seconds, so it is rounded up to them.
+    /// The time that other candidates wait after the last observed renewal before they take the
+    /// lease. A Lease stores whole seconds, so it is rounded up. Defaults to 15 s.
     pub lease_duration: Duration,
-    /// How long a leader goes on without a successful renewal: 10 s unless set.
+    /// The time that a leader continues without a successful renewal. Defaults to 10 s.
     pub renew_deadline: Duration,
-    /// How far apart attempts are, to get the lease and to renew it: 2 s unless set.
+    /// The time between attempts, both to acquire and to renew the lease. Defaults to 2 s.
     pub retry_period: Duration,
 }
 
-/// Why an election cannot be held with these settings.
+/// An error for invalid settings of an election.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidElection {
-    /// A leader would still work when others may take its lease.
+    /// A leader would still work when other candidates may take its lease.
     #[error("the lease duration {lease:?} must be longer than the renew deadline {renew:?}")]
     LeaseTooShort {
         /// The lease duration.
@@ -41,13 +43,13 @@ pub enum InvalidElection {
         /// The retry period.
         retry: Duration,
     },
-    /// A duration is zero, or longer than a Lease can say.
+    /// A duration is zero, or longer than a Lease can store.
     #[error("the {what} must be longer than zero and at most 2147483647 seconds")]
     OutOfRange {
-        /// Which one.
+        /// The name of the duration.
         what: &'static str,
     },
-    /// Nobody could tell who leads.
+    /// The identity is empty: the holder could not be identified.
     #[error("the identity is empty")]
     NoIdentity,
     /// The lease has no name.
@@ -56,10 +58,10 @@ pub enum InvalidElection {
 }
 
 impl ElectionTiming {
-    /// Checks what client-go checks.
+    /// Applies the same checks as client-go.
     ///
     /// # Errors
-    /// The first rule that is broken.
+    /// Returns the first rule that is violated.
     pub fn validate(&self) -> Result<(), InvalidElection> {
         let (lease, renew, retry) = (self.lease_duration, self.renew_deadline, self.retry_period);
         let all = [(lease, "lease duration"), (renew, "renew deadline"), (retry, "retry period")];
@@ -77,12 +79,13 @@ impl ElectionTiming {
         Ok(())
     }
 
-    /// How long one request may take (rule LE-5).
+    /// Returns the timeout of one request (rule LE-5).
     pub(crate) fn request_timeout(&self) -> Duration {
         (self.renew_deadline / 2).max(Duration::from_secs(1))
     }
 
-    /// The lease duration in whole seconds, rounded up: rounding down, as client-go does, would let others in early.
+    /// Returns the lease duration in whole seconds, rounded up: rounding down, as client-go does,
+    /// would let other candidates in early.
     pub(crate) fn lease_seconds(&self) -> i32 {
         let whole = self.lease_duration.as_secs() + u64::from(self.lease_duration.subsec_nanos() > 0);
         i32::try_from(whole).unwrap_or(i32::MAX)
@@ -141,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_says_no_less_than_its_holder_counts_on() {
+    fn the_lease_duration_is_rounded_up_to_seconds() {
         for (millis, seconds) in [(1, 1), (1_000, 1), (1_001, 2), (15_000, 15)] {
             assert_eq!(timing(millis, 1, 1).lease_seconds(), seconds, "{millis} ms");
         }

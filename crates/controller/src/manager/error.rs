@@ -1,4 +1,4 @@
-//! Why a manager ended otherwise than by being stopped.
+//! The errors of a manager.
 
 use std::error::Error;
 use std::io;
@@ -7,54 +7,55 @@ use std::time::Duration;
 use crate::controller::ControllerError;
 use crate::leader::Ended;
 
-/// Why a manager ended otherwise than by being stopped. A program that meets one exits, and is started again.
+/// An error that stopped a manager. A program that gets one should exit and be restarted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {
-    /// A controller could not go on; its error has its name.
+    /// A controller stopped with an error, which contains its name.
     #[error(transparent)]
     Controller(#[from] ControllerError),
     /// A task failed.
     #[error("task {name} failed")]
     Task {
-        /// What it is called.
+        /// The name of the task.
         name: String,
-        /// What it failed with.
+        /// The error of the task.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
     /// A task panicked.
     #[error("{name} panicked: {panic}")]
     Panicked {
-        /// What it is called.
+        /// The name of the task.
         name: String,
-        /// What the panic said.
+        /// The panic message.
         panic: String,
     },
-    /// Two controllers or tasks have one name, which logs, metrics and errors could not tell apart.
-    #[error("two parts of the manager are called {name}")]
+    /// Two controllers or tasks have the same name, so logs, metrics and errors would be ambiguous.
+    #[error("two controllers or tasks of the manager are named {name}")]
     NameTaken {
-        /// What both are called.
+        /// The name of both.
         name: String,
     },
-    /// Somebody else may lead now. What was at work as the leader was cut off.
+    /// Another process may lead now. The work of the leader was aborted.
     #[error("leadership was lost")]
     LeadershipLost(#[source] Ended),
-    /// It was stopped, and some of it did not end in time. That was cut off.
-    #[error("after {after:?}, {} had not ended and was cut off", still.join(", "))]
+    /// The manager was stopped, and some of its controllers or tasks did not end in time. They were
+    /// aborted.
+    #[error("still running after {after:?}, and aborted: {}", still.join(", "))]
     Late {
-        /// How long was waited.
+        /// The time waited.
         after: Duration,
-        /// What had not ended.
+        /// The names of the controllers and tasks that had not ended.
         still: Vec<String>,
     },
-    /// It was stopped by a signal, and another one said that it is to end at once.
-    #[error("a second signal ended the manager at once: {} had not ended", still.join(", "))]
+    /// The manager was stopped by a signal, and a second signal aborted the shutdown.
+    #[error("a second signal aborted the shutdown; still running: {}", still.join(", "))]
     Interrupted {
-        /// What had not ended.
+        /// The names of the controllers and tasks that had not ended.
         still: Vec<String>,
     },
-    /// The process cannot hear signals.
+    /// The process cannot register signal handlers.
     #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
 }

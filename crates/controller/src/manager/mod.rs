@@ -1,18 +1,20 @@
-//! A program of controllers: what runs in it, in which order it begins and ends, and what it tells those who run it.
+//! The manager: runs controllers and tasks, starts and stops them in order, and reports their
+//! health.
 //!
 //! ```text
-//! endpoints ─► informers ─► synced ─┬─► tasks and controllers that need not lead
-//!                                   └─► the lease ─► controllers and tasks that lead
-//! a signal ─► not ready ─► controllers drain, tasks end ─► the lease is released ─► informers ─► endpoints
+//! endpoints ─► informers ─► synced ─┬─► tasks, and controllers that run without leading
+//!                                   └─► the lease ─► controllers and tasks of the leader
+//! a signal ─► not ready ─► controllers drain, tasks end ─► release the lease ─► informers ─► endpoints
 //! ```
 //!
 //! The `mod` lines below are in layer order.
 
 mod error;
 mod progress;
-mod parts;
-mod whole;
+mod unit;
+#[allow(clippy::module_inception, reason = "the main type has a file of its own name")]
+mod manager;
 mod run;
 
 pub use error::ManagerError;
-pub use whole::Manager;
+pub use manager::Manager;

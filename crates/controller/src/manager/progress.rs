@@ -1,13 +1,13 @@
-//! How far a manager has come, for whoever asks whether it is ready.
+//! The progress of a manager, for its readiness checks.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Written by the parts of a manager, read by its readiness checks.
+/// Written by the units of a manager, read by its readiness checks.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// What does not have its first state yet.
+    /// The names that are not synced yet.
     waiting: Mutex<BTreeSet<String>>,
     stopping: AtomicBool,
 }
@@ -17,22 +17,22 @@ impl Progress {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There is somebody to wait for.
+    /// Adds a name to wait for.
     pub(super) fn wait_for(&self, name: &str) {
         self.waiting().insert(name.to_owned());
     }
 
-    /// It has its first state.
+    /// Removes a name, which is synced now.
     pub(super) fn synced(&self, name: &str) {
         self.waiting().remove(name);
     }
 
-    /// It ends.
+    /// Marks the manager as stopping.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everything has its first state.
+    /// Returns an error if something is not synced yet.
     pub(super) fn check_synced(&self) -> Result<(), String> {
         let waiting = self.waiting();
         match waiting.is_empty() {
@@ -41,7 +41,7 @@ impl Progress {
         }
     }
 
-    /// Whether it goes on.
+    /// Returns an error if the manager is stopping.
     pub(super) fn check_running(&self) -> Result<(), String> {
         match self.stopping.load(Ordering::Relaxed) {
             true => Err("the process is shutting down".to_owned()),

@@ -1,4 +1,4 @@
-//! The course of a manager: what begins when, and what ends before what.
+//! The run of a manager: the order in which its units start and stop.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -14,35 +14,39 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManagerError;
-use super::parts::{Part, Roll, run_all};
+use super::manager::Manager;
 use super::progress::Progress;
-use super::whole::Manager;
+use super::unit::{RunningUnits, Unit, run_all};
 use crate::checks::Checks;
 use crate::controller::{Controller, ControllerError};
 use crate::leader::{Ended, LeaderElector};
 use crate::signals::Signals;
 
-/// How much longer than its lease a leader may go on before the process is taken for stuck: the tolerance of Kubernetes' own components.
+/// The tolerance, after the lease has expired, before a leader that still works is reported as
+/// stuck: that of kube-controller-manager (`k8s.io/kubernetes v1.36.4
+/// cmd/kube-controller-manager/app/controllermanager.go`).
 const STUCK_AFTER: Duration = Duration::from_secs(20);
 
-/// What the election is called among the parts.
+/// The name of the unit that runs the election.
 const ELECTION: &str = "leader election";
 
-/// What waits for the informers, in the check of them.
+/// The name of the unit that waits for the informers, in the readiness check.
 const INFORMERS: &str = "informers";
 
 impl Manager {
-    /// Runs until SIGTERM or SIGINT comes, and ends in order; a second signal ends it at once.
+    /// Runs until SIGTERM or SIGINT arrives, and then shuts down in order. A second signal aborts
+    /// the shutdown.
     ///
     /// # Errors
-    /// When a part fails, leadership is lost, or not all has ended within the grace period. Everything has ended or was cut off then.
+    /// Returns an error if a controller or task fails, if leadership is lost, or if not everything
+    /// has ended within the grace period. By then everything has ended or was aborted.
     pub async fn run(self) -> Result<(), ManagerError> {
         let mut signals = Signals::listen().map_err(ManagerError::Signals)?;
-        let (stop, at_once) = (CancellationToken::new(), CancellationToken::new());
-        let (first, second) = (stop.clone(), at_once.clone());
+        let (stop, abort) = (CancellationToken::new(), CancellationToken::new());
+        let (first, second) = (stop.clone(), abort.clone());
         let listen = async move {
             let signal = signals.next().await;
-            tracing::info!(signal, "ending, as told; a second signal ends it at once");
+            tracing::info!(signal, "shutting down; send the signal again to exit immediately");
             first.cancel();
             signals.next().await;
             second.cancel();
@@ -50,23 +54,24 @@ impl Manager {
         };
         tokio::select! {
             biased;
-            outcome = self.course(stop.cancelled(), at_once.cancelled()) => outcome,
+            outcome = self.run_with(stop.cancelled(), abort.cancelled()) => outcome,
             never = listen => never,
         }
     }
 
-    /// As [`run`](Self::run), but until the future resolves, whatever signals come.
+    /// Like [`run`](Self::run), but runs until the future resolves, and ignores signals.
     ///
     /// # Errors
-    /// When a part fails, leadership is lost, or not all has ended within the grace period. Everything has ended or was cut off then.
+    /// Returns an error if a controller or task fails, if leadership is lost, or if not everything
+    /// has ended within the grace period. By then everything has ended or was aborted.
     pub async fn run_until(self, stop: impl Future<Output = ()>) -> Result<(), ManagerError> {
-        self.course(stop, pending()).await
+        self.run_with(stop, pending()).await
     }
 
-    async fn course(
+    async fn run_with(
         mut self,
-        asked: impl Future<Output = ()>,
-        at_once: impl Future<Output = ()>,
+        stop_requested: impl Future<Output = ()>,
+        abort: impl Future<Output = ()>,
     ) -> Result<(), ManagerError> {
         self.check_names()?;
         let (stop, progress) = (CancellationToken::new(), Arc::new(Progress::default()));
@@ -77,22 +82,22 @@ impl Manager {
         for controller in &self.controllers {
             progress.wait_for(&named(controller));
             if leads && controller.works_as_leader() {
-                // It watches when its term begins, and is told of everything then. A standby that watched would gather the key of
-                // each object that ever came and went.
+                // It begins to watch when its term begins, and then receives all objects. A standby
+                // that watched would collect the key of every object that ever came and went.
                 controller.start();
             } else {
                 controller.watch()?;
             }
         }
         informers.start();
-        let (grace, roll) = (self.grace, Roll::default());
-        let parts = self.into_parts(&progress, &roll);
-        let mut running = std::pin::pin!(run_all(parts, stop.clone(), roll.clone()).fuse());
+        let (grace, running_units) = (self.grace, RunningUnits::default());
+        let units = self.into_units(&progress, &running_units);
+        let mut running = std::pin::pin!(run_all(units, stop.clone(), running_units.clone()).fuse());
 
         let mut outcome = None;
         tokio::select! {
             biased;
-            () = asked => {}
+            () = stop_requested => {}
             () = stop.cancelled() => {}
             ended = &mut running => outcome = Some(ended),
         }
@@ -109,9 +114,9 @@ impl Manager {
         tokio::select! {
             biased;
             ended = tokio::time::timeout(grace, ending) => {
-                ended.unwrap_or_else(|_| Err(ManagerError::Late { after: grace, still: left(&roll) }))
+                ended.unwrap_or_else(|_| Err(ManagerError::Late { after: grace, still: still_running(&running_units) }))
             }
-            () = at_once => Err(ManagerError::Interrupted { still: left(&roll) }),
+            () = abort => Err(ManagerError::Interrupted { still: still_running(&running_units) }),
         }
     }
 
@@ -126,7 +131,7 @@ impl Manager {
         Ok(())
     }
 
-    /// Answers probes until what is returned is dropped.
+    /// Serves the endpoints until the returned set is dropped.
     fn answer(&mut self, progress: &Arc<Progress>) -> JoinSet<()> {
         let (synced, running) = (Arc::clone(progress), Arc::clone(progress));
         add_first(&mut self.readyz, "informer-sync", move || synced.check_synced());
@@ -142,48 +147,51 @@ impl Manager {
         servers
     }
 
-    /// Everything that runs, with the election as one part of it.
-    fn into_parts(self, progress: &Arc<Progress>, roll: &Roll) -> Vec<Part> {
-        let mut parts = self.tasks;
-        parts.push(informers_synced(self.informers.clone(), progress));
+    /// Returns all units, with the election as one of them.
+    fn into_units(self, progress: &Arc<Progress>, running_units: &RunningUnits) -> Vec<Unit> {
+        let mut units = self.tasks;
+        units.push(informers_synced(self.informers.clone(), progress));
         let informers = self.informers;
         let leads = self.elector.is_some();
         let (leading, others): (Vec<_>, Vec<_>) =
             self.controllers.into_iter().partition(|it| leads && it.works_as_leader());
-        let part = |it| controller_part(it, informers.clone(), Arc::clone(progress));
-        parts.extend(others.into_iter().map(part));
+        let unit = |it| controller_unit(it, informers.clone(), Arc::clone(progress));
+        units.extend(others.into_iter().map(unit));
         match self.elector {
             Some(elector) => {
                 let group = Leading { controllers: leading, tasks: self.leader_tasks, elector, informers };
-                let (progress, roll) = (Arc::clone(progress), roll.clone());
-                parts.push(Part::new(ELECTION.to_owned(), move |stop| group.run(stop, progress, roll)));
+                let (progress, running_units) = (Arc::clone(progress), running_units.clone());
+                units.push(Unit::new(ELECTION.to_owned(), move |stop| {
+                    group.run(stop, progress, running_units)
+                }));
             }
-            None => parts.extend(self.leader_tasks),
+            None => units.extend(self.leader_tasks),
         }
-        parts
+        units
     }
 }
 
-/// What runs only while the manager leads.
+/// The controllers and tasks that run only while the manager leads.
 struct Leading {
     controllers: Vec<Controller>,
-    tasks: Vec<Part>,
+    tasks: Vec<Unit>,
     elector: LeaderElector,
     informers: InformerFactory,
 }
 
 impl Leading {
-    /// Waits for the caches, then for the lease, and then lets all of it work.
+    /// Waits for the caches, then for the lease, and then runs all of them.
     async fn run(
         self,
         stop: CancellationToken,
         progress: Arc<Progress>,
-        roll: Roll,
+        running_units: RunningUnits,
     ) -> Result<(), ManagerError> {
         let controllers =
             try_join_all(self.controllers.iter().map(|it| synced(it, &self.informers, &progress)));
         let all = async {
-            // Tasks have no limit of their own; what keeps an informer is told by the check of readiness.
+            // Tasks have no timeout of their own; the readiness check reports an informer that does
+            // not sync.
             let (controllers, _) = tokio::join!(controllers, self.informers.wait_for_sync(Duration::MAX));
             controllers
         };
@@ -195,30 +203,31 @@ impl Leading {
             Some(ended) = ends.next() => return Err(ended.into()),
         }
         drop(ends);
-        // Shared, since a standby watches over its informers while the same controllers are about to work.
+        // Shared, since a standby watches its informers while the same controllers are about to
+        // work.
         let controllers: Vec<_> = self.controllers.into_iter().map(Arc::new).collect();
         let mut ends: FuturesUnordered<_> = controllers.iter().map(|it| it.source_ended()).collect();
-        let mut deaf = None;
+        let mut source_ended = None;
         let standby_stops = async {
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                // A leader's controllers find that out by themselves.
-                Some(ended) = ends.next(), if !self.elector.is_leader() => deaf = Some(ended),
+                // The controllers of a leader detect that by themselves.
+                Some(ended) = ends.next(), if !self.elector.is_leader() => source_ended = Some(ended),
             }
-            // A leader ends in its own time, with its work.
+            // A leader stops together with its work, in its own time.
             if self.elector.is_leader() {
                 pending().await
             }
         };
-        let mut parts = self.tasks;
-        let part = |it: &Arc<Controller>| {
-            controller_part(Arc::clone(it), self.informers.clone(), Arc::clone(&progress))
+        let mut units = self.tasks;
+        let unit = |it: &Arc<Controller>| {
+            controller_unit(Arc::clone(it), self.informers.clone(), Arc::clone(&progress))
         };
-        parts.extend(controllers.iter().map(part));
-        let work = run_all(parts, stop.clone(), roll);
+        units.extend(controllers.iter().map(unit));
+        let work = run_all(units, stop.clone(), running_units);
         let outcome = self.elector.run_until(standby_stops, |_| work).await;
-        match (outcome, deaf) {
+        match (outcome, source_ended) {
             (Ok(outcome), _) => outcome,
             (Err(Ended::Stopped), Some(ended)) => Err(ended.into()),
             (Err(Ended::Stopped), None) => Ok(()),
@@ -231,7 +240,8 @@ fn named(controller: &Controller) -> String {
     format!("controller {}", controller.name())
 }
 
-/// Waits until a controller and all informers of the manager are synced: a reconciler may read any of them.
+/// Waits until a controller and all informers of the manager are synced: a reconciler may read any
+/// of them.
 async fn synced(
     controller: &Controller,
     informers: &InformerFactory,
@@ -249,12 +259,12 @@ async fn synced(
     Ok(())
 }
 
-fn controller_part(
+fn controller_unit(
     controller: impl Borrow<Controller> + Send + Sync + 'static,
     informers: InformerFactory,
     progress: Arc<Progress>,
-) -> Part {
-    Part::new(named(controller.borrow()), move |stop| async move {
+) -> Unit {
+    Unit::new(named(controller.borrow()), move |stop| async move {
         let controller = controller.borrow();
         tokio::select! {
             biased;
@@ -266,11 +276,12 @@ fn controller_part(
     })
 }
 
-/// Reports to the check of readiness when all informers are synced, also those that no controller waits for.
-fn informers_synced(informers: InformerFactory, progress: &Arc<Progress>) -> Part {
+/// Reports to the readiness check when all informers are synced, also those that no controller
+/// waits for.
+fn informers_synced(informers: InformerFactory, progress: &Arc<Progress>) -> Unit {
     progress.wait_for(INFORMERS);
     let progress = Arc::clone(progress);
-    Part::new(INFORMERS.to_owned(), move |stop| async move {
+    Unit::new(INFORMERS.to_owned(), move |stop| async move {
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
@@ -285,9 +296,9 @@ fn informers_synced(informers: InformerFactory, progress: &Arc<Progress>) -> Par
     })
 }
 
-/// What is worth naming of what has not ended.
-fn left(roll: &Roll) -> Vec<String> {
-    let mut names = roll.still();
+/// Returns the names of the units that have not ended, without the election if another one is left.
+fn still_running(running_units: &RunningUnits) -> Vec<String> {
+    let mut names = running_units.still();
     if names.iter().any(|it| it != ELECTION) {
         names.retain(|it| it != ELECTION);
     }
@@ -298,7 +309,7 @@ fn left(roll: &Roll) -> Vec<String> {
     names
 }
 
-/// Adds a check of our own, unless the program has one of this name.
+/// Adds a built-in check, unless the program has one of this name.
 fn add_first(
     checks: &mut Checks,
     name: &str,

@@ -1,4 +1,4 @@
-//! What one may choose about a member.
+//! The builder of a shard member.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,77 +11,82 @@ use k8s_openapi::api::coordination::v1::Lease;
 use tokio::sync::Mutex;
 use xxhash_rust::xxh64::xxh64;
 
-use super::keeper::Keeper;
 use super::member::ShardMember;
+use super::member_lease::MemberLease;
+use super::member_state::MemberState;
 use super::members::Members;
 use super::seat::{GROUP, MemberSeats, ServedSeats};
-use super::shared::Shared;
 use super::view::View;
 use crate::leader::clock::Clock;
 use crate::leader::identity::{unique_identity, unique_instance};
 use crate::leader::{ElectionTiming, InvalidElection};
 
-/// What can be chosen about a member. Each method says what happens without it.
+/// Builds a [`ShardMember`].
 #[must_use]
 pub struct ShardMemberBuilder {
-    place: Place,
+    store: LeaseStore,
     group: String,
     identity: Option<String>,
     timing: ElectionTiming,
     clock: Option<Clock>,
 }
 
-enum Place {
+enum LeaseStore {
     Server(Api<Lease>),
     Other(Arc<dyn MemberSeats>),
 }
 
 impl ShardMember {
-    /// A member of a group, whose Leases are in the client's own namespace unless another is set. The name of the group must be fit for
-    /// the name of a Lease and the value of a label.
+    /// Creates a builder for a member of a group, whose Leases are in the client's default
+    /// namespace unless another is set. The name of the group must be valid as the name of a Lease
+    /// and as the value of a label.
     pub fn builder(client: Client, group: impl Into<String>) -> ShardMemberBuilder {
-        ShardMemberBuilder::new(Place::Server(Api::default_namespaced(client)), group.into())
+        ShardMemberBuilder::new(LeaseStore::Server(Api::default_namespaced(client)), group.into())
     }
 
-    /// A member of a group whose Leases are kept elsewhere than on a server.
+    /// Creates a builder for a member of a group whose Leases are stored elsewhere than on a
+    /// server.
     pub fn over(seats: impl MemberSeats, group: impl Into<String>) -> ShardMemberBuilder {
-        ShardMemberBuilder::new(Place::Other(Arc::new(seats)), group.into())
+        ShardMemberBuilder::new(LeaseStore::Other(Arc::new(seats)), group.into())
     }
 }
 
 impl ShardMemberBuilder {
-    fn new(place: Place, group: String) -> Self {
-        Self { place, group, identity: None, timing: ElectionTiming::default(), clock: None }
+    fn new(store: LeaseStore, group: String) -> Self {
+        Self { store, group, identity: None, timing: ElectionTiming::default(), clock: None }
     }
 
-    /// The namespace of the Leases. The client's own otherwise; without meaning where they are kept elsewhere.
+    /// Sets the namespace of the Leases. Has no effect if they are stored elsewhere. Defaults to
+    /// the client's namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
-        if let Place::Server(api) = self.place {
-            self.place = Place::Server(api.within(namespace));
+        if let LeaseStore::Server(api) = self.store {
+            self.store = LeaseStore::Server(api.within(namespace));
         }
         self
     }
 
-    /// Sets who we are; defaults to the name of the host and a random part. Each replica should have its own: a second process of the
-    /// same identity owns nothing until the Lease of the first one expires.
+    /// Sets the identity. Each replica should have its own: a second process with the same identity
+    /// owns nothing until the Lease of the first one expires. Defaults to the host name and a
+    /// random part.
     pub fn identity(mut self, identity: impl Into<String>) -> Self {
         self.identity = Some(identity.into());
         self
     }
 
-    /// How long others wait after the last renewal before they divide our keys. 15 s otherwise.
+    /// Sets the time that other members wait after the last renewal before they take over our keys.
+    /// Defaults to 15 s.
     pub fn lease_duration(mut self, duration: Duration) -> Self {
         self.timing.lease_duration = duration;
         self
     }
 
-    /// How long keys are ours without a successful renewal. 10 s otherwise.
+    /// Sets the time that we own keys without a successful renewal. Defaults to 10 s.
     pub fn renew_deadline(mut self, deadline: Duration) -> Self {
         self.timing.renew_deadline = deadline;
         self
     }
 
-    /// How often the Lease is renewed and the others' are read. 2 s otherwise.
+    /// Sets the interval at which our Lease is renewed and the others' are read. Defaults to 2 s.
     pub fn retry_period(mut self, period: Duration) -> Self {
         self.timing.retry_period = period;
         self
@@ -93,10 +98,11 @@ impl ShardMemberBuilder {
         self
     }
 
-    /// The member. Nothing is sent yet.
+    /// Builds the member. It sends no request yet.
     ///
     /// # Errors
-    /// When the durations do not fit together (rule LE-1), or a name is missing or cannot be one.
+    /// Returns an error if the durations do not fit together (rule LE-1), or if a name is missing
+    /// or invalid.
     pub fn build(self) -> Result<ShardMember, InvalidElection> {
         self.timing.validate()?;
         let me = self.identity.unwrap_or_else(unique_identity);
@@ -107,12 +113,12 @@ impl ShardMemberBuilder {
         let (false, Ok(group)) = (self.group.is_empty(), selector) else {
             return Err(InvalidElection::NoName);
         };
-        let seats: Arc<dyn MemberSeats> = match self.place {
-            Place::Server(api) => Arc::new(ServedSeats { api, group }),
-            Place::Other(seats) => seats,
+        let seats: Arc<dyn MemberSeats> = match self.store {
+            LeaseStore::Server(api) => Arc::new(ServedSeats { api, group }),
+            LeaseStore::Other(seats) => seats,
         };
-        let shared = Arc::new(Shared::new(me.clone(), self.clock.unwrap_or_else(Clock::new)));
-        let keeper = Keeper {
+        let shared = Arc::new(MemberState::new(me.clone(), self.clock.unwrap_or_else(Clock::new)));
+        let member_lease = MemberLease {
             seats,
             shared: Arc::clone(&shared),
             name: format!("{}-{:016x}", self.group, xxh64(me.as_bytes(), 0)),
@@ -123,7 +129,7 @@ impl ShardMemberBuilder {
             acting: View::of([me]),
             own: None,
         };
-        Ok(ShardMember { shared, keeper: Arc::new(Mutex::new(keeper)) })
+        Ok(ShardMember { shared, member_lease: Arc::new(Mutex::new(member_lease)) })
     }
 }
 

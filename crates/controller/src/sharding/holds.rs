@@ -1,18 +1,18 @@
-//! Which keys are being worked on, so that a key is handed over only when the work on it has ended.
+//! The keys that are being worked on: a key is handed over only after the work on it has ended.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-/// The keys that are held, and how often. A hold ends when it is dropped.
+/// The held keys, with the number of holds of each. A hold ends when it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct Holds {
     keys: Mutex<BTreeMap<String, usize>>,
     ended: Notify,
 }
 
-/// The work on one key goes on.
+/// A hold on one key, which lasts as long as the work on it.
 #[derive(Debug)]
 pub(super) struct Hold<'h> {
     holds: &'h Holds,
@@ -25,7 +25,7 @@ impl Holds {
         Hold { holds: self, key }
     }
 
-    /// Whether a key is held that should not be.
+    /// Returns true if a key is held that satisfies the predicate.
     pub(super) fn any(&self, should_not: impl Fn(&str) -> bool) -> bool {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).keys().any(|it| should_not(it))
     }

@@ -1,4 +1,4 @@
-//! A member: takes part, and says which keys are its own.
+//! A shard member: takes part in the group, and knows which keys it owns.
 
 use std::fmt;
 use std::pin::pin;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, watch};
 
-use super::keeper::Keeper;
-use super::shared::Shared;
+use super::member_lease::MemberLease;
+use super::member_state::MemberState;
 
-/// One of several replicas that divide keys among them. Clones are the same member.
+/// One of several replicas that shard keys. Clones refer to the same member.
 ///
 /// ```no_run
 /// # async fn example(client: dogwatch_client::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -27,45 +27,48 @@ use super::shared::Shared;
 /// ```
 #[derive(Clone)]
 pub struct ShardMember {
-    pub(super) shared: Arc<Shared>,
-    /// Held by whoever runs, so that runs take turns.
-    pub(super) keeper: Arc<Mutex<Keeper>>,
+    pub(super) shared: Arc<MemberState>,
+    /// Held by the current run, so that runs are serialised.
+    pub(super) member_lease: Arc<Mutex<MemberLease>>,
 }
 
 impl ShardMember {
-    /// Takes part until `stop` ends, then gives up all keys and leaves, so that others can take them at once.
+    /// Takes part until `stop` resolves, then gives up all keys and leaves, so that other members
+    /// can take them at once.
     ///
-    /// Failures are logged and tried again, for ever; keys are given up when the Lease could not be renewed by the renew deadline.
-    /// Dropping the future is not leaving: the keys stay ours until the renew deadline, and nobody's until the Lease
-    /// expires. One run at a time: a second call waits until the first has ended.
+    /// Failures are logged and retried for ever; keys are given up if the Lease could not be
+    /// renewed by the renew deadline. Dropping the future does not leave the group: we own the keys
+    /// until the renew deadline, and then no member does until the Lease expires. Runs are
+    /// serialised: a second call waits until the first has ended.
     pub async fn run_until(&self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let mut keeper = self.keeper.lock().await;
+        let mut member_lease = self.member_lease.lock().await;
         loop {
-            let next = self.shared.clock.now().saturating_add(keeper.timing.retry_period);
+            let next = self.shared.clock.now().saturating_add(member_lease.timing.retry_period);
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                () = keeper.round() => {}
+                () = member_lease.round() => {}
             }
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                // Work that was waited for has ended: others can be told so now.
-                () = self.shared.holds.ended(), if keeper.is_behind() => {}
+                // The work that we waited for has ended: our Lease can declare that now.
+                () = self.shared.holds.ended(), if member_lease.is_behind() => {}
                 () = self.shared.clock.sleep_until(next) => {}
             }
         }
-        keeper.leave().await;
+        member_lease.leave().await;
     }
 
-    /// Whether a key is ours right now. Work that takes longer than a moment belongs into [`Self::while_owning`].
+    /// Returns true if we own the key right now. Use [`Self::while_owning`] for work that takes
+    /// longer than a moment.
     pub fn owns(&self, key: &str) -> bool {
         self.shared.owns(key)
     }
 
-    /// Does the work on a key for as long as it is ours: `None` when it is not, or no longer is. The work is then dropped, and only
-    /// after that may another take the key.
+    /// Runs the work on a key for as long as we own it. Returns `None` if we do not, or no longer
+    /// do. The work is then dropped, and only after that may another member take the key.
     pub async fn while_owning<F: Future>(&self, key: &str, work: F) -> Option<F::Output> {
         let _hold = self.shared.holds.begin(key);
         let lapses = self.shared.lock().lapses();
@@ -74,7 +77,8 @@ impl ShardMember {
         }
         let mut changes = self.shared.changes.subscribe();
         let lost = async {
-            // A key that was lost and is ours again may have been worked on by another in between.
+            // A key that was lost and regained may have been worked on by another member in
+            // between.
             while self.owns(key) && self.shared.lock().lapses() == lapses {
                 let until = self.shared.lock().until();
                 tokio::select! {
@@ -93,17 +97,17 @@ impl ShardMember {
         }
     }
 
-    /// Changes whenever keys became ours or ceased to be: time to look at all keys again.
+    /// Returns a receiver that changes whenever we gain or lose keys: check all keys again then.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.shared.changes.subscribe()
     }
 
-    /// Whether all members agree on who they are, so that every key has an owner.
+    /// Returns true if all members agree on the view, so that every key has an owner.
     pub fn is_settled(&self) -> bool {
         self.shared.lock().is_settled(self.shared.clock.now())
     }
 
-    /// Who this member is.
+    /// Returns the identity of this member.
     pub fn identity(&self) -> &str {
         &self.shared.me
     }

@@ -1,4 +1,4 @@
-//! The other members, as their Leases and our own clock show them.
+//! The other members, as seen through their Leases and our own clock.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,25 +7,25 @@ use k8s_openapi::api::coordination::v1::Lease;
 
 use super::view::View;
 
-/// In a member's Lease: the view it acts on.
+/// The annotation of a member's Lease that declares the view it acts on.
 pub(super) const VIEW: &str = "sharding.dogwatch.dev/view";
 
-/// What a list of Leases says about one member.
+/// A member, as listed by its Lease.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Listed {
-    /// Empty where a member has left.
+    /// Empty if the member has left.
     pub(super) identity: String,
-    /// Which version of its Lease it is.
+    /// The resource version of its Lease.
     pub(super) version: String,
     pub(super) duration: Duration,
-    /// The view it acts on; empty where it does not say.
+    /// The view it acts on; empty if it declares none.
     pub(super) view: String,
     /// The name of its Lease.
     pub(super) lease: String,
 }
 
-/// What was seen of each Lease, and when its version was first seen. A version that stays for longer than its duration is that of a
-/// member that is gone.
+/// The Leases seen, and the time when each version was first seen. A version that stays for longer
+/// than its duration belongs to a member that is gone.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     seen: BTreeMap<String, (Listed, Duration)>,
@@ -47,8 +47,8 @@ impl Listed {
 }
 
 impl Members {
-    /// Those who are live now. A Lease that somebody deleted is that of a member that does not know it yet, until it would have
-    /// expired; one who leaves says so in its Lease.
+    /// Returns the live members. A deleted Lease belongs to a member that does not know it yet, and
+    /// counts until it would have expired; a member that leaves clears the holder of its Lease.
     pub(super) fn live(&mut self, listed: &[Listed], now: Duration) -> Vec<Listed> {
         for it in listed {
             let known = self.seen.get(&it.lease).is_some_and(|(seen, _)| seen.version == it.version);
@@ -62,7 +62,7 @@ impl Members {
         live.map(|(it, _)| it.clone()).collect()
     }
 
-    /// The Leases that have not changed for so many durations.
+    /// Returns the Leases that have not changed for this many durations.
     pub(super) fn long_gone(&self, durations: u32, now: Duration) -> Vec<Listed> {
         let gone = |(it, since): &&(Listed, Duration)| {
             now >= since.saturating_add(it.duration.saturating_mul(durations))
@@ -71,12 +71,12 @@ impl Members {
     }
 }
 
-/// The view of these members, with ourselves in it.
+/// Returns the view of these members and ourselves.
 pub(super) fn view(live: &[Listed], me: &str) -> View {
     View::of(live.iter().map(|it| it.identity.clone()).chain([me.to_owned()]))
 }
 
-/// Whether all members of a view act on it, by what was listed. Ourselves are meant too.
+/// Returns true if all members of a view, including ourselves, act on it, according to the list.
 pub(super) fn all_act_on(view: &View, live: &[Listed]) -> bool {
     view.members().all(|member| live.iter().any(|it| it.identity == member && it.view == view.id()))
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn all_must_act_on_the_view_and_nobody_may_be_missing() {
+    fn all_members_must_act_on_the_view_and_none_may_be_missing() {
         let both = View::of(["a".to_owned(), "b".to_owned()]);
         let (a, b) = (listed("a", "1", both.id()), listed("b", "1", both.id()));
         assert!(all_act_on(&both, &[a.clone(), b]));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_deleted_counts_until_it_would_have_expired_and_one_that_was_left_does_not() {
+    fn a_deleted_lease_counts_until_it_would_have_expired_and_a_released_one_does_not() {
         let mut members = Members::default();
         assert_eq!(members.live(&[listed("a", "1", ""), listed("b", "1", "")], s(0)).len(), 2);
         let left = Listed { identity: String::new(), version: "2".to_owned(), ..listed("b", "1", "") };

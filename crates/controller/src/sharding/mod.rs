@@ -1,22 +1,27 @@
-//! Dividing keys among replicas: each key has one owner, and while replicas come and go none has two.
+//! Sharding of keys over replicas: each key has one owner, and never two while replicas come and
+//! go.
 //!
 //! ```text
 //!           ┌────────────────────── every retry period ──────────────────────┐
-//! renew our Lease, which says which view we act on ─► list all Leases ─► live ones = view
-//!    view is another ─► keys that move are given up here and now, the Lease says so, the list is read again
-//!    all live members act on this view ─► the keys that moved to us are ours
+//! renew our Lease, which declares the view we act on ─► list all Leases ─► live ones = view
+//!    view changed ─► give up the keys that move, declare the new view in our Lease, list again
+//!    all live members act on this view ─► we own the keys that moved to us
 //! ```
 //!
-//! Every replica holds a member Lease. Live is who renewed it within its duration, as seen by our own clock; the owner of a key is
-//! chosen among the live by rendezvous hashing, so a replica that comes or goes moves only its own share of the keys.
+//! Every replica holds a member Lease. A member is live if it renewed the Lease within its
+//! duration, as seen by our own clock; the owner of a key is chosen among the live members by
+//! rendezvous hashing, so a replica that comes or goes moves only its own share of the keys.
 //!
-//! Why there are never two owners. A member writes the view it acts on into its Lease *before* it reads the others', and takes a key
-//! only when all of its view say the same. Of two members with different views that know each other, the one that wrote last
-//! reads the other's and takes nothing. One that is not known was not renewed for a whole lease duration, and then it has given up
-//! by itself before, at its renew deadline; when it comes back it begins anew, with a write and a read.
+//! A key never has two owners: a member writes the view it acts on into its Lease *before* it reads
+//! the others', and takes a key only if all members of its view declare the same view. Of two
+//! members with different views that know each other, the one that wrote last reads the other's
+//! Lease and takes nothing. A member that is not in the view has not renewed for a whole lease
+//! duration, so it gave up its keys before that, at its renew deadline; when it comes back it
+//! starts over, with a write and a read.
 //!
-//! Where the server can divide a list itself, parts of it take the place of keys: [`ShardMember::work_on_parts`] hands them over as it does
-//! keys, and a [`ShardSelector`] says which part to ask the server for. The `mod` lines below are in layer order.
+//! If the server can shard a list itself, shards of a collection take the place of keys:
+//! [`ShardMember::work_on_parts`] hands them over like keys, and a [`ShardSelector`] is the
+//! parameter that requests one of them from the server. The `mod` lines below are in layer order.
 
 mod selector;
 mod view;
@@ -24,11 +29,11 @@ mod members;
 mod ownership;
 mod seat;
 mod holds;
-mod shared;
-mod keeper;
+mod member_state;
+mod member_lease;
 mod member;
 mod builder;
-mod parts;
+mod shard_work;
 #[cfg(test)]
 mod simulation;
 

@@ -1,36 +1,39 @@
-//! Which keys are ours: the rules that never let a key have two owners, as a plain structure.
+//! The ownership of keys: the rules that never let a key have two owners, as a plain structure.
 
 use std::time::Duration;
 
 use super::view::View;
 
-/// What one member may take to be its own. It is valid until a time of the member's own clock.
+/// The keys that one member may treat as its own, until a time of its own clock.
 ///
-/// Invariant: a key that `owns` says is ours was ours in the last view that all members acted on, and is ours in every view that we have
-/// acted on since. So a key that does not move is never given up, and one that moves is, before anybody else may take it.
+/// Invariant: a key for which `owns` returns true was ours in the last view that all members acted
+/// on, and is ours in every view that we have acted on since. So a key that does not move is never
+/// given up, and one that moves is, before another member may take it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ownership {
-    /// The last view that all acted on, and then those that we have acted on since. Empty when nothing is ours.
+    /// The last view that all members acted on, followed by those that we have acted on since.
+    /// Empty if we own nothing.
     views: Vec<View>,
-    /// Whether the last view is one that all acted on.
+    /// True if all members act on the last view.
     settled: bool,
-    /// Until when our Lease is certainly held.
+    /// The time until which we certainly hold our Lease.
     until: Duration,
-    /// How often it was not, and others could have taken everything meanwhile.
+    /// The number of times our Lease lapsed, and other members could have taken everything.
     lapses: u64,
 }
 
-/// How many views may follow each other without one that all act on; then everything is given up, to be taken anew.
-const MOST_VIEWS: usize = 8;
+/// The maximum number of consecutive views without one that all members act on; then we give up
+/// everything and start over.
+const MAX_VIEWS: usize = 8;
 
 impl Ownership {
-    /// Whether a key is ours, now.
+    /// Returns true if we own the key now.
     pub(super) fn owns(&self, me: &str, key: &str, now: Duration) -> bool {
         now < self.until && !self.views.is_empty() && self.views.iter().all(|it| it.owner(key) == Some(me))
     }
 
-    /// Our Lease was renewed; it holds until then. Where it had lapsed before, others may have taken everything.
-    /// `true` when something was lost by that.
+    /// Records a renewal of our Lease, valid until this time. If the Lease had lapsed before, other
+    /// members may have taken everything. Returns true if keys were lost that way.
     pub(super) fn renewed(&mut self, until: Duration, now: Duration) -> bool {
         let lapsed = now >= self.until && !self.views.is_empty();
         if lapsed {
@@ -45,22 +48,23 @@ impl Ownership {
         self.until
     }
 
-    /// How often everything was lost. What was begun before the last time may have been done by others since.
+    /// Returns the number of times everything was lost. Other members may since have done work that
+    /// we began before.
     pub(super) fn lapses(&self) -> u64 {
         self.lapses
     }
 
-    /// The view we act on.
+    /// Returns the view we act on.
     pub(super) fn last(&self) -> Option<&View> {
         self.views.last()
     }
 
-    /// We are about to act on this view, before anybody is told so. `true` when it is another than before.
+    /// Begins to act on this view, before our Lease declares it. Returns true if the view is new.
     pub(super) fn act_on(&mut self, view: &View) -> bool {
         match self.views.last() {
             None => false,
             Some(last) if last == view => false,
-            Some(_) if self.views.len() == MOST_VIEWS => {
+            Some(_) if self.views.len() == MAX_VIEWS => {
                 self.give_up();
                 true
             }
@@ -72,7 +76,8 @@ impl Ownership {
         }
     }
 
-    /// All members act on this view, by a list that was asked for after our own Lease said so. `true` when that is news.
+    /// Records that all members act on this view, according to a list that was requested after our
+    /// own Lease declared it. Returns true if that is new.
     pub(super) fn settle(&mut self, view: View) -> bool {
         let news = !self.settled || self.views.last() != Some(&view);
         self.views = vec![view];
@@ -80,7 +85,7 @@ impl Ownership {
         news
     }
 
-    /// Nothing is ours any more.
+    /// Gives up all keys.
     pub(super) fn give_up(&mut self) {
         self.views.clear();
         self.settled = false;
@@ -103,7 +108,7 @@ mod tests {
         View::of(members.iter().map(|it| (*it).to_owned()))
     }
 
-    /// A key that moves from `a` to `b` when `b` comes, and one that stays.
+    /// Returns a key that moves from `a` to `b` when `b` joins, and one that stays.
     fn keys() -> (String, String) {
         let both = view(&["a", "b"]);
         let find = |owner| (0..).map(|it| format!("key-{it}")).find(|it| both.owner(it) == Some(owner));
@@ -115,7 +120,7 @@ mod tests {
         let (moves, stays) = keys();
         let mut ownership = Ownership::default();
         ownership.renewed(s(10), s(0));
-        assert!(!ownership.owns("a", &stays, s(1)), "nothing before all act on one view");
+        assert!(!ownership.owns("a", &stays, s(1)), "no keys before all members act on the same view");
         assert!(ownership.settle(view(&["a"])));
         assert!(ownership.owns("a", &stays, s(1)) && ownership.owns("a", &moves, s(1)));
         assert!(ownership.act_on(&view(&["a", "b"])) && !ownership.act_on(&view(&["a", "b"])));
@@ -126,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_lapsed_begins_anew() {
+    fn a_lapsed_lease_starts_over() {
         let (_, stays) = keys();
         let mut ownership = Ownership::default();
         ownership.renewed(s(10), s(0));
@@ -140,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn too_many_views_in_a_row_give_everything_up() {
+    fn too_many_consecutive_views_give_up_everything() {
         let (_, stays) = keys();
         let mut ownership = Ownership::default();
         ownership.renewed(s(10), s(0));
         ownership.settle(view(&["a"]));
-        for number in 0..MOST_VIEWS {
+        for number in 0..MAX_VIEWS {
             ownership.act_on(&view(&["a", &format!("x{number}")]));
         }
         assert!(ownership.views.is_empty() && !ownership.owns("a", &stays, s(1)));

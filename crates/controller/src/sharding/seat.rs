@@ -1,21 +1,21 @@
-//! Where the Leases of members are kept: the requests that sharding makes.
+//! The storage of the members' Leases: the requests that sharding makes.
 
 use dogwatch_client::{Api, Error};
 use dogwatch_core::{DeleteParams, LabelSelector, ListParams, Preconditions, WriteParams};
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 
-/// On the Lease of every member: the group it belongs to.
+/// The label on the Lease of every member that names its group.
 pub(super) const GROUP: &str = "sharding.dogwatch.dev/group";
 
-/// Keeps the Leases of one group. A server does; tests have their own.
+/// A store of the Leases of one group. Implemented for a server; tests have their own.
 ///
-/// Any future may be dropped before it ends; what it asked for may then still happen later.
+/// Any future may be dropped before it completes; its request may then still be carried out later.
 pub trait MemberSeats: Send + Sync + 'static {
-    /// The newest state of all Leases of the group. It must not come from a cache.
+    /// Returns the newest state of all Leases of the group. It must not come from a cache.
     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>>;
 
-    /// Makes a Lease, unless there is one of that name.
+    /// Creates a Lease, unless there is one of that name.
     fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>>;
 
     /// Replaces a Lease, unless it has changed since the version that `lease` carries.
@@ -37,7 +37,7 @@ impl MemberSeats for ServedSeats {
         Box::pin(async {
             let list = self.api.list(&ListParams::default().labels(self.group.clone())).await?;
             match list.bad.into_iter().next() {
-                // A member that cannot be read might be live.
+                // A member whose Lease cannot be decoded might be live.
                 Some(bad) => Err(bad.into()),
                 None => Ok(list.items),
             }

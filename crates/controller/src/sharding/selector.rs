@@ -1,23 +1,25 @@
-//! Parts of a collection that the server itself divides, by the hash of a field (KEP-5866, alpha in Kubernetes 1.36).
+//! Server-side sharding of a collection by the hash of a field (KEP-5866, alpha in Kubernetes
+//! 1.36).
 //!
-//! The parts are fixed ranges: part `index` of `count`. A server that does not know the parameter ignores it and sends everything, so
-//! [`ShardSelector::selects`] makes the same choice here.
+//! The shards are fixed ranges: shard `index` of `count`. A server that does not know the parameter
+//! ignores it and sends everything, so [`ShardSelector::selects`] applies the same selection on the
+//! client.
 
 use std::fmt;
 
 use dogwatch_core::{ListParams, Object, WatchParams};
 
-/// By what a server divides.
+/// The field by which a server shards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardField {
-    /// Each object by itself.
+    /// Each object on its own.
     Uid,
     /// The objects of a namespace stay together.
     Namespace,
 }
 
-/// One of several parts of equal size. Its text is what the parameter `shardSelector` takes.
+/// One of several shards of equal size. Displays as the value of the parameter `shardSelector`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardSelector {
     field: ShardField,
@@ -26,23 +28,24 @@ pub struct ShardSelector {
 }
 
 impl ShardSelector {
-    /// Part `index`, from 0, of `count`; `None` when there is no such part.
+    /// Creates the selector of shard `index`, from 0, of `count`. Returns `None` if there is no
+    /// such shard.
     pub fn new(field: ShardField, index: u32, count: u32) -> Option<Self> {
         (index < count).then_some(Self { field, index, count })
     }
 
-    /// The same list, of this part only, where the server can.
+    /// Restricts a list to this shard, if the server supports it.
     pub fn list(&self, params: ListParams) -> ListParams {
         params.shard(self.to_string())
     }
 
-    /// The same watch, of this part only, where the server can.
+    /// Restricts a watch to this shard, if the server supports it.
     pub fn watch(&self, params: WatchParams) -> WatchParams {
         params.shard(self.to_string())
     }
 
-    /// Whether an object belongs to the part: all that comes from a server that divides, and some of what comes from one that
-    /// does not.
+    /// Returns true if an object belongs to the shard. From a server that supports sharding, all
+    /// objects do.
     pub fn selects(&self, object: &impl Object) -> bool {
         let header = object.header();
         self.has(match self.field {
@@ -51,13 +54,13 @@ impl ShardSelector {
         })
     }
 
-    /// Whether an object with this value of the field belongs to the part.
+    /// Returns true if an object with this value of the field belongs to the shard.
     pub fn has(&self, value: &str) -> bool {
         let (from, to) = self.range();
         (from..to).contains(&u128::from(fnv_1a(value)))
     }
 
-    /// From the first hash of the part to before the first of the next.
+    /// Returns the first hash of the shard, and the first of the next.
     fn range(&self) -> (u128, u128) {
         let bound = |index: u32| (u128::from(index) << 64) / u128::from(self.count);
         (bound(self.index), bound(self.index + 1))
@@ -75,7 +78,7 @@ impl fmt::Display for ShardSelector {
     }
 }
 
-/// The 64-bit FNV-1a hash, which is what servers use here.
+/// Returns the 64-bit FNV-1a hash, which servers use for sharding.
 fn fnv_1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -87,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_what_a_server_takes_and_the_last_part_ends_at_two_to_the_64() {
+    fn the_text_has_the_syntax_of_the_server_and_the_last_shard_ends_at_two_to_the_64() {
         let part = |index, count| ShardSelector::new(ShardField::Uid, index, count).map(|it| it.to_string());
         assert_eq!(
             part(0, 2).as_deref(),
@@ -101,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_in_exactly_one_part() {
+    fn every_value_is_in_exactly_one_shard() {
         for count in [1, 2, 3, 7, 100] {
             let parts =
                 (0..count).map(|it| ShardSelector::new(ShardField::Namespace, it, count).expect("a part"));

@@ -1,5 +1,6 @@
-//! Never two owners: random schedules in simulated time, with skewed clocks, late writes, lost answers, and members that come,
-//! crash and leave. When the weather clears, every key has exactly one owner.
+//! Never two owners: random schedules in simulated time, with skewed clocks, late writes, lost
+//! responses, and members that join, crash and leave. When the faults end, every key has exactly
+//! one owner.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -27,18 +28,18 @@ const KEYS: usize = 8;
 const LEASE: Duration = Duration::from_secs(15);
 const RENEW: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(2);
-/// How long the weather is bad, and how long it is good then.
-const STORM: Duration = Duration::from_secs(300);
-const CALM: Duration = Duration::from_secs(120);
+/// The durations of the phase with faults and of the one without.
+const FAULTY: Duration = Duration::from_secs(300);
+const FAULT_FREE: Duration = Duration::from_secs(120);
 
-/// The Leases of all members, with versions and conflicts as a server has them.
+/// The Leases of all members, with a server's versions and conflicts.
 #[derive(Default)]
 struct Server {
     leases: Mutex<(BTreeMap<String, Lease>, u64)>,
 }
 
 #[derive(Clone)]
-enum Ask {
+enum Request {
     List,
     Create(Lease),
     Update(Lease),
@@ -46,12 +47,12 @@ enum Ask {
 }
 
 impl Server {
-    fn carry_out(&self, ask: Ask) -> Result<Vec<Lease>, Error> {
+    fn carry_out(&self, request: Request) -> Result<Vec<Lease>, Error> {
         let refused = |reason| Err(Status::failure(reason, "no").into());
         let mut stored = self.leases.lock().unwrap();
-        let (mut lease, is_new) = match ask {
-            Ask::List => return Ok(stored.0.values().cloned().collect()),
-            Ask::Delete(name, version) => {
+        let (mut lease, is_new) = match request {
+            Request::List => return Ok(stored.0.values().cloned().collect()),
+            Request::Delete(name, version) => {
                 let same = |it: &Lease| it.metadata.resource_version.as_ref() == Some(&version);
                 if !stored.0.get(&name).is_some_and(same) {
                     return refused(Reason::Conflict);
@@ -59,8 +60,8 @@ impl Server {
                 stored.0.remove(&name);
                 return Ok(Vec::new());
             }
-            Ask::Create(lease) => (lease, true),
-            Ask::Update(lease) => (lease, false),
+            Request::Create(lease) => (lease, true),
+            Request::Update(lease) => (lease, false),
         };
         let name = lease.metadata.name.clone().unwrap();
         match (stored.0.get(&name), is_new) {
@@ -79,26 +80,26 @@ impl Server {
     }
 }
 
-/// One member's connection.
-struct Line {
+/// The connection of one member.
+struct Connection {
     server: Arc<Server>,
-    stormy: watch::Receiver<bool>,
+    faulty: watch::Receiver<bool>,
     random: Mutex<(StdRng, Option<Instant>)>,
     slow: Duration,
 }
 
-impl Line {
-    /// Sends a request, which goes on by itself when nobody waits any more.
-    async fn ask(&self, ask: Ask) -> Result<Vec<Lease>, Error> {
-        let (there, back, end) = self.fate();
+impl Connection {
+    /// Sends a request. It is carried out even if the caller stops waiting.
+    async fn request(&self, request: Request) -> Result<Vec<Lease>, Error> {
+        let (there, back, end) = self.delivery();
         let server = Arc::clone(&self.server);
         let (answer, answered) = oneshot::channel();
         tokio::spawn(async move {
             sleep(there).await;
             let outcome = match end {
-                0..8 => server.carry_out(ask),
-                // Carried out without an answer.
-                8 => server.carry_out(ask).and_then(|_| Err(Error::TimedOut(there))),
+                0..8 => server.carry_out(request),
+                // Carried out without a response.
+                8 => server.carry_out(request).and_then(|_| Err(Error::TimedOut(there))),
                 _ => Err(Error::TimedOut(there)),
             };
             sleep(back).await;
@@ -107,11 +108,11 @@ impl Line {
         answered.await.unwrap()
     }
 
-    fn fate(&self) -> (Duration, Duration, u32) {
+    fn delivery(&self) -> (Duration, Duration, u32) {
         let mut state = self.random.lock().unwrap();
         let (random, cut) = &mut *state;
         let mut travel = |most: Duration| most.mul_f64(random.random::<f64>().powi(3));
-        if !*self.stormy.borrow() {
+        if !*self.faulty.borrow() {
             return (travel(Duration::from_millis(20)), travel(Duration::from_millis(20)), 0);
         }
         let (there, back) = (travel(self.slow), travel(self.slow));
@@ -124,49 +125,51 @@ impl Line {
         (there, back, random.random_range(0..10))
     }
 
-    async fn one(&self, ask: Ask) -> Result<Lease, Error> {
-        Ok(self.ask(ask).await?.pop().unwrap())
+    async fn one(&self, request: Request) -> Result<Lease, Error> {
+        Ok(self.request(request).await?.pop().unwrap())
     }
 }
 
-impl MemberSeats for Line {
+impl MemberSeats for Connection {
     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
-        Box::pin(self.ask(Ask::List))
+        Box::pin(self.request(Request::List))
     }
 
     fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
-        Box::pin(self.one(Ask::Create(lease)))
+        Box::pin(self.one(Request::Create(lease)))
     }
 
     fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
-        Box::pin(self.one(Ask::Update(lease)))
+        Box::pin(self.one(Request::Update(lease)))
     }
 
     fn delete<'s>(&'s self, name: &'s str, version: &'s str) -> BoxFuture<'s, Result<(), Error>> {
-        Box::pin(async move { self.ask(Ask::Delete(name.to_owned(), version.to_owned())).await.map(|_| ()) })
+        Box::pin(async move {
+            self.request(Request::Delete(name.to_owned(), version.to_owned())).await.map(|_| ())
+        })
     }
 }
 
-/// Who works on each key, and what went wrong first.
+/// The workers of each key, and the first violation.
 #[derive(Default)]
-struct Desk {
+struct WorkLog {
     workers: Mutex<BTreeMap<usize, Vec<usize>>>,
-    shared: Mutex<Option<String>>,
+    violation: Mutex<Option<String>>,
     taken: Mutex<u64>,
 }
 
-struct Work<'d>(&'d Desk, usize, usize);
+struct Work<'d>(&'d WorkLog, usize, usize);
 
 impl<'d> Work<'d> {
-    fn begin(desk: &'d Desk, key: usize, who: usize) -> Self {
-        let mut workers = desk.workers.lock().unwrap();
-        let at_it = workers.entry(key).or_default();
-        at_it.push(who);
-        *desk.taken.lock().unwrap() += 1;
-        if at_it.len() > 1 {
-            desk.shared.lock().unwrap().get_or_insert(format!("{at_it:?} work on key {key}"));
+    fn begin(log: &'d WorkLog, key: usize, who: usize) -> Self {
+        let mut workers = log.workers.lock().unwrap();
+        let workers_of_key = workers.entry(key).or_default();
+        workers_of_key.push(who);
+        *log.taken.lock().unwrap() += 1;
+        if workers_of_key.len() > 1 {
+            log.violation.lock().unwrap().get_or_insert(format!("{workers_of_key:?} work on key {key}"));
         }
-        Self(desk, key, who)
+        Self(log, key, who)
     }
 }
 
@@ -177,15 +180,15 @@ impl Drop for Work<'_> {
     }
 }
 
-/// Works on one key whenever it is its member's.
-async fn work_on(member: ShardMember, key: usize, who: usize, desk: Arc<Desk>, seed: u64) {
+/// Works on one key whenever its member owns it.
+async fn work_on(member: ShardMember, key: usize, who: usize, log: Arc<WorkLog>, seed: u64) {
     let mut random = StdRng::seed_from_u64(seed);
     let mut changes = member.changes();
     let name = format!("ns/key-{key}");
     loop {
         let takes = LEASE.mul_f64(random.random_range(0.0..3.0));
         let work = async {
-            let _work = Work::begin(&desk, key, who);
+            let _work = Work::begin(&log, key, who);
             sleep(takes).await;
         };
         if member.while_owning(&name, work).await.is_none() {
@@ -194,13 +197,19 @@ async fn work_on(member: ShardMember, key: usize, who: usize, desk: Arc<Desk>, s
     }
 }
 
-/// One member: joins, leaves, crashes and comes back until the weather clears, and then stays.
-async fn process(who: usize, seed: u64, server: Arc<Server>, desk: Arc<Desk>, stormy: watch::Receiver<bool>) {
+/// One member: joins, leaves, crashes and comes back until the faults end, and then stays.
+async fn process(
+    who: usize,
+    seed: u64,
+    server: Arc<Server>,
+    log: Arc<WorkLog>,
+    faulty: watch::Receiver<bool>,
+) {
     let mut random = StdRng::seed_from_u64(seed);
     let slow = LEASE.mul_f64(10f64.powf(random.random_range(-2.5..0.2)));
-    let line = Line {
+    let connection = Connection {
         server,
-        stormy: stormy.clone(),
+        faulty: faulty.clone(),
         random: Mutex::new((StdRng::seed_from_u64(random.random()), None)),
         slow,
     };
@@ -211,7 +220,7 @@ async fn process(who: usize, seed: u64, server: Arc<Server>, desk: Arc<Desk>, st
         wall: random.random_range(-100_000..100_000),
         frozen: random.random_bool(0.1),
     };
-    let member = ShardMember::over(line, "group")
+    let member = ShardMember::over(connection, "group")
         .identity(format!("member-{who}"))
         .lease_duration(LEASE)
         .renew_deadline(RENEW)
@@ -221,13 +230,14 @@ async fn process(who: usize, seed: u64, server: Arc<Server>, desk: Arc<Desk>, st
         .expect("valid settings");
     let mut workers = JoinSet::new();
     for key in 0..KEYS {
-        workers.spawn(work_on(member.clone(), key, who, Arc::clone(&desk), random.random()));
+        workers.spawn(work_on(member.clone(), key, who, Arc::clone(&log), random.random()));
     }
     loop {
-        let calm = !*stormy.borrow();
-        let mut some_time = || if calm { STORM * 100 } else { LEASE.mul_f64(random.random_range(0.0..20.0)) };
+        let fault_free = !*faulty.borrow();
+        let mut some_time =
+            || if fault_free { FAULTY * 100 } else { LEASE.mul_f64(random.random_range(0.0..20.0)) };
         let (stops, crashes, rests) = (some_time(), some_time(), some_time() / 8);
-        let mut cleared = stormy.clone();
+        let mut cleared = faulty.clone();
         let round = async {
             let _ = tokio::time::timeout(crashes, member.run_until(sleep(stops))).await;
             sleep(rests).await;
@@ -235,46 +245,48 @@ async fn process(who: usize, seed: u64, server: Arc<Server>, desk: Arc<Desk>, st
         tokio::select! {
             biased;
             () = round => {}
-            _ = cleared.wait_for(|it| !it), if !calm => {}
+            _ = cleared.wait_for(|it| !it), if !fault_free => {}
         }
     }
 }
 
 async fn play(seed: u64) -> Result<u64, String> {
     let mut random = StdRng::seed_from_u64(seed);
-    let (server, desk) = (Arc::new(Server::default()), Arc::new(Desk::default()));
-    let stormy = watch::Sender::new(true);
+    let (server, log) = (Arc::new(Server::default()), Arc::new(WorkLog::default()));
+    let faulty = watch::Sender::new(true);
     let mut processes = JoinSet::new();
     for who in 0..MEMBERS {
-        let (server, desk) = (Arc::clone(&server), Arc::clone(&desk));
-        processes.spawn(process(who, random.random(), server, desk, stormy.subscribe()));
+        let (server, log) = (Arc::clone(&server), Arc::clone(&log));
+        processes.spawn(process(who, random.random(), server, log, faulty.subscribe()));
     }
-    sleep(STORM).await;
-    stormy.send_replace(false);
-    sleep(CALM).await;
-    // Work ends and begins anew between two moments; somebody is at it within one of them.
-    let owned = || desk.workers.lock().unwrap().values().filter(|it| it.len() == 1).count();
+    sleep(FAULTY).await;
+    faulty.send_replace(false);
+    sleep(FAULT_FREE).await;
+    // Work ends and starts over between two moments; one worker is active at each of them.
+    let owned = || log.workers.lock().unwrap().values().filter(|it| it.len() == 1).count();
     let owned = owned();
-    let taken = *desk.taken.lock().unwrap();
-    match desk.shared.lock().unwrap().take() {
+    let taken = *log.taken.lock().unwrap();
+    match log.violation.lock().unwrap().take() {
         Some(both) => Err(both),
-        None if owned < KEYS => Err(format!("only {owned} of {KEYS} keys have an owner in good weather")),
+        None if owned < KEYS => {
+            Err(format!("only {owned} of {KEYS} keys have an owner after the faults have ended"))
+        }
         None => Ok(taken),
     }
 }
 
-/// A task that gets no turn for longer than the renew deadline, while its member comes back: somebody else may have had the key in
-/// between, and what was begun before must not go on.
+/// A task is not scheduled for longer than the renew deadline, while its member comes back: another
+/// member may have had the key in between, so work that was begun before must not continue.
 #[tokio::test(start_paused = true)]
-async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_ours_again() {
-    let calm = watch::Sender::new(false);
-    let line = Line {
+async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_owned_again() {
+    let fault_free = watch::Sender::new(false);
+    let connection = Connection {
         server: Arc::default(),
-        stormy: calm.subscribe(),
+        faulty: fault_free.subscribe(),
         random: Mutex::new((StdRng::seed_from_u64(1), None)),
         slow: Duration::ZERO,
     };
-    let member = ShardMember::over(line, "group")
+    let member = ShardMember::over(connection, "group")
         .identity("me")
         .lease_duration(LEASE)
         .renew_deadline(RENEW)
@@ -285,7 +297,7 @@ async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_ours_aga
     let mut changes = member.changes();
     let mut owned = async || {
         while !member.owns("key") {
-            changes.changed().await.expect("it lives");
+            changes.changed().await.expect("the member is alive");
         }
     };
     tokio::select! {
@@ -305,15 +317,20 @@ async fn work_that_slept_through_a_lapse_is_dropped_although_its_key_is_ours_aga
     assert_eq!(work.now_or_never(), Some(None));
 }
 
-/// Replicas that were all given one name, or a pod that was deleted by force while its node went on.
+/// Replicas that all have the same name, or a pod that was force-deleted while its node kept
+/// running.
 #[tokio::test(start_paused = true)]
 async fn two_processes_with_one_identity_do_not_both_own_a_key() {
-    let (calm, server) = (watch::Sender::new(false), Arc::<Server>::default());
+    let (fault_free, server) = (watch::Sender::new(false), Arc::<Server>::default());
     let member = || {
         let random = Mutex::new((StdRng::seed_from_u64(1), None));
-        let line =
-            Line { server: Arc::clone(&server), stormy: calm.subscribe(), random, slow: Duration::ZERO };
-        let member = ShardMember::over(line, "group").identity("me").build().expect("valid settings");
+        let connection = Connection {
+            server: Arc::clone(&server),
+            faulty: fault_free.subscribe(),
+            random,
+            slow: Duration::ZERO,
+        };
+        let member = ShardMember::over(connection, "group").identity("me").build().expect("valid settings");
         let running = member.clone();
         (member, tokio::spawn(async move { running.run_until(pending()).await }))
     };
@@ -335,12 +352,12 @@ async fn two_processes_with_one_identity_do_not_both_own_a_key() {
 }
 
 #[test]
-fn no_key_has_two_owners_and_each_has_one_when_the_weather_clears() {
+fn no_key_has_two_owners_and_each_has_one_when_the_faults_end() {
     let one: Option<u64> = std::env::var("SHARDING_SEED").ok().and_then(|it| it.parse().ok());
     let mut taken = 0;
     for seed in one.map_or(0..SCHEDULES, |it| it..it + 1) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        match runtime.expect("a runtime can be made").block_on(play(seed)) {
+        match runtime.expect("the runtime builds").block_on(play(seed)) {
             Ok(count) => taken += count,
             Err(what) => panic!("SHARDING_SEED={seed}: {what}"),
         }

@@ -1,10 +1,10 @@
-//! A view: the members that are taken to be live, and whom each key belongs to among them.
+//! A view: the members that count as live, and the owner of each key among them.
 
 use std::collections::BTreeSet;
 
 use xxhash_rust::xxh64::xxh64;
 
-/// Some members, and their common name.
+/// A set of members, and its identifier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
     members: BTreeSet<String>,
@@ -15,7 +15,7 @@ pub(super) struct View {
 impl View {
     pub(super) fn of(members: impl IntoIterator<Item = String>) -> Self {
         let members: BTreeSet<_> = members.into_iter().collect();
-        // Names have no line ends in them; see the check of identities.
+        // Identities contain no newlines; the builder checks that.
         let text = members.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
         let id = format!("{:016x}{:016x}", xxh64(text.as_bytes(), 0), xxh64(text.as_bytes(), 1));
         Self { members, id }
@@ -29,7 +29,8 @@ impl View {
         self.members.iter().map(String::as_str)
     }
 
-    /// Whose a key is: the member that weighs most with it. Whoever comes or goes, others' keys stay where they are.
+    /// Returns the owner of a key: the member with the highest hash for it. When a member joins or
+    /// leaves, the keys of the others stay where they are.
     pub(super) fn owner(&self, key: &str) -> Option<&str> {
         self.members().max_by_key(|member| xxh64(key.as_bytes(), xxh64(member.as_bytes(), 0)))
     }
@@ -48,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_view_is_that_of_its_members_in_whatever_order() {
+    fn the_id_of_a_view_does_not_depend_on_the_order_of_its_members() {
         let named = |members: &[&str]| View::of(members.iter().map(|it| (*it).to_owned()));
         assert_eq!(named(&["a", "b"]).id(), named(&["b", "a", "a"]).id());
         assert_ne!(named(&["a", "b"]).id(), named(&["a"]).id());
@@ -68,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_member_that_comes_takes_keys_and_moves_no_others(key in "[a-z/-]{1,20}", members in 1usize..10) {
+        fn a_member_that_joins_takes_keys_and_moves_no_others(key in "[a-z/-]{1,20}", members in 1usize..10) {
             let (before, after) = (view(members), view(members + 1));
             let newcomer = format!("member-{members}");
             let owner = after.owner(&key).expect("an owner");

@@ -1,8 +1,10 @@
-//! Two real processes and one lease: a leader that is killed, and one that stops in order.
+//! Failover between two processes and one lease: a leader that is killed, and one that stops in
+//! order.
 //!
-//! This program is both the test and the processes: started with `elector`, it takes part in an election, says what it does in lines,
-//! and ends when it is told to or when its input ends, so it never outlives the test. When the lease changed hands is read from
-//! what the processes wrote into it.
+//! This program is both the test and the processes: started with `elector`, it takes part in an
+//! election, prints its state in lines, and exits on a `stop` line or at the end of its input, so
+//! it never outlives the test. The times of the handover are read from the Lease that the processes
+//! write.
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
@@ -25,7 +27,7 @@ const LEASE: Duration = Duration::from_secs(3);
 const DEADLINE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What a request and its answer may take on an idle machine.
+/// The latency of a request on an idle machine.
 const LATENCY: Duration = Duration::from_millis(500);
 
 #[tokio::main]
@@ -47,14 +49,14 @@ async fn main() {
                 )*};
             }
             run!(
-                a_killed_leader_is_followed_within_the_lease_duration_and_a_retry_period,
-                a_leader_that_stops_is_followed_within_a_retry_period
+                a_killed_leader_is_replaced_within_the_lease_duration_and_a_retry_period,
+                a_leader_that_stops_is_replaced_within_a_retry_period
             );
         }
     }
 }
 
-/// One of the processes.
+/// The program of one process.
 async fn elector(url: &str, identity: &str) {
     let client = Client::new(Config::new(url.parse().expect("a URL"))).expect("a client");
     let elector = LeaderElector::builder(client, "lock")
@@ -94,7 +96,7 @@ impl Process {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .expect("this program can be started");
+            .expect("this program starts");
         let input = child.stdin.take().expect("piped");
         let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         Self { child, input, lines }
@@ -102,15 +104,15 @@ impl Process {
 
     async fn says(&mut self, wanted: &str) {
         loop {
-            let line = self.lines.next_line().await.expect("it can be read");
-            if line.expect("it still runs") == wanted {
+            let line = self.lines.next_line().await.expect("its output is readable");
+            if line.expect("the process still runs") == wanted {
                 return;
             }
         }
     }
 }
 
-/// One leads, the other has seen it.
+/// Starts two processes: the first leads, the second has seen it.
 async fn two(server: &ApiServer) -> (Process, Process) {
     let mut first = Process::start(server.url(), "first");
     first.says("leads 0").await;
@@ -119,14 +121,14 @@ async fn two(server: &ApiServer) -> (Process, Process) {
     (first, second)
 }
 
-/// All states of the lease, one after another.
+/// The sequence of states of the lease.
 struct Record {
     states: Vec<LeaseSpec>,
     watch: RetryWatcher<Lease>,
 }
 
 impl Record {
-    /// From now on.
+    /// Begins to record.
     async fn begin(server: &ApiServer) -> Self {
         let client = Client::new(Config::new(server.url().parse().expect("a URL"))).expect("a client");
         let api = Api::<Lease>::namespaced(client, "default");
@@ -135,10 +137,11 @@ impl Record {
         Self { states: list.items.into_iter().filter_map(|it| it.spec).collect(), watch }
     }
 
-    /// Until this one holds it.
+    /// Records until this identity holds the lease.
     async fn until(mut self, last: &str) -> Vec<LeaseSpec> {
         while self.states.last().and_then(|it| it.holder_identity.as_deref()) != Some(last) {
-            let event = self.watch.try_next().await.expect("the watch goes on").expect("the watch goes on");
+            let event =
+                self.watch.try_next().await.expect("the watch continues").expect("the watch continues");
             if let WatchEvent::Added(lease) | WatchEvent::Modified(lease) = event {
                 self.states.extend(lease.spec);
             }
@@ -147,7 +150,8 @@ impl Record {
     }
 }
 
-/// Does something, and says by how much the machine was late at worst meanwhile: what it did with others' time.
+/// Runs the work, and returns by how much timers were late at worst meanwhile, because the machine
+/// was busy.
 async fn with_lateness<T>(work: impl Future<Output = T>) -> (T, Duration) {
     let mut worst = Duration::ZERO;
     let ticks = async {
@@ -159,7 +163,7 @@ async fn with_lateness<T>(work: impl Future<Output = T>) -> (T, Duration) {
     };
     let done = tokio::select! {
         done = work => done,
-        () = ticks => unreachable!("they do not end"),
+        () = ticks => unreachable!("the ticks never end"),
     };
     (done, worst)
 }
@@ -168,9 +172,9 @@ fn time(it: Option<&k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime>) 
     it.expect("a lease has its times").0
 }
 
-/// From the last renewal of the leader to the first of the next.
+/// Returns the time from the last renewal of the leader to the first of the next.
 fn handover(states: &[LeaseSpec]) -> SignedDuration {
-    let [.., before, after] = states else { panic!("the lease changed hands") };
+    let [.., before, after] = states else { panic!("the lease did not change hands") };
     time(after.acquire_time.as_ref()).duration_since(time(before.renew_time.as_ref()))
 }
 
@@ -180,12 +184,12 @@ fn within(took: SignedDuration, bound: Duration, late: Duration) {
     assert!(took <= SignedDuration::try_from(allowed).expect("short"), "{took:?}, allowed were {allowed:?}");
 }
 
-async fn a_killed_leader_is_followed_within_the_lease_duration_and_a_retry_period() {
+async fn a_killed_leader_is_replaced_within_the_lease_duration_and_a_retry_period() {
     let server = ApiServer::start().await.expect("a free port");
     let (mut first, mut second) = two(&server).await;
     let record = Record::begin(&server).await;
     let (states, late) = with_lateness(async {
-        first.child.kill().await.expect("it runs");
+        first.child.kill().await.expect("the process runs");
         second.says("leads 1").await;
         record.until("second").await
     })
@@ -196,12 +200,12 @@ async fn a_killed_leader_is_followed_within_the_lease_duration_and_a_retry_perio
     println!("killed: {took:?} from the last renewal to the next leader, the machine was late by {late:?}");
 }
 
-async fn a_leader_that_stops_is_followed_within_a_retry_period() {
+async fn a_leader_that_stops_is_replaced_within_a_retry_period() {
     let server = ApiServer::start().await.expect("a free port");
     let (mut first, mut second) = two(&server).await;
     let record = Record::begin(&server).await;
     let (states, late) = with_lateness(async {
-        first.input.write_all(b"stop\n").await.expect("it listens");
+        first.input.write_all(b"stop\n").await.expect("the process reads its input");
         first.says("ends").await;
         second.says("leads 1").await;
         record.until("second").await

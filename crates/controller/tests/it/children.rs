@@ -1,4 +1,5 @@
-//! What happens to the children of an object while their controller looks elsewhere: none of it is hidden from the controller.
+//! Changes of the children of an object while the controller's watch is interrupted: the controller
+//! misses none of them.
 
 use std::sync::Arc;
 
@@ -10,7 +11,9 @@ use dogwatch_informer::Lister;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::json;
 
-use crate::world::{Calls, HOUR, Recording, Running, SECOND, World, map, name, owned_map, settle};
+use crate::test_cluster::{
+    Calls, HOUR, Recording, Running, SECOND, TestCluster, map, name, owned_map, settle,
+};
 
 /// Keeps a secret of the same name for each map.
 struct KeepsASecret {
@@ -42,7 +45,7 @@ fn child(name: &str, owner: &ConfigMap) -> Secret {
 }
 
 struct Family {
-    world: World,
+    cluster: TestCluster,
     api: Api<Secret>,
     running: Running,
     calls: Calls,
@@ -50,9 +53,9 @@ struct Family {
 
 impl Family {
     async fn new(names: &[&str]) -> Self {
-        let world = World::with(names).await;
-        let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
-        let api = Api::<Secret>::default_namespaced(world.client.clone());
+        let cluster = TestCluster::with(names).await;
+        let (maps, secrets, calls) = (cluster.informer(), cluster.informers.get::<Secret>(), Calls::new());
+        let api = Api::<Secret>::default_namespaced(cluster.client.clone());
         let reconciler = KeepsASecret {
             maps: maps.lister(),
             secrets: secrets.lister(),
@@ -61,20 +64,20 @@ impl Family {
         };
         let running = Running::new(Controller::for_(&maps).owns(&secrets).build(reconciler));
         settle().await;
-        Self { world, api, running, calls }
+        Self { cluster, api, running, calls }
     }
 
     async fn has(&self, name: &str) -> bool {
-        self.api.get_opt(name).await.expect("an answer").is_some()
+        self.api.get_opt(name).await.expect("a response").is_some()
     }
 
     async fn delete(&self, name: &str) {
-        self.api.delete(name, &DeleteParams::default()).await.expect("it is deleted");
+        self.api.delete(name, &DeleteParams::default()).await.expect("deleted");
     }
 
-    /// Waits until the controller has made the secret of a new map, and deletes it at once.
-    async fn bear_and_lose(&self, name: &str) {
-        self.world.create(&map(name)).await;
+    /// Waits until the controller has created the secret of a new map, and deletes it at once.
+    async fn create_and_lose(&self, name: &str) {
+        self.cluster.create(&map(name)).await;
         while !self.has(name).await {
             tokio::task::yield_now().await;
         }
@@ -83,59 +86,61 @@ impl Family {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_was_made_and_deleted_while_the_watch_stood_still_comes_back() {
+async fn a_child_that_was_created_and_deleted_while_the_watch_was_paused_comes_back() {
     let family = Family::new(&[]).await;
-    family.world.server.faults().rule(Rule::on("watch").resource("secrets").pause());
-    family.bear_and_lose("a").await;
+    family.cluster.server.faults().rule(Rule::on("watch").resource("secrets").pause());
+    family.create_and_lose("a").await;
     tokio::time::sleep(SECOND).await;
     assert!(!family.has("a").await);
-    family.world.server.faults().clear();
+    family.cluster.server.faults().clear();
     tokio::time::sleep(SECOND).await;
     assert!(family.has("a").await);
-    family.running.stop().await.expect("it ends well");
+    family.running.stop().await.expect("clean shutdown");
 }
 
 /// Without any fault: both events come in one batch.
 #[tokio::test(start_paused = true)]
-async fn a_child_that_was_deleted_as_soon_as_it_was_made_comes_back() {
+async fn a_child_that_was_deleted_right_after_its_creation_comes_back() {
     let family = Family::new(&[]).await;
     for number in 0..20 {
-        family.bear_and_lose(&format!("m{number}")).await;
+        family.create_and_lose(&format!("m{number}")).await;
     }
     tokio::time::sleep(SECOND).await;
     for number in 0..20 {
         assert!(family.has(&format!("m{number}")).await, "m{number}");
     }
-    family.running.stop().await.expect("it ends well");
+    family.running.stop().await.expect("clean shutdown");
 }
 
-/// The watch expires, and the next list shows neither the child nor its deletion: no event can tell of it.
+/// The watch expires, and the next list shows neither the child nor its deletion: no event can
+/// report it.
 #[tokio::test(start_paused = true)]
 async fn a_child_that_came_and_went_between_two_lists_comes_back() {
     let family = Family::new(&[]).await;
-    let faults = family.world.server.faults();
+    let faults = family.cluster.server.faults();
     faults.rule(Rule::on("watch").resource("secrets").pause());
-    family.bear_and_lose("a").await;
-    faults.expire(family.world.server.cluster());
+    family.create_and_lose("a").await;
+    faults.expire(family.cluster.server.cluster());
     faults.cut_watches();
     faults.clear();
     tokio::time::sleep(60 * SECOND).await;
     assert!(family.has("a").await);
     family.calls.take();
     tokio::time::sleep(HOUR).await;
-    assert_eq!(family.calls.take(), [] as [&str; 0], "it is looked at again once, and not for ever");
-    family.running.stop().await.expect("it ends well");
+    assert_eq!(family.calls.take(), [] as [&str; 0], "it is reconciled again once, and not for ever");
+    family.running.stop().await.expect("clean shutdown");
 }
 
-/// Writes whose outcome stays in the cache bring no key back by themselves, whatever the predicates hold back.
+/// Writes that stay visible in the cache do not bring a key back by themselves, whatever the
+/// predicates reject.
 #[tokio::test(start_paused = true)]
-async fn a_reconciler_that_always_writes_does_not_call_itself() {
-    let world = World::with(&["a"]).await;
-    let (maps, api, calls) = (world.informer(), world.maps.clone(), Calls::new());
-    let told = calls.clone();
+async fn a_reconciler_that_always_writes_does_not_trigger_itself() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let (maps, api, calls) = (cluster.informer(), cluster.maps.clone(), Calls::new());
+    let recorded = calls.clone();
     let never = Watched::new(&maps).when(Predicate::updated(|_: &ConfigMap, _| false));
     let controller = Controller::for_(never).build(move |key: ObjectKey, context: Context| {
-        let (api, calls) = (api.clone(), told.clone());
+        let (api, calls) = (api.clone(), recorded.clone());
         async move {
             calls.add(name(&key));
             let now = format!("{:?}", calls.now());
@@ -148,33 +153,33 @@ async fn a_reconciler_that_always_writes_does_not_call_itself() {
     let running = Running::new(controller);
     tokio::time::sleep(HOUR).await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// As at every start on a busy cluster: the reconciler cleans up outside of the cluster what is not there.
+/// As at every start on a busy cluster: the reconciler cleans up external state of missing objects.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_goes_while_the_first_list_is_on_its_way_is_reconciled() {
-    let world = World::with(&["a", "b"]).await;
-    let (maps, calls) = (world.informer(), Calls::new());
-    world.server.faults().rule(Rule::on("watch").resource("configmaps").lag(SECOND));
+async fn an_object_that_is_deleted_during_the_first_list_is_reconciled() {
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let (maps, calls) = (cluster.informer(), Calls::new());
+    cluster.server.faults().rule(Rule::on("watch").resource("configmaps").lag(SECOND));
     let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
-    // The stream of the first objects has begun, and is on its way.
+    // The stream of the initial objects has begun, and is in transit.
     tokio::time::sleep(SECOND / 2).await;
-    world.delete("a").await;
+    cluster.delete("a").await;
     tokio::time::sleep(10 * SECOND).await;
     let mut names = calls.take_sorted();
     names.dedup();
     assert_eq!(names, ["a", "b"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_stops_matching_and_is_deleted_at_once_is_reconciled() {
-    let world = World::with(&[]).await;
+    let cluster = TestCluster::with(&[]).await;
     let mut labelled = map("a");
     labelled.metadata.labels = Some([("ours".to_owned(), "yes".to_owned())].into());
-    world.create(&labelled).await;
-    let (maps, calls) = (world.informer(), Calls::new());
+    cluster.create(&labelled).await;
+    let (maps, calls) = (cluster.informer(), Calls::new());
     let ours = Predicate::matching(|it: &ConfigMap| {
         it.metadata.labels.iter().flatten().any(|(key, _)| key == "ours")
     });
@@ -182,61 +187,62 @@ async fn an_object_that_stops_matching_and_is_deleted_at_once_is_reconciled() {
         Running::new(Controller::for_(Watched::new(&maps).when(ours)).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    world.server.faults().pause();
-    world.patch("a", json!({ "metadata": { "labels": { "ours": null } } })).await;
-    world.delete("a").await;
-    world.server.faults().resume();
+    cluster.server.faults().pause();
+    cluster.patch("a", json!({ "metadata": { "labels": { "ours": null } } })).await;
+    cluster.delete("a").await;
+    cluster.server.faults().resume();
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_owner_that_a_child_had_is_reconciled_when_it_moves_on_quickly_and_goes() {
+async fn every_former_owner_of_a_child_is_reconciled_when_it_moves_quickly_and_is_deleted() {
     for goes in [false, true] {
-        let world = World::with(&["a", "b", "c"]).await;
+        let cluster = TestCluster::with(&["a", "b", "c"]).await;
         let owners: Vec<Arc<ConfigMap>> =
-            futures_util::future::join_all(["a", "b", "c"].map(|it| world.maps.get(it)))
+            futures_util::future::join_all(["a", "b", "c"].map(|it| cluster.maps.get(it)))
                 .await
                 .into_iter()
                 .map(|it| Arc::new(it.expect("there")))
                 .collect();
-        let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
-        let api = Api::<Secret>::default_namespaced(world.client.clone());
+        let (maps, secrets, calls) = (cluster.informer(), cluster.informers.get::<Secret>(), Calls::new());
+        let api = Api::<Secret>::default_namespaced(cluster.client.clone());
         api.create(&WriteParams::default(), &child("child", &owners[0])).await.expect("created");
         let running = Running::new(Controller::for_(&maps).owns(&secrets).build(Recording(calls.clone())));
         settle().await;
         assert_eq!(calls.take_sorted(), ["a", "b", "c"]);
-        world.server.faults().pause();
+        cluster.server.faults().pause();
         for owner in &owners[1..] {
             api.replace("child", &WriteParams::default(), &child("child", owner)).await.expect("replaced");
         }
         if goes {
             api.delete("child", &DeleteParams::default()).await.expect("deleted");
         }
-        world.server.faults().resume();
+        cluster.server.faults().resume();
         settle().await;
         assert_eq!(calls.take_sorted(), ["a", "b", "c"], "goes: {goes}");
-        running.stop().await.expect("it ends well");
+        running.stop().await.expect("clean shutdown");
     }
 }
 
-/// A child that is replaced under its name is another: the owner of the first must hear of it.
+/// A child that is replaced under its name is a different object: the owner of the first must be
+/// reconciled.
 #[tokio::test(start_paused = true)]
-async fn a_child_that_is_made_anew_for_another_owner_is_told_to_both() {
-    let world = World::with(&["a", "b"]).await;
-    let (a, b) = (world.maps.get("a").await.expect("there"), world.maps.get("b").await.expect("there"));
-    let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
-    let api = Api::<Secret>::default_namespaced(world.client.clone());
+async fn a_child_that_is_recreated_for_another_owner_triggers_both_owners() {
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let (a, b) = (cluster.maps.get("a").await.expect("there"), cluster.maps.get("b").await.expect("there"));
+    let (maps, secrets, calls) = (cluster.informer(), cluster.informers.get::<Secret>(), Calls::new());
+    let api = Api::<Secret>::default_namespaced(cluster.client.clone());
     api.create(&WriteParams::default(), &child("child", &a)).await.expect("created");
     let running = Running::new(Controller::for_(&maps).owns(&secrets).build(Recording(calls.clone())));
     settle().await;
     calls.take();
-    world.server.faults().pause();
+    cluster.server.faults().pause();
     api.delete("child", &DeleteParams::default()).await.expect("deleted");
     api.create(&WriteParams::default(), &child("child", &b)).await.expect("created");
-    world.server.faults().resume();
+    cluster.server.faults().resume();
     settle().await;
     assert_eq!(calls.take_sorted(), ["a", "b"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }

@@ -1,4 +1,4 @@
-//! The consistency guard: no reconcile from a cache that does not show what was written before.
+//! The consistency guard: no reconcile from a cache that does not show the key's own writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,15 +12,15 @@ use dogwatch_core::{ListParams, ObjectKey, PatchParams, WriteParams};
 use dogwatch_informer::{Lister, SharedInformer};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
-use crate::world::{Calls, Running, SECOND, World, name, owned_map, settle};
+use crate::test_cluster::{Calls, Running, SECOND, TestCluster, name, owned_map, settle};
 
-/// Gives each map one secret, whose name the server chooses, so that a second one is not refused.
+/// Gives each map one secret with a server-generated name, so that the server accepts a second one.
 struct OneSecretEach {
     maps: Lister<ConfigMap>,
     secrets: Lister<Secret>,
     api: Api<Secret>,
-    /// Whether the guard is told of what was written.
-    tells: bool,
+    /// Set when the writes are reported to the guard.
+    reports: bool,
     calls: Calls,
 }
 
@@ -37,7 +37,7 @@ impl dogwatch_controller::Reconciler for OneSecretEach {
             secret.metadata.generate_name = Some("its-".to_owned());
             secret.metadata.owner_references = owned_map("x", &owner).metadata.owner_references;
             let written = self.api.create(&WriteParams::default(), &secret).await?;
-            if self.tells {
+            if self.reports {
                 context.wrote(&written);
             }
         }
@@ -45,80 +45,82 @@ impl dogwatch_controller::Reconciler for OneSecretEach {
     }
 }
 
-fn start(world: &World, tells: bool) -> (Running, Calls) {
-    let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
+fn start(cluster: &TestCluster, reports: bool) -> (Running, Calls) {
+    let (maps, secrets, calls) = (cluster.informer(), cluster.informers.get::<Secret>(), Calls::new());
     let reconciler = OneSecretEach {
         maps: maps.lister(),
         secrets: secrets.lister(),
-        api: Api::default_namespaced(world.client.clone()),
-        tells,
+        api: Api::default_namespaced(cluster.client.clone()),
+        reports,
         calls: calls.clone(),
     };
     (Running::new(Controller::for_(&maps).owns(&secrets).build(reconciler)), calls)
 }
 
-async fn secrets(world: &World) -> usize {
-    let api = Api::<Secret>::default_namespaced(world.client.clone());
+async fn secrets(cluster: &TestCluster) -> usize {
+    let api = Api::<Secret>::default_namespaced(cluster.client.clone());
     api.list(&ListParams::default()).await.expect("listed").items.len()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_not_reconciled_from_a_cache_older_than_what_was_written_under_it() {
-    for (tells, expected) in [(false, 2), (true, 1)] {
-        let world = World::with(&["a"]).await;
-        let (informer, secrets_informer) = (world.informer(), world.informers.get::<Secret>());
-        world.informers.start();
-        informer.synced().await.expect("it syncs");
-        secrets_informer.synced().await.expect("it syncs");
-        // From here on the cache stands still, and reconciles come by time alone.
-        world.server.faults().pause();
-        let (running, _) = start(&world, tells);
+async fn a_key_is_not_reconciled_from_a_cache_older_than_its_own_writes() {
+    for (reports, expected) in [(false, 2), (true, 1)] {
+        let cluster = TestCluster::with(&["a"]).await;
+        let (informer, secrets_informer) = (cluster.informer(), cluster.informers.get::<Secret>());
+        cluster.informers.start();
+        informer.synced().await.expect("synced");
+        secrets_informer.synced().await.expect("synced");
+        // From here on the cache stands still, and reconciles are triggered by time alone.
+        cluster.server.faults().pause();
+        let (running, _) = start(&cluster, reports);
         tokio::time::sleep(SECOND + SECOND / 2).await;
-        assert_eq!(secrets(&world).await, expected, "told: {tells}");
-        world.server.faults().resume();
+        assert_eq!(secrets(&cluster).await, expected, "reported: {reports}");
+        cluster.server.faults().resume();
         tokio::time::sleep(10 * SECOND).await;
-        assert_eq!(secrets(&world).await, expected, "told: {tells}");
-        running.stop().await.expect("it ends well");
+        assert_eq!(secrets(&cluster).await, expected, "reported: {reports}");
+        running.stop().await.expect("clean shutdown");
     }
 }
 
-/// A cache that stands still does not take the workers from the keys that it is good enough for.
+/// A stalled cache does not block the workers for the keys that it is fresh enough for.
 #[tokio::test(start_paused = true)]
-async fn keys_that_wait_for_the_cache_do_not_keep_the_workers() {
-    let world = World::with(&["a"]).await;
-    let (informer, children) = (world.informer(), world.informers.get::<Secret>());
-    world.informers.start();
-    informer.synced().await.expect("it syncs");
-    children.synced().await.expect("it syncs");
-    world.server.faults().rule(Rule::on("watch").resource("secrets").pause());
-    let (running, calls) = start(&world, true);
+async fn keys_that_wait_for_the_cache_do_not_block_the_workers() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let (informer, children) = (cluster.informer(), cluster.informers.get::<Secret>());
+    cluster.informers.start();
+    informer.synced().await.expect("synced");
+    children.synced().await.expect("synced");
+    cluster.server.faults().rule(Rule::on("watch").resource("secrets").pause());
+    let (running, calls) = start(&cluster, true);
     tokio::time::sleep(3 * SECOND).await;
-    assert_eq!(calls.take(), ["a"], "it waits");
-    world.create(&crate::world::map("b")).await;
+    assert_eq!(calls.take(), ["a"], "the key waits");
+    cluster.create(&crate::test_cluster::map("b")).await;
     tokio::time::sleep(2 * SECOND).await;
-    assert_eq!(calls.take(), ["b"], "another key does not");
-    world.server.faults().clear();
+    assert_eq!(calls.take(), ["b"], "another key does not wait");
+    cluster.server.faults().clear();
     tokio::time::sleep(20 * SECOND).await;
     let calls = calls.take();
     assert!(calls.iter().any(|it| it == "a") && calls.iter().any(|it| it == "b"), "{calls:?}");
-    assert_eq!(secrets(&world).await, 2);
-    running.stop().await.expect("it ends well");
+    assert_eq!(secrets(&cluster).await, 2);
+    running.stop().await.expect("clean shutdown");
 }
 
-/// Gives the map `a` a secret in the namespace that is busy, once, with these labels, and records the attempt of each call.
+/// Gives the map `a` one secret in the busy namespace, once, with these labels, and records the
+/// attempt of each call.
 async fn write_once_over(
-    world: &World,
+    cluster: &TestCluster,
     secrets: &SharedInformer<Secret>,
     labels: &[(&str, &str)],
 ) -> (Running, Calls) {
-    let (maps, calls) = (world.informer(), Calls::new());
-    let api = Api::<Secret>::default_namespaced(world.client.clone());
-    let (told, written) = (calls.clone(), Arc::new(AtomicUsize::new(0)));
+    let (maps, calls) = (cluster.informer(), Calls::new());
+    let api = Api::<Secret>::default_namespaced(cluster.client.clone());
+    let (recorded, written) = (calls.clone(), Arc::new(AtomicUsize::new(0)));
     let labels: std::collections::BTreeMap<_, _> =
         labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let controller = Controller::for_(&maps).named("writer").owns(secrets).build(
         move |key: ObjectKey, context: Context| {
-            let (api, calls, written, labels) = (api.clone(), told.clone(), written.clone(), labels.clone());
+            let (api, calls, written, labels) =
+                (api.clone(), recorded.clone(), written.clone(), labels.clone());
             async move {
                 calls.add(format!("{} {}", name(&key), context.attempt()));
                 if written.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -135,66 +137,66 @@ async fn write_once_over(
     (Running::new(controller), calls)
 }
 
-/// The quiet namespace hears of nothing until a bookmark comes, a minute later.
+/// The quiet namespace receives nothing until a bookmark, a minute later.
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_quiet_does_not_hold_up_what_was_written_to_another() {
-    let world = World::with(&["a"]).await;
-    let both = Api::<Secret>::all(world.client.clone());
+async fn a_quiet_namespace_does_not_delay_writes_to_another() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let both = Api::<Secret>::all(cluster.client.clone());
     let secrets =
         SharedInformer::builder(both.clone().within("default")).also(both.within("kube-system")).build();
-    let (running, calls) = write_once_over(&world, &secrets, &[]).await;
+    let (running, calls) = write_once_over(&cluster, &secrets, &[]).await;
     tokio::time::sleep(2 * SECOND).await;
     assert_eq!(calls.take(), ["a 0", "a 0"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_source_leaves_out_by_its_labels_or_namespace_is_not_waited_for() {
-    let world = World::with(&["a"]).await;
-    let all = Api::<Secret>::all(world.client.clone());
+async fn a_key_does_not_wait_for_objects_outside_the_selector_or_namespace_of_a_source() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let all = Api::<Secret>::all(cluster.client.clone());
     let labelled =
         SharedInformer::builder(all.clone()).labels("app=web".parse().expect("a selector")).build();
     let elsewhere = SharedInformer::builder(all.within("kube-system")).build();
     for (secrets, labels) in [(&labelled, ("app", "other")), (&elsewhere, ("app", "web"))] {
-        let (running, calls) = write_once_over(&world, secrets, &[labels]).await;
+        let (running, calls) = write_once_over(&cluster, secrets, &[labels]).await;
         tokio::time::sleep(2 * SECOND).await;
         assert_eq!(calls.take(), ["a 0", "a 0"]);
-        running.stop().await.expect("it ends well");
-        let api = Api::<Secret>::default_namespaced(world.client.clone());
+        running.stop().await.expect("clean shutdown");
+        let api = Api::<Secret>::default_namespaced(cluster.client.clone());
         api.delete("written", &dogwatch_core::DeleteParams::default()).await.expect("deleted");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_selector_lets_in_is_waited_for() {
-    let world = World::with(&["a"]).await;
-    let labelled = SharedInformer::builder(Api::<Secret>::all(world.client.clone()))
+async fn a_key_waits_for_objects_inside_the_selector_of_a_source() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let labelled = SharedInformer::builder(Api::<Secret>::all(cluster.client.clone()))
         .labels("app=web".parse().expect("a selector"))
         .build();
     labelled.start();
-    labelled.synced().await.expect("it syncs");
-    world.server.faults().rule(Rule::on("watch").resource("secrets").pause());
-    let (running, calls) = write_once_over(&world, &labelled, &[("app", "web")]).await;
+    labelled.synced().await.expect("synced");
+    cluster.server.faults().rule(Rule::on("watch").resource("secrets").pause());
+    let (running, calls) = write_once_over(&cluster, &labelled, &[("app", "web")]).await;
     tokio::time::sleep(10 * SECOND).await;
     assert_eq!(calls.take(), ["a 0"], "the cache does not show it");
-    world.server.faults().clear();
+    cluster.server.faults().clear();
     settle().await;
-    assert_eq!(calls.take(), ["a 0"], "woken by the cache, and not counted as a failure");
-    running.stop().await.expect("it ends well");
+    assert_eq!(calls.take(), ["a 0"], "the cache wakes it, and it does not count as a failure");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_waits_for_a_cache_half_a_minute_at_most_and_its_worker_not_at_all() {
-    let world = World::with(&["a"]).await;
-    let secrets = world.informers.get::<Secret>();
-    world.informers.start();
-    secrets.synced().await.expect("it syncs");
-    world.server.faults().rule(Rule::on("watch").resource("secrets").pause());
-    let (running, calls) = write_once_over(&world, &secrets, &[]).await;
+async fn a_key_waits_for_a_cache_at_most_half_a_minute_and_blocks_no_worker() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let secrets = cluster.informers.get::<Secret>();
+    cluster.informers.start();
+    secrets.synced().await.expect("synced");
+    cluster.server.faults().rule(Rule::on("watch").resource("secrets").pause());
+    let (running, calls) = write_once_over(&cluster, &secrets, &[]).await;
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(calls.take(), ["a 0"]);
     let begun = tokio::time::Instant::now();
-    world.create(&crate::world::map("b")).await;
+    cluster.create(&crate::test_cluster::map("b")).await;
     settle().await;
     assert_eq!(calls.take(), ["b 0"], "the one worker is free");
     assert!(begun.elapsed() < SECOND / 10);
@@ -202,21 +204,21 @@ async fn a_key_waits_for_a_cache_half_a_minute_at_most_and_its_worker_not_at_all
     assert_eq!(calls.take(), [] as [&str; 0]);
     tokio::time::sleep(2 * SECOND).await;
     assert_eq!(calls.take(), ["a 0"], "the limit");
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// A reconciler that writes the object it is for would see its own old state at the next call.
+/// A reconciler that writes its own object would see the old state at the next call.
 #[tokio::test(start_paused = true)]
-async fn a_reconciler_counts_its_own_writes_right() {
-    let world = World::with(&["a"]).await;
-    let (maps, api, calls) = (world.informer(), world.maps.clone(), Arc::new(AtomicUsize::new(0)));
-    world.server.faults().rule(Rule::on("watch").lag(SECOND / 3));
+async fn a_reconciler_sees_its_own_writes() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let (maps, api, calls) = (cluster.informer(), cluster.maps.clone(), Arc::new(AtomicUsize::new(0)));
+    cluster.server.faults().rule(Rule::on("watch").lag(SECOND / 3));
     let (lister, count) = (maps.lister(), calls.clone());
     let controller = Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
         let (lister, api, count) = (lister.clone(), api.clone(), count.clone());
         async move {
             let mut map = ConfigMap::clone(&*lister.get(&key)?);
-            let number: usize = crate::world::value(&map).parse().unwrap_or(0);
+            let number: usize = crate::test_cluster::value(&map).parse().unwrap_or(0);
             if number == 5 {
                 return Ok(Action::Done);
             }
@@ -229,17 +231,18 @@ async fn a_reconciler_counts_its_own_writes_right() {
     let running = Running::new(controller);
     tokio::time::sleep(20 * SECOND).await;
     assert_eq!(calls.load(Ordering::Relaxed), 5);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// Counts calls, and stops writing when they are so many that they would never end.
+/// The number of calls that counts as endless; the reconciler then stops writing.
 const ENDLESS: usize = 50;
 
-/// Many controllers apply what they want at each call, whether or not it differs. What is written may concern other keys only.
+/// Many controllers apply the desired state at each call, whether or not it differs. The written
+/// object may map only to other keys.
 #[tokio::test(start_paused = true)]
-async fn a_reconciler_that_always_applies_an_object_of_another_key_is_not_called_for_ever() {
-    let world = World::with(&["a"]).await;
-    let (maps, api, calls) = (world.informer(), world.maps.clone(), Arc::new(AtomicUsize::new(0)));
+async fn a_reconciler_that_always_applies_an_object_of_another_key_does_not_loop() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let (maps, api, calls) = (cluster.informer(), cluster.maps.clone(), Arc::new(AtomicUsize::new(0)));
     let count = calls.clone();
     let own = Predicate::<ConfigMap>::matching(|it| it.metadata.name.as_deref() == Some("a"));
     let controller = Controller::for_(Watched::new(&maps).when(own)).owns(&maps).build(
@@ -247,7 +250,7 @@ async fn a_reconciler_that_always_applies_an_object_of_another_key_is_not_called
             let (api, count) = (api.clone(), count.clone());
             async move {
                 if count.fetch_add(1, Ordering::Relaxed) < ENDLESS {
-                    let shared = |_| crate::world::map("shared");
+                    let shared = |_| crate::test_cluster::map("shared");
                     let written = create_or_update(&api, "shared", shared).await?.into_inner();
                     context.wrote(&written);
                     let stamp = count.load(Ordering::Relaxed).to_string();
@@ -263,25 +266,25 @@ async fn a_reconciler_that_always_applies_an_object_of_another_key_is_not_called
     tokio::time::sleep(10 * SECOND).await;
     let calls = calls.load(Ordering::Relaxed);
     assert!(calls <= 3, "{calls} calls for one object");
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// A function that names keys may panic; that loses the change it was asked about, and nothing else.
+/// A mapping function may panic; that loses the change it was called with, and nothing else.
 #[tokio::test(start_paused = true)]
-async fn a_mapping_that_panics_keeps_no_other_key_waiting() {
-    let world = World::with(&["a"]).await;
-    let (maps, secrets, calls) = (world.informer(), world.informers.get::<Secret>(), Calls::new());
-    world.server.faults().rule(Rule::on("watch").resource("secrets").lag(SECOND / 3));
-    let api = Api::<Secret>::default_namespaced(world.client.clone());
-    let told = calls.clone();
+async fn a_mapping_that_panics_blocks_no_other_key() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let (maps, secrets, calls) = (cluster.informer(), cluster.informers.get::<Secret>(), Calls::new());
+    cluster.server.faults().rule(Rule::on("watch").resource("secrets").lag(SECOND / 3));
+    let api = Api::<Secret>::default_namespaced(cluster.client.clone());
+    let recorded = calls.clone();
     let concerned = |it: &Secret| {
         let name = it.metadata.name.clone().unwrap_or_default();
-        assert!(!name.starts_with("of-a"), "an object that was not expected");
+        assert!(!name.starts_with("of-a"), "the mapping fails");
         Some(ObjectKey::namespaced("default", &name["of-".len()..]))
     };
     let controller = Controller::for_(&maps).watches(&secrets, concerned).build(
         move |key: ObjectKey, context: Context| {
-            let (api, calls) = (api.clone(), told.clone());
+            let (api, calls) = (api.clone(), recorded.clone());
             async move {
                 calls.add(name(&key));
                 let mut secret = Secret::default();
@@ -298,28 +301,30 @@ async fn a_mapping_that_panics_keeps_no_other_key_waiting() {
     let running = Running::new(controller);
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(calls.take(), ["a", "a"]);
-    world.create(&crate::world::map("b")).await;
+    cluster.create(&crate::test_cluster::map("b")).await;
     tokio::time::sleep(5 * SECOND).await;
     let calls = calls.take();
     assert!(calls.len() >= 2 && calls.iter().all(|it| it == "b"), "{calls:?}");
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// A stream of keys that panics would otherwise leave a controller that never hears of its keys again.
+/// A stream of keys that panics would otherwise leave a controller that never receives its keys
+/// again.
 #[tokio::test(start_paused = true)]
-async fn a_stream_of_keys_that_panics_ends_the_controller() {
-    let world = World::with(&["a"]).await;
+async fn a_stream_of_keys_that_panics_stops_the_controller() {
+    let cluster = TestCluster::with(&["a"]).await;
     let ended = futures_util::stream::empty();
     let keys = futures_util::stream::once(async {
         tokio::time::sleep(SECOND).await;
-        panic!("a stream that is broken")
+        panic!("the stream failed")
     });
-    let controller = Controller::for_(&world.informer())
+    let controller = Controller::for_(&cluster.informer())
         .also_on(ended)
         .also_on(keys)
-        .build(crate::world::Recording(Calls::new()));
+        .build(crate::test_cluster::Recording(Calls::new()));
     let running = Running::new(controller);
     tokio::time::sleep(5 * SECOND).await;
-    let error = tokio::time::timeout(SECOND, running.ended()).await.expect("it ends").expect_err("an error");
-    assert!(error.to_string().contains("a stream that is broken"), "{error}");
+    let error =
+        tokio::time::timeout(SECOND, running.ended()).await.expect("it ends in time").expect_err("an error");
+    assert!(error.to_string().contains("the stream failed"), "{error}");
 }

@@ -17,7 +17,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
-use crate::served::server;
+use crate::in_process::server;
 
 fn elector(client: &Client, lease: &str, identity: &str) -> LeaderElector {
     LeaderElector::builder(client.clone(), lease)
@@ -42,7 +42,7 @@ async fn le_5_one_client_serves_the_elections_of_many_leases() {
 }
 
 #[tokio::test]
-async fn le_2_a_lease_passes_from_one_to_the_next_and_counts_it() {
+async fn le_2_a_lease_counts_its_transitions_from_one_holder_to_the_next() {
     let (_server, client) = server().await;
     let transitions = async |identity: &str| {
         elector(&client, "lock", identity)
@@ -56,12 +56,12 @@ async fn le_2_a_lease_passes_from_one_to_the_next_and_counts_it() {
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_is_lost_is_found_out_by_reading() {
+async fn a_write_whose_response_is_lost_is_detected_by_a_read() {
     let (server, client) = server().await;
     server.faults().rule(Rule::on("create").resource("leases").times(1).reset_after());
     let elector = elector(&client, "lock", "me");
     let transitions = elector.run_while_leading(async |led: Led| led.transitions()).await.expect("led");
-    assert_eq!(transitions, 0, "it was ours all along");
+    assert_eq!(transitions, 0, "the first create took effect");
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn le_5_the_metrics_of_an_election() {
 }
 
 #[tokio::test]
-async fn le_4_a_term_is_told_of_the_lease_as_events() {
+async fn le_4_the_begin_and_end_of_a_term_are_recorded_as_events_of_the_lease() {
     let (_server, client) = server().await;
     let events = EventBroadcaster::builder(client.clone()).start();
     let elector = LeaderElector::builder(client.clone(), "lock")
@@ -101,18 +101,19 @@ async fn le_4_a_term_is_told_of_the_lease_as_events() {
         .build()
         .expect("valid settings");
     elector.run_while_leading(async |_| {}).await.expect("led");
-    assert!(events.shutdown(Duration::from_secs(3600)).await, "all is written");
-    let told = Api::<Event>::default_namespaced(client).list(&ListParams::default()).await.expect("listed");
-    let mut told: Vec<_> =
-        told.items.into_iter().filter(|it| it.reason.as_deref() == Some("LeaderElection")).collect();
-    told.sort_by_key(|it| it.event_time.clone());
-    let about = told.iter().map(|it| it.regarding.as_ref().and_then(|it| it.kind.as_deref()));
+    assert!(events.shutdown(Duration::from_secs(3600)).await, "all events are written");
+    let recorded =
+        Api::<Event>::default_namespaced(client).list(&ListParams::default()).await.expect("listed");
+    let mut recorded: Vec<_> =
+        recorded.items.into_iter().filter(|it| it.reason.as_deref() == Some("LeaderElection")).collect();
+    recorded.sort_by_key(|it| it.event_time.clone());
+    let about = recorded.iter().map(|it| it.regarding.as_ref().and_then(|it| it.kind.as_deref()));
     assert_eq!(about.collect::<Vec<_>>(), [Some("Lease"); 2]);
-    let notes: Vec<_> = told.iter().filter_map(|it| it.note.as_deref()).collect();
+    let notes: Vec<_> = recorded.iter().filter_map(|it| it.note.as_deref()).collect();
     assert_eq!(notes, ["me became leader", "me stopped leading"]);
 }
 
-/// A resource that servers have only with a feature gate, by a definition of its own.
+/// A resource that servers have only with a feature gate, as a CRD.
 const CANDIDATES: &str = r#"{ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
     "metadata": { "name": "leasecandidates.coordination.k8s.io",
         "annotations": { "api-approved.kubernetes.io": "unapproved, for tests" } },
@@ -122,8 +123,8 @@ const CANDIDATES: &str = r#"{ "apiVersion": "apiextensions.k8s.io/v1", "kind": "
             { "type": "object", "x-kubernetes-preserve-unknown-fields": true } } }] } }"#;
 
 #[tokio::test]
-async fn le_5_who_stands_for_election_says_who_it_is_and_answers_when_asked() {
-    let server = ApiServer::builder().in_process().yaml(CANDIDATES).start().await.expect("it starts");
+async fn le_5_a_candidate_publishes_its_spec_and_answers_pings() {
+    let server = ApiServer::builder().in_process().yaml(CANDIDATES).start().await.expect("started");
     let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
     let resource = ResourceType::namespaced(
         Gvk::new("coordination.k8s.io", "v1beta1", "LeaseCandidate"),
@@ -134,13 +135,13 @@ async fn le_5_who_stands_for_election_says_who_it_is_and_answers_when_asked() {
     let standing = tokio::spawn(async move { candidacy.run_until(std::future::pending()).await });
     let wait = async |what: fn(&Value) -> bool| {
         let is_so = |it: Option<&DynamicObject>| it.is_some_and(|it| what(&it.data["spec"]));
-        candidates.wait_for("me", is_so).await.expect("it comes to that")
+        candidates.wait_for("me", is_so).await.expect("the condition is met")
     };
     let says = |it: &Value| it["leaseName"] == "lock" && it["binaryVersion"] == "1.4.0";
     wait(says).await;
     // By a clock that is ahead of ours.
     let asked = json!({ "spec": { "pingTime": "2999-01-01T00:00:00.000000Z" } });
-    candidates.patch("me", &PatchParams::default(), Patch::Merge(&asked)).await.expect("asked");
+    candidates.patch("me", &PatchParams::default(), Patch::Merge(&asked)).await.expect("pinged");
     wait(|it| it["renewTime"] == it["pingTime"]).await;
     candidates.delete("me", &DeleteParams::default()).await.expect("deleted");
     wait(|it| it["renewTime"].is_string() && it["pingTime"].is_null()).await;

@@ -1,4 +1,4 @@
-//! The endpoints of a manager, over real sockets on loopback.
+//! The endpoints of a manager, over TCP sockets on loopback.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,32 +10,33 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::world::{Calls, Recording, World};
+use crate::test_cluster::{Calls, Recording, TestCluster};
 
-/// The code, the headers in lower case, and the body.
-async fn ask(address: SocketAddr, method: &str, target: &str) -> (u16, String, String) {
-    let mut stream = TcpStream::connect(address).await.expect("it listens");
+/// Sends a request. Returns the status code, the headers in lower case, and the body.
+async fn request(address: SocketAddr, method: &str, target: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(address).await.expect("connected");
     let request = format!("{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.expect("written");
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("an answer");
+    stream.read_to_string(&mut answer).await.expect("a response");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
     let code = head.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a code");
     (code, head.to_lowercase(), body.to_owned())
 }
 
 async fn get(address: SocketAddr, target: &str) -> (u16, String) {
-    let (code, _, body) = ask(address, "GET", target).await;
+    let (code, _, body) = request(address, "GET", target).await;
     (code, body)
 }
 
 #[tokio::test]
-async fn health_and_readiness_are_told_as_kubernetes_tells_them() {
-    let world = World::with(&["a"]).await;
-    let refused = world.server.faults().rule(Rule::on("list").or("watch").resource("configmaps").refuse(403));
+async fn health_and_readiness_have_the_format_of_kube_apiserver() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let refused =
+        cluster.server.faults().rule(Rule::on("list").or("watch").resource("configmaps").refuse(403));
     let endpoints = Endpoints::bind("127.0.0.1:0").await.expect("a free port");
     let address = endpoints.local_addr().expect("bound");
-    let manager = Manager::over(world.informers.clone());
+    let manager = Manager::over(cluster.informers.clone());
     let (maps, good) = (manager.informer::<ConfigMap>(), Arc::new(AtomicBool::new(true)));
     let (checked, stop) = (good.clone(), CancellationToken::new());
     let (ending, is_ending) = tokio::sync::oneshot::channel();
@@ -48,7 +49,7 @@ async fn health_and_readiness_are_told_as_kubernetes_tells_them() {
         })
         .task("slow to end", |stop| async move {
             stop.cancelled().await;
-            ending.send(()).expect("somebody waits");
+            ending.send(()).expect("the receiver is alive");
             end.await
         })
         .serve(endpoints);
@@ -71,28 +72,31 @@ async fn health_and_readiness_are_told_as_kubernetes_tells_them() {
     good.store(false, Ordering::Relaxed);
     assert_eq!(get(address, "/healthz/ping").await, (200, "ok".to_owned()));
     assert_eq!(get(address, "/healthz/disk").await, (500, "internal server error: it is full\n".to_owned()));
-    let told = get(address, "/healthz").await;
-    assert_eq!(told, (500, "[+]ping ok\n[-]disk failed: reason withheld\nhealthz check failed\n".to_owned()));
+    let recorded = get(address, "/healthz").await;
+    assert_eq!(
+        recorded,
+        (500, "[+]ping ok\n[-]disk failed: reason withheld\nhealthz check failed\n".to_owned())
+    );
 
     stop.cancel();
-    is_ending.await.expect("it ends");
+    is_ending.await.expect("it ends in time");
     let reason = "internal server error: the process is shutting down\n".to_owned();
-    assert_eq!(get(address, "/readyz/shutdown").await, (500, reason), "answered to the end");
+    assert_eq!(get(address, "/readyz/shutdown").await, (500, reason), "the endpoint responds until the end");
     may_end.send(()).expect("it waits");
-    running.await.expect("no panic").expect("it ends well");
-    assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+    running.await.expect("no panic").expect("clean shutdown");
+    assert!(TcpStream::connect(address).await.is_err(), "the listener is closed");
 }
 
 #[tokio::test]
-async fn metrics_are_what_the_program_renders_and_may_have_an_address_of_their_own() {
-    let world = World::with(&[]).await;
+async fn metrics_come_from_the_program_and_may_have_an_address_of_their_own() {
+    let cluster = TestCluster::with(&[]).await;
     let render = || "up 1\n".to_owned();
     let bind = || async { Endpoints::bind("127.0.0.1:0").await.expect("a free port") };
     let (health, metrics, both) =
         (bind().await, bind().await.without_health().metrics(render), bind().await.metrics(render));
     let address = |it: &Endpoints| it.local_addr().expect("bound");
     let (at_health, at_metrics, at_both) = (address(&health), address(&metrics), address(&both));
-    let manager = Manager::new(world.client.clone()).serve(health).serve(metrics).serve(both);
+    let manager = Manager::new(cluster.client.clone()).serve(health).serve(metrics).serve(both);
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let running = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });
@@ -102,30 +106,30 @@ async fn metrics_are_what_the_program_renders_and_may_have_an_address_of_their_o
         assert_eq!(get(at, "/").await, (404, "404 page not found\n".to_owned()));
         assert_eq!(get(at, "/healthz/none").await.0, 404);
     }
-    let (code, head, body) = ask(at_both, "GET", "/metrics").await;
+    let (code, head, body) = request(at_both, "GET", "/metrics").await;
     assert_eq!((code, body.as_str()), (200, "up 1\n"));
     assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
-    let (code, head, body) = ask(at_both, "HEAD", "/healthz").await;
+    let (code, head, body) = request(at_both, "HEAD", "/healthz").await;
     assert_eq!((code, body.as_str()), (200, ""));
     assert!(head.contains("x-content-type-options: nosniff"), "{head}");
-    assert_eq!(ask(at_both, "POST", "/healthz").await.0, 405);
+    assert_eq!(request(at_both, "POST", "/healthz").await.0, 405);
     stop.cancel();
-    running.await.expect("no panic").expect("it ends well");
+    running.await.expect("no panic").expect("clean shutdown");
 }
 
-/// A connection that sends nothing must not keep others from being answered, nor the manager from ending.
+/// A connection that sends nothing must not block other requests, nor the shutdown of the manager.
 #[tokio::test]
-async fn a_silent_connection_harms_nobody() {
-    let world = World::with(&[]).await;
+async fn a_silent_connection_blocks_nothing() {
+    let cluster = TestCluster::with(&[]).await;
     let endpoints = Endpoints::bind("127.0.0.1:0").await.expect("a free port");
     let address = endpoints.local_addr().expect("bound");
-    let manager = Manager::new(world.client.clone()).serve(endpoints);
+    let manager = Manager::new(cluster.client.clone()).serve(endpoints);
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let running = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });
-    let silent = TcpStream::connect(address).await.expect("it listens");
+    let silent = TcpStream::connect(address).await.expect("connected");
     assert_eq!(get(address, "/readyz/ping").await, (200, "ok".to_owned()));
     stop.cancel();
-    running.await.expect("no panic").expect("it ends well");
+    running.await.expect("no panic").expect("clean shutdown");
     drop(silent);
 }

@@ -1,4 +1,4 @@
-//! Events, to a server and to a sink in a test's hands.
+//! Events, on a server and in a sink that the test controls.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,32 +12,32 @@ use k8s_openapi::api::events::v1::Event;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use tokio::sync::Semaphore;
 
-use crate::served::{config_map, server};
+use crate::in_process::{config_map, server};
 
-const PATIENCE: Duration = Duration::from_secs(3600);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Keeps what it is told, one at a time as permits allow, and refuses what it is told to.
+/// A sink that keeps events, limited by permits, and fails on demand.
 #[derive(Clone)]
-struct Kept {
-    told: Arc<Mutex<Vec<(&'static str, Event)>>>,
+struct RecordingSink {
+    recorded: Arc<Mutex<Vec<(&'static str, Event)>>>,
     permits: Arc<Semaphore>,
-    /// How often in a row requests fail, and how.
+    /// The number of consecutive requests that fail, and their reason.
     failures: Arc<Mutex<(u32, Reason)>>,
 }
 
-impl Kept {
+impl RecordingSink {
     fn new() -> Self {
         let failures = Arc::new(Mutex::new((0, Reason::InternalError)));
-        Self { told: Arc::default(), permits: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)), failures }
+        Self { recorded: Arc::default(), permits: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)), failures }
     }
 
     fn fail(&self, times: u32, reason: Reason) {
         *self.failures.lock().unwrap() = (times, reason);
     }
 
-    fn told(&self) -> Vec<(&'static str, i32)> {
-        let told = self.told.lock().unwrap();
-        told.iter().map(|(verb, it)| (*verb, it.series.as_ref().map_or(1, |it| it.count))).collect()
+    fn written(&self) -> Vec<(&'static str, i32)> {
+        let recorded = self.recorded.lock().unwrap();
+        recorded.iter().map(|(verb, it)| (*verb, it.series.as_ref().map_or(1, |it| it.count))).collect()
     }
 
     fn take(&self, verb: &'static str, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
@@ -49,13 +49,13 @@ impl Kept {
                 failures.0 -= 1;
                 return Err(Status::failure(failures.1.clone(), "no").into());
             }
-            self.told.lock().unwrap().push((verb, event));
+            self.recorded.lock().unwrap().push((verb, event));
             Ok(())
         })
     }
 }
 
-impl EventSink for Kept {
+impl EventSink for RecordingSink {
     fn create(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
         self.take("create", event)
     }
@@ -76,12 +76,12 @@ async fn ev_2_events_of_a_server_become_a_series() {
         recorder.record(&object, Note::warning("TooRed", "Painting").text(format!("try {number}")));
     }
     recorder.record(&object, Note::normal("Blue", "Painting").related(&object));
-    assert!(events.shutdown(PATIENCE).await);
+    assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
 
     let list = Api::<Event>::default_namespaced(client).list(&ListParams::default()).await.expect("listed");
-    let mut told: Vec<_> = list.items.iter().collect();
-    told.sort_by_key(|it| it.reason.clone());
-    let [blue, red] = told.as_slice() else { panic!("{told:?}") };
+    let mut recorded: Vec<_> = list.items.iter().collect();
+    recorded.sort_by_key(|it| it.reason.clone());
+    let [blue, red] = recorded.as_slice() else { panic!("{recorded:?}") };
     assert_eq!((blue.type_.as_deref(), blue.series.is_none()), (Some("Normal"), true));
     assert_eq!(red.series.as_ref().map(|it| it.count), Some(5));
     assert_eq!((red.note.as_deref(), red.reporting_instance.as_deref()), (Some("try 0"), Some("test-1")));
@@ -91,47 +91,47 @@ async fn ev_2_events_of_a_server_become_a_series() {
 
 #[tokio::test(start_paused = true)]
 async fn ev_2_a_series_is_patched_at_its_second_occurrence_and_finished_after_six_idle_minutes() {
-    let kept = Kept::new();
-    let events = EventBroadcaster::over(kept.clone()).start();
+    let sink = RecordingSink::new();
+    let events = EventBroadcaster::over(sink.clone()).start();
     let recorder = events.recorder("tests").expect("a name");
     for _ in 0..7 {
         recorder.record(&config_map("a"), Note::normal("r", "a"));
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(kept.told(), [("create", 1), ("patch", 2)]);
+    assert_eq!(sink.written(), [("create", 1), ("patch", 2)]);
     tokio::time::sleep(Duration::from_secs(7 * 60)).await;
-    assert_eq!(kept.told(), [("create", 1), ("patch", 2), ("patch", 7)]);
+    assert_eq!(sink.written(), [("create", 1), ("patch", 2), ("patch", 7)]);
     recorder.record(&config_map("a"), Note::normal("r", "a"));
-    assert!(events.shutdown(PATIENCE).await);
-    assert_eq!(kept.told().last(), Some(&("create", 1)), "what comes later is a new event");
+    assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
+    assert_eq!(sink.written().last(), Some(&("create", 1)), "a later occurrence is a new event");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ev_1_a_series_whose_event_is_gone_is_created_and_what_the_server_refuses_is_dropped() {
-    let kept = Kept::new();
-    let events = EventBroadcaster::over(kept.clone()).start();
+async fn ev_1_a_series_whose_event_is_gone_is_created_and_a_rejected_event_is_dropped() {
+    let sink = RecordingSink::new();
+    let events = EventBroadcaster::over(sink.clone()).start();
     let recorder = events.recorder("tests").expect("a name");
     recorder.record(&config_map("a"), Note::normal("r", "a"));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    kept.fail(1, Reason::NotFound);
+    sink.fail(1, Reason::NotFound);
     recorder.record(&config_map("a"), Note::normal("r", "a"));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(kept.told(), [("create", 1), ("create", 2)]);
-    kept.fail(1, Reason::Forbidden);
+    assert_eq!(sink.written(), [("create", 1), ("create", 2)]);
+    sink.fail(1, Reason::Forbidden);
     recorder.record(&config_map("b"), Note::normal("r", "a"));
-    assert!(events.shutdown(PATIENCE).await);
-    assert_eq!(kept.told().len(), 2, "refused for good");
+    assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
+    assert_eq!(sink.written().len(), 2, "rejected permanently");
 }
 
 #[tokio::test(start_paused = true)]
-async fn ev_1_what_may_pass_is_tried_twelve_times() {
+async fn ev_1_transient_failures_are_retried_up_to_twelve_attempts() {
     for (failures, arrives) in [(11, 1), (12, 0)] {
-        let kept = Kept::new();
-        kept.fail(failures, Reason::InternalError);
-        let events = EventBroadcaster::over(kept.clone()).start();
+        let sink = RecordingSink::new();
+        sink.fail(failures, Reason::InternalError);
+        let events = EventBroadcaster::over(sink.clone()).start();
         events.recorder("tests").expect("a name").record(&config_map("a"), Note::normal("r", "a"));
-        assert!(events.shutdown(PATIENCE).await);
-        assert_eq!(kept.told().len(), arrives, "{failures} failures");
+        assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
+        assert_eq!(sink.written().len(), arrives, "{failures} failures");
     }
 }
 
@@ -140,18 +140,18 @@ async fn ev_1_what_may_pass_is_tried_twelve_times() {
 async fn a_storm_fills_a_bounded_buffer_and_the_rest_is_dropped_and_counted() {
     let recorder = DebuggingRecorder::new();
     let snapshots = recorder.snapshotter();
-    let kept = Kept::new();
-    kept.permits.forget_permits(usize::MAX);
+    let sink = RecordingSink::new();
+    sink.permits.forget_permits(usize::MAX);
     let events = metrics::with_local_recorder(&recorder, || {
-        EventBroadcaster::over(kept.clone()).queue(10).workers(2).start()
+        EventBroadcaster::over(sink.clone()).queue(10).workers(2).start()
     });
     let recorder = events.recorder("tests").expect("a name");
     for number in 0..1_000 {
         recorder.record(&config_map(&format!("a-{number}")), Note::normal("r", "a"));
         tokio::task::yield_now().await;
     }
-    kept.permits.add_permits(2);
-    assert!(events.shutdown(PATIENCE).await);
+    sink.permits.add_permits(2);
+    assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
     let dropped: u64 = snapshots
         .snapshot()
         .into_vec()
@@ -159,28 +159,28 @@ async fn a_storm_fills_a_bounded_buffer_and_the_rest_is_dropped_and_counted() {
         .filter(|(key, ..)| key.key().labels().any(|it| it.value() == "full"))
         .map(|(.., value)| if let DebugValue::Counter(count) = value { count } else { 0 })
         .sum();
-    assert_eq!(kept.told().len() as u64 + dropped, 1_000, "each is written or counted");
-    assert!(kept.told().len() <= 10 + 2 * 65 + 1, "{}", kept.told().len());
+    assert_eq!(sink.written().len() as u64 + dropped, 1_000, "each event is written or counted");
+    assert!(sink.written().len() <= 10 + 2 * 65 + 1, "{}", sink.written().len());
 }
 
 #[tokio::test(start_paused = true)]
-async fn ev_1_a_source_with_much_to_say_about_one_object_is_limited() {
-    let kept = Kept::new();
-    let events = EventBroadcaster::over(kept.clone()).start();
+async fn ev_1_many_events_of_one_source_about_one_object_are_limited() {
+    let sink = RecordingSink::new();
+    let events = EventBroadcaster::over(sink.clone()).start();
     let recorder = events.recorder("tests").expect("a name");
     for number in 0..100 {
         recorder.record(&config_map("a"), Note::normal(format!("r{number}"), "a"));
     }
     recorder.record(&config_map("a"), Note::normal("", "a"));
-    assert!(events.shutdown(PATIENCE).await);
-    assert_eq!(kept.told().len(), 25);
+    assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
+    assert_eq!(sink.written().len(), 25);
 }
 
-/// Refuses for a while what is about one object, and takes everything else.
+/// Fails for events about one object, and accepts all others.
 #[derive(Clone)]
-struct Partial(Kept);
+struct PartlyFailingSink(RecordingSink);
 
-impl EventSink for Partial {
+impl EventSink for PartlyFailingSink {
     fn create(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
         let bad = event.regarding.as_ref().and_then(|it| it.name.as_deref()) == Some("bad");
         match bad {
@@ -196,14 +196,14 @@ impl EventSink for Partial {
 
 #[tokio::test(start_paused = true)]
 async fn events_that_cannot_be_written_do_not_hold_up_others() {
-    let kept = Kept::new();
-    let broadcaster = EventBroadcaster::over(Partial(kept.clone())).workers(1).start();
+    let sink = RecordingSink::new();
+    let broadcaster = EventBroadcaster::over(PartlyFailingSink(sink.clone())).workers(1).start();
     let recorder = broadcaster.recorder("example.com/tested").expect("a name");
     for number in 0..20 {
         recorder.record(&config_map("bad"), Note::normal(format!("Reason{number}"), "Action"));
     }
     recorder.record(&config_map("good"), Note::normal("Reason", "Action"));
     tokio::time::sleep(Duration::from_millis(1)).await;
-    assert_eq!(kept.told(), [("create", 1)]);
-    assert!(broadcaster.shutdown(PATIENCE).await, "what fails is given up in the end");
+    assert_eq!(sink.written(), [("create", 1)]);
+    assert!(broadcaster.shutdown(SHUTDOWN_TIMEOUT).await, "failing events are given up in the end");
 }

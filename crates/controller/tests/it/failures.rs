@@ -1,4 +1,4 @@
-//! What becomes of a reconcile that fails: tried again, later and later, each key by itself; or given up.
+//! Failing reconciles: retried with a growing backoff for each key; or given up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -8,10 +8,10 @@ use dogwatch_controller::{Action, Context, Controller, ReconcileError, Terminal}
 use dogwatch_core::ObjectKey;
 use dogwatch_workqueue::limiter::FastSlow;
 
-use crate::world::{Calls, Running, SECOND, World, name, settle};
+use crate::test_cluster::{Calls, Running, SECOND, TestCluster, name, settle};
 
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum TestError {
     #[error("busy")]
     Busy,
     #[error("cannot be")]
@@ -19,14 +19,14 @@ enum Trouble {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_tried_again_later_and_later_until_it_succeeds() {
-    let world = World::with(&["a"]).await;
-    let (calls, maps, good) = (Calls::new(), world.informer(), Arc::new(AtomicBool::new(false)));
-    let (told, heals) = (calls.clone(), good.clone());
+async fn a_failure_is_retried_with_backoff_until_it_succeeds() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let (calls, maps, good) = (Calls::new(), cluster.informer(), Arc::new(AtomicBool::new(false)));
+    let (recorded, heals) = (calls.clone(), good.clone());
     let controller = Controller::for_(&maps).build(move |_: ObjectKey, context: Context| {
-        told.add(context.attempt());
+        recorded.add(context.attempt());
         let good = heals.load(Ordering::Relaxed);
-        async move { if good { Ok(Action::Done) } else { Err(Trouble::Busy) } }
+        async move { if good { Ok(Action::Done) } else { Err(TestError::Busy) } }
     });
     let running = Running::new(controller);
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -38,45 +38,45 @@ async fn a_failure_is_tried_again_later_and_later_until_it_succeeds() {
     tokio::time::sleep(SECOND).await;
     assert_eq!(calls.take(), ["5"]);
     good.store(false, Ordering::Relaxed);
-    world.put("a", "1").await;
+    cluster.put("a", "1").await;
     tokio::time::sleep(Duration::from_millis(8)).await;
-    assert_eq!(calls.take(), ["0", "1"], "the failures of before are forgotten");
-    running.stop().await.expect("it ends well");
+    assert_eq!(calls.take(), ["0", "1"], "earlier failures are forgotten");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_terminal_error_is_not_tried_again_but_a_change_is() {
+async fn a_terminal_error_is_not_retried_until_the_object_changes() {
     for direct in [true, false] {
-        let world = World::with(&["a"]).await;
-        let (calls, maps) = (Calls::new(), world.informer());
-        let told = calls.clone();
+        let cluster = TestCluster::with(&["a"]).await;
+        let (calls, maps) = (Calls::new(), cluster.informer());
+        let recorded = calls.clone();
         let controller = Controller::for_(&maps).build(move |_: ObjectKey, context: Context| {
-            told.add(context.attempt());
+            recorded.add(context.attempt());
             async move {
                 if direct {
                     return Err(ReconcileError::terminal("a bad host"));
                 }
-                Err(Trouble::Never(Terminal::new("a bad host")))?;
+                Err(TestError::Never(Terminal::new("a bad host")))?;
                 Ok(Action::Done)
             }
         });
         let running = Running::new(controller);
         tokio::time::sleep(2000 * SECOND).await;
         assert_eq!(calls.take(), ["0"]);
-        world.put("a", "1").await;
+        cluster.put("a", "1").await;
         tokio::time::sleep(2000 * SECOND).await;
-        assert_eq!(calls.take(), ["0"], "as if it had never failed");
-        running.stop().await.expect("it ends well");
+        assert_eq!(calls.take(), ["0"], "the failure count is reset");
+        running.stop().await.expect("clean shutdown");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_a_failure_of_its_key_and_of_nothing_else() {
-    let world = World::with(&["a", "b"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
-    let told = calls.clone();
+async fn a_panic_fails_only_its_own_key() {
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
+    let recorded = calls.clone();
     let controller = Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
-        told.add(name(&key));
+        recorded.add(name(&key));
         assert!(key.name() != "b" || context.attempt() != 1, "even before there is a future");
         async move {
             assert!(key.name() != "b" || context.attempt() >= 2, "no good");
@@ -89,21 +89,21 @@ async fn a_panic_is_a_failure_of_its_key_and_of_nothing_else() {
     let names: Vec<_> = timed.iter().map(|it| it.1.as_str()).collect();
     assert_eq!(names, ["a", "b", "b", "b"]);
     assert_eq!((timed[3].0 - timed[1].0).as_millis(), 15);
-    world.put("a", "1").await;
+    cluster.put("a", "1").await;
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_takes_too_long_is_cut_off_and_tried_again() {
-    let world = World::with(&["a", "b"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
-    let told = calls.clone();
+async fn a_reconcile_that_times_out_is_aborted_and_retried() {
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
+    let recorded = calls.clone();
     let controller = Controller::for_(&maps).reconcile_timeout(10 * SECOND).build(
         move |key: ObjectKey, context: Context| {
-            told.add(name(&key));
-            let ended = told.clone();
+            recorded.add(name(&key));
+            let ended = recorded.clone();
             async move {
                 if key.name() == "a" && context.attempt() == 0 {
                     std::future::pending::<()>().await;
@@ -116,29 +116,29 @@ async fn a_reconcile_that_takes_too_long_is_cut_off_and_tried_again() {
     let running = Running::new(controller);
     tokio::time::sleep(11 * SECOND).await;
     assert_eq!(calls.take(), ["a", "b", "b done", "a", "a done"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limiter_of_ones_own_is_asked() {
-    let world = World::with(&["a"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
-    let told = calls.clone();
+async fn a_custom_limiter_is_used() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
+    let recorded = calls.clone();
     let controller = Controller::for_(&maps).limiter(FastSlow::new(SECOND, 100 * SECOND, 2)).build(
         move |_: ObjectKey, _| {
-            told.add("called");
-            async { Err::<Action, _>(Trouble::Busy) }
+            recorded.add("called");
+            async { Err::<Action, _>(TestError::Busy) }
         },
     );
     let running = Running::new(controller);
     tokio::time::sleep(150 * SECOND).await;
     assert_eq!(calls.take_millis(), [0, 1000, 2000, 102_000]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// A limiter is the user's code too. What it breaks must be told, not swallowed.
+/// A limiter is user code too. Its panic must be reported, not swallowed.
 #[tokio::test(start_paused = true)]
-async fn a_limiter_that_panics_ends_the_controller_and_is_named() {
+async fn a_limiter_that_panics_stops_the_controller_with_its_message() {
     struct Broken(AtomicU32);
     impl dogwatch_workqueue::RateLimiter<ObjectKey> for Broken {
         fn when(&self, _: &ObjectKey) -> Duration {
@@ -151,11 +151,11 @@ async fn a_limiter_that_panics_ends_the_controller_and_is_named() {
             0
         }
     }
-    let world = World::with(&["a"]).await;
-    let controller = Controller::for_(&world.informer())
+    let cluster = TestCluster::with(&["a"]).await;
+    let controller = Controller::for_(&cluster.informer())
         .named("limited")
         .limiter(Broken(AtomicU32::new(0)))
-        .build(|_, _| async { Err::<Action, _>(Trouble::Busy) });
-    let error = Running::new(controller).ended().await.expect_err("a worker is gone").to_string();
+        .build(|_, _| async { Err::<Action, _>(TestError::Busy) });
+    let error = Running::new(controller).ended().await.expect_err("a worker panicked").to_string();
     assert_eq!(error, "a task of controller limited panicked outside of a reconcile: the limiter failed");
 }

@@ -1,4 +1,4 @@
-//! Finalizers on a server, with caches that are behind.
+//! Finalizers on a server, with stale caches.
 
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
@@ -9,8 +9,8 @@ use dogwatch_core::{DeleteParams, ObjectKey, PatchParams, WriteParams};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
-use crate::served::{config_map, server};
-use crate::world::{Calls, Running, SECOND, World};
+use crate::in_process::{config_map, server};
+use crate::test_cluster::{Calls, Running, SECOND, TestCluster};
 
 const OURS: &str = "example.com/ours";
 
@@ -26,53 +26,57 @@ fn finalizers(object: &ConfigMap) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn an_object_lives_is_cleaned_up_after_and_goes() {
+async fn an_object_is_live_then_cleaned_up_then_gone() {
     let (_server, api, finalizer) = objects().await;
     let created = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
-    let Phase::Live(live) = finalizer.phase(created, &Context::detached()).await.expect("an answer") else {
-        panic!("it lives")
+    let Phase::Live(live) = finalizer.phase(created, &Context::detached()).await.expect("a response") else {
+        panic!("the object is not live")
     };
     assert_eq!(finalizers(&live), [OURS]);
-    api.delete("a", &DeleteParams::default()).await.expect("asked for");
+    api.delete("a", &DeleteParams::default()).await.expect("deletion requested");
     let going = api.get("a").await.expect("still there");
-    let Phase::CleanUp(going) = finalizer.phase(going, &Context::detached()).await.expect("an answer") else {
-        panic!("it goes")
+    let Phase::CleanUp(going) = finalizer.phase(going, &Context::detached()).await.expect("a response")
+    else {
+        panic!("the object is not in clean-up")
     };
-    finalizer.done(&going, &Context::detached()).await.expect("taken off");
-    assert!(api.get_opt("a").await.expect("an answer").is_none());
-    finalizer.done(&going, &Context::detached()).await.expect("a second time does no harm");
+    finalizer.done(&going, &Context::detached()).await.expect("removed");
+    assert!(api.get_opt("a").await.expect("a response").is_none());
+    finalizer.done(&going, &Context::detached()).await.expect("a second call has no effect");
 }
 
 #[tokio::test]
-async fn a_copy_that_is_behind_is_judged_by_the_newest_state() {
+async fn a_stale_object_is_evaluated_in_its_newest_state() {
     let (_server, api, finalizer) = objects().await;
     let stale = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
     let touch = json!({ "metadata": { "finalizers": ["example.com/theirs"] } });
     api.patch("a", &PatchParams::default(), Patch::Merge(&touch)).await.expect("patched");
-    let Phase::Live(live) = finalizer.phase(stale.clone(), &Context::detached()).await.expect("an answer")
+    let Phase::Live(live) = finalizer.phase(stale.clone(), &Context::detached()).await.expect("a response")
     else {
-        panic!("it lives")
+        panic!("the object is not live")
     };
-    assert_eq!(finalizers(&live), ["example.com/theirs", OURS], "what others added since is kept");
-    let Phase::Live(again) = finalizer.phase(stale, &Context::detached()).await.expect("an answer") else {
-        panic!("it lives")
+    assert_eq!(finalizers(&live), ["example.com/theirs", OURS], "other finalizers are kept");
+    let Phase::Live(again) = finalizer.phase(stale, &Context::detached()).await.expect("a response") else {
+        panic!("the object is not live")
     };
     assert_eq!(finalizers(&again).len(), 2, "added once");
 }
 
 #[tokio::test]
-async fn nothing_is_added_to_an_object_that_is_being_deleted_although_the_copy_does_not_know() {
+async fn no_finalizer_is_added_to_an_object_that_is_being_deleted_even_from_a_stale_cache() {
     let (_server, api, finalizer) = objects().await;
     let mut object = config_map("a");
     object.metadata.finalizers = Some(vec!["example.com/theirs".to_owned()]);
     let stale = api.create(&WriteParams::default(), &object).await.expect("created");
-    api.delete("a", &DeleteParams::default()).await.expect("asked for");
+    api.delete("a", &DeleteParams::default()).await.expect("deletion requested");
     assert!(matches!(finalizer.phase(stale, &Context::detached()).await, Ok(Phase::Ignored)));
-    assert_eq!(finalizers(&api.get("a").await.expect("waits for them")), ["example.com/theirs"]);
+    assert_eq!(
+        finalizers(&api.get("a").await.expect("it waits for the other finalizer")),
+        ["example.com/theirs"]
+    );
 }
 
 #[tokio::test]
-async fn an_object_that_is_gone_or_another_of_its_name_is_left_alone() {
+async fn a_deleted_object_and_a_new_one_of_its_name_are_left_alone() {
     let (_server, api, finalizer) = objects().await;
     let first = api.create(&WriteParams::default(), &config_map("a")).await.expect("created");
     api.delete("a", &DeleteParams::default()).await.expect("deleted");
@@ -83,7 +87,7 @@ async fn an_object_that_is_gone_or_another_of_its_name_is_left_alone() {
 }
 
 #[tokio::test]
-async fn only_our_own_is_taken_off_under_conflicts_too() {
+async fn only_our_own_finalizer_is_removed_despite_conflicts() {
     let (server, api, finalizer) = objects().await;
     let mut object = config_map("a");
     object.metadata.finalizers = Some(vec![OURS.to_owned()]);
@@ -91,7 +95,7 @@ async fn only_our_own_is_taken_off_under_conflicts_too() {
     let touch = json!({ "metadata": { "finalizers": [OURS, "example.com/theirs"] } });
     api.patch("a", &PatchParams::default(), Patch::Merge(&touch)).await.expect("patched");
     server.faults().rule(Rule::on("patch").resource("configmaps").times(2).refuse(409));
-    finalizer.done(&stale, &Context::detached()).await.expect("taken off");
+    finalizer.done(&stale, &Context::detached()).await.expect("removed");
     assert_eq!(finalizers(&api.get("a").await.expect("there")), ["example.com/theirs"]);
     server.faults().rule(Rule::on("patch").resource("configmaps").refuse(409));
     let error = finalizer
@@ -101,19 +105,20 @@ async fn only_our_own_is_taken_off_under_conflicts_too() {
     assert!(error.is_conflict(), "{error}");
 }
 
-/// The cache still shows the object without the finalizer: a second reconcile from it would write once more, in vain.
+/// The cache still shows the object without the finalizer: a second reconcile from it would repeat
+/// the write in vain.
 #[tokio::test(start_paused = true)]
 async fn the_next_reconcile_waits_until_the_cache_shows_the_finalizer() {
-    let world = World::with(&["a"]).await;
-    let (maps, calls) = (world.informer(), Calls::new());
-    world.informers.start();
-    maps.synced().await.expect("it syncs");
-    world.server.faults().rule(Rule::on("watch").resource("configmaps").lag(5 * SECOND));
-    world.server.faults().cut_watches();
-    let finalizer = Finalizer::<ConfigMap>::new(Api::all(world.client.clone()), OURS).expect("a name");
-    let (lister, told) = (maps.lister(), calls.clone());
+    let cluster = TestCluster::with(&["a"]).await;
+    let (maps, calls) = (cluster.informer(), Calls::new());
+    cluster.informers.start();
+    maps.synced().await.expect("synced");
+    cluster.server.faults().rule(Rule::on("watch").resource("configmaps").lag(5 * SECOND));
+    cluster.server.faults().cut_watches();
+    let finalizer = Finalizer::<ConfigMap>::new(Api::all(cluster.client.clone()), OURS).expect("a name");
+    let (lister, recorded) = (maps.lister(), calls.clone());
     let running = Running::new(Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
-        let (finalizer, object, calls) = (finalizer.clone(), lister.get(&key), told.clone());
+        let (finalizer, object, calls) = (finalizer.clone(), lister.get(&key), recorded.clone());
         async move {
             let object = object?;
             calls.add(finalizers(&object).join(","));
@@ -122,7 +127,7 @@ async fn the_next_reconcile_waits_until_the_cache_shows_the_finalizer() {
         }
     }));
     tokio::time::sleep(30 * SECOND).await;
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
     let seen = calls.take();
     assert_eq!(seen.iter().filter(|it| it.is_empty()).count(), 1, "{seen:?}");
     assert!(seen.iter().any(|it| it == OURS), "{seen:?}");
@@ -130,13 +135,13 @@ async fn the_next_reconcile_waits_until_the_cache_shows_the_finalizer() {
 
 /// kube-apiserver stores such names on custom resources, with a warning.
 #[tokio::test]
-async fn a_name_without_a_domain_is_accepted_and_one_that_no_server_stores_is_not() {
+async fn a_name_without_a_domain_is_accepted_and_an_invalid_name_is_not() {
     let (_server, client) = server().await;
     let finalizer = |name: &str| Finalizer::<ConfigMap>::new(Api::all(client.clone()), name);
     assert!(finalizer("documents.kube.rs").is_ok());
     let error = finalizer("example.com/a/b").expect_err("two slashes").to_string();
     assert_eq!(
         error,
-        "\"example.com/a/b\" cannot be the name of a finalizer: it has to be like example.com/cleanup"
+        "\"example.com/a/b\" is not a valid finalizer name: use a form like example.com/cleanup"
     );
 }

@@ -1,4 +1,4 @@
-//! What a controller writes to the log: one line for a failed reconcile, under a span that says which.
+//! The log of a controller: one line for a failed reconcile, in a span that names the key.
 
 use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-use crate::world::{Running, SECOND, World};
+use crate::test_cluster::{Running, SECOND, TestCluster};
 
-/// Keeps the lines of this crate from `warn` on, each with the span it was written in.
+/// Keeps the log lines of this crate from `warn` on, each with its span.
 #[derive(Clone, Default)]
 struct Log {
     lines: Arc<Mutex<Vec<String>>>,
@@ -69,12 +69,12 @@ impl Subscriber for Log {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_reconcile_is_one_line_that_says_which_key_and_why() {
-    let world = World::with(&["error", "good", "panic", "slow", "terminal"]).await;
+async fn a_failed_reconcile_logs_one_line_with_its_key_and_reason() {
+    let cluster = TestCluster::with(&["error", "good", "panic", "slow", "terminal"]).await;
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.clone());
     let controller =
-        Controller::for_(&world.informer()).named("tested").workers(5).reconcile_timeout(SECOND).build(
+        Controller::for_(&cluster.informer()).named("tested").workers(5).reconcile_timeout(SECOND).build(
             |key: ObjectKey, context: Context| async move {
                 match (key.name(), context.attempt()) {
                     ("error", 0) => Err(ReconcileError::retry("busy")),
@@ -87,18 +87,18 @@ async fn a_failed_reconcile_is_one_line_that_says_which_key_and_why() {
         );
     let running = Running::new(controller);
     tokio::time::sleep(5 * SECOND).await;
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
     drop(logging);
     let lines = std::mem::take(&mut *log.lines.lock().unwrap());
     for (key, level, said) in [
-        ("error", "WARN", "message=a reconcile failed, and is tried again error=busy attempt=0 "),
-        ("panic", "ERROR", "message=a reconcile panicked, and is tried again panic=\"once\" attempt=0 "),
-        ("terminal", "ERROR", "message=a reconcile failed for good error=never attempt=0 "),
-        ("slow", "WARN", "message=a reconcile took too long, and is tried again limit=1s attempt=0 "),
+        ("error", "WARN", "message=reconcile failed, retrying error=busy attempt=0 "),
+        ("panic", "ERROR", "message=reconcile panicked, retrying panic=\"once\" attempt=0 "),
+        ("terminal", "ERROR", "message=reconcile failed permanently error=never attempt=0 "),
+        ("slow", "WARN", "message=reconcile timed out, retrying limit=1s attempt=0 "),
     ] {
         let its: Vec<_> = lines.iter().filter(|it| it.contains(&format!("key=\"default/{key}\""))).collect();
         let [line] = its[..] else { panic!("{key}: {lines:?}") };
-        let (span, event) = line.split_once("| ").expect("written so");
+        let (span, event) = line.split_once("| ").expect("a span and an event");
         assert!(span.starts_with("reconcile controller=\"tested\" key="), "{span}");
         let id = span.split_once("reconcile_id=").map(|(_, id)| id.trim_end()).expect("an id");
         assert!(id.len() == 16 && u64::from_str_radix(id, 16).is_ok(), "{id}");

@@ -1,22 +1,22 @@
-//! Controllers, from outside. One binary, one module per area.
+//! Tests of controllers through the public API. One binary, one module per area.
 #![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
 
-mod world;
+mod test_cluster;
 mod controller;
 mod failures;
 mod sources;
 mod children;
 mod consistency;
-mod ending;
-mod peers;
-mod numbers;
+mod shutdown;
+mod known_issues;
+mod metrics;
 mod logs;
 mod manager;
 mod election;
-mod overstaying;
+mod blocking_work;
 mod endpoints;
 mod storm;
-mod served;
+mod in_process;
 mod elections;
 mod finalizers;
 mod upserts;

@@ -1,4 +1,4 @@
-//! The manager: what runs in it, what ends it, and in which order it ends.
+//! The manager: what runs in it, what stops it, and the order of its shutdown.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,9 +11,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::world::{Calls, HOUR, Recording, SECOND, World, settle};
+use crate::test_cluster::{Calls, HOUR, Recording, SECOND, TestCluster, settle};
 
-/// A manager that runs until it is told to stop.
+/// A manager that runs until it is stopped.
 struct Managed {
     stop: CancellationToken,
     task: JoinHandle<Result<(), ManagerError>>,
@@ -37,16 +37,16 @@ impl Managed {
     }
 }
 
-fn manager(world: &World) -> Manager {
-    Manager::over(world.informers.clone())
+fn manager(cluster: &TestCluster) -> Manager {
+    Manager::over(cluster.informers.clone())
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_manager_runs_controllers_and_tasks_until_it_is_stopped() {
-    let world = World::with(&["a"]).await;
-    let manager = manager(&world);
+    let cluster = TestCluster::with(&["a"]).await;
+    let manager = manager(&cluster);
     let (calls, maps) = (Calls::new(), manager.informer::<ConfigMap>());
-    let told = calls.clone();
+    let recorded = calls.clone();
     let other = calls.clone();
     let managed = Managed::new(
         manager
@@ -56,28 +56,28 @@ async fn a_manager_runs_controllers_and_tasks_until_it_is_stopped() {
                 Ok::<_, String>(())
             })
             .leader_task("long", move |stop| async move {
-                told.add("long begun");
+                recorded.add("long begun");
                 stop.cancelled().await;
-                told.add("long ended");
+                recorded.add("long ended");
                 Ok::<_, String>(())
             }),
     );
     settle().await;
     assert_eq!(calls.take_sorted(), ["a", "brief", "long begun"]);
     tokio::time::sleep(HOUR).await;
-    managed.stop().await.expect("it ends well");
+    managed.stop().await.expect("clean shutdown");
     assert_eq!(calls.take(), ["long ended"]);
     assert!(maps.is_stopped(), "informers end with the manager");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_part_that_fails_ends_the_manager_with_its_name_and_the_others_in_order() {
+async fn a_task_that_fails_stops_the_manager_with_its_name_and_the_others_in_order() {
     for (panics, expected) in [(false, "task bad failed: broken"), (true, "bad panicked: broken")] {
-        let world = World::with(&[]).await;
+        let cluster = TestCluster::with(&[]).await;
         let calls = Calls::new();
-        let told = calls.clone();
+        let recorded = calls.clone();
         let managed = Managed::new(
-            manager(&world)
+            manager(&cluster)
                 .task("bad", move |_| async move {
                     tokio::time::sleep(SECOND).await;
                     assert!(!panics, "broken");
@@ -86,22 +86,22 @@ async fn a_part_that_fails_ends_the_manager_with_its_name_and_the_others_in_orde
                 .task("good", move |stop| async move {
                     stop.cancelled().await;
                     tokio::time::sleep(SECOND).await;
-                    told.add("ended in its time");
+                    recorded.add("ended in time");
                     Ok::<_, String>(())
                 }),
         );
-        let error = managed.ended().await.expect_err("a part failed");
+        let error = managed.ended().await.expect_err("a task failed");
         let cause = std::error::Error::source(&error).map(|it| format!(": {it}")).unwrap_or_default();
         assert_eq!(format!("{error}{cause}"), expected);
-        assert_eq!(calls.take(), ["ended in its time"]);
+        assert_eq!(calls.take(), ["ended in time"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_cannot_watch_ends_the_manager_with_its_name() {
-    let world = World::with(&["a"]).await;
-    world.server.faults().rule(Rule::on("list").or("watch").resource("secrets").refuse(403));
-    let manager = manager(&world);
+async fn a_controller_that_cannot_watch_stops_the_manager_with_its_name() {
+    let cluster = TestCluster::with(&["a"]).await;
+    cluster.server.faults().rule(Rule::on("list").or("watch").resource("secrets").refuse(403));
+    let manager = manager(&cluster);
     let (maps, secrets) = (manager.informer::<ConfigMap>(), manager.informer::<Secret>());
     let calls = Calls::new();
     let managed = Managed::new(
@@ -111,41 +111,41 @@ async fn a_controller_that_cannot_watch_ends_the_manager_with_its_name() {
     );
     let begun = Instant::now();
     let error = managed.ended().await.expect_err("secrets are refused").to_string();
-    assert!(error.contains(" did not begin: after 120s, informer secrets is not synced"), "{error}");
+    assert!(error.contains(" did not start: after 120s, informer secrets is not synced"), "{error}");
     assert_eq!(begun.elapsed(), 120 * SECOND);
-    assert_eq!(calls.take(), [] as [&str; 0], "the other may read what is not there yet");
+    assert_eq!(calls.take(), [] as [&str; 0], "the other controller may read the unsynced cache");
 }
 
-/// A reconciler that reads settings from a cache would take those that are on their way for missing.
+/// A reconciler that reads settings from an unsynced cache would take them for missing.
 #[tokio::test(start_paused = true)]
 async fn no_controller_works_before_every_informer_is_synced() {
     for (leads, alone) in [(false, false), (true, false), (false, true)] {
-        let world = World::with(&["a"]).await;
-        let api = dogwatch_client::Api::<Secret>::default_namespaced(world.client.clone());
+        let cluster = TestCluster::with(&["a"]).await;
+        let api = dogwatch_client::Api::<Secret>::default_namespaced(cluster.client.clone());
         let mut settings = Secret::default();
         settings.metadata.name = Some("settings".to_owned());
         api.create(&dogwatch_core::WriteParams::default(), &settings).await.expect("created");
-        world.server.faults().rule(Rule::on("list").or("watch").resource("secrets").delay(10 * SECOND));
-        let manager = manager(&world);
+        cluster.server.faults().rule(Rule::on("list").or("watch").resource("secrets").delay(10 * SECOND));
+        let manager = manager(&cluster);
         let (maps, secrets) = (manager.informer::<ConfigMap>(), manager.informer::<Secret>());
         let (calls, lister) = (Calls::new(), secrets.lister());
-        let told = calls.clone();
+        let recorded = calls.clone();
         let mut controller = Controller::for_(&maps);
         if alone {
             controller = controller.needs(&secrets);
         }
         let controller = controller.build(move |_: ObjectKey, _| {
             let found = lister.get(&ObjectKey::namespaced("default", "settings")).is_ok();
-            told.add(format!("settings found: {found}"));
+            recorded.add(format!("settings found: {found}"));
             std::future::ready(Ok::<_, ReconcileError>(Action::Done))
         });
         if alone {
-            let running = crate::world::Running::new(controller);
+            let running = crate::test_cluster::Running::new(controller);
             tokio::time::sleep(30 * SECOND).await;
-            running.stop().await.expect("it ends well");
+            running.stop().await.expect("clean shutdown");
         } else {
             let mut manager = manager.controller(controller);
-            let elector = LeaderElector::builder(world.client.clone(), "tested").build().expect("valid");
+            let elector = LeaderElector::builder(cluster.client.clone(), "tested").build().expect("valid");
             if leads {
                 manager = manager.elect(elector.clone());
             }
@@ -153,18 +153,18 @@ async fn no_controller_works_before_every_informer_is_synced() {
             tokio::time::sleep(5 * SECOND).await;
             assert!(!elector.is_leader(), "it does not stand for election either");
             tokio::time::sleep(25 * SECOND).await;
-            managed.stop().await.expect("it ends well");
+            managed.stop().await.expect("clean shutdown");
         }
         assert_eq!(calls.take(), ["settings found: true"], "leads: {leads}, alone: {alone}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manager_ends_with_the_informer_of_a_controller_whether_it_leads_or_stands_by() {
+async fn a_manager_stops_with_the_informer_of_a_controller_as_leader_and_as_standby() {
     for (elects, leads) in [(false, true), (true, true), (true, false)] {
-        let world = World::with(&["a"]).await;
+        let cluster = TestCluster::with(&["a"]).await;
         let elector = |name: &str| {
-            LeaderElector::builder(world.client.clone(), "tested").identity(name).build().expect("valid")
+            LeaderElector::builder(cluster.client.clone(), "tested").identity(name).build().expect("valid")
         };
         let other = elector("other");
         if !leads {
@@ -172,7 +172,7 @@ async fn a_manager_ends_with_the_informer_of_a_controller_whether_it_leads_or_st
             tokio::spawn(async move { other.run_while_leading(|_| std::future::pending::<()>()).await });
             settle().await;
         }
-        let (calls, mut manager) = (Calls::new(), manager(&world));
+        let (calls, mut manager) = (Calls::new(), manager(&cluster));
         let maps = manager.informer::<ConfigMap>();
         manager = manager.controller(Controller::for_(&maps).named("x").build(Recording(calls.clone())));
         if elects {
@@ -182,28 +182,28 @@ async fn a_manager_ends_with_the_informer_of_a_controller_whether_it_leads_or_st
         tokio::time::sleep(SECOND).await;
         assert_eq!(calls.take().len(), usize::from(leads));
         maps.stop().await;
-        let error = tokio::time::timeout(60 * SECOND, managed.ended()).await.expect("it ends");
-        let error = error.expect_err("it is deaf").to_string();
-        assert!(error.starts_with("controller x cannot go on: informer configmaps has ended"), "{error}");
+        let error = tokio::time::timeout(60 * SECOND, managed.ended()).await.expect("it ends in time");
+        let error = error.expect_err("the informer has ended").to_string();
+        assert!(error.starts_with("controller x stopped: informer configmaps has ended"), "{error}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_parts_of_one_name_are_refused_before_anything_begins() {
-    let world = World::with(&["a"]).await;
-    let manager = manager(&world);
+async fn duplicate_names_are_rejected_before_anything_starts() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let manager = manager(&cluster);
     let (maps, calls) = (manager.informer::<ConfigMap>(), Calls::new());
     let controller = || Controller::for_(&maps).build(Recording(calls.clone()));
     let error = manager.controller(controller()).controller(controller()).run_until(std::future::pending());
     let error = error.await.expect_err("one name");
-    assert_eq!(error.to_string(), "two parts of the manager are called configmap");
+    assert_eq!(error.to_string(), "two controllers or tasks of the manager are named configmap");
     assert!(!maps.is_started());
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_end_within_the_grace_period_is_named_and_cut_off() {
-    let world = World::with(&["a"]).await;
-    let manager = manager(&world).grace(10 * SECOND);
+async fn what_exceeds_the_grace_period_is_named_and_aborted() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let manager = manager(&cluster).grace(10 * SECOND);
     let maps = manager.informer::<ConfigMap>();
     let stuck = |_: ObjectKey, _| std::future::pending::<Result<Action, ReconcileError>>();
     let dropped = Arc::new(Mutex::new(()));
@@ -222,45 +222,46 @@ async fn what_does_not_end_within_the_grace_period_is_named_and_cut_off() {
     );
     settle().await;
     let begun = Instant::now();
-    let error = managed.stop().await.expect_err("two parts are stuck").to_string();
-    assert_eq!(error, "after 10s, controller stuck, deaf had not ended and was cut off");
+    let error = managed.stop().await.expect_err("a controller and a task are stuck").to_string();
+    assert_eq!(error, "still running after 10s, and aborted: controller stuck, deaf");
     assert_eq!(begun.elapsed(), 10 * SECOND);
     settle().await;
-    assert_eq!(Arc::strong_count(&dropped), 1, "the task is gone");
+    assert_eq!(Arc::strong_count(&dropped), 1, "the task is dropped");
 }
 
-/// Probes and scrapes need a real socket, signals a real process; what a signal does can be seen without either.
+/// Probes and scrapes need a TCP socket, signals a process; the effect of a signal is visible
+/// without either.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_signal_ends_the_manager_in_order_and_a_second_one_at_once() {
+async fn a_signal_stops_the_manager_in_order_and_a_second_one_immediately() {
     fn signal(name: &str) {
         let kill = format!("kill -{name} {}", std::process::id());
         let status = std::process::Command::new("sh").args(["-c", &kill]).status().expect("there is a shell");
         assert!(status.success());
     }
-    let world = World::with(&[]).await;
+    let cluster = TestCluster::with(&[]).await;
     for deaf in [false, true] {
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let (ending, is_ending) = tokio::sync::oneshot::channel();
-        let manager = Manager::new(world.client.clone()).task("listener", move |stop| async move {
-            begun.send(()).expect("somebody waits");
+        let manager = Manager::new(cluster.client.clone()).task("listener", move |stop| async move {
+            begun.send(()).expect("the receiver is alive");
             stop.cancelled().await;
-            ending.send(()).expect("somebody waits");
+            ending.send(()).expect("the receiver is alive");
             if deaf {
                 std::future::pending::<()>().await;
             }
             Ok::<_, String>(())
         });
         let running = tokio::spawn(manager.run());
-        // Before that, nobody hears the signal, and it would end the tests.
-        has_begun.await.expect("it begins");
+        // Before that, no handler is installed, and the signal would end the test process.
+        has_begun.await.expect("started");
         signal("TERM");
-        is_ending.await.expect("the first signal is heard");
+        is_ending.await.expect("the first signal stops the task");
         if deaf {
             signal("INT");
         }
         let outcome = running.await.expect("no panic").map_err(|it| it.to_string());
-        let interrupted = "a second signal ended the manager at once: listener had not ended".to_owned();
+        let interrupted = "a second signal aborted the shutdown; still running: listener".to_owned();
         assert_eq!(outcome, if deaf { Err(interrupted) } else { Ok(()) });
     }
 }

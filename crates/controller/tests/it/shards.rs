@@ -1,4 +1,4 @@
-//! Members that divide keys, and parts of collections, over Leases of a server.
+//! Members that shard keys, and shards of collections, over Leases of a server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -16,8 +16,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 
-use crate::served::{config_map, server};
-use crate::world::{Calls, HOUR, SECOND, World, name};
+use crate::in_process::{config_map, server};
+use crate::test_cluster::{Calls, HOUR, SECOND, TestCluster, name};
 
 struct Running {
     member: ShardMember,
@@ -45,7 +45,7 @@ fn start(client: &Client, identity: &str) -> Running {
     Running { member, stop, task }
 }
 
-/// Waits until these members own all keys between them, each key by one.
+/// Waits until these members together own all keys, each key owned by one.
 async fn divided(members: &[&ShardMember], keys: &[String]) {
     let mut changes: Vec<_> = members.iter().map(|it| it.changes()).collect();
     loop {
@@ -57,12 +57,12 @@ async fn divided(members: &[&ShardMember], keys: &[String]) {
         futures_util::future::select_all(changes.iter_mut().map(|it| Box::pin(it.changed())))
             .await
             .0
-            .expect("it lives");
+            .expect("the sender is alive");
     }
 }
 
 #[tokio::test]
-async fn keys_are_divided_and_handed_over_as_members_come_and_leave() {
+async fn keys_are_sharded_and_handed_over_as_members_join_and_leave() {
     let (_server, client) = server().await;
     let keys: Vec<_> = (0..50).map(|it| format!("ns/object-{it}")).collect();
     let first = start(&client, "first");
@@ -77,11 +77,11 @@ async fn keys_are_divided_and_handed_over_as_members_come_and_leave() {
     let theirs = keys.iter().find(|it| second.member.owns(it)).expect("a share");
     assert_eq!(first.member.while_owning(theirs, async { 7 }).await, None);
 
-    // Work on a key that moves is dropped; the one who leaves waits for that.
+    // Work on a key that moves is dropped; the member that leaves waits for that.
     let member = second.member.clone();
     let key = theirs.clone();
     let working = tokio::spawn(async move { member.while_owning(&key, std::future::pending::<()>()).await });
-    second.stop.send(()).expect("it runs");
+    second.stop.send(()).expect("the member runs");
     assert_eq!(working.await.expect("no panic"), None);
     second.task.await.expect("no panic");
     divided(&[&first.member], &keys).await;
@@ -95,17 +95,18 @@ async fn keys_are_divided_and_handed_over_as_members_come_and_leave() {
     first.task.await.expect("no panic");
 }
 
-/// Who works on which object.
+/// The worker of each object.
 #[derive(Default)]
 struct Desk {
     workers: Mutex<BTreeMap<String, &'static str>>,
-    /// Objects that had two workers at once, and those that a server sent to somebody who had not asked for them.
+    /// The objects that had two workers at once, and those that the server sent to a member that
+    /// had not requested them.
     shared: Mutex<Vec<String>>,
     strays: Mutex<usize>,
     changed: watch::Sender<()>,
 }
 
-/// The objects of one part, until dropped.
+/// The objects of one shard, until dropped.
 struct AtWork<'d> {
     desk: &'d Desk,
     who: &'static str,
@@ -133,11 +134,11 @@ impl Drop for AtWork<'_> {
 }
 
 impl Desk {
-    /// Works on whatever is in the part, for ever.
+    /// Works on the objects of the shard, for ever.
     async fn work_on(&self, part: ShardSelector, who: &'static str, client: Client) {
         let maps = SharedInformer::builder(Api::<ConfigMap>::default_namespaced(client));
         let maps = maps.reflector(|it| it.shard(part.to_string())).build();
-        let mut changes = maps.changes().expect("it is new");
+        let mut changes = maps.changes().expect("the informer is running");
         maps.start();
         let mut at_work = AtWork { desk: self, who, objects: Vec::new() };
         while let Some(change) = changes.next().await {
@@ -150,7 +151,7 @@ impl Desk {
         }
     }
 
-    /// Waits until all of so many objects are worked on, by these members and no others.
+    /// Waits until this many objects have workers, of these members and no others.
     async fn all_at_work(&self, objects: usize, by: &[&str]) {
         let mut changed = self.changed.subscribe();
         let done = || {
@@ -160,7 +161,7 @@ impl Desk {
             counts.iter().all(|it| *it > 0) && counts.iter().sum::<usize>() == objects
         };
         while !done() {
-            changed.changed().await.expect("it lives");
+            changed.changed().await.expect("the sender is alive");
         }
     }
 }
@@ -173,11 +174,12 @@ fn work(running: &Running, desk: &Arc<Desk>, who: &'static str, client: &Client)
     })
 }
 
-/// With a server that divides, nobody is sent what is not theirs; with one that does not, they tell it from the rest themselves.
+/// A server that shards sends only requested objects; for one that does not, the members filter by
+/// themselves.
 #[tokio::test]
-async fn parts_of_a_collection_are_divided_and_handed_over_and_no_object_has_two_workers() {
+async fn shards_of_a_collection_are_handed_over_and_no_object_has_two_workers() {
     for divides in [true, false] {
-        let server = ApiServer::builder().in_process().sharding(divides).start().await.expect("it starts");
+        let server = ApiServer::builder().in_process().sharding(divides).start().await.expect("started");
         let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
         let maps = Api::<ConfigMap>::default_namespaced(client.clone());
         let begun = maps.list(&ListParams::default()).await.expect("listed").items.len();
@@ -199,62 +201,63 @@ async fn parts_of_a_collection_are_divided_and_handed_over_and_no_object_has_two
         add(40..60).await;
         desk.all_at_work(begun + 60, &["first", "second"]).await;
 
-        second.stop.send(()).expect("it runs");
+        second.stop.send(()).expect("the member runs");
         second.task.await.expect("no panic");
         desk.all_at_work(begun + 60, &["first"]).await;
-        assert_eq!(*desk.shared.lock().unwrap(), Vec::<String>::new(), "nobody worked beside another");
+        assert_eq!(*desk.shared.lock().unwrap(), Vec::<String>::new(), "no object had two workers");
         let strays = *desk.strays.lock().unwrap();
-        assert_eq!(strays == 0, divides, "{strays} objects were sent to somebody whose they are not");
+        assert_eq!(strays == 0, divides, "{strays} objects were sent to a member that does not own them");
         [first_works, second_works].iter().for_each(JoinHandle::abort);
         drop(first.stop);
         first.task.await.expect("no panic");
     }
 }
 
-/// One replica of a controller whose keys are divided, with its member.
+/// One replica of a sharded controller, with its member.
 struct Replica {
     member: ShardMember,
     calls: Calls,
-    controller: crate::world::Running,
+    controller: crate::test_cluster::Running,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Replica {
-    fn start(world: &World, identity: &str) -> Self {
-        let member = ShardMember::builder(world.client.clone(), "group").identity(identity).build();
+    fn start(cluster: &TestCluster, identity: &str) -> Self {
+        let member = ShardMember::builder(cluster.client.clone(), "group").identity(identity).build();
         let (member, calls) = (member.expect("valid settings"), Calls::new());
-        let (told, owner) = (calls.clone(), member.clone());
+        let (recorded, owner) = (calls.clone(), member.clone());
         let reconcile = move |key: ObjectKey, _: Context| {
-            assert!(owner.owns(key.as_str()), "{key} is another replica's");
-            told.add(name(&key));
+            assert!(owner.owns(key.as_str()), "another replica owns {key}");
+            recorded.add(name(&key));
             async { Ok::<_, ReconcileError>(Action::Done) }
         };
-        let informer = SharedInformer::new(world.maps.clone());
+        let informer = SharedInformer::new(cluster.maps.clone());
         let controller = Controller::for_(&informer).sharded(&member).build(reconcile);
         let (stop, stopped) = oneshot::channel::<()>();
         let running = member.clone();
         let task = tokio::spawn(async move { running.run_until(async { drop(stopped.await) }).await });
-        Self { member, calls, controller: crate::world::Running::new(controller), stop, task }
+        Self { member, calls, controller: crate::test_cluster::Running::new(controller), stop, task }
     }
 
     async fn stop(self) {
         drop(self.stop);
         self.task.await.expect("no panic");
-        self.controller.stop().await.expect("it ends well");
+        self.controller.stop().await.expect("clean shutdown");
     }
 }
 
-/// Keys that a replica gets are reconciled by it, whether or not their objects change, and by no other replica.
+/// A replica reconciles the keys that it gains, whether or not their objects change, and no other
+/// replica does.
 #[tokio::test(start_paused = true)]
-async fn the_keys_of_a_sharded_controller_are_each_reconciled_by_their_owner() {
+async fn each_key_of_a_sharded_controller_is_reconciled_by_its_owner() {
     let names: Vec<_> = (0..20).map(|it| format!("map-{it:02}")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let first = Replica::start(&world, "first");
+    let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let first = Replica::start(&cluster, "first");
     tokio::time::sleep(30 * SECOND).await;
-    assert_eq!(first.calls.take_sorted(), names, "alone it has all");
+    assert_eq!(first.calls.take_sorted(), names, "a single replica owns all keys");
 
-    let second = Replica::start(&world, "second");
+    let second = Replica::start(&cluster, "second");
     tokio::time::sleep(60 * SECOND).await;
     let is_of = |member: &ShardMember, name: &String| member.owns(&format!("default/{name}"));
     let share =
@@ -264,16 +267,16 @@ async fn the_keys_of_a_sharded_controller_are_each_reconciled_by_their_owner() {
     let mut reconciled = second.calls.take();
     reconciled.sort_unstable();
     reconciled.dedup();
-    assert_eq!(reconciled, theirs, "what it got");
+    assert_eq!(reconciled, theirs, "the keys that it gained");
     first.calls.take();
 
     for name in &names {
-        world.put(name, "changed").await;
+        cluster.put(name, "changed").await;
     }
     tokio::time::sleep(SECOND).await;
     assert_eq!((first.calls.take_sorted(), second.calls.take_sorted()), (mine.clone(), theirs.clone()));
-    world.delete(&mine[0]).await;
-    world.delete(&theirs[0]).await;
+    cluster.delete(&mine[0]).await;
+    cluster.delete(&theirs[0]).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!((first.calls.take(), second.calls.take()), (mine[..1].to_vec(), theirs[..1].to_vec()));
 

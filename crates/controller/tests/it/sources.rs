@@ -1,4 +1,4 @@
-//! From changes to keys: owners, mappings, predicates, keys of another kind.
+//! The sources of a controller: owners, mappings, predicates, keys of other types.
 
 use dogwatch_controller::{Action, Controller, Predicate, ReconcileError, Watched};
 use dogwatch_core::ObjectKey;
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::json;
 
-use crate::world::{Calls, Recording, Running, World, map, owned_map, settle};
+use crate::test_cluster::{Calls, Recording, Running, TestCluster, map, owned_map, settle};
 
 fn secret(name: &str, owner: Option<&ConfigMap>) -> Secret {
     let mut secret = Secret::default();
@@ -16,28 +16,28 @@ fn secret(name: &str, owner: Option<&ConfigMap>) -> Secret {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_is_reconciled_when_what_it_owns_changes() {
-    let world = World::with(&["a", "b", "c"]).await;
-    let secrets = dogwatch_client::Api::<Secret>::default_namespaced(world.client.clone());
-    let (a, b) = (world.put("a", "1").await, world.put("b", "1").await);
-    let (calls, maps, children) = (Calls::new(), world.informer(), world.informers.get::<Secret>());
+async fn an_owner_is_reconciled_when_its_child_changes() {
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
+    let secrets = dogwatch_client::Api::<Secret>::default_namespaced(cluster.client.clone());
+    let (a, b) = (cluster.put("a", "1").await, cluster.put("b", "1").await);
+    let (calls, maps, children) = (Calls::new(), cluster.informer(), cluster.informers.get::<Secret>());
     let running = Running::new(Controller::for_(&maps).owns(&children).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take().len(), 3);
 
     let write = dogwatch_core::WriteParams::default();
-    let child = secrets.create(&write, &secret("child", Some(&a))).await.expect("it is created");
+    let child = secrets.create(&write, &secret("child", Some(&a))).await.expect("created");
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    secrets.create(&write, &secret("other", None)).await.expect("it is created");
+    secrets.create(&write, &secret("other", None)).await.expect("created");
     settle().await;
-    assert_eq!(calls.take(), [] as [&str; 0], "nobody owns it");
+    assert_eq!(calls.take(), [] as [&str; 0], "it has no owner");
 
     let mut moved = child.clone();
     moved.metadata.owner_references = secret("child", Some(&b)).metadata.owner_references;
-    let moved = secrets.replace("child", &write, &moved).await.expect("it is replaced");
+    let moved = secrets.replace("child", &write, &moved).await.expect("replaced");
     settle().await;
-    assert_eq!(calls.take(), ["a", "b"], "who lost it and who has it now");
+    assert_eq!(calls.take(), ["a", "b"], "the old owner and the new one");
 
     let mut shared = moved.clone();
     let reference = |owner: &ConfigMap, controller| OwnerReference {
@@ -45,32 +45,32 @@ async fn an_owner_is_reconciled_when_what_it_owns_changes() {
         ..owned_map("x", owner).metadata.owner_references.unwrap().remove(0)
     };
     shared.metadata.owner_references = Some(vec![reference(&a, None), reference(&b, Some(true))]);
-    secrets.replace("child", &write, &shared).await.expect("it is replaced");
+    secrets.replace("child", &write, &shared).await.expect("replaced");
     settle().await;
     assert_eq!(calls.take(), ["b"], "only the controller counts");
 
-    secrets.delete("child", &dogwatch_core::DeleteParams::default()).await.expect("it is deleted");
+    secrets.delete("child", &dogwatch_core::DeleteParams::default()).await.expect("deleted");
     settle().await;
     assert_eq!(calls.take(), ["b"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-#[should_panic(expected = "only a controller made with `for_` has objects that own others")]
-async fn a_controller_without_objects_owns_nothing() {
-    let world = World::with(&[]).await;
-    let _ = Controller::keyed::<ObjectKey>("x").owns(&world.informer());
+#[should_panic(expected = "only a controller created with `for_` has objects that own others")]
+async fn a_keyed_controller_cannot_own_objects() {
+    let cluster = TestCluster::with(&[]).await;
+    let _ = Controller::keyed::<ObjectKey>("x").owns(&cluster.informer());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapping_is_asked_about_the_old_state_too() {
-    let world = World::with(&["a", "b", "c"]).await;
-    let (calls, maps, children) = (Calls::new(), world.informer(), world.informers.get::<Secret>());
+async fn a_mapping_is_also_called_with_the_old_state() {
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
+    let (calls, maps, children) = (Calls::new(), cluster.informer(), cluster.informers.get::<Secret>());
     let mut used = secret("used", None);
     used.metadata.labels = Some([("used-by".to_owned(), "a".to_owned())].into());
-    let secrets = dogwatch_client::Api::<Secret>::default_namespaced(world.client.clone());
+    let secrets = dogwatch_client::Api::<Secret>::default_namespaced(cluster.client.clone());
     let write = dogwatch_core::WriteParams::default();
-    let used = secrets.create(&write, &used).await.expect("it is created");
+    let used = secrets.create(&write, &used).await.expect("created");
     let by_label = |secret: &Secret| {
         let users = secret.metadata.labels.clone().unwrap_or_default();
         users.into_values().map(|it| ObjectKey::namespaced("default", &it)).collect::<Vec<_>>()
@@ -78,68 +78,68 @@ async fn a_mapping_is_asked_about_the_old_state_too() {
     let running =
         Running::new(Controller::for_(&maps).watches(&children, by_label).build(Recording(calls.clone())));
     settle().await;
-    assert_eq!(calls.take_sorted(), ["a", "b", "c"], "once each, whatever tells of them");
+    assert_eq!(calls.take_sorted(), ["a", "b", "c"], "once each, whichever source triggers them");
     let mut moved = used;
     moved.metadata.labels = Some([("used-by".to_owned(), "c".to_owned())].into());
-    secrets.replace("used", &write, &moved).await.expect("it is replaced");
+    secrets.replace("used", &write, &moved).await.expect("replaced");
     settle().await;
     assert_eq!(calls.take(), ["a", "c"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_predicate_holds_back_is_not_reconciled() {
-    let world = World::with(&["a"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+async fn changes_that_a_predicate_rejects_are_not_reconciled() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let watched = Watched::new(&maps)
         .when(Predicate::labels_changed().or(Predicate::annotations_changed()))
         .when(Predicate::matching(|it: &ConfigMap| it.metadata.name.as_deref() != Some("ignored")));
     let running = Running::new(Controller::for_(watched).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    world.put("a", "1").await;
-    world.create(&map("ignored")).await;
+    cluster.put("a", "1").await;
+    cluster.create(&map("ignored")).await;
     settle().await;
     assert_eq!(calls.take(), [] as [&str; 0]);
-    world.patch("a", json!({ "metadata": { "labels": { "x": "y" } } })).await;
+    cluster.patch("a", json!({ "metadata": { "labels": { "x": "y" } } })).await;
     settle().await;
-    world.patch("a", json!({ "metadata": { "annotations": { "x": "y" } } })).await;
+    cluster.patch("a", json!({ "metadata": { "annotations": { "x": "y" } } })).await;
     settle().await;
-    world.delete("a").await;
+    cluster.delete("a").await;
     settle().await;
     assert_eq!(calls.take(), ["a", "a", "a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// Many objects, one key: all that concerns a namespace is one piece of work.
+/// Many objects, one key: all changes of a namespace are one unit of work.
 #[tokio::test(start_paused = true)]
-async fn keys_need_not_be_those_of_objects() {
+async fn keys_may_be_of_any_type() {
     #[derive(Clone, Debug, PartialEq, Eq, Hash)]
     enum Task {
         Namespace(String),
         Everything,
     }
-    let world = World::with(&["a", "b", "c"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
-    let told = calls.clone();
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
+    let recorded = calls.clone();
     let controller = Controller::keyed("namespaces")
         .watches(&maps, |it| [Task::Everything, Task::Namespace(it.metadata.namespace.clone().unwrap())])
         .build(move |key: Task, _| {
-            told.add(format!("{key:?}"));
+            recorded.add(format!("{key:?}"));
             std::future::ready(Ok::<_, ReconcileError>(Action::Done))
         });
     assert_eq!(controller.name(), "namespaces");
     let running = Running::new(controller);
     settle().await;
     assert_eq!(calls.take(), ["Everything", "Namespace(\"default\")"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// A mapping is the user's code. One that panics loses the change it was given, and nothing else.
+/// A mapping is user code. One that panics loses the change it was called with, and nothing else.
 #[tokio::test(start_paused = true)]
 async fn a_mapping_that_panics_loses_one_change() {
-    let world = World::with(&["a", "bad", "c"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+    let cluster = TestCluster::with(&["a", "bad", "c"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let own = |it: &ConfigMap| {
         let name = it.metadata.name.clone().unwrap();
         assert!(name != "bad", "cannot map");
@@ -148,14 +148,14 @@ async fn a_mapping_that_panics_loses_one_change() {
     let running = Running::new(Controller::keyed("x").watches(&maps, own).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a", "c"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// What happens outside of the cluster has no informer to tell of it.
+/// Events outside of the cluster have no informer.
 #[tokio::test(start_paused = true)]
 async fn keys_of_a_stream_are_reconciled_too() {
-    let world = World::with(&["a"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+    let cluster = TestCluster::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let stream = futures_util::stream::poll_fn(move |cx| receiver.poll_recv(cx));
     let running = Running::new(Controller::for_(&maps).also_on(stream).build(Recording(calls.clone())));
@@ -167,8 +167,8 @@ async fn keys_of_a_stream_are_reconciled_too() {
     settle().await;
     assert_eq!(calls.take(), ["x", "a"], "once each");
     drop(sender);
-    world.put("a", "1").await;
+    cluster.put("a", "1").await;
     settle().await;
-    assert_eq!(calls.take(), ["a"], "its end is no harm");
-    running.stop().await.expect("it ends well");
+    assert_eq!(calls.take(), ["a"], "the end of the stream is not an error");
+    running.stop().await.expect("clean shutdown");
 }

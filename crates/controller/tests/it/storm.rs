@@ -1,4 +1,5 @@
-//! A controller over many objects in bad weather: it converges, and does not do more than there is to do.
+//! A controller over many objects under fault injection: it converges, and does no more work than
+//! there are changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::task::JoinSet;
 
-use crate::world::{Running, SECOND, map, value};
+use crate::test_cluster::{Running, SECOND, map, value};
 
 /// Keeps `copy` of each map equal to its `value`.
 struct Copier {
@@ -56,7 +57,7 @@ fn name(number: usize) -> String {
     format!("m{number:05}")
 }
 
-/// Writes all of these, a hundred at a time, and again where the weather did not let it.
+/// Writes all of these, a hundred at a time, and retries when a fault prevents a write.
 async fn write_all(api: &Api<ConfigMap>, numbers: impl Iterator<Item = usize>, text: &'static str) {
     let mut writes = JoinSet::new();
     for number in numbers {
@@ -72,7 +73,7 @@ async fn write_all(api: &Api<ConfigMap>, numbers: impl Iterator<Item = usize>, t
     writes.join_all().await;
 }
 
-/// Waits until every map is copied, in the cache, which follows the server.
+/// Waits until every map in the cache, which follows the server, is copied.
 async fn converged(informer: &SharedInformer<ConfigMap>, server: &ApiServer) {
     loop {
         let version = server.cluster().store().revision().to_string();
@@ -84,8 +85,8 @@ async fn converged(informer: &SharedInformer<ConfigMap>, server: &ApiServer) {
     }
 }
 
-/// Bad weather of all kinds, none of which loses anything.
-fn weather(server: &ApiServer) {
+/// Faults of all kinds, none of which loses data.
+fn inject_faults(server: &ApiServer) {
     for rule in [
         Rule::on("update").refuse(500).probability(0.005, 1),
         Rule::on("update").refuse(409).reason("Conflict").probability(0.005, 2),
@@ -105,11 +106,11 @@ async fn storm(objects: usize) {
         map.metadata.namespace = Some("default".to_owned());
         server = server.object(&map);
     }
-    let server = server.start().await.expect("it starts");
+    let server = server.start().await.expect("started");
     let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
     let api = Api::<ConfigMap>::default_namespaced(client.clone());
     let first = server.cluster().store().revision();
-    weather(&server);
+    inject_faults(&server);
 
     let maps = InformerFactory::new(client).namespace("default").get::<ConfigMap>();
     let calls = Arc::new(AtomicUsize::new(0));
@@ -126,14 +127,14 @@ async fn storm(objects: usize) {
         server.faults().cut_watches();
     }
     tokio::time::sleep(60 * SECOND).await;
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 
     assert_eq!(maps.store().len(), objects);
     let changes = objects + usize::try_from(server.cluster().store().revision() - first).unwrap();
     let calls = calls.load(Ordering::Relaxed);
     let tally = server.faults().tally();
     let relists = maps.health().relists;
-    #[allow(clippy::print_stdout, reason = "this is what the task is run for")]
+    #[allow(clippy::print_stdout, reason = "the xtask prints the result")]
     {
         println!("{objects} objects: {changes} changes, {calls} reconciles, {relists} relists, {tally:?}");
     }
@@ -155,8 +156,9 @@ impl Reconciler for Parent {
 
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        // Each round takes some time. A cache that shows a parent which is gone leads to a child that the garbage collector deletes,
-        // again and again; on a clock that moves only when all wait, the cache would never come on.
+        // Each round takes some time. From a stale cache, a parent that is gone gets a child that
+        // the garbage collector deletes, again and again; on a clock that advances only when all
+        // tasks wait, the cache would never catch up.
         tokio::time::sleep(Duration::from_millis(10)).await;
         let child = self.secrets.get(key).ok();
         let Ok(parent) = self.maps.get(key) else {
@@ -203,30 +205,32 @@ impl Data for Secret {
 fn child_of(parent: &ConfigMap) -> Secret {
     let mut child = Secret::default();
     child.metadata.name.clone_from(&parent.metadata.name);
-    child.metadata.owner_references = crate::world::owned_map("x", parent).metadata.owner_references;
+    child.metadata.owner_references = crate::test_cluster::owned_map("x", parent).metadata.owner_references;
     let data = k8s_openapi::ByteString(value(parent).as_bytes().to_vec());
     child.data = Some([("value".to_owned(), data)].into());
     child
 }
 
-/// What the server has, by name: the value and the owner's uid of each secret, or what it should have for each map.
+/// Returns the desired and the actual secrets on the server, by name: the value and the owner's uid
+/// of each.
 async fn family(client: &Client) -> (BTreeMap<String, (String, String)>, BTreeMap<String, (String, String)>) {
     let maps = Api::<ConfigMap>::default_namespaced(client.clone());
     let secrets = Api::<Secret>::default_namespaced(client.clone());
     let list = dogwatch_core::ListParams::default();
     let (maps, secrets) = (maps.list(&list).await, secrets.list(&list).await);
     let wanted = maps.expect("listed").items.iter().map(child_of).collect::<Vec<_>>();
-    let told = |it: &Secret| {
+    let recorded = |it: &Secret| {
         let owner = it.metadata.owner_references.as_ref().map(|it| it[0].uid.clone());
         (it.metadata.name.clone().unwrap(), (it.string_data_of("value").unwrap(), owner.unwrap_or_default()))
     };
-    (wanted.iter().map(told).collect(), secrets.expect("listed").items.iter().map(told).collect())
+    (wanted.iter().map(recorded).collect(), secrets.expect("listed").items.iter().map(recorded).collect())
 }
 
-/// Parents and children are changed, deleted and made anew by others, through watches that break, stand still and expire. In the end
-/// each parent has its child, made by its own hand, and nobody else has one.
+/// Other clients change, delete and recreate parents and children, through watches that break,
+/// stall and expire. In the end each parent has its child, created by the controller, and there are
+/// no others.
 async fn family_storm(objects: usize, seed: u64) {
-    let server = ApiServer::builder().in_process().seed(seed).start().await.expect("it starts");
+    let server = ApiServer::builder().in_process().seed(seed).start().await.expect("started");
     let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
     let (maps_api, secrets_api) = (
         Api::<ConfigMap>::default_namespaced(client.clone()),
@@ -242,12 +246,12 @@ async fn family_storm(objects: usize, seed: u64) {
         calls: calls.clone(),
     };
     let running = Running::new(Controller::for_(&maps).owns(&secrets).workers(20).build(parent));
-    weather(&server);
+    inject_faults(&server);
     let mut random = StdRng::seed_from_u64(seed);
     let write = WriteParams::default();
     for step in 0..objects * 10 {
         let name = name(random.random_range(0..objects));
-        // Whatever the weather does not let through is not done; the judgement is about what the server has in the end.
+        // Writes that a fault prevents are skipped; the test checks the final state of the server.
         match random.random_range(0..100) {
             0..35 => drop(maps_api.create(&write, &with_value(&name, &step.to_string())).await),
             35..55 => drop(maps_api.replace(&name, &write, &with_value(&name, &step.to_string())).await),
@@ -280,29 +284,31 @@ async fn family_storm(objects: usize, seed: u64) {
     let in_time = tokio::time::timeout(600 * SECOND, settled).await;
     let (wanted, found) = family(&client).await;
     assert!(in_time.is_ok(), "seed {seed}: ten minutes later {found:?} and not {wanted:?}");
-    // What is on its way when the server has everything, such as events that lag, is not part of the quiet time.
+    // Work in transit when the server has reached the desired state, such as lagging events, does
+    // not count as part of the quiet time.
     tokio::time::sleep(60 * SECOND).await;
     let before = calls.load(Ordering::Relaxed);
     tokio::time::sleep(600 * SECOND).await;
     let after = calls.load(Ordering::Relaxed) - before;
-    assert!(after <= objects * 10, "seed {seed}: {after} reconciles of {objects} objects in a quiet time");
-    running.stop().await.expect("it ends well");
+    assert!(after <= objects * 10, "seed {seed}: {after} reconciles of {objects} objects in the quiet time");
+    running.stop().await.expect("clean shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn parents_have_their_children_whatever_was_deleted_and_made_anew_in_bad_weather() {
+async fn parents_have_their_children_after_deletions_and_recreations_under_faults() {
     for seed in 0..4 {
         family_storm(20, seed).await;
     }
 }
 
-/// How many objects there are; `cargo xtask controller-storm` asks for more than a debug build does in good time.
+/// The number of objects; `cargo xtask controller-storm` sets more than a debug build handles in
+/// reasonable time.
 fn objects() -> usize {
     let asked = std::env::var("DOGWATCH_STORM_OBJECTS").ok();
     asked.map_or(1000, |it| it.parse().expect("DOGWATCH_STORM_OBJECTS is a number"))
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_objects_converge_in_bad_weather_with_as_many_reconciles_as_changes() {
+async fn many_objects_converge_under_faults_with_as_many_reconciles_as_changes() {
     storm(objects()).await;
 }

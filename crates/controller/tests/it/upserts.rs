@@ -1,4 +1,4 @@
-//! Creating or updating on a server, against others who do the same.
+//! Create-or-update on a server, with concurrent writers.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use dogwatch_controller::upsert::{Upserted, create_or_update, update};
 use dogwatch_core::WriteParams;
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::served::{config_map, server};
+use crate::in_process::{config_map, server};
 
 fn red(object: Option<ConfigMap>) -> ConfigMap {
     let mut object = object.unwrap_or_else(|| config_map("a"));
@@ -25,19 +25,21 @@ async fn an_object_is_created_then_left_alone_then_changed_where_it_differs() {
     assert!(matches!(create_or_update(&api, "a", red).await, Ok(Upserted::Unchanged(_))));
     assert_eq!(writes(), 0);
     update(&api, "a", |it| it.data = None).await.expect("updated");
-    let Ok(Upserted::Updated(object)) = create_or_update(&api, "a", red).await else { panic!("it differed") };
+    let Ok(Upserted::Updated(object)) = create_or_update(&api, "a", red).await else {
+        panic!("the object was not updated")
+    };
     assert_eq!(object.data, Some(BTreeMap::from([("colour".to_owned(), "red".to_owned())])));
     assert_eq!(writes(), 2);
 }
 
 #[tokio::test]
-async fn rt_1_who_was_faster_is_read_again_and_built_upon() {
+async fn rt_1_after_a_conflict_the_newest_object_is_read_and_changed() {
     let (server, client) = server().await;
     let api = Api::<ConfigMap>::default_namespaced(client);
     server
         .faults()
         .rule(Rule::on("create").resource("configmaps").times(1).refuse(409).reason("AlreadyExists"));
-    let taken = create_or_update(&api, "a", red).await.expect_err("refused, and then not there");
+    let taken = create_or_update(&api, "a", red).await.expect_err("rejected, and then not found");
     assert!(taken.is_not_found(), "{taken}");
     let mut theirs = config_map("a");
     theirs.data = Some(BTreeMap::from([("size".to_owned(), "large".to_owned())]));
@@ -46,11 +48,11 @@ async fn rt_1_who_was_faster_is_read_again_and_built_upon() {
     let object = create_or_update(&api, "a", red).await.expect("updated").into_inner();
     assert_eq!(object.data.expect("data").len(), 2);
     server.faults().rule(Rule::on("update").resource("configmaps").refuse(409));
-    let error = update(&api, "a", |it| it.data = None).await.expect_err("others keep being faster");
+    let error = update(&api, "a", |it| it.data = None).await.expect_err("every attempt conflicts");
     assert!(error.is_conflict(), "{error}");
 }
 
-/// The futures can be spawned, which callers need and the compiler decides.
+/// The futures can be spawned; callers need that, and the compiler checks it.
 #[tokio::test]
 async fn many_writers_of_one_object_lose_no_change() {
     let (_server, client) = server().await;

@@ -1,7 +1,8 @@
-//! A controller under random schedules of changes, deletions and faults: whatever happens, children end as their parents want.
+//! A controller under random schedules of changes, deletions and faults: in the end the children
+//! are always as their parents specify.
 //!
-//! `cargo test` plays a few dozen seeds, always the same ones; `cargo xtask soak` plays new ones. A failure prints the seed and its
-//! schedule.
+//! `cargo test` runs a hundred seeds, always the same ones; `cargo xtask soak` runs new ones. A
+//! failure prints the seed and its schedule.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -11,7 +12,7 @@
 #[path = "../../../informer/tests/soak/trace.rs"]
 mod trace;
 mod schedule;
-mod world;
+mod test_cluster;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
@@ -22,24 +23,24 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::schedule::Schedule;
-use crate::world::{Outcome, play};
+use crate::test_cluster::{Outcome, play};
 
-/// How many schedules `cargo test` plays.
+/// The number of schedules that `cargo test` runs.
 const SCHEDULES: u64 = 100;
-/// One seed, to be played alone.
+/// The variable with a single seed to run.
 const SEED: &str = "DOGWATCH_SOAK_SEED";
-/// How long to go on with new seeds.
+/// The variable with the time to keep running new seeds.
 const MINUTES: &str = "DOGWATCH_SOAK_MINUTES";
-/// How many schedules to play instead.
+/// The variable with the number of schedules to run instead.
 const COUNT: &str = "DOGWATCH_SOAK_SCHEDULES";
-/// How often a long run reports its progress.
+/// The interval of progress reports in a long run.
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// Plays the schedule of a seed with a clock of its own.
+/// Runs the schedule of a seed with a clock of its own.
 fn run(seed: u64) -> Outcome {
     let schedule = Schedule::of(seed);
     let mut builder = tokio::runtime::Builder::new_current_thread();
-    let runtime = builder.enable_time().start_paused(true).build().expect("a runtime can be made");
+    let runtime = builder.enable_time().start_paused(true).build().expect("the runtime builds");
     let played = catch_unwind(AssertUnwindSafe(|| runtime.block_on(play(&schedule))));
     played.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
@@ -48,7 +49,7 @@ fn run(seed: u64) -> Outcome {
     })
 }
 
-/// Plays seeds from the first one on, on all processors; returns the totals, or the first failure.
+/// Runs seeds from the first one on, on all processors. Returns the totals, or the first failure.
 fn run_all(first: u64, another: impl Fn(u64) -> bool + Sync, progress: bool) -> Result<Outcome, String> {
     let (next, failed) = (AtomicU64::new(0), AtomicBool::new(false));
     let (totals, failure) = (Mutex::new((0, Outcome::default())), Mutex::new(None));
@@ -90,11 +91,11 @@ fn run_all(first: u64, another: impl Fn(u64) -> bool + Sync, progress: bool) -> 
 
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, which is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, which is not a number")))
 }
 
 #[test]
-fn whatever_happens_children_end_as_their_parents_want() {
+fn whatever_happens_children_end_as_their_parents_specify() {
     let start = Instant::now();
     let outcome = match (variable(SEED), variable(MINUTES), variable(COUNT)) {
         (Some(seed), _, _) => {
@@ -111,11 +112,11 @@ fn whatever_happens_children_end_as_their_parents_want() {
     };
     match outcome {
         Ok(totals) => eprintln!("{totals:?} in {:.1?}", start.elapsed()),
-        Err(failure) => panic!("{failure}\nonce more: cargo xtask soak --seed SEED"),
+        Err(failure) => panic!("{failure}\nreproduce: cargo xtask soak --seed SEED"),
     }
 }
 
-/// A failure that does not come back cannot be looked into.
+/// A failure that cannot be reproduced cannot be investigated.
 #[test]
 fn a_seed_does_the_same_in_every_process() {
     let (first, count) = variable(COUNT).map_or((1_000, 20), |count| (0, count));

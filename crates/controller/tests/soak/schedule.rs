@@ -1,4 +1,5 @@
-//! One run as a value that prints: what happens to parents, children and the server, in order. A seed gives one schedule.
+//! One run as a printable value: what happens to parents, children and the server, in order. A seed
+//! determines one schedule.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,12 +9,12 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 
-/// How many parents there are at most. Few, so that names come back.
+/// The maximum number of parents. Few, so that names are reused.
 const PARENTS: u8 = 4;
-/// How many children a parent has at most.
+/// The maximum number of children of a parent.
 const CHILDREN: u8 = 3;
 
-/// One run.
+/// A schedule: the steps of one run.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
     pub(crate) seed: u64,
@@ -21,14 +22,14 @@ pub(crate) struct Schedule {
     pub(crate) steps: Vec<Step>,
 }
 
-/// One thing that happens.
+/// One step of a schedule.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     /// Time passes.
     Pass(Duration),
-    /// Every other task has this many turns, in no time.
+    /// Every other task is polled this many times, without any time passing.
     Turns(u8),
-    /// A parent is created or changed: how many children it wants.
+    /// A parent is created or changed: its number of children.
     Want(u8, u8),
     /// A parent is created or changed so that the controller's informer cannot decode it.
     Poison(u8),
@@ -46,25 +47,25 @@ pub(crate) enum Step {
     Fault(Box<Rule>),
     /// All watches end.
     CutWatches,
-    /// The history is forgotten, so that every watch that resumes expires.
+    /// The history is compacted, so that every watch that resumes expires.
     Expire,
     /// Nothing is delivered to watches until the next [`Step::Clear`].
     Pause,
-    /// No fault is left.
+    /// All faults end.
     Clear,
-    /// The controller's process ends, and another begins.
+    /// The controller's process exits, and another one starts.
     RestartController,
-    /// The server ends, and one with the same objects begins.
+    /// The server exits, and one with the same objects starts.
     RestartServer,
 }
 
 impl Schedule {
-    /// The schedule of a seed.
+    /// Returns the schedule of a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let mut draw = Draw(StdRng::seed_from_u64(seed));
         let workers = draw.one(&[1, 1, 2, 4]);
         let count = draw.0.random_range(15..50);
-        // Something to disturb.
+        // At least one parent, so that there is something to disturb.
         let parents: Vec<_> =
             (0..PARENTS).map(|it| Step::Want(it, draw.0.random_range(0..=CHILDREN))).collect();
         let steps = parents.into_iter().chain((0..count).map(|_| draw.step())).collect();
@@ -76,7 +77,7 @@ struct Draw(StdRng);
 
 impl Draw {
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
-        *of.choose(&mut self.0).expect("there is something to choose from")
+        *of.choose(&mut self.0).expect("the choices are not empty")
     }
 
     fn parent(&mut self) -> u8 {

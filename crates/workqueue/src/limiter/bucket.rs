@@ -1,7 +1,7 @@
-//! So many tries a second for all keys together (rule RL-1).
+//! A token bucket for all keys together (rule RL-1).
 //!
-//! `governor` refuses what comes too soon; here nothing is refused, and each caller is told its own place in time. That is
-//! three lines of arithmetic, and they run on tokio's clock.
+//! `governor` rejects early requests; here nothing is rejected, and each caller gets its own
+//! reserved time. That takes three lines of arithmetic, on tokio's clock.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tokio::time::Instant;
 
 use super::RateLimiter;
 
-/// A token bucket: `burst` tries at once, and `rate` a second after that.
+/// A token bucket: `burst` attempts at once, and `rate` per second after that.
 ///
-/// Each call takes a token, if need be one that will only be there later, and says how long to wait for it.
+/// Each call takes a token, possibly one of the future, and returns the time to wait for it.
 #[derive(Debug)]
 pub struct TokenBucket {
     rate: f64,
@@ -22,19 +22,19 @@ pub struct TokenBucket {
 
 #[derive(Debug)]
 struct Level {
-    /// Below zero: so many tokens are promised that are not there yet.
+    /// Negative if tokens of the future are reserved.
     tokens: f64,
-    /// When that was so; `None` before the first call.
+    /// The time of `tokens`; `None` before the first call.
     at: Option<Instant>,
 }
 
 impl TokenBucket {
-    /// A full bucket of `burst` tokens, at least one, which gains `rate` of them a second.
+    /// Creates a full bucket of `burst` tokens, at least one, which gains `rate` tokens per second.
     ///
     /// # Panics
-    /// When the rate is not a positive number.
+    /// Panics if the rate is not a positive finite number.
     pub fn new(rate: f64, burst: u32) -> Self {
-        assert!(rate > 0.0 && rate.is_finite(), "not a rate: {rate}");
+        assert!(rate > 0.0 && rate.is_finite(), "the rate is not a positive finite number: {rate}");
         let burst = f64::from(burst.max(1));
         Self { rate, burst, level: Mutex::new(Level { tokens: burst, at: None }) }
     }

@@ -1,24 +1,24 @@
-//! Limiters made of limiters (rule RL-1).
+//! Limiters built from other limiters (rule RL-1).
 
 use std::fmt;
 use std::time::Duration;
 
 use super::RateLimiter;
 
-/// Asks several limiters and takes the longest wait.
+/// Combines several limiters by the longest wait.
 ///
-/// All of them are asked each time, so each of them counts each try.
+/// Each call goes to all of them, so each of them counts each attempt.
 pub struct MaxOf<K> {
     limiters: Vec<Box<dyn RateLimiter<K>>>,
 }
 
 impl<K> MaxOf<K> {
-    /// Begins with one.
+    /// Creates a combination of one limiter.
     pub fn new(limiter: impl RateLimiter<K> + 'static) -> Self {
         Self { limiters: vec![Box::new(limiter)] }
     }
 
-    /// Asks this one too.
+    /// Adds a limiter.
     #[must_use]
     pub fn and(mut self, limiter: impl RateLimiter<K> + 'static) -> Self {
         self.limiters.push(Box::new(limiter));
@@ -46,7 +46,7 @@ impl<K> fmt::Debug for MaxOf<K> {
     }
 }
 
-/// No wait is longer than this.
+/// Limits the waits of another limiter.
 #[derive(Debug)]
 pub struct WithMaxWait<L> {
     limiter: L,
@@ -54,7 +54,7 @@ pub struct WithMaxWait<L> {
 }
 
 impl<L> WithMaxWait<L> {
-    /// Cuts the waits of `limiter` to `max`.
+    /// Limits the waits of `limiter` to `max`.
     pub fn new(limiter: L, max: Duration) -> Self {
         Self { limiter, max }
     }

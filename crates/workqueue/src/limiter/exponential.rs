@@ -1,4 +1,4 @@
-//! Twice as long with every failure, for each key by itself (rule RL-1).
+//! An exponential backoff for each key (rule RL-1).
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use super::{RateLimiter, count_of};
 
-/// A key waits `base`, then twice that, then four times, up to `max`.
+/// Exponential backoff: a key waits `base`, then twice that, then four times, up to `max`.
 ///
-/// It remembers the keys that have failed and were not forgotten, a number for each.
+/// It keeps a counter for each key that has failed and was not forgotten.
 #[derive(Debug)]
 pub struct ExponentialPerItem<K> {
     base: Duration,
@@ -19,7 +19,7 @@ pub struct ExponentialPerItem<K> {
 }
 
 impl<K> ExponentialPerItem<K> {
-    /// Waits from `base` to `max`.
+    /// Creates a limiter with waits from `base` to `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
         Self { base, max, failures: Mutex::new(HashMap::new()) }
     }
@@ -43,7 +43,7 @@ impl<K: Eq + Hash + Clone + Send> RateLimiter<K> for ExponentialPerItem<K> {
     }
 }
 
-/// `base · 2^times`, unless that is more than a duration can say.
+/// Returns `base · 2^times`, or `None` on overflow.
 fn doubled(base: Duration, times: u32) -> Option<Duration> {
     if base.is_zero() {
         return Some(base);
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(limiter.when(&"one"), MS);
         limiter.forget(&"one");
         limiter.forget(&"two");
-        assert!(limiter.failures.lock().is_empty(), "what is forgotten costs nothing");
+        assert!(limiter.failures.lock().is_empty(), "a forgotten key takes no memory");
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn rl_1_a_base_of_nothing_never_waits() {
+    fn rl_1_a_base_of_zero_never_waits() {
         let limiter = ExponentialPerItem::new(Duration::ZERO, MS);
         assert!((0..100).all(|_| limiter.when(&1).is_zero()));
     }

@@ -1,4 +1,4 @@
-//! A few quick tries, and then patience (rule RL-1).
+//! A few fast attempts, then slow ones (rule RL-1).
 
 use std::hash::Hash;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::{RateLimiter, count_of};
 
-/// The first tries of a key wait `fast`, all others `slow`.
+/// The first attempts of a key wait `fast`, all others `slow`.
 #[derive(Debug)]
 pub struct FastSlow<K> {
     fast: Duration,
@@ -18,7 +18,7 @@ pub struct FastSlow<K> {
 }
 
 impl<K> FastSlow<K> {
-    /// Waits `fast` for `fast_tries` times, then `slow`.
+    /// Creates a limiter that waits `fast` for `fast_tries` attempts, then `slow`.
     pub fn new(fast: Duration, slow: Duration, fast_tries: u32) -> Self {
         Self { fast, slow, fast_tries, failures: Mutex::new(HashMap::new()) }
     }

@@ -1,7 +1,9 @@
-//! How long a key waits before it is tried again: one trait, and the limiters that client-go has.
+//! Rate limiters, which decide how long a key waits before a retry: one trait, and client-go's
+//! limiters.
 //!
-//! A queue asks its limiter in [`crate::WorkQueue::add_rate_limited`] and tells it in [`crate::WorkQueue::forget`]. Limiters know
-//! nothing about queues; they may be shared between several (`Arc<L>` is a limiter too).
+//! A queue calls its limiter in [`crate::WorkQueue::add_rate_limited`] and
+//! [`crate::WorkQueue::forget`]. Limiters know nothing about queues; several queues may share one
+//! (`Arc<L>` is a limiter too).
 
 mod exponential;
 mod fast_slow;
@@ -22,18 +24,19 @@ pub use self::exponential::ExponentialPerItem;
 pub use self::fast_slow::FastSlow;
 pub use self::presets::{client_go_limiter, default_controller_limiter, item_based_limiter};
 
-/// Decides how long a key waits before it is tried again.
+/// Decides how long a key waits before a retry.
 ///
-/// It is called from many tasks at once and must not block. Calls about one key come in any order; whoever calls
-/// `when` for a key calls `forget` when the key no longer fails, and until then the limiter may remember it.
+/// It is called from many tasks concurrently and must not block. Calls about one key come in any
+/// order; a caller of `when` for a key calls `forget` when the key no longer fails, and until then
+/// the limiter may keep state for it.
 pub trait RateLimiter<K>: Send + Sync {
-    /// The key failed once more: how long is it to wait? This counts as a try.
+    /// Counts a failure of the key, and returns the time to wait before the next attempt.
     fn when(&self, key: &K) -> Duration;
 
-    /// The key no longer fails, or nobody will try it again. It is as if it had never failed.
+    /// Resets the key, which no longer fails or will not be retried.
     fn forget(&self, key: &K);
 
-    /// How often the key has failed since it was last forgotten.
+    /// Returns the number of failures of the key since it was last forgotten.
     fn requeues(&self, key: &K) -> u32;
 }
 
@@ -71,10 +74,10 @@ impl<K> fmt::Debug for dyn RateLimiter<K> {
     }
 }
 
-/// The count of a key, which is cloned only where it has none yet.
+/// Returns the counter of a key; the key is cloned only if it has none yet.
 fn count_of<'a, K: Eq + Hash + Clone>(counts: &'a mut HashMap<K, u32>, key: &K) -> &'a mut u32 {
     if !counts.contains_key(key) {
         counts.insert(key.clone(), 0);
     }
-    counts.get_mut(key).expect("it is there or was just put there")
+    counts.get_mut(key).expect("the key exists or was just inserted")
 }

@@ -1,4 +1,4 @@
-//! Rule WQ-1: keys without duplicates, each with one worker at most.
+//! Rule WQ-1: keys without duplicates, each with at most one worker.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use dogwatch_workqueue::WorkQueue;
 use tokio::task::JoinSet;
 
-/// Everything a queue holds, one by one.
+/// Takes all keys of a queue, one by one.
 fn drained(queue: &WorkQueue<&'static str>) -> Vec<&'static str> {
     std::iter::from_fn(|| queue.try_take().map(|it| *it)).collect()
 }
 
-/// client-go's oldest test: many producers, several consumers, and nothing after the end, for both kinds of end.
+/// client-go's oldest test: many producers, several consumers, and no key after the shutdown, for
+/// both kinds of shutdown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn wq_1_fifty_producers_and_ten_consumers_meet_and_part() {
+async fn wq_1_fifty_producers_and_ten_consumers() {
     for drain in [false, true] {
         let queue = WorkQueue::<(u32, u32)>::new();
         let seen = Arc::new(Mutex::new(HashMap::<(u32, u32), u32>::new()));
@@ -22,7 +23,11 @@ async fn wq_1_fifty_producers_and_ten_consumers_meet_and_part() {
             let (queue, seen) = (queue.clone(), seen.clone());
             consumers.spawn(async move {
                 while let Some(item) = queue.take().await {
-                    assert_ne!(item.key().0, u32::MAX, "handed out what was added after the shutdown");
+                    assert_ne!(
+                        item.key().0,
+                        u32::MAX,
+                        "a key that was added after the shutdown was handed out"
+                    );
                     *seen.lock().unwrap().entry(*item).or_default() += 1;
                     tokio::task::yield_now().await;
                 }
@@ -41,7 +46,7 @@ async fn wq_1_fifty_producers_and_ten_consumers_meet_and_part() {
         producers.join_all().await;
         if drain {
             queue.shut_down_with_drain().await;
-            assert_eq!(seen.lock().unwrap().len(), 2500, "all of it is done when the drain returns");
+            assert_eq!(seen.lock().unwrap().len(), 2500, "all keys are done when the drain returns");
         } else {
             queue.shut_down();
         }
@@ -77,7 +82,7 @@ fn wq_1_the_length_counts_each_ready_key_once() {
     assert_eq!(queue.len(), 2);
     let foo = queue.try_take().unwrap();
     queue.add("foo");
-    assert_eq!(queue.len(), 1, "what is held is not ready, even if it is dirty");
+    assert_eq!(queue.len(), 1, "a held key is not ready, even if it is dirty");
     drop(foo);
     assert_eq!(queue.len(), 2);
 }
@@ -101,7 +106,8 @@ fn wq_1_adds_before_a_take_collapse() {
     assert_eq!(drained(&queue), ["foo", "bar"]);
 }
 
-/// The second worker waits until the first is done, and then there is one more run, not one for each add.
+/// The second worker waits until the first is done, and then there is one more run, not one for
+/// each add.
 #[tokio::test(start_paused = true)]
 async fn wq_1_adds_during_the_work_collapse_into_one_rerun() {
     let queue = WorkQueue::new();
@@ -130,7 +136,7 @@ async fn wq_1_a_worker_that_panics_is_done_too() {
         async move {
             let item = queue.take().await.unwrap();
             queue.add(*item);
-            panic!("of purpose");
+            panic!("on purpose");
         }
     });
     assert!(worker.await.unwrap_err().is_panic());

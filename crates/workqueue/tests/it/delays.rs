@@ -1,4 +1,4 @@
-//! Rule DQ-1: keys that come later.
+//! Rule DQ-1: delayed adds.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, advance};
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(start_paused = true)]
-async fn dq_1_a_delayed_key_comes_when_its_time_has_come_and_once() {
+async fn dq_1_a_delayed_key_is_handed_out_once_when_it_is_due() {
     let queue = WorkQueue::new();
     queue.add_after("foo", 50 * MS);
     advance(49 * MS).await;
@@ -22,14 +22,14 @@ async fn dq_1_a_delayed_key_comes_when_its_time_has_come_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dq_1_a_delay_of_nothing_is_an_add() {
+async fn dq_1_a_delay_of_zero_is_an_add() {
     let queue = WorkQueue::new();
     queue.add_after("foo", Duration::ZERO);
     assert_eq!(queue.len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn dq_1_of_two_delays_the_earlier_holds() {
+async fn dq_1_of_two_delays_the_earlier_applies() {
     for (first, second, due) in [(50, 70, 50), (50, 30, 30)] {
         let queue = WorkQueue::new();
         queue.add_after("foo", first * MS);
@@ -44,7 +44,7 @@ async fn dq_1_of_two_delays_the_earlier_holds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dq_1_two_keys_come_each_at_its_time_whatever_the_order_of_adding() {
+async fn dq_1_each_key_is_handed_out_at_its_time_in_any_order_of_adds() {
     let queue = WorkQueue::new();
     let start = Instant::now();
     queue.add_after("later", 500 * MS);
@@ -58,7 +58,7 @@ async fn dq_1_two_keys_come_each_at_its_time_whatever_the_order_of_adding() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dq_1_keys_that_are_due_come_in_the_order_of_their_times() {
+async fn dq_1_due_keys_are_handed_out_in_the_order_of_their_times() {
     let queue = WorkQueue::new();
     for (key, after) in [("third", 1000), ("first", 250), ("second", 500)] {
         queue.add_after(key, after * MS);
@@ -69,7 +69,7 @@ async fn dq_1_keys_that_are_due_come_in_the_order_of_their_times() {
     assert_eq!(keys, ["first", "second", "third", "added now"]);
 }
 
-/// client-go#131 and others: a delayed add could neither be moved nor taken back.
+/// client-go#131 and others: a delayed add could neither be moved nor cancelled.
 #[tokio::test(start_paused = true)]
 async fn a_delayed_add_can_be_replaced_and_cancelled() {
     let queue = WorkQueue::new();
@@ -97,7 +97,7 @@ async fn dq_1_an_immediate_add_does_not_cancel_a_delayed_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_immediate_add_supersedes_a_delayed_one_by_choice() {
+async fn with_earliest_wins_an_immediate_add_replaces_a_delayed_one() {
     let queue = WorkQueue::builder().earliest_wins().build();
     queue.add_after("foo", 50 * MS);
     queue.add("foo");
@@ -120,7 +120,7 @@ async fn a_key_that_becomes_due_while_it_is_held_is_handed_out_after_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delays_without_end_neither_overflow_nor_come() {
+async fn maximum_delays_neither_overflow_nor_expire() {
     let queue = WorkQueue::new();
     queue.add_after("never", Duration::MAX);
     queue.add_after("in two days", Duration::from_hours(48));
@@ -130,9 +130,9 @@ async fn delays_without_end_neither_overflow_nor_come() {
     assert_eq!(queue.delayed(), 1);
 }
 
-/// client-go stops the adder when a thousand adds have not been looked at yet.
+/// client-go blocks the caller when a thousand adds have not been processed yet.
 #[test]
-fn nothing_blocks_who_adds_and_no_runtime_is_needed() {
+fn adding_never_blocks_and_needs_no_runtime() {
     let queue = WorkQueue::new();
     for key in 0..100_000 {
         queue.add_after(key, Duration::from_secs(3600));
@@ -141,7 +141,7 @@ fn nothing_blocks_who_adds_and_no_runtime_is_needed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn options_take_the_shorter_of_the_delay_and_the_limit() {
+async fn the_shorter_of_delay_and_rate_limit_applies() {
     let queue = WorkQueue::new();
     let options = |after| AddOptions { after, rate_limited: true, priority: 4 };
     for (after, due) in [(Duration::ZERO, 5 * MS), (Duration::from_secs(1), 10 * MS), (MS, MS)] {

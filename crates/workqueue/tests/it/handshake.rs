@@ -1,5 +1,6 @@
-//! Random interleavings of those who wait with those who add, give up, work and let time pass: whenever a key is ready,
-//! nobody sleeps who could take it; no key is held twice; and a drain returns.
+//! Random interleavings of tasks that wait, add, give up and work, and of time that passes:
+//! whenever a key is ready, no task that could take it sleeps; no key is held twice; and a drain
+//! returns.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -18,11 +19,11 @@ enum Step {
     Add(Key),
     AddAfter(Key, u64),
     Cancel(Key),
-    /// Somebody begins to take.
+    /// A task begins to take.
     Begin,
-    /// Of those who have been woken, one runs.
+    /// One of the woken tasks runs.
     Run(prop::sample::Index),
-    /// Of those who wait, woken or not, one gives up.
+    /// One of the waiting tasks, woken or not, gives up.
     GiveUp(prop::sample::Index),
     Finish(prop::sample::Index),
     TryTake,
@@ -45,7 +46,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..150)
 }
 
-/// A task that only takes: polled when it was woken, as an executor would.
+/// A task that only takes: polled when it was woken, as by an executor.
 struct Taker<'a> {
     take: Pin<Box<Take<'a, Key>>>,
     woken: Arc<Woken>,
@@ -59,14 +60,14 @@ impl Wake for Woken {
     }
 }
 
-/// Those who wait, and what those who do not have in their hands.
-struct World<'a> {
+/// The waiting tasks, and the items that the others hold.
+struct Simulation<'a> {
     queue: &'a WorkQueue<Key>,
     takers: Vec<Taker<'a>>,
     held: Vec<Item<'a, Key>>,
 }
 
-impl World<'_> {
+impl Simulation<'_> {
     fn begin(&mut self) {
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         self.takers.push(Taker { take: Box::pin(self.queue.take()), woken });
@@ -124,48 +125,56 @@ impl World<'_> {
 
 async fn interleave(steps: Vec<Step>) {
     let queue = WorkQueue::new();
-    let mut world = World { queue: &queue, takers: Vec::new(), held: Vec::new() };
+    let mut simulation = Simulation { queue: &queue, takers: Vec::new(), held: Vec::new() };
     for step in steps {
-        world.step(step).await;
+        simulation.step(step).await;
     }
-    world.settle();
-    // `len` looks at the clock itself and would wake; nothing is due here, because everybody who was woken has run.
-    assert!(world.takers.is_empty() || queue.is_empty(), "a key is ready and {} sleep", world.takers.len());
+    simulation.settle();
+    // `len` reads the clock itself and would wake tasks; nothing is due here, because all woken
+    // tasks have run.
+    assert!(
+        simulation.takers.is_empty() || queue.is_empty(),
+        "a key is ready and {} tasks sleep",
+        simulation.takers.len()
+    );
 
-    // Whatever is delayed comes by the timer alone, as long as somebody waits.
-    while world.takers.len() <= queue.delayed() {
-        world.begin();
-        world.settle();
+    // Delayed keys come by the timer alone, as long as a task waits.
+    while simulation.takers.len() <= queue.delayed() {
+        simulation.begin();
+        simulation.settle();
     }
     let due = queue.delayed();
-    let before = world.held.len() + queue.len();
+    let before = simulation.held.len() + queue.len();
     for _ in 0..=20 {
         tokio::time::advance(Duration::from_millis(1)).await;
-        world.settle();
+        simulation.settle();
     }
     assert_eq!(queue.delayed(), 0);
-    assert!(world.held.len() + queue.len() <= before + due);
-    assert!(world.takers.is_empty() || queue.is_empty(), "a key came late and nobody was told");
+    assert!(simulation.held.len() + queue.len() <= before + due);
+    assert!(
+        simulation.takers.is_empty() || queue.is_empty(),
+        "a delayed key became ready and no task was woken"
+    );
 
     let mut drain = Box::pin(queue.shut_down_with_drain());
     let idle = &mut Context::from_waker(Waker::noop());
     if drain.as_mut().poll(idle).is_pending() {
-        while !(world.held.is_empty() && queue.is_empty()) {
-            world.held.clear();
-            world.settle();
-            world.held.extend(queue.try_take());
+        while !(simulation.held.is_empty() && queue.is_empty()) {
+            simulation.held.clear();
+            simulation.settle();
+            simulation.held.extend(queue.try_take());
         }
-        assert_eq!(drain.as_mut().poll(idle), Poll::Ready(()), "all is done and the drain goes on");
+        assert_eq!(drain.as_mut().poll(idle), Poll::Ready(()), "all keys are done and the drain still waits");
     }
-    world.settle();
-    assert!(world.takers.is_empty(), "somebody did not hear of the shutdown");
+    simulation.settle();
+    assert!(simulation.takers.is_empty(), "a task was not woken by the shutdown");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn nobody_sleeps_while_a_key_is_ready(steps in steps()) {
+    fn no_task_sleeps_while_a_key_is_ready(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.unwrap().block_on(interleave(steps));
     }

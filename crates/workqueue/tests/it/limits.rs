@@ -1,4 +1,4 @@
-//! Rule RL-1, at the queue: failures wait longer and longer, each key by itself.
+//! Rule RL-1, at the queue: each key waits longer with each of its failures.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use dogwatch_workqueue::WorkQueue;
 use dogwatch_workqueue::limiter::{ExponentialPerItem, TokenBucket, client_go_limiter};
 use tokio::time::Instant;
 
-/// Adds a key rate-limited and says how many milliseconds it took to come.
+/// Adds a key rate-limited and returns the milliseconds until it was handed out.
 async fn wait_of(queue: &WorkQueue<&'static str>, key: &'static str) -> u128 {
     let start = Instant::now();
     queue.add_rate_limited(key);
@@ -16,7 +16,7 @@ async fn wait_of(queue: &WorkQueue<&'static str>, key: &'static str) -> u128 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rl_1_each_key_waits_by_itself_until_it_is_forgotten() {
+async fn rl_1_each_key_has_its_own_backoff_until_it_is_forgotten() {
     let limiter = ExponentialPerItem::new(Duration::from_millis(1), Duration::from_secs(1));
     let queue = WorkQueue::builder().limiter(limiter).build();
     assert_eq!(wait_of(&queue, "one").await, 1);
@@ -30,7 +30,7 @@ async fn rl_1_each_key_waits_by_itself_until_it_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rl_1_forgetting_does_not_take_back_what_is_delayed() {
+async fn rl_1_forgetting_does_not_cancel_a_delayed_add() {
     let queue = WorkQueue::new();
     queue.add_rate_limited("one");
     queue.forget(&"one");
@@ -38,7 +38,7 @@ async fn rl_1_forgetting_does_not_take_back_what_is_delayed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rl_1_a_queue_has_controller_runtimes_limiter_unless_told_otherwise() {
+async fn rl_1_a_queue_has_controller_runtimes_limiter_by_default() {
     let queue = WorkQueue::new();
     for expected in [5, 10, 20, 40] {
         assert_eq!(wait_of(&queue, "one").await, expected);
@@ -53,7 +53,11 @@ async fn rl_1_client_gos_limiter_slows_down_all_keys_together() {
     for _ in 0..110 {
         queue.take().await.unwrap().done();
     }
-    assert_eq!(start.elapsed(), Duration::from_secs(1), "ten above a burst of a hundred, at ten a second");
+    assert_eq!(
+        start.elapsed(),
+        Duration::from_secs(1),
+        "ten keys above a burst of a hundred, at ten per second"
+    );
 }
 
 #[tokio::test(start_paused = true)]

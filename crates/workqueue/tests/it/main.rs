@@ -1,4 +1,4 @@
-//! The work queue from outside, rule by rule, on a paused clock.
+//! Tests of the work queue through its public API, rule by rule, on a paused clock.
 
 mod basics;
 mod shutdown;

@@ -1,4 +1,4 @@
-//! Rule WM-1: the numbers of a named queue.
+//! Rule WM-1: the metrics of a named queue.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::advance;
 
 const US: Duration = Duration::from_micros(1);
 
-/// A queue called `pods`, and how to read its numbers.
+/// A queue named `pods`, and a reader of its metrics.
 struct Measured {
     queue: WorkQueue<&'static str>,
     snapshotter: Snapshotter,
@@ -23,7 +23,8 @@ impl Measured {
         Self { queue, snapshotter }
     }
 
-    /// What has happened to `workqueue_METRIC` since the last reading, which sets everything to zero.
+    /// Returns the changes of `workqueue_METRIC` since the last reading, which resets everything to
+    /// zero.
     fn read<const N: usize>(&self, metrics: [&str; N]) -> [Vec<f64>; N] {
         let snapshot = self.snapshotter.snapshot().into_vec();
         metrics.map(|metric| {
@@ -83,9 +84,9 @@ async fn wm_1_a_delayed_key_waits_from_the_time_it_was_due() {
     assert_eq!((adds, waited), (vec![1.0], vec![3.0]));
 }
 
-/// As controller-runtime tells it: one depth for each priority, and after 25 of them one for all others.
+/// As in controller-runtime: one depth for each priority, and after 25 of them one for all others.
 #[test]
-fn wm_1_the_depth_is_told_by_priority() {
+fn wm_1_the_depth_is_reported_by_priority() {
     let recorder = DebuggingRecorder::new();
     metrics::with_local_recorder(&recorder, || {
         let queue = WorkQueue::builder().name("pods").build();
@@ -100,7 +101,7 @@ fn wm_1_the_depth_is_told_by_priority() {
         .iter()
         .filter(|(key, ..)| key.key().name() == "workqueue_depth")
         .map(|(key, _, _, value)| {
-            let DebugValue::Gauge(value) = value else { panic!("{value:?} is no gauge") };
+            let DebugValue::Gauge(value) = value else { panic!("{value:?} is not a gauge") };
             let priority = key.key().labels().find(|it| it.key() == "priority").unwrap();
             (priority.value(), value.0)
         })
@@ -122,7 +123,7 @@ async fn wm_1_retries_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wm_1_unfinished_work_is_told_while_somebody_keeps_it_fresh() {
+async fn wm_1_unfinished_work_is_reported_while_the_metrics_are_kept_fresh() {
     let measured = Measured::new();
     let queue = &measured.queue;
     let fresh = tokio::spawn(queue.keep_metrics_fresh());
@@ -143,11 +144,11 @@ async fn wm_1_unfinished_work_is_told_while_somebody_keeps_it_fresh() {
     fresh.await.unwrap();
     drop(second);
     queue.refresh_metrics();
-    assert_eq!(measured.read(gauges), [[0.0], [0.0]], "nothing is told after the shutdown");
+    assert_eq!(measured.read(gauges), [[0.0], [0.0]], "no updates after the shutdown");
 }
 
 #[tokio::test(start_paused = true)]
-async fn wm_1_keeping_metrics_fresh_does_not_keep_the_queue() {
+async fn wm_1_keeping_metrics_fresh_does_not_keep_the_queue_alive() {
     let Measured { queue, .. } = Measured::new();
     let fresh = tokio::spawn(queue.keep_metrics_fresh());
     tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! The queue beside a plain model of its rules, for random programs: the same keys in the same order, nothing lost, nothing
-//! held twice.
+//! The queue compared with a plain model of its rules, for random programs: the same keys in the
+//! same order, no key lost, no key held twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,7 +16,7 @@ enum Step {
     ReplaceAfter(Key, u64),
     Cancel(Key),
     Take,
-    /// Finishes the item at this place among those held.
+    /// Finishes the item with this index among those held.
     Finish(prop::sample::Index),
     Advance(u64),
 }
@@ -36,15 +36,16 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..200)
 }
 
-/// The rules in their plainest form: sets, and a list that is sorted when it is needed. Time is in milliseconds.
+/// The rules in their plainest form: sets, and a list that is sorted on demand. Time is in
+/// milliseconds.
 #[derive(Default)]
 struct Model {
     now: u64,
     counter: u64,
-    /// Outstanding work: priority, and the number that says who came first.
+    /// Outstanding work: its priority and sequence number.
     dirty: BTreeMap<Key, (i32, u64)>,
     held: BTreeSet<Key>,
-    /// When, who was first to ask, and the priority.
+    /// The time, the sequence number and the priority of each delay.
     delayed: BTreeMap<Key, (u64, u64, i32)>,
     earliest_wins: bool,
 }
@@ -108,7 +109,7 @@ impl Model {
 
     fn finish(&mut self, key: Key) {
         self.held.remove(&key);
-        // It joins the line now, at the priority it has got by now.
+        // It returns to the queue now, at the priority it has by now.
         if let Some((priority, _)) = self.dirty.get(&key).copied() {
             let number = self.number();
             self.dirty.insert(key, (priority, number));
@@ -175,23 +176,23 @@ async fn run(steps: Vec<Step>, earliest_wins: bool) {
 
 fn in_a_runtime(future: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime needs nothing here").block_on(future);
+    runtime.expect("the runtime builds").block_on(future);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_random_program_gives_what_the_rules_say(steps in steps()) {
+    fn a_random_program_matches_the_model(steps in steps()) {
         in_a_runtime(run(steps, false));
     }
 
     #[test]
-    fn a_random_program_gives_what_the_rules_say_when_the_earliest_wins(steps in steps()) {
+    fn a_random_program_matches_the_model_when_the_earliest_wins(steps in steps()) {
         in_a_runtime(run(steps, true));
     }
 
-    /// With patience and groups the order is another, but each key comes, and comes once.
+    /// With patience and groups the order differs, but each key is handed out, and only once.
     #[test]
     fn every_order_hands_out_every_key_once(
         keys in prop::collection::vec((any::<u16>(), -3..3), 1..300), patience in 0_u32..4, groups in 1_u16..5,

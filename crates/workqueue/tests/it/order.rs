@@ -1,4 +1,4 @@
-//! Rule WQ-3 and the priorities of controller-runtime: who comes first, and that everybody comes.
+//! Rule WQ-3 and the priorities of controller-runtime: the order of keys, and that no key starves.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn wq_3_first_come_first_served() {
 }
 
 #[test]
-fn higher_priorities_come_first_and_keys_tell_theirs() {
+fn higher_priorities_come_first_and_items_have_their_priority() {
     let queue = WorkQueue::new();
     queue.add_with("low", priority(-100));
     queue.add("plain");
@@ -67,7 +67,7 @@ async fn a_delayed_key_keeps_the_highest_priority_it_was_delayed_with() {
     assert_eq!(drained(&queue), [("a", 7), ("b", 2)]);
 }
 
-/// The initial list of a large collection at low priority, beside changes that never end.
+/// The initial list of a large collection at low priority, next to an endless stream of changes.
 #[test]
 fn a_low_priority_never_starves() {
     let queue = WorkQueue::new();
@@ -118,7 +118,7 @@ fn a_group_with_many_keys_does_not_delay_one_with_few() {
 }
 
 #[test]
-fn a_priority_is_stronger_than_a_turn() {
+fn a_priority_takes_precedence_over_a_turn() {
     let queue = WorkQueue::builder().fair_by(|key: &&str| key.as_bytes()[0]).build();
     queue.add("a1");
     queue.add("a2");

@@ -1,4 +1,4 @@
-//! Rule WQ-2: what a shutdown ends, what it finishes, and what a drain waits for.
+//! Rule WQ-2: shutdowns and drains.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ fn drain(queue: &WorkQueue<&'static str>) -> JoinHandle<()> {
     tokio::spawn(async move { queue.shut_down_with_drain().await })
 }
 
-/// Lets all tasks run that can.
+/// Runs all tasks that can run.
 async fn settle() {
     for _ in 0..10 {
         tokio::task::yield_now().await;
@@ -18,7 +18,7 @@ async fn settle() {
 }
 
 #[tokio::test]
-async fn wq_2_what_is_queued_is_still_handed_out_and_then_nothing() {
+async fn wq_2_queued_keys_are_still_handed_out_and_then_none() {
     let queue = WorkQueue::new();
     queue.add("foo");
     queue.add("bar");
@@ -31,7 +31,7 @@ async fn wq_2_what_is_queued_is_still_handed_out_and_then_nothing() {
 }
 
 #[tokio::test]
-async fn wq_2_all_who_wait_hear_of_the_shutdown() {
+async fn wq_2_a_shutdown_wakes_all_waiters() {
     let queue = WorkQueue::<u8>::new();
     let waiting: Vec<_> = (0..3)
         .map(|_| {
@@ -47,7 +47,7 @@ async fn wq_2_all_who_wait_hear_of_the_shutdown() {
 }
 
 #[tokio::test]
-async fn wq_2_a_drain_waits_until_all_is_done() {
+async fn wq_2_a_drain_waits_until_all_keys_are_done() {
     let queue = WorkQueue::new();
     queue.add("foo");
     queue.add("bar");
@@ -62,9 +62,9 @@ async fn wq_2_a_drain_waits_until_all_is_done() {
     drain.await.unwrap();
 }
 
-/// client-go returns as soon as nothing is held; ours finishes what it has accepted.
+/// client-go returns as soon as no key is held; this queue finishes all accepted keys.
 #[tokio::test]
-async fn wq_2_a_drain_waits_for_keys_that_nobody_has_taken_yet() {
+async fn wq_2_a_drain_waits_for_keys_that_have_not_been_taken_yet() {
     let queue = WorkQueue::new();
     queue.add("foo");
     let drain = drain(&queue);
@@ -102,7 +102,7 @@ async fn wq_2_a_plain_shutdown_ends_the_wait_of_a_drain() {
 }
 
 #[tokio::test]
-async fn wq_2_a_drain_hands_out_what_was_added_while_it_was_held() {
+async fn wq_2_a_drain_hands_out_keys_that_were_added_while_held() {
     let queue = WorkQueue::new();
     queue.add("foo");
     let first = queue.take().await.unwrap();
@@ -120,7 +120,7 @@ async fn wq_2_a_drain_hands_out_what_was_added_while_it_was_held() {
 }
 
 #[tokio::test]
-async fn wq_2_several_drains_end_together_and_a_dropped_one_harms_nobody() {
+async fn wq_2_several_drains_end_together_and_a_dropped_one_has_no_effect() {
     let queue = WorkQueue::new();
     queue.add("foo");
     let held = queue.take().await.unwrap();
@@ -132,9 +132,10 @@ async fn wq_2_several_drains_end_together_and_a_dropped_one_harms_nobody() {
     second.await.unwrap();
 }
 
-/// A trap of client-go: its timer goes on for up to ten seconds after a drain. Here nothing does.
+/// A trap of client-go: its timer keeps running for up to ten seconds after a drain. Here nothing
+/// does.
 #[tokio::test(start_paused = true)]
-async fn dq_1_a_shutdown_forgets_what_is_delayed() {
+async fn dq_1_a_shutdown_drops_delayed_adds() {
     let queue = WorkQueue::new();
     queue.add_after("foo", Duration::from_secs(1));
     queue.add("bar");

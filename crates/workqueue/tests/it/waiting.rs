@@ -1,4 +1,4 @@
-//! Who waits: that keys, cancellations and the role of keeping the time find the right one.
+//! Waiting tasks: keys, cancellations and the role of the timekeeper reach the right one.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test]
-async fn who_waits_longest_is_served_first() {
+async fn the_longest_waiting_task_is_served_first() {
     let queue = WorkQueue::new();
     let mut first = pin!(queue.take());
     let mut second = pin!(queue.take());
@@ -51,7 +51,8 @@ async fn a_take_in_a_select_that_loses_leaves_no_trace() {
     }
 }
 
-/// The timekeeper goes away: another takes over, be it that the first gave up or that it has a key to work on.
+/// The timekeeper leaves, because it gave up or because it has a key to work on: another waiter
+/// takes over.
 #[tokio::test(start_paused = true)]
 async fn the_time_is_kept_when_the_timekeeper_leaves() {
     let queue = WorkQueue::new();
@@ -78,7 +79,7 @@ async fn the_time_is_kept_when_the_timekeeper_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sleeper_hears_of_an_earlier_time() {
+async fn a_waiter_is_woken_for_an_earlier_deadline() {
     let queue = WorkQueue::new();
     queue.add_after("late", Duration::from_secs(10));
     let start = Instant::now();
@@ -118,7 +119,7 @@ async fn many_keys_that_become_due_at_once_wake_as_many_workers() {
     assert_eq!(start.elapsed(), 50 * MS);
 }
 
-/// A worker that always finds a key must not keep its thread to itself.
+/// A worker that always finds a key must not monopolise its thread.
 #[tokio::test]
 async fn a_busy_worker_lets_other_tasks_run() {
     let queue = WorkQueue::new();

@@ -1,4 +1,4 @@
-//! The numbers of a controller, under controller-runtime's names.
+//! The metrics of a controller, under controller-runtime's names.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,14 +7,15 @@ use dogwatch_controller::{Action, Context, Controller, ReconcileError};
 use dogwatch_core::ObjectKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
-use crate::world::{Running, SECOND, World};
+use crate::test_cluster::{Running, SECOND, TestCluster};
 
-/// The numbers of the controller and of its queue so far, as `name{result}`; a histogram is told by the count of its values.
+/// The metrics of the controller and of its queue so far, as `name{result}`; a histogram is
+/// represented by the count of its values.
 #[derive(Debug, Default)]
 struct Numbers(BTreeMap<String, f64>);
 
 impl Numbers {
-    /// Adds what happened since the last look, since each look begins at zero.
+    /// Adds the changes since the last snapshot, since each snapshot begins at zero.
     fn look(&mut self, snapshotter: &Snapshotter) {
         for (name, value) in numbers(snapshotter) {
             *self.0.entry(name).or_default() += value;
@@ -27,7 +28,7 @@ impl Numbers {
 }
 
 fn numbers(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
-    let mut told = BTreeMap::new();
+    let mut recorded = BTreeMap::new();
     for (key, _, _, value) in snapshotter.snapshot().into_vec() {
         let key = key.key();
         let labels: BTreeMap<_, _> = key.labels().map(|it| (it.key(), it.value())).collect();
@@ -41,17 +42,17 @@ fn numbers(snapshotter: &Snapshotter) -> BTreeMap<String, f64> {
             DebugValue::Gauge(it) => it.into_inner(),
             DebugValue::Histogram(values) => values.len() as f64,
         };
-        told.insert(format!("{}{result}", key.name()), value);
+        recorded.insert(format!("{}{result}", key.name()), value);
     }
-    told
+    recorded
 }
 
 #[tokio::test(start_paused = true)]
 async fn reconciles_are_counted_under_the_names_of_controller_runtime() {
-    let world = World::with(&["done", "error", "later", "panic", "slow", "terminal"]).await;
+    let cluster = TestCluster::with(&["done", "error", "later", "panic", "slow", "terminal"]).await;
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
-    let maps = world.informer();
+    let maps = cluster.informer();
     let builder = Controller::for_(&maps).named("tested").workers(2).reconcile_timeout(SECOND);
     let controller = metrics::with_local_recorder(&recorder, || {
         builder.build(|key: ObjectKey, context: Context| async move {
@@ -68,15 +69,15 @@ async fn reconciles_are_counted_under_the_names_of_controller_runtime() {
     let mut numbers = Numbers::default();
     numbers.look(&snapshotter);
     for name in ["reconcile_errors_total", "reconcile_panics_total", "reconcile_total{success}"] {
-        assert_eq!(numbers.of(name), 0.0, "it is there from the beginning");
+        assert_eq!(numbers.of(name), 0.0, "{name} exists from the start");
     }
     assert_eq!(numbers.of("max_concurrent_reconciles"), 2.0);
     let running = Running::new(controller);
     tokio::time::sleep(SECOND / 2).await;
     numbers.look(&snapshotter);
-    assert_eq!(numbers.of("active_workers"), 1.0, "one is at the slow one");
+    assert_eq!(numbers.of("active_workers"), 1.0, "one worker is busy with the slow key");
     tokio::time::sleep(Duration::from_secs(5)).await;
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
     numbers.look(&snapshotter);
     for (name, count) in [
         ("reconcile_total{success}", 4.0),
@@ -91,6 +92,6 @@ async fn reconciles_are_counted_under_the_names_of_controller_runtime() {
     ] {
         assert_eq!(numbers.of(name), count, "{name}");
     }
-    assert!(numbers.0["workqueue_adds_total"] >= 6.0, "the queue is called as the controller is");
+    assert!(numbers.0["workqueue_adds_total"] >= 6.0, "the queue has the controller's name");
     assert_eq!(numbers.0["dogwatch_controller_stale_reads_avoided_total"], 0.0);
 }

@@ -1,4 +1,5 @@
-//! A server in this process, its config maps, and a record of what a reconciler was called for, on a clock that stands still.
+//! An in-process server, its config maps, and a record of the calls of a reconciler, on a paused
+//! clock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -20,30 +21,30 @@ use tokio::time::Instant;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-pub(crate) struct World {
+pub(crate) struct TestCluster {
     pub(crate) server: ApiServer,
     pub(crate) client: Client,
     pub(crate) informers: InformerFactory,
     pub(crate) maps: Api<ConfigMap>,
 }
 
-impl World {
-    /// A server with these config maps.
+impl TestCluster {
+    /// Starts a server with these config maps.
     pub(crate) async fn with(names: &[&str]) -> Self {
         let server = ApiServer::builder().in_process().seed(1).request_log(1000);
-        let server = server.start().await.expect("it starts");
+        let server = server.start().await.expect("started");
         let url = server.url().parse().expect("a URL");
         let client = Client::from_service(url, "default", server.service());
-        let world = Self {
+        let cluster = Self {
             informers: InformerFactory::new(client.clone()).namespace("default"),
             maps: Api::default_namespaced(client.clone()),
             client,
             server,
         };
         for name in names {
-            world.create(&map(name)).await;
+            cluster.create(&map(name)).await;
         }
-        world
+        cluster
     }
 
     pub(crate) fn informer(&self) -> SharedInformer<ConfigMap> {
@@ -51,7 +52,7 @@ impl World {
     }
 
     pub(crate) async fn create(&self, map: &ConfigMap) -> ConfigMap {
-        self.maps.create(&WriteParams::default(), map).await.expect("it is created")
+        self.maps.create(&WriteParams::default(), map).await.expect("created")
     }
 
     /// Changes the value of a map.
@@ -61,11 +62,11 @@ impl World {
 
     pub(crate) async fn patch(&self, name: &str, patch: Value) -> ConfigMap {
         let patch = dogwatch_client::api::Patch::Merge(&patch);
-        self.maps.patch(name, &PatchParams::default(), patch).await.expect("it is patched")
+        self.maps.patch(name, &PatchParams::default(), patch).await.expect("patched")
     }
 
     pub(crate) async fn delete(&self, name: &str) {
-        self.maps.delete(name, &DeleteParams::default()).await.expect("it is deleted");
+        self.maps.delete(name, &DeleteParams::default()).await.expect("deleted");
     }
 }
 
@@ -75,7 +76,7 @@ pub(crate) fn map(name: &str) -> ConfigMap {
     map
 }
 
-/// A map that the owner controls.
+/// Returns a map that the owner controls.
 pub(crate) fn owned_map(name: &str, owner: &ConfigMap) -> ConfigMap {
     let mut map = map(name);
     map.metadata.owner_references = Some(vec![OwnerReference {
@@ -94,12 +95,12 @@ pub(crate) fn value(map: &ConfigMap) -> &str {
     data.and_then(|it| it.get("value")).map_or("", String::as_str)
 }
 
-/// Lets everything happen that can happen now: the clock moves on only when there is nothing left to do.
+/// Runs all tasks that can run now: the clock advances only when there is nothing left to do.
 pub(crate) async fn settle() {
     tokio::time::sleep(Duration::from_nanos(1)).await;
 }
 
-/// What a reconciler was called for, and when.
+/// The calls of a reconciler, with their times.
 #[derive(Clone, Debug)]
 pub(crate) struct Calls {
     since: Instant,
@@ -111,7 +112,7 @@ impl Calls {
         Self { since: Instant::now(), calls: Arc::default() }
     }
 
-    /// How late it is, as calls are told.
+    /// Returns the time on the clock of the recorded calls.
     pub(crate) fn now(&self) -> Duration {
         self.since.elapsed()
     }
@@ -120,7 +121,7 @@ impl Calls {
         self.calls.lock().unwrap().push((self.now(), what.to_string()));
     }
 
-    /// The names of the keys since the last look.
+    /// Takes the names of the keys since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         self.take_timed().into_iter().map(|(_, what)| what).collect()
     }
@@ -131,19 +132,19 @@ impl Calls {
         calls
     }
 
-    /// When the calls since the last look were, and for what.
+    /// Takes the times and names of the calls since the last one.
     pub(crate) fn take_timed(&self) -> Vec<(Duration, String)> {
         std::mem::take(&mut *self.calls.lock().unwrap())
     }
 
-    /// The calls since the last look as milliseconds from the first of them.
+    /// Takes the calls since the last one as milliseconds from the first of them.
     pub(crate) fn take_millis(&self) -> Vec<u128> {
         let calls = self.take_timed();
         calls.iter().map(|(at, _)| at.saturating_sub(calls[0].0).as_millis()).collect()
     }
 }
 
-/// The name of a key, for records.
+/// Returns the name of a key, for records.
 pub(crate) fn name(key: &ObjectKey) -> String {
     key.name().to_owned()
 }
@@ -161,7 +162,7 @@ impl Reconciler for Recording {
     }
 }
 
-/// A controller that runs until it is told to stop.
+/// A controller that runs until it is stopped.
 pub(crate) struct Running {
     stop: CancellationToken,
     task: JoinHandle<Result<(), ControllerError>>,
@@ -180,7 +181,7 @@ impl Running {
         self.task.await.expect("no panic")
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends without a stop.
     pub(crate) async fn ended(self) -> Result<(), ControllerError> {
         self.task.await.expect("no panic")
     }

@@ -1,4 +1,5 @@
-//! Work that does not yield, on a runtime with several threads: whatever follows the end of the work waits for it.
+//! Work that does not yield, on a multi-threaded runtime: the steps after the end of the work wait
+//! for it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -14,19 +15,19 @@ use dogwatch_informer::SharedInformer;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use crate::served::{config_map, server};
+use crate::in_process::{config_map, server};
 
-/// Longer than any test should take; nothing waits for it to pass.
+/// Longer than any test should take; no test waits for it to pass.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A reconcile that blocks its thread until it is released.
-struct Stubborn {
+struct BlockingReconcile {
     at_work: Arc<AtomicBool>,
     begun: Mutex<mpsc::Receiver<()>>,
     release: mpsc::Sender<()>,
 }
 
-impl Stubborn {
+impl BlockingReconcile {
     fn new(maps: &SharedInformer<ConfigMap>) -> (Self, Controller) {
         let at_work = Arc::new(AtomicBool::new(false));
         let (begin, begun) = mpsc::channel();
@@ -37,7 +38,7 @@ impl Stubborn {
             async move {
                 flag.store(true, Ordering::SeqCst);
                 begin.send(()).expect("the test waits");
-                released.lock().unwrap().recv_timeout(LIMIT).expect("it is released");
+                released.lock().unwrap().recv_timeout(LIMIT).expect("the test releases it");
                 flag.store(false, Ordering::SeqCst);
                 std::future::pending::<Result<Action, ReconcileError>>().await
             }
@@ -54,7 +55,7 @@ impl Stubborn {
     }
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
     let waiting = async {
         while !is_so() {
@@ -81,28 +82,28 @@ async fn a_member_keeps_its_lease_until_the_work_on_its_keys_is_over() {
         async move { member.run_until(async { drop(stopped.await) }).await }
     });
     until("the member owns the key", || member.owns("all")).await;
-    let (stubborn, controller) = Stubborn::new(&maps);
+    let (blocking, controller) = BlockingReconcile::new(&maps);
     let working = tokio::spawn({
         let member = member.clone();
         async move { member.while_owning("all", controller.run(std::future::pending())).await }
     });
-    stubborn.begun().await;
-    stop.send(()).expect("it takes part");
+    blocking.begun().await;
+    stop.send(()).expect("the member runs");
     until("the key is given up", || !member.owns("all")).await;
-    // Time enough for a release that does not wait; a correct one never fails here.
+    // Enough time for a release that does not wait; a correct one never fails here.
     tokio::time::sleep(Duration::from_millis(100)).await;
-    assert!(stubborn.is_at_work() && !taking_part.is_finished());
+    assert!(blocking.is_at_work() && !taking_part.is_finished());
     let leases = Api::<Lease>::default_namespaced(client);
     let held = leases.list(&ListParams::default()).await.expect("listed").items;
     assert!(held.iter().all(|it| it.spec.as_ref().is_some_and(|it| it.holder_identity.is_some())));
-    stubborn.release.send(()).expect("it waits");
+    blocking.release.send(()).expect("the reconcile waits");
     tokio::time::timeout(LIMIT, taking_part).await.expect("it leaves").expect("no panic");
-    assert!(!stubborn.is_at_work());
+    assert!(!blocking.is_at_work());
     assert!(working.await.expect("no panic").is_none(), "the work was dropped");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_leader_that_overstays_is_seen_by_its_health_until_its_work_is_over() {
+async fn a_leader_that_overruns_fails_its_health_check_until_its_work_is_over() {
     let (server, client, maps) = with_a_map().await;
     let elector = LeaderElector::builder(client.clone(), "tested")
         // Long enough that a busy machine does not lose it by itself.
@@ -111,17 +112,17 @@ async fn a_leader_that_overstays_is_seen_by_its_health_until_its_work_is_over() 
         .retry_period(Duration::from_millis(100))
         .build()
         .expect("valid settings");
-    let (stubborn, controller) = Stubborn::new(&maps);
+    let (blocking, controller) = BlockingReconcile::new(&maps);
     let manager = Manager::new(client).controller(controller).elect(elector.clone());
     let running = tokio::spawn(manager.run_until(std::future::pending()));
-    stubborn.begun().await;
+    blocking.begun().await;
     assert!(elector.is_leader());
     server.faults().rule(Rule::on("update").or("get").resource("leases").refuse(500));
-    until("the health says so", || elector.health(Duration::ZERO).is_err()).await;
-    assert!(stubborn.is_at_work() && !running.is_finished() && !elector.is_leader());
-    stubborn.release.send(()).expect("it waits");
-    let ended = tokio::time::timeout(LIMIT, running).await.expect("it ends").expect("no panic");
+    until("the health check fails", || elector.health(Duration::ZERO).is_err()).await;
+    assert!(blocking.is_at_work() && !running.is_finished() && !elector.is_leader());
+    blocking.release.send(()).expect("the reconcile waits");
+    let ended = tokio::time::timeout(LIMIT, running).await.expect("it ends in time").expect("no panic");
     assert_eq!(ended.expect_err("the lease was lost").to_string(), "leadership was lost");
-    assert!(!stubborn.is_at_work());
-    assert_eq!(elector.health(Duration::ZERO), Ok(()), "and is in order then");
+    assert!(!blocking.is_at_work());
+    assert_eq!(elector.health(Duration::ZERO), Ok(()), "the check passes afterwards");
 }

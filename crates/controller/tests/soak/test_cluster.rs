@@ -1,8 +1,10 @@
-//! A cluster with parents and children, the controller that keeps them as they should be, and everything that disturbs it.
+//! A cluster with parents and children, the controller that reconciles them, and everything that
+//! disturbs it.
 //!
-//! A parent is a ConfigMap that says how many children it wants; a child is a Secret that it owns. The controller is written as the
-//! documentation says: level-triggered, with owned objects as a source, and with its writes reported to the guard. So whatever
-//! happens, the children must be as wanted in the end. The run has one thread and a paused clock: a seed does the same each time.
+//! A parent is a ConfigMap that specifies the number of its children; a child is a Secret that it
+//! owns. The controller follows the documentation: level-triggered, with owned objects as a source,
+//! and with its writes reported to the guard. So the children must always be as specified in the
+//! end. The run is single-threaded on a paused clock: a seed gives the same run each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,28 +28,29 @@ use tower::ServiceExt;
 use crate::schedule::{Schedule, Step};
 use crate::trace::record;
 
-/// After the last fault, everything must be as wanted within this time.
-const PATIENCE: Duration = Duration::from_secs(1_800);
-/// And stay so, with next to no reconciles.
-const REST: Duration = Duration::from_secs(120);
-/// How many reconciles a quiet time may have. While parents are stale and children are not, there may be thousands: a controller
-/// whose cache shows a parent that is gone, and the garbage collector, undo each other's work. That ends with the fault.
+/// The time limit, after the last fault, for everything to be as specified.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(1_800);
+/// The time for which it must then stay so, with almost no reconciles.
+const QUIET_TIME: Duration = Duration::from_secs(120);
+/// The maximum number of reconciles in a quiet time. While parents are stale and children are not,
+/// there may be thousands: a controller whose cache shows a parent that is gone, and the garbage
+/// collector, undo each other's work. That ends with the fault.
 const QUIET_RECONCILES: u64 = 20;
 
 /// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
-    /// What is wrong; empty where all is well.
+    /// The violations; empty if there are none.
     pub(crate) wrong: Vec<String>,
     pub(crate) reconciles: u64,
     pub(crate) writes: u64,
     pub(crate) restarts: u64,
-    /// How many parents could not be decoded when the faults ended.
+    /// The number of parents that could not be decoded when the faults ended.
     pub(crate) cured: u64,
     pub(crate) recovery: Duration,
 }
 
-/// The way to the server of the moment.
+/// The route to the current server.
 #[derive(Clone)]
 struct Route(Arc<Mutex<InProcess<Service>>>);
 
@@ -55,14 +58,14 @@ impl Route {
     fn service(&self) -> impl HttpStack {
         let route = self.clone();
         tower::service_fn(move |request: http::Request<RequestBody>| {
-            let service = route.0.lock().expect("no panic holds it").clone();
+            let service = route.0.lock().expect("not poisoned").clone();
             record(|| format!("{} {}", request.method(), request.uri()));
             service.oneshot(request)
         })
     }
 }
 
-/// What a parent wants while its informer cannot decode it.
+/// The number of children in a parent that its informer cannot decode.
 const POISON: &str = "poison";
 
 /// A parent as the controller's informer holds it.
@@ -74,7 +77,7 @@ impl TryFrom<ConfigMap> for Parent {
     type Error = &'static str;
 
     fn try_from(map: ConfigMap) -> Result<Self, Self::Error> {
-        if is_poisoned(&map) { Err("a number that nobody can read") } else { Ok(Self(map)) }
+        if is_poisoned(&map) { Err("an unreadable number") } else { Ok(Self(map)) }
     }
 }
 
@@ -92,14 +95,14 @@ fn is_poisoned(parent: &ConfigMap) -> bool {
     parent.data.as_ref().and_then(|it| it.get("children")).is_some_and(|it| it == POISON)
 }
 
-/// Counts what the controller does.
+/// Counts the actions of the controller.
 #[derive(Debug, Default)]
 struct Counts {
     reconciles: AtomicU64,
     writes: AtomicU64,
 }
 
-/// Gives each parent the children it wants.
+/// Gives each parent the children that it specifies.
 struct Family {
     parents: Lister<Parent>,
     children: Lister<Secret>,
@@ -113,10 +116,10 @@ impl Reconciler for Family {
     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
         self.counts.reconciles.fetch_add(1, Ordering::Relaxed);
         record(|| format!("reconcile {key}"));
-        // A real server takes time to answer. Without any, a controller with a stale parent and the garbage collector would undo each
-        // other's work for ever at the same instant.
+        // A server takes time to respond. Without latency, a controller with a stale parent and the
+        // garbage collector would undo each other's work for ever at the same instant.
         tokio::time::sleep(Duration::from_millis(10)).await;
-        // Children of a parent that is gone are the garbage collector's.
+        // The children of a deleted parent are left to the garbage collector.
         let Ok(parent) = self.parents.get(key) else { return Ok(Action::Done) };
         let parent = &parent.0;
         let wanted = wanted(parent);
@@ -129,7 +132,8 @@ impl Reconciler for Family {
                 Some(there) if there.data == child.data => continue,
                 Some(_) => self.api.replace(name, &WriteParams::default(), child).await?,
                 None => match self.api.create(&WriteParams::default(), child).await {
-                    // One of an earlier parent of that name, or one that was given away: it goes, or it is not ours.
+                    // A child of an earlier parent of that name, or one with a new owner: it will
+                    // be deleted, or it is not ours.
                     Err(error) if error.is_already_exists() => {
                         self.api.delete(name, &DeleteParams::default()).await?;
                         return Ok(Action::RequeueAfter(Duration::from_secs(1)));
@@ -167,7 +171,7 @@ fn owner(child: &Secret) -> Option<&str> {
     owners.iter().find(|it| it.controller == Some(true)).map(|it| it.uid.as_str())
 }
 
-/// The children that a parent wants.
+/// The children that a parent specifies.
 fn wanted(parent: &ConfigMap) -> Vec<Secret> {
     let count = parent.data.as_ref().and_then(|it| it.get("children")).and_then(|it| it.parse().ok());
     (0..count.unwrap_or(0)).map(|it| child(parent, it)).collect()
@@ -192,7 +196,7 @@ fn child(parent: &ConfigMap, number: u8) -> Secret {
     child
 }
 
-/// A controller that runs, as one process would.
+/// A running controller, as one process would be.
 struct Process {
     stop: CancellationToken,
     task: JoinHandle<Result<(), ControllerError>>,
@@ -223,13 +227,14 @@ impl Process {
 
     async fn end(self) -> Result<(), String> {
         self.stop.cancel();
-        let ended = tokio::time::timeout(PATIENCE, self.task).await;
+        let ended = tokio::time::timeout(SETTLE_TIMEOUT, self.task).await;
         self.parents.stop().await;
         self.children.stop().await;
         match ended {
-            Err(_) => Err("the controller does not end".to_owned()),
+            Err(_) => Err("the controller does not shut down".to_owned()),
             Ok(Err(panic)) => Err(format!("the controller panicked: {panic}")),
-            // As a process would: it ends when it cannot sync, or when a request takes too long at its end, and is started again.
+            // Like a process: it exits if it cannot sync, or if a request takes too long during the
+            // shutdown, and is restarted.
             Ok(Ok(Err(ControllerError::NotSynced { .. } | ControllerError::Undrained { .. }))) => Ok(()),
             Ok(Ok(Err(error))) => Err(format!("the controller failed: {error}")),
             Ok(Ok(Ok(()))) => Ok(()),
@@ -237,7 +242,7 @@ impl Process {
     }
 }
 
-struct World {
+struct TestCluster {
     server: ApiServer,
     route: Route,
     client: Client,
@@ -248,26 +253,26 @@ struct World {
     outcome: Outcome,
 }
 
-/// Plays a schedule from its beginning to its end.
+/// Runs a schedule from beginning to end.
 pub(crate) async fn play(schedule: &Schedule) -> Outcome {
-    let mut world = World::new(schedule).await;
+    let mut cluster = TestCluster::new(schedule).await;
     for (number, step) in schedule.steps.iter().enumerate() {
         record(|| format!("step {number} {step:?}"));
-        // Whether a write succeeds is up to the faults.
-        let outcome = world.perform(step).await;
+        // A write may fail because of a fault.
+        let outcome = cluster.perform(step).await;
         record(|| {
             let error = outcome.err().map_or_else(|| "fine".to_owned(), |it| it.to_string());
-            format!("{error}, at version {}", world.server.cluster().store().revision())
+            format!("{error}, at version {}", cluster.server.cluster().store().revision())
         });
     }
     record(|| "step settle".to_owned());
-    world.settle().await;
-    let outcome = world.finish().await;
+    cluster.settle().await;
+    let outcome = cluster.finish().await;
     record(|| format!("{outcome:?}"));
     outcome
 }
 
-impl World {
+impl TestCluster {
     async fn new(schedule: &Schedule) -> Self {
         let server = ApiServer::builder().in_process().seed(schedule.seed).request_log(0);
         let server = server.start().await.expect("a server without a socket starts");
@@ -343,7 +348,7 @@ impl World {
             Step::RestartController => self.restart_controller().await,
             Step::RestartServer => {
                 let next = self.server.fork().await.expect("a server without a socket starts");
-                *self.route.0.lock().expect("no panic holds it") = next.service();
+                *self.route.0.lock().expect("not poisoned") = next.service();
                 let last = std::mem::replace(&mut self.server, next);
                 last.faults().cut_watches();
                 last.stop().await;
@@ -367,7 +372,7 @@ impl World {
         }
     }
 
-    /// Gives every parent that cannot be decoded a number of children again.
+    /// Gives every parent that cannot be decoded a valid number of children again.
     async fn cure(&self) -> Result<u64, Error> {
         let mut cured = 0;
         for parent in self.parents().list_all(&ListParams::default()).await?.items {
@@ -394,11 +399,11 @@ impl World {
         self.children().delete(name, &DeleteParams::default()).await.map(drop)
     }
 
-    /// What differs from what all parents want; nothing in the end.
+    /// Returns the differences from what all parents specify; empty in the end.
     async fn difference(&self) -> Result<Vec<String>, Error> {
         let parents = self.parents().list_all(&ListParams::default()).await?.items;
         let children = self.children().list_all(&ListParams::default()).await?.items;
-        // The server puts a certificate into each namespace; it is no parent.
+        // The server puts a certificate into each namespace; it is not a parent.
         let parents: Vec<_> = parents
             .iter()
             .filter(|it| it.data.as_ref().is_some_and(|it| it.contains_key("children")))
@@ -429,18 +434,19 @@ impl World {
         Ok(wrong)
     }
 
-    /// Ends all faults, and waits until everything is as wanted.
+    /// Ends all faults, and waits until everything is as specified.
     async fn settle(&mut self) {
         self.server.faults().clear();
-        // The controller settles on the last states that it could read, and has to notice the cure by itself.
-        tokio::time::sleep(REST).await;
+        // The controller settles on the last states that it could read, and must notice the change
+        // by itself.
+        tokio::time::sleep(QUIET_TIME).await;
         match self.cure().await {
             Ok(cured) => self.outcome.cured += cured,
             Err(error) => self.outcome.wrong.push(format!("without any fault: {error}")),
         }
         let start = Instant::now();
-        let mut last = vec!["never looked".to_owned()];
-        while start.elapsed() < PATIENCE {
+        let mut last = vec!["never compared".to_owned()];
+        while start.elapsed() < SETTLE_TIMEOUT {
             if self.process.as_ref().is_none_or(|it| it.task.is_finished()) {
                 self.restart_controller().await;
             }
@@ -452,13 +458,13 @@ impl World {
         }
         self.outcome.recovery = start.elapsed();
         let mut wrong = last;
-        // What is on its way when everything is as wanted is no unrest yet.
-        tokio::time::sleep(REST).await;
+        // Work in transit at that moment does not count as unrest yet.
+        tokio::time::sleep(QUIET_TIME).await;
         let before = self.counts.reconciles.load(Ordering::Relaxed);
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(QUIET_TIME).await;
         let after = self.counts.reconciles.load(Ordering::Relaxed) - before;
         if after > QUIET_RECONCILES {
-            wrong.push(format!("{after} reconciles when nothing changes any more"));
+            wrong.push(format!("{after} reconciles although nothing changes"));
         }
         if wrong.is_empty() {
             let after = self.difference().await.unwrap_or_else(|error| vec![error.to_string()]);

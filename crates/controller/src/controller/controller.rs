@@ -1,4 +1,4 @@
-//! A controller from its first watch to its last reconcile.
+//! The controller, from its first watch to its last reconcile.
 
 use std::fmt;
 use std::future::Future;
@@ -17,26 +17,27 @@ use tokio::task::JoinError;
 use tokio::time::timeout;
 
 use super::error::ControllerError;
-use super::worker::{Machine, text_of};
+use super::worker::{ControllerInner, text_of};
 use crate::owned_tasks::OwnedTasks;
 use crate::reconciler::{Key, Reconciler};
 use crate::source::Cache;
 
 /// A controller that is ready to run, by itself or in a [`Manager`](crate::Manager).
 ///
-/// Dropping it, or the future that runs it, drops the futures of its reconciles, before the drop returns, and takes its handlers
-/// from the informers; informers that are held nowhere else then stop. A reconcile that is being polled on another thread at
-/// that moment is waited for, until its next `await`.
+/// Dropping it, or the future that runs it, drops the futures of its reconciles before the drop
+/// returns, and removes its handlers from the informers; informers without other owners then stop.
+/// If a reconcile is being polled on another thread at that moment, the drop waits until its next
+/// `await`.
 pub struct Controller {
     name: Arc<str>,
     as_leader: bool,
     sync_timeout: Duration,
-    life: Box<dyn Life>,
+    lifecycle: Box<dyn Lifecycle>,
 }
 
-/// What one may choose about a controller's course.
+/// The run settings of a controller.
 #[derive(Clone, Debug)]
-pub(super) struct Course {
+pub(super) struct RunSettings {
     pub(super) workers: usize,
     pub(super) sync_timeout: Duration,
     pub(super) grace: Duration,
@@ -45,34 +46,37 @@ pub(super) struct Course {
 
 impl Controller {
     pub(super) fn new<K: Key, R: Reconciler<K>>(
-        machine: Machine<K, R>,
+        inner: ControllerInner<K, R>,
         streams: Vec<BoxStream<'static, K>>,
-        course: Course,
+        settings: RunSettings,
         as_leader: bool,
     ) -> Self {
-        let name = Arc::clone(&machine.name);
-        let (streams, sync_timeout) = (Mutex::new(streams), course.sync_timeout);
-        let life = Running { machine: Arc::new(machine), streams, course, registrations: Mutex::default() };
-        Self { name, as_leader, sync_timeout, life: Box::new(life) }
+        let name = Arc::clone(&inner.name);
+        let (streams, sync_timeout) = (Mutex::new(streams), settings.sync_timeout);
+        let lifecycle =
+            Running { inner: Arc::new(inner), streams, settings, registrations: Mutex::default() };
+        Self { name, as_leader, sync_timeout, lifecycle: Box::new(lifecycle) }
     }
 
-    /// What it is called in logs, metrics and errors.
+    /// Returns the name for logs, metrics and errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it works only while its manager leads.
+    /// Returns true if the controller works only while its manager leads.
     pub fn works_as_leader(&self) -> bool {
         self.as_leader
     }
 
-    /// Runs it until `stop` resolves: watches, and when every handler was told of what is there, works.
+    /// Runs the controller until `stop` resolves. It watches first, and begins to reconcile once
+    /// every handler has received the initial objects.
     ///
-    /// After `stop` it takes on nothing new, and works off what is queued, for as long as its grace period lasts. What is delayed is
-    /// left to the next who runs. It starts its informers, and leaves them running.
+    /// After `stop` it accepts no new keys, and drains the queue within its grace period. Delayed
+    /// keys are dropped. It starts its informers, and leaves them running.
     ///
     /// # Errors
-    /// When it does not sync in time, when an informer that it watches or needs ends, or when it does not end in time.
+    /// Returns an error if it does not sync in time, if an informer that it watches or needs ends,
+    /// if one of its tasks panics, or if it does not drain in time.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) -> Result<(), ControllerError> {
         self.watch()?;
         self.work(Box::pin(stop)).await
@@ -80,30 +84,31 @@ impl Controller {
 
     /// Starts the informers that it watches and needs.
     pub(crate) fn start(&self) {
-        self.life.start();
+        self.lifecycle.start();
     }
 
-    /// Begins to fill the queue, and starts the informers. A second call does nothing.
+    /// Begins to fill the queue, and starts the informers. A second call has no effect.
     pub(crate) fn watch(&self) -> Result<(), ControllerError> {
-        self.life.watch()
+        self.lifecycle.watch()
     }
 
-    /// Waits until the informers are synced, and its handlers, where it watches already, were told of what is there.
+    /// Waits until the informers are synced, and, if it watches already, its handlers have received
+    /// the initial objects.
     pub(crate) async fn synced(&self) -> Result<(), ControllerError> {
-        self.life.synced().await
+        self.lifecycle.synced().await
     }
 
     /// Waits until an informer that it watches or needs has ended.
     pub(crate) async fn source_ended(&self) -> ControllerError {
-        self.life.source_ended().await
+        self.lifecycle.source_ended().await
     }
 
-    /// Watches, if it did not before, and works until it is stopped.
+    /// Begins to watch, if it does not yet, and reconciles until it is stopped.
     pub(crate) async fn work(&self, stop: BoxFuture<'_, ()>) -> Result<(), ControllerError> {
-        self.life.work(stop).await
+        self.lifecycle.work(stop).await
     }
 
-    /// How long it waits for its informers.
+    /// Returns the time to wait for its informers.
     pub(crate) fn sync_timeout(&self) -> Duration {
         self.sync_timeout
     }
@@ -118,8 +123,8 @@ impl fmt::Debug for Controller {
     }
 }
 
-/// The course of a controller, whatever its keys and its reconciler are.
-trait Life: Send + Sync {
+/// The lifecycle of a controller, independent of its key type and its reconciler.
+trait Lifecycle: Send + Sync {
     fn start(&self);
     fn watch(&self) -> Result<(), ControllerError>;
     fn synced(&self) -> BoxFuture<'_, Result<(), ControllerError>>;
@@ -128,17 +133,17 @@ trait Life: Send + Sync {
 }
 
 struct Running<K: Key, R> {
-    machine: Arc<Machine<K, R>>,
-    /// Until it works.
+    inner: Arc<ControllerInner<K, R>>,
+    /// Taken when the controller begins to work.
     streams: Mutex<Vec<BoxStream<'static, K>>>,
-    course: Course,
+    settings: RunSettings,
     /// One for each source, once it watches.
     registrations: Mutex<Vec<Registration>>,
 }
 
 impl<K: Key, R> Running<K, R> {
     fn name(&self) -> String {
-        self.machine.name.to_string()
+        self.inner.name.to_string()
     }
 
     fn registrations(&self) -> MutexGuard<'_, Vec<Registration>> {
@@ -148,8 +153,8 @@ impl<K: Key, R> Running<K, R> {
 
 impl<K: Key, R: Reconciler<K>> Running<K, R> {
     async fn all_synced(&self) -> Result<(), ControllerError> {
-        let after = self.course.sync_timeout;
-        let caches = self.machine.caches().map(|cache| async move {
+        let after = self.settings.sync_timeout;
+        let caches = self.inner.caches().map(|cache| async move {
             match timeout(after, cache.synced()).await {
                 Ok(Ok(())) => None,
                 Ok(Err(ended)) => Some(ended.to_string()),
@@ -159,7 +164,7 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         let registrations = self.registrations().clone();
         let handlers = registrations.iter().map(|registration| async move {
             match timeout(after, registration.synced()).await {
-                // That a cache is not synced is said above.
+                // A cache that is not synced is reported above.
                 Ok(Ok(())) | Err(_) => None,
                 Ok(Err(ended)) => Some(ended.to_string()),
             }
@@ -181,7 +186,7 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
 
     async fn any_ended(&self) -> ControllerError {
         let mut ends: FuturesUnordered<_> =
-            self.machine.caches().map(|cache| async move { cache.ended().map(|()| cache).await }).collect();
+            self.inner.caches().map(|cache| async move { cache.ended().map(|()| cache).await }).collect();
         match ends.next().await {
             Some(cache) => ControllerError::SourceEnded {
                 controller: self.name(),
@@ -198,27 +203,28 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         tokio::select! {
             biased;
             () = &mut stop => {
-                self.machine.queue.shut_down();
+                self.inner.queue.shut_down();
                 return Ok(());
             }
             synced = self.all_synced() => synced?,
             ended = self.any_ended() => return Err(ended),
         }
-        tracing::info!(controller = &*self.machine.name, workers = self.course.workers, "working");
-        // Both end with this function. Workers are gone before it returns, or its future is dropped: what follows that, such as the
-        // release of a Lease, relies on it.
-        let (mut workers, mut beside) = (OwnedTasks::new(), OwnedTasks::new());
-        // Before a worker finds that a key is not ours, so that no change after that is missed.
-        let shards = Arc::clone(&self.machine).follow_shards();
-        for _ in 0..self.course.workers {
-            workers.spawn(Arc::clone(&self.machine).work());
+        tracing::info!(controller = &*self.inner.name, workers = self.settings.workers, "controller started");
+        // Both sets end with this function. Workers are gone before it returns or its future is
+        // dropped: later steps, such as the release of a Lease, rely on that.
+        let (mut workers, mut background) = (OwnedTasks::new(), OwnedTasks::new());
+        // Subscribe before a worker finds that a key is not ours, so that no change after that is
+        // missed.
+        let shards = Arc::clone(&self.inner).follow_shards();
+        for _ in 0..self.settings.workers {
+            workers.spawn(Arc::clone(&self.inner).work());
         }
-        beside.spawn(self.machine.queue.keep_metrics_fresh());
-        beside.spawn(Arc::clone(&self.machine).guard());
-        beside.spawn(shards);
+        background.spawn(self.inner.queue.keep_metrics_fresh());
+        background.spawn(Arc::clone(&self.inner).guard());
+        background.spawn(shards);
         for mut stream in std::mem::take(&mut *self.streams.lock().unwrap_or_else(PoisonError::into_inner)) {
-            let queue = self.machine.queue.clone();
-            beside.spawn(async move {
+            let queue = self.inner.queue.clone();
+            background.spawn(async move {
                 while let Some(key) = stream.next().await {
                     queue.add(key);
                 }
@@ -228,16 +234,18 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         tokio::select! {
             biased;
             () = &mut stop => {}
-            // Workers end only when the queue does, so this one did not end well.
+            // Workers end only when the queue does, so this one panicked.
             Some((_, Err(ended))) = workers.join_next() => return Err(self.broken(ended)),
-            // Without one of these, keys that wait for a cache, or those of a stream, would never come.
-            ended = first_panic(&mut beside) => return Err(self.broken(ended)),
+            // Without one of these tasks, keys that wait for a cache, or those of a stream, would
+            // never arrive.
+            ended = first_panic(&mut background) => return Err(self.broken(ended)),
             ended = self.any_ended() => lost = Some(ended),
         }
-        // What is queued when an informer has ended could only be judged by a cache that is no longer kept.
-        self.machine.abandoned.store(self.course.abandon || lost.is_some(), Ordering::Relaxed);
-        self.machine.queue.shut_down();
-        let drained = timeout(self.course.grace, async {
+        // After an informer has ended, queued keys could only be reconciled from a cache that is no
+        // longer updated.
+        self.inner.abandoned.store(self.settings.abandon || lost.is_some(), Ordering::Relaxed);
+        self.inner.queue.shut_down();
+        let drained = timeout(self.settings.grace, async {
             while let Some((_, ended)) = workers.join_next().await {
                 ended.map_err(|it| self.broken(it))?;
             }
@@ -246,9 +254,9 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
         let drained = drained.await.unwrap_or_else(|_| {
             Err(ControllerError::Undrained {
                 controller: self.name(),
-                after: self.course.grace,
+                after: self.settings.grace,
                 busy: workers.len(),
-                queued: self.machine.queue.len(),
+                queued: self.inner.queue.len(),
             })
         });
         lost.map_or(drained, Err)
@@ -263,7 +271,7 @@ impl<K: Key, R: Reconciler<K>> Running<K, R> {
     }
 }
 
-/// Waits until a task panics; those that end well are none of the caller's business.
+/// Waits until a task panics; ignores tasks that complete.
 async fn first_panic(tasks: &mut OwnedTasks<()>) -> JoinError {
     while let Some((_, ended)) = tasks.join_next().await {
         if let Err(ended) = ended {
@@ -273,31 +281,31 @@ async fn first_panic(tasks: &mut OwnedTasks<()>) -> JoinError {
     std::future::pending().await
 }
 
-impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
+impl<K: Key, R: Reconciler<K>> Lifecycle for Running<K, R> {
     fn start(&self) {
-        self.machine.caches().for_each(Cache::start);
+        self.inner.caches().for_each(Cache::start);
     }
 
     fn watch(&self) -> Result<(), ControllerError> {
-        let machine = &self.machine;
+        let inner = &self.inner;
         let mut registrations = self.registrations();
-        for (place, source) in machine.sources.iter().enumerate().skip(registrations.len()) {
-            // Two handlers of one informer are told apart in metrics.
+        for (place, source) in inner.sources.iter().enumerate().skip(registrations.len()) {
+            // Gives two handlers of one informer distinct names in metrics.
             let name = source.cache().name();
-            let handler = match machine.sources[..place].iter().filter(|it| it.cache().name() == name).count()
-            {
-                0 => machine.name.to_string(),
-                before => format!("{}-{}", machine.name, before + 1),
+            let handler = match inner.sources[..place].iter().filter(|it| it.cache().name() == name).count() {
+                0 => inner.name.to_string(),
+                before => format!("{}-{}", inner.name, before + 1),
             };
-            let registration = source.watch(&handler, &machine.queue);
+            let registration = source.watch(&handler, &inner.queue);
             let registration = registration.map_err(|source| ControllerError::Unwatchable {
-                controller: machine.name.to_string(),
+                controller: inner.name.to_string(),
                 source,
             })?;
             registrations.push(registration);
         }
         drop(registrations);
-        // After the handlers are there, so that they hear of what comes and goes in the first list too.
+        // Start after the handlers are registered, so that they also see objects that come and go
+        // during the first list.
         self.start();
         Ok(())
     }
@@ -318,6 +326,6 @@ impl<K: Key, R: Reconciler<K>> Life for Running<K, R> {
 impl<K: Key, R> Drop for Running<K, R> {
     fn drop(&mut self) {
         self.registrations().iter().for_each(Registration::remove);
-        self.machine.queue.shut_down();
+        self.inner.queue.shut_down();
     }
 }

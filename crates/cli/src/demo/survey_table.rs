@@ -1,4 +1,4 @@
-//! What a server offers, as text. The words are here, the questions in [`crate::survey`].
+//! The survey of a server as text. [`crate::survey`] sends the requests.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::survey::{Objects, Survey};
 
-/// The survey as text, ready to print.
+/// Formats the survey.
 pub(super) fn text(survey: &Survey) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -42,7 +42,7 @@ pub(super) fn text(survey: &Survey) -> String {
     text
 }
 
-/// A table as kubectl draws them: no lines, two blanks between columns.
+/// Creates a table like kubectl's: no borders, two spaces between columns.
 fn table<const N: usize>(header: [&str; N]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);

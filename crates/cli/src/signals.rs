@@ -1,10 +1,11 @@
-//! When somebody ends us: Ctrl-C, and where there is one, SIGTERM.
+//! Shutdown signals: Ctrl-C and, on Unix, SIGTERM.
 
 use std::io;
 
-/// Resolves when the process is asked to end. Asking counts from this call on, not from when it is awaited.
+/// Returns a future that resolves when the process receives a shutdown signal. Signals count from
+/// this call on, not from the first poll.
 #[cfg(unix)]
-pub(crate) fn end() -> io::Result<impl Future<Output = ()>> {
+pub(crate) fn shutdown() -> io::Result<impl Future<Output = ()>> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
@@ -16,9 +17,9 @@ pub(crate) fn end() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Resolves when the process is asked to end.
+/// Returns a future that resolves when the process receives a shutdown signal.
 #[cfg(windows)]
-pub(crate) fn end() -> io::Result<impl Future<Output = ()>> {
+pub(crate) fn shutdown() -> io::Result<impl Future<Output = ()>> {
     let mut interrupted = tokio::signal::windows::ctrl_c()?;
     Ok(async move {
         interrupted.recv().await;

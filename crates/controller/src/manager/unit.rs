@@ -1,4 +1,4 @@
-//! What runs in a manager, each part in a task of its own, with its name.
+//! The units of a manager: controllers and tasks, each in a runtime task of its own, by name.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,23 +9,24 @@ use tokio::task::{Id, JoinError};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManagerError;
-use crate::action::{BoxError, Levels};
+use crate::action::{BoxError, ErrorChain};
 use crate::controller::text_of;
 use crate::owned_tasks::OwnedTasks;
 
-/// Something that runs until it is told to stop, or ends by itself.
-pub(super) struct Part {
+/// A unit that runs until it is stopped, or ends by itself.
+pub(super) struct Unit {
     pub(super) name: String,
     run: Run,
 }
 
 type Run = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, Result<(), ManagerError>> + Send>;
 
-/// What has not ended yet, by name: shared, so that it can be told when the patience is over.
+/// The names of the units that have not ended yet; shared, so that a timed-out shutdown can report
+/// them.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Roll(Arc<Mutex<Vec<String>>>);
+pub(super) struct RunningUnits(Arc<Mutex<Vec<String>>>);
 
-impl Part {
+impl Unit {
     pub(super) fn new<F>(name: String, run: impl FnOnce(CancellationToken) -> F + Send + 'static) -> Self
     where
         F: Future<Output = Result<(), ManagerError>> + Send + 'static,
@@ -33,7 +34,7 @@ impl Part {
         Self { name, run: Box::new(move |stop| Box::pin(run(stop))) }
     }
 
-    /// A task of the program.
+    /// Creates a unit from a task of the program.
     pub(super) fn task<F, E>(name: String, run: impl FnOnce(CancellationToken) -> F + Send + 'static) -> Self
     where
         F: Future<Output = Result<(), E>> + Send + 'static,
@@ -47,68 +48,70 @@ impl Part {
     }
 }
 
-impl fmt::Debug for Part {
+impl fmt::Debug for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Part").field(&self.name).finish()
+        f.debug_tuple("Unit").field(&self.name).finish()
     }
 }
 
-impl Roll {
+impl RunningUnits {
     fn names(&self) -> MutexGuard<'_, Vec<String>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What has not ended yet.
+    /// Returns the names of the units that have not ended yet.
     pub(super) fn still(&self) -> Vec<String> {
         self.names().clone()
     }
 }
 
-/// A name on the roll, until this is dropped.
-struct Listed {
+/// A registered name; dropping it removes the name.
+struct RunningUnit {
     name: String,
-    roll: Roll,
+    running_units: RunningUnits,
 }
 
-impl Listed {
-    fn new(name: String, roll: &Roll) -> Self {
-        roll.names().push(name.clone());
-        Self { name, roll: roll.clone() }
+impl RunningUnit {
+    fn new(name: String, running_units: &RunningUnits) -> Self {
+        running_units.names().push(name.clone());
+        Self { name, running_units: running_units.clone() }
     }
 }
 
-impl Drop for Listed {
+impl Drop for RunningUnit {
     fn drop(&mut self) {
-        self.roll.names().retain(|it| *it != self.name);
+        self.running_units.names().retain(|it| *it != self.name);
     }
 }
 
-/// Runs the parts until all have ended. The first that fails stops all others; its error is what comes of it.
+/// Runs the units until all have ended. The first one that fails stops all others, and its error is
+/// returned.
 ///
-/// Dropping the future drops all of theirs before it returns: a leader's work is over when its lease is released.
+/// Dropping the future drops the futures of all units before the drop returns: a leader's work is
+/// over when its lease is released.
 pub(super) async fn run_all(
-    parts: Vec<Part>,
+    units: Vec<Unit>,
     stop: CancellationToken,
-    roll: Roll,
+    running_units: RunningUnits,
 ) -> Result<(), ManagerError> {
     let mut tasks = OwnedTasks::new();
-    let mut listed: HashMap<Id, Listed> = HashMap::new();
-    for part in parts {
-        let running = (part.run)(stop.clone());
-        listed.insert(tasks.spawn(running), Listed::new(part.name, &roll));
+    let mut registered: HashMap<Id, RunningUnit> = HashMap::new();
+    for unit in units {
+        let running = (unit.run)(stop.clone());
+        registered.insert(tasks.spawn(running), RunningUnit::new(unit.name, &running_units));
     }
     let mut outcome = Ok(());
     while let Some((id, ended)) = tasks.join_next().await {
-        let name = listed.remove(&id).map(|it| it.name.clone()).unwrap_or_default();
+        let name = registered.remove(&id).map(|it| it.name.clone()).unwrap_or_default();
         let ended = match ended {
             Ok(ended) => ended,
             Err(error) => Err(ManagerError::Panicked { name: name.clone(), panic: panic_text(error) }),
         };
         match ended {
             Ok(()) if stop.is_cancelled() => tracing::debug!(name, "ended"),
-            Ok(()) => tracing::info!(name, "ended by itself"),
+            Ok(()) => tracing::info!(name, "ended without a stop"),
             Err(error) => {
-                tracing::error!(name, error = %Levels(&error), "failed, and ends the manager");
+                tracing::error!(name, error = %ErrorChain(&error), "failed; stopping the manager");
                 stop.cancel();
                 outcome = outcome.and(Err(error));
             }

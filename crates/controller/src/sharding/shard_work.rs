@@ -1,4 +1,4 @@
-//! The parts of a collection that are a member's, and the work on each of them.
+//! Work on the shards of a collection that a member owns.
 
 use futures_util::future::select_all;
 
@@ -6,16 +6,19 @@ use super::member::ShardMember;
 use super::selector::{ShardField, ShardSelector};
 
 impl ShardMember {
-    /// Divides a collection into `count` parts, and does `work` on each of them for as long as it is ours; on several at once.
+    /// Divides a collection into `count` shards, and runs `work` on each of them for as long as we
+    /// own it; on several concurrently.
     ///
-    /// Work on a part that goes to another member is dropped, and only after that may the other begin; it begins anew when the part
-    /// comes back. Parts are handed over whole and never change, so that nobody reads a collection anew but those who get a part
-    /// of it: several for each member that is to be expected spread the work well. All members must name the same field and number.
+    /// Work on a shard that moves to another member is dropped, and only after that may the other
+    /// begin; it starts over when the shard comes back. Shards are handed over whole and never
+    /// change, so only a member that gets a shard has to list it again. Several shards for each
+    /// expected member spread the load well. All members must use the same field and count.
     ///
-    /// Ends when the work on a part ends by itself, with what came of it; all other work is dropped then, as it is with this future.
+    /// Returns when the work on a shard completes, with its output; all other work is dropped then,
+    /// as it is with this future.
     ///
     /// # Panics
-    /// When there are no parts.
+    /// Panics if `count` is zero.
     ///
     /// ```no_run
     /// # use dogwatch_client::{Api, Client};
@@ -30,7 +33,7 @@ impl ShardMember {
     ///         let pods = SharedInformer::builder(Api::<Pod>::all(client.clone()))
     ///             .reflector(|it| it.shard(part.to_string()))
     ///             .build();
-    ///         // For servers that do not divide.
+    /// For servers that do not shard lists.
     ///         let ours = Predicate::<Pod>::new(move |change| part.selects(&**change.object()));
     ///         let controller = Controller::for_(Watched::new(&pods).when(ours))
     ///             .build(|_: ObjectKey, _: Context| async { Ok::<_, ReconcileError>(Action::Done) });
@@ -46,7 +49,7 @@ impl ShardMember {
         count: u32,
         work: impl Fn(ShardSelector) -> F,
     ) -> F::Output {
-        assert!(count > 0, "a collection has at least one part");
+        assert!(count > 0, "a collection has at least one shard");
         let parts = (0..count).filter_map(|index| ShardSelector::new(field, index, count));
         let all = parts.map(|part| Box::pin(self.work_on_part(part, &work)));
         select_all(all).await.0

@@ -1,4 +1,5 @@
-//! What a member's handles and its run share: which keys are its own, and which of them are worked on.
+//! The state that a member's handles and its run share: the keys it owns, and those of them that
+//! are being worked on.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,17 +9,17 @@ use super::holds::Holds;
 use super::ownership::Ownership;
 use crate::leader::clock::Clock;
 
-/// Read by everyone, written by the run.
-pub(super) struct Shared {
+/// The state of a member. Read by all handles, written by the run.
+pub(super) struct MemberState {
     pub(super) me: String,
     pub(super) clock: Clock,
     ownership: Mutex<Ownership>,
     pub(super) holds: Holds,
-    /// Counts changes of what is ours.
+    /// Counts the changes of the owned keys.
     pub(super) changes: watch::Sender<u64>,
 }
 
-impl Shared {
+impl MemberState {
     pub(super) fn new(me: String, clock: Clock) -> Self {
         Self {
             me,

@@ -1,7 +1,9 @@
-//! A queue as its handles, items and waiting tasks share it: the machine and those who wait, behind one lock.
+//! The queue that handles, items and waiting tasks share: the state machine and the waiters, behind
+//! one lock.
 //!
-//! Everything public calls in here. It wakes others and drops keys only after it has released the lock, and it reads the
-//! clock only where a delay or a metric needs it. It owns no task: who waits in [`Shared::look`] keeps the time.
+//! All public methods call in here. It wakes tasks and drops keys only after it has released the
+//! lock, and it reads the clock only if a delay or a metric needs it. It owns no task: a task that
+//! waits in [`SharedQueue::poll_take`] keeps the timer.
 
 use std::fmt;
 use std::hash::{BuildHasher, Hash};
@@ -14,47 +16,47 @@ use crate::clock::Clock;
 use crate::entries::Id;
 use crate::limiter::RateLimiter;
 use crate::lock::{Lock, Locked};
-use crate::meter::Meter;
-use crate::state::{Ask, State, Taken};
+use crate::meter::QueueMetrics;
+use crate::state::{AddRequest, QueueState, Taken};
 use crate::waiters::{Ticket, Waiters, Wakes};
 
-/// Names the group of a key by a number; groups with the same number share their turns.
+/// Returns the group of a key as a number; groups with the same number share their turns.
 pub(crate) type GroupOf<K> = Box<dyn Fn(&K) -> u64 + Send + Sync>;
 
-/// How many keys are added under one lock. Workers get their turn between.
+/// The number of keys that are added under one lock. Workers get the lock in between.
 const BATCH: usize = 64;
 
-pub(crate) struct Shared<K> {
+pub(crate) struct SharedQueue<K> {
     inner: Lock<Inner<K>>,
     hasher: DefaultHashBuilder,
     group_of: Option<GroupOf<K>>,
     pub(crate) limiter: Box<dyn RateLimiter<K>>,
-    meter: Option<Meter>,
+    meter: Option<QueueMetrics>,
     clock: Clock,
 }
 
 struct Inner<K> {
-    state: State<K>,
+    state: QueueState<K>,
     waiters: Waiters,
-    /// Somebody waits until all is finished. A plain shutdown ends that.
+    /// Set by a shutdown with drain. A plain shutdown clears it.
     draining: bool,
 }
 
-/// What who looks for a key finds.
-pub(crate) enum Look<K> {
+/// The result of looking up a key.
+pub(crate) enum TakeResult<K> {
     Taken(Taken<K>),
-    /// Nothing, and nothing will come.
+    /// No key, and none will come.
     Closed,
-    /// Nothing yet: the waker will be called. With an alarm, whoever looks is the timekeeper, and has to look again at
-    /// that time.
+    /// No key yet: the waker will be called. With an alarm, this task is the timekeeper and has to
+    /// look again at that time.
     Wait {
         alarm: Option<u64>,
     },
 }
 
-impl<K: Eq + Hash + Clone> Shared<K> {
+impl<K: Eq + Hash + Clone> SharedQueue<K> {
     pub(crate) fn new(
-        state: State<K>,
+        state: QueueState<K>,
         limiter: Box<dyn RateLimiter<K>>,
         group_of: Option<GroupOf<K>>,
         name: Option<&str>,
@@ -65,7 +67,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
             hasher: DefaultHashBuilder::default(),
             group_of,
             limiter,
-            meter: name.map(Meter::new),
+            meter: name.map(QueueMetrics::new),
             clock: Clock::default(),
         }
     }
@@ -75,11 +77,11 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     pub(crate) fn add(&self, key: K, priority: i32) {
-        let ask = self.ask(&key, priority);
+        let request = self.add_request(&key, priority);
         let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
-        let (mut readied, mut new) = self.advance(&mut inner, ask.now);
-        let added = inner.state.add(key, ask);
+        let (mut readied, mut new) = self.advance(&mut inner, request.now);
+        let added = inner.state.add(key, request);
         readied += usize::from(added.readied);
         new += u64::from(added.is_new);
         inner.waiters.wake(readied, &mut wakes);
@@ -87,15 +89,15 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     pub(crate) fn add_all(&self, keys: impl IntoIterator<Item = K>, priority: i32) {
-        let mut keys = keys.into_iter().map(|key| (self.ask(&key, priority), key)).peekable();
+        let mut keys = keys.into_iter().map(|key| (self.add_request(&key, priority), key)).peekable();
         while keys.peek().is_some() {
             let batch: Vec<_> = keys.by_ref().take(BATCH).collect();
             let mut unused = Vec::new();
             let mut wakes = Wakes::default();
             let mut inner = self.inner.lock();
             let (mut readied, mut new) = self.advance(&mut inner, batch[0].0.now);
-            for (ask, key) in batch {
-                let added = inner.state.add(key, ask);
+            for (request, key) in batch {
+                let added = inner.state.add(key, request);
                 unused.extend(added.unused);
                 readied += usize::from(added.readied);
                 new += u64::from(added.is_new);
@@ -106,14 +108,14 @@ impl<K: Eq + Hash + Clone> Shared<K> {
     }
 
     pub(crate) fn delay(&self, key: K, delay: Duration, priority: i32, replace: bool) {
-        let mut ask = self.ask(&key, priority);
-        if ask.now == 0 {
-            ask.now = self.clock.now();
+        let mut request = self.add_request(&key, priority);
+        if request.now == 0 {
+            request.now = self.clock.now();
         }
-        let at = Clock::after(ask.now, delay);
+        let at = Clock::after(request.now, delay);
         let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
-        let unused = inner.state.delay(key, ask, at, replace);
+        let unused = inner.state.delay(key, request, at, replace);
         if inner.state.has_delays() {
             inner.waiters.is_due_at(at, &mut wakes);
         }
@@ -128,26 +130,27 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         cancelled
     }
 
-    /// Looks for a key, and waits in the line if there is none. `ticket` is who looks; it is empty when it does not wait.
+    /// Takes a key, or registers the task as a waiter if there is none. `ticket` identifies the
+    /// waiter; it is `None` while the task does not wait.
     #[inline]
-    pub(crate) fn look(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> Look<K> {
+    pub(crate) fn poll_take(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> TakeResult<K> {
         let now = self.time();
         let mut wakes = Wakes::default();
         let mut locked = self.inner.lock();
         let (readied, new) = self.advance(&mut locked, now);
         let inner = &mut *locked;
-        let look = if let Some(taken) = inner.state.take(now) {
+        let result = if let Some(taken) = inner.state.take(now) {
             let was_woken = ticket.take().is_some_and(|it| inner.waiters.leave(it));
-            // Who was woken for a key that was there before leaves all of these to others.
+            // A waiter that was woken for an earlier key leaves all of these keys to others.
             let others = if was_woken { readied } else { readied.saturating_sub(1) };
             inner.waiters.wake(others, &mut wakes);
             if inner.state.has_delays() {
                 inner.waiters.appoint(&mut wakes);
             }
-            Look::Taken(taken)
+            TakeResult::Taken(taken)
         } else if inner.state.is_stopping() {
             *ticket = None;
-            Look::Closed
+            TakeResult::Closed
         } else {
             let mine = inner.waiters.wait(*ticket, waker);
             *ticket = Some(mine);
@@ -155,13 +158,13 @@ impl<K: Eq + Hash + Clone> Shared<K> {
             if !inner.state.has_delays() {
                 inner.waiters.dismiss();
             }
-            Look::Wait { alarm }
+            TakeResult::Wait { alarm }
         };
         self.release(locked, wakes, new);
-        if let (Some(meter), Look::Taken(taken)) = (&self.meter, &look) {
+        if let (Some(meter), TakeResult::Taken(taken)) = (&self.meter, &result) {
             meter.taken(now.saturating_sub(taken.waiting_since));
         }
-        look
+        result
     }
 
     /// Takes a key if one is ready.
@@ -179,7 +182,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         taken
     }
 
-    /// Somebody who waited gives up.
+    /// Removes a waiter that gives up.
     pub(crate) fn abandon(&self, ticket: Ticket) {
         let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
@@ -197,7 +200,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         let now = self.time();
         let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
-        // What became due before this moment comes before a key that goes back into the line now.
+        // Keys that became due before this moment come before a key that returns to the queue now.
         let (readied, new) = if inner.state.is_dirty(id) { self.advance(&mut inner, now) } else { (0, 0) };
         let finished = inner.state.finish(id);
         inner.waiters.wake(readied + usize::from(finished.readied), &mut wakes);
@@ -211,7 +214,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         drop(finished.unused);
     }
 
-    /// How many keys are ready, and how many adds are delayed.
+    /// Returns the number of ready keys, and the number of delayed adds.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let mut wakes = Wakes::default();
         let mut inner = self.inner.lock();
@@ -237,8 +240,9 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         drop(unused);
     }
 
-    /// Whether the drain is over, by its end or by a plain shutdown; if not, the waker will be called.
-    pub(crate) fn look_for_drain(&self, waker: &Waker) -> bool {
+    /// Returns true if the drain is over, complete or ended by a plain shutdown; otherwise the
+    /// waker will be called.
+    pub(crate) fn poll_drain(&self, waker: &Waker) -> bool {
         let mut inner = self.inner.lock();
         let over = inner.state.is_drained() || !inner.draining;
         if !over {
@@ -255,7 +259,7 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         }
     }
 
-    /// Brings the metrics up to date that change while nothing happens.
+    /// Updates the metrics that change with time alone.
     pub(crate) fn refresh(&self) {
         let Some(meter) = &self.meter else { return };
         let now = self.clock.now();
@@ -271,17 +275,19 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         meter.unfinished(all, longest);
     }
 
-    fn ask(&self, key: &K, priority: i32) -> Ask {
+    fn add_request(&self, key: &K, priority: i32) -> AddRequest {
         let group = self.group_of.as_ref().map(|group_of| group_of(key));
-        Ask { hash: self.hasher.hash_one(key), group, priority, now: self.time() }
+        AddRequest { hash: self.hasher.hash_one(key), group, priority, now: self.time() }
     }
 
-    /// The time, for queues that measure; zero for others, who need it only when something is delayed.
+    /// Returns the time for queues with metrics, and zero for others, which need it only if
+    /// something is delayed.
     fn time(&self) -> u64 {
         if self.meter.is_some() { self.clock.now() } else { 0 }
     }
 
-    /// Makes adds of the delays that are due; see [`State::advance`]. A time of zero is read here, if it is needed.
+    /// Turns the delays that are due into adds; see [`QueueState::advance`]. If `now` is zero, the clock
+    /// is read, if needed.
     #[inline]
     fn advance(&self, inner: &mut Inner<K>, now: u64) -> (usize, u64) {
         if !inner.state.has_delays() {
@@ -290,28 +296,29 @@ impl<K: Eq + Hash + Clone> Shared<K> {
         inner.state.advance(if now == 0 { self.clock.now() } else { now })
     }
 
-    /// Gives the lock back, and does what is to be done without it: `new` keys have work outstanding that had none.
+    /// Releases the lock, and then wakes tasks and updates metrics. `new` is the number of keys
+    /// that have outstanding work now and had none before.
     #[inline]
     fn release(&self, inner: Locked<'_, Inner<K>>, wakes: Wakes, new: u64) {
         match &self.meter {
             None => drop(inner),
-            Some(meter) => tell(meter, inner, new),
+            Some(meter) => release_and_report(meter, inner, new),
         }
         wakes.wake();
     }
 }
 
-/// Gives the lock back and brings the meter up to date.
+/// Releases the lock and updates the metrics.
 #[cold]
-fn tell<K: Eq + Clone>(meter: &Meter, mut inner: Locked<'_, Inner<K>>, new: u64) {
+fn release_and_report<K: Eq + Clone>(meter: &QueueMetrics, mut inner: Locked<'_, Inner<K>>, new: u64) {
     let changes = inner.state.depth_changes();
     drop(inner);
     meter.added(new);
     changes.into_iter().for_each(|(priority, by)| meter.deepened(priority, by));
 }
 
-impl<K> fmt::Debug for Shared<K> {
+impl<K> fmt::Debug for SharedQueue<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
+        f.debug_struct("SharedQueue").finish_non_exhaustive()
     }
 }

@@ -1,6 +1,8 @@
-//! Keeps the Lease of a member and follows the others': renew, list, judge, and again where the view has changed.
+//! Keeps the Lease of a member and follows the others': renew, list, compare, and again if the view
+//! has changed.
 //!
-//! What it finds out is written to what the member's handles read; it knows nothing of keys, nor of who works on them.
+//! It publishes its findings to the state that the member's handles read; it knows neither keys nor
+//! their workers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,55 +12,57 @@ use dogwatch_client::Error;
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::coordination::v1::Lease;
 
+use super::member_state::MemberState;
 use super::members::{Listed, Members, VIEW, all_act_on, view};
 use super::seat::MemberSeats;
-use super::shared::Shared;
 use super::view::View;
 use crate::leader::ElectionTiming;
 use crate::leader::record::{self, Entry};
 
-/// Leases of members that have been gone for so many lease durations are deleted by whoever sees it.
+/// The number of lease durations after which any member deletes the Lease of a member that is gone.
 const FORGOTTEN_AFTER: u32 = 20;
-/// How often in a row a view that changes is followed before the next wait.
-const TURNS: usize = 4;
+/// The maximum number of consecutive turns for a changing view before the next wait.
+const MAX_TURNS: usize = 4;
 
-/// Keeps the Lease of one member. It outlives a run, since the next goes on where it ended.
-pub(super) struct Keeper {
+/// Keeps the Lease of one member. It outlives a run; the next run continues where it ended.
+pub(super) struct MemberLease {
     pub(super) seats: Arc<dyn MemberSeats>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<MemberState>,
     pub(super) name: String,
-    /// Tells this process from others of the same identity.
+    /// Distinguishes this process from others with the same identity.
     pub(super) instance: String,
     pub(super) timing: ElectionTiming,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) members: Members,
-    /// The view that our Lease says, or is to say next.
+    /// The view that our Lease declares, or will declare next.
     pub(super) acting: View,
-    /// Our Lease as the last write left it, where nothing has failed since.
+    /// Our Lease as the last write left it, if nothing has failed since.
     pub(super) own: Option<Lease>,
 }
 
-impl Keeper {
-    /// Renews, lists and judges, again where the view has changed. Failures are logged; the next round tries again.
+impl MemberLease {
+    /// Renews, lists and compares, and repeats that if the view has changed. Failures are logged;
+    /// the next round retries.
     pub(super) async fn round(&mut self) {
-        for _ in 0..TURNS {
+        for _ in 0..MAX_TURNS {
             match self.turn().await {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
-                    tracing::warn!(member = self.shared.me, %error, "cannot keep the Lease of this member, trying again");
+                    tracing::warn!(member = self.shared.me, %error, "cannot renew the Lease of this member, retrying");
                     return;
                 }
             }
         }
     }
 
-    /// Whether our Lease says an older view than the one we act on, for work on keys that have moved goes on.
+    /// Returns true if our Lease declares an older view than the one we act on, because work on
+    /// keys that have moved is still running.
     pub(super) fn is_behind(&self) -> bool {
         self.shared.lock().last().is_some_and(|it| *it != self.acting)
     }
 
-    /// One turn: `true` when there is something to tell or to read again at once.
+    /// Runs one turn. Returns true if there is something to write or to read again at once.
     async fn turn(&mut self) -> Result<bool, Error> {
         let said = self.renew().await?;
         let seats = Arc::clone(&self.seats);
@@ -67,7 +71,7 @@ impl Keeper {
         let listed: Vec<_> = leases.iter().map(|it| Listed::of(it, self.timing.lease_duration)).collect();
         let live = self.members.live(&listed, now);
         if self.own.is_none() {
-            return self.sit_down(&leases, &live).await;
+            return self.join(&leases, &live).await;
         }
         let view = view(&live, &self.shared.me);
         self.sweep(now).await;
@@ -76,7 +80,8 @@ impl Keeper {
             if moved {
                 self.shared.changed();
             }
-            // Others may take what we gave up as soon as our Lease says so: not before the work on it has ended.
+            // Other members may take the keys that we gave up as soon as our Lease declares the
+            // view: not before the work on them has ended.
             if self.shared.holds.any(|key| !self.shared.owns(key)) {
                 return Ok(false);
             }
@@ -84,22 +89,24 @@ impl Keeper {
             return Ok(true);
         }
         if said && all_act_on(&view, &live) && self.shared.lock().settle(view) {
-            tracing::debug!(member = self.shared.me, "all members act on one view");
+            tracing::debug!(member = self.shared.me, "all members act on the same view");
             self.shared.changed();
         }
         Ok(false)
     }
 
-    /// Renews our Lease, where we know it, with the view we act on. `true` when it says that now.
+    /// Renews our Lease, if we know it, with the view we act on. Returns true if the Lease declares
+    /// that view now.
     async fn renew(&mut self) -> Result<bool, Error> {
         let Some(own) = self.own.take() else { return Ok(false) };
         let sent = self.shared.clock.now();
-        let lease = self.saying_the_view(record::renewed(own, &self.entry()));
+        let lease = self.declaring_the_view(record::renewed(own, &self.entry()));
         let seats = Arc::clone(&self.seats);
         let written = self.bounded(seats.update(lease)).await;
         match written {
             Ok(written) => self.own = Some(written),
-            // Gone, or written by a request of ours that was given up: the list shows it.
+            // Deleted, or written by an earlier request of ours that was given up: the list shows
+            // it.
             Err(error) if error.is_conflict() || error.is_not_found() => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -107,14 +114,14 @@ impl Keeper {
         Ok(true)
     }
 
-    /// Finds our Lease in the list, or makes it. `false` where another process holds it under our identity: it is waited for until that
-    /// Lease expires, since both would own the same keys.
-    async fn sit_down(&mut self, leases: &[Lease], live: &[Listed]) -> Result<bool, Error> {
+    /// Finds our Lease in the list, or creates it. Returns false if another process holds it under
+    /// our identity: we wait until that Lease expires, since both would own the same keys.
+    async fn join(&mut self, leases: &[Lease], live: &[Listed]) -> Result<bool, Error> {
         if let Some(own) = leases.iter().find(|it| it.metadata.name.as_deref() == Some(&self.name)) {
             if !self.is_ours(own) && live.iter().any(|it| it.lease == self.name) {
                 tracing::warn!(
                     member = self.shared.me,
-                    "another process is a member under the identity of this one, or was until it ended without leaving"
+                    "another process is a member under this process's identity, or an earlier one exited without leaving"
                 );
                 return Ok(false);
             }
@@ -122,14 +129,15 @@ impl Keeper {
             return Ok(true);
         }
         let sent = self.shared.clock.now();
-        let lease = self.saying_the_view(record::created(&self.name, &self.entry(), 0));
+        let lease = self.declaring_the_view(record::created(&self.name, &self.entry(), 0));
         let seats = Arc::clone(&self.seats);
         self.own = Some(self.bounded(seats.create(lease)).await?);
         self.held_since(sent);
         Ok(true)
     }
 
-    /// Whether this process wrote a Lease of our name, as far as the Lease says.
+    /// Returns true if this process wrote the Lease of our name, according to its instance
+    /// annotation.
     fn is_ours(&self, lease: &Lease) -> bool {
         record::instance(lease).is_none_or(|it| it == self.instance)
     }
@@ -142,7 +150,7 @@ impl Keeper {
         }
     }
 
-    /// Deletes the Leases of members that are long gone. That it fails is no harm.
+    /// Deletes the Leases of members that are long gone. Failures are harmless.
     async fn sweep(&self, now: Duration) {
         for gone in self.members.long_gone(FORGOTTEN_AFTER, now) {
             let seats = Arc::clone(&self.seats);
@@ -152,7 +160,8 @@ impl Keeper {
         }
     }
 
-    /// Gives everything up, waits for the work on it, and releases our Lease, so that others need not wait for it to expire.
+    /// Gives up all keys, waits for the work on them, and releases our Lease, so that other members
+    /// need not wait for it to expire.
     pub(super) async fn leave(&mut self) {
         self.shared.lock().give_up();
         self.shared.changed();
@@ -167,13 +176,14 @@ impl Keeper {
             () = ended => {}
             () = self.shared.clock.sleep_until(deadline) => return,
         }
-        if let Err(error) = self.get_up().await {
-            tracing::warn!(member = self.shared.me, %error, "cannot release the Lease of this member, it will expire");
+        if let Err(error) = self.release().await {
+            tracing::warn!(member = self.shared.me, %error, "cannot release the Lease of this member; it will expire");
         }
     }
 
-    /// Says in our Lease that it is nobody's. Others delete it in time; missing, it would count until it would have expired.
-    async fn get_up(&mut self) -> Result<(), Error> {
+    /// Clears the holder of our Lease. Other members delete it later; if we deleted it, it would
+    /// count until it would have expired.
+    async fn release(&mut self) -> Result<(), Error> {
         let seats = Arc::clone(&self.seats);
         let own = match self.own.take() {
             Some(own) => Some(own),
@@ -199,7 +209,7 @@ impl Keeper {
         }
     }
 
-    fn saying_the_view(&self, mut lease: Lease) -> Lease {
+    fn declaring_the_view(&self, mut lease: Lease) -> Lease {
         let annotations = lease.metadata.annotations.get_or_insert_default();
         annotations.insert(VIEW.to_owned(), self.acting.id().to_owned());
         lease

@@ -1,4 +1,5 @@
-//! Rows as text: headings, columns that line up, ages that are true when they are shown. Pure; knows no terminal.
+//! Rows as text: headings, aligned columns, ages computed when they are shown. Pure; knows no
+//! terminal.
 
 use std::sync::Arc;
 
@@ -10,46 +11,46 @@ use unicode_width::UnicodeWidthStr;
 use super::rows::{Column, Row};
 use crate::sanitize::without_controls;
 
-/// What separates two columns, as kubectl does it.
+/// The number of spaces between two columns, as in kubectl.
 const GAP: usize = 3;
 
-/// How rows are laid out: which columns there are, and how wide each is.
+/// The layout of rows: the columns, and their widths.
 #[derive(Clone, Debug)]
-pub(super) struct Sheet {
+pub(super) struct TableLayout {
     columns: Arc<[Column]>,
-    /// Whether the namespace comes first.
+    /// True if the first column is the namespace.
     namespaces: bool,
-    /// The width of each cell of a line; they only grow, so that lines that are far apart still line up.
+    /// The width of each cell of a line; they only grow, so that distant lines still align.
     widths: Vec<usize>,
 }
 
-impl Sheet {
-    /// A sheet that is as wide as its headings.
+impl TableLayout {
+    /// Creates a layout that is as wide as its headings.
     pub(super) fn new(columns: Arc<[Column]>, namespaces: bool) -> Self {
-        let mut sheet = Self { columns, namespaces, widths: Vec::new() };
-        let headings = sheet.headings();
-        sheet.fit(&headings);
-        sheet
+        let mut layout = Self { columns, namespaces, widths: Vec::new() };
+        let headings = layout.headings();
+        layout.fit(&headings);
+        layout
     }
 
-    /// The same with other columns.
+    /// Returns a layout with other columns.
     pub(super) fn with(&self, columns: Arc<[Column]>) -> Self {
         Self::new(columns, self.namespaces)
     }
 
-    /// Whether these are its columns.
+    /// Returns true if these are its columns.
     pub(super) fn is_of(&self, columns: &[Column]) -> bool {
         *self.columns == *columns
     }
 
-    /// The headings, one for each cell of a line.
+    /// Returns the headings, one for each cell of a line.
     pub(super) fn headings(&self) -> Vec<String> {
         let namespace = self.namespaces.then(|| "NAMESPACE".to_owned());
         let shown = self.columns.iter().filter(|it| it.is_shown());
         namespace.into_iter().chain(shown.map(|it| clean(&it.name.to_uppercase()))).collect()
     }
 
-    /// The cells of a row, with the ages of this moment.
+    /// Returns the cells of a row, with the ages at this time.
     pub(super) fn cells(&self, row: &Row, now: Timestamp) -> Vec<String> {
         let namespace = self.namespaces.then(|| clean(row.header().namespace.unwrap_or_default()));
         let shown = self.columns.iter().enumerate().filter(|(_, column)| column.is_shown());
@@ -61,7 +62,7 @@ impl Sheet {
         namespace.into_iter().chain(shown.map(cell)).collect()
     }
 
-    /// Makes room for a line.
+    /// Widens the columns for a line.
     pub(super) fn fit(&mut self, cells: &[String]) {
         self.widths.resize(self.widths.len().max(cells.len()), 0);
         for (width, cell) in self.widths.iter_mut().zip(cells) {
@@ -69,7 +70,8 @@ impl Sheet {
         }
     }
 
-    /// A line of cells, without blanks at its end. A cell that nobody made room for moves what follows.
+    /// Formats a line of cells, without trailing spaces. A cell that is wider than its column
+    /// shifts the rest.
     pub(super) fn line(&self, cells: &[String]) -> String {
         let mut line = String::new();
         for (cell, width) in cells.iter().zip(&self.widths) {
@@ -81,7 +83,7 @@ impl Sheet {
     }
 }
 
-/// A cell as it may be shown: its first line, and nothing in it that moves a terminal's cursor.
+/// Sanitizes a cell: its first line, without control characters.
 fn clean(cell: &str) -> String {
     let mut lines = cell.split(['\n', '\r', '\u{b}', '\u{c}']);
     let first = lines.next().unwrap_or_default();
@@ -117,14 +119,14 @@ mod tests {
 
     fn text(namespaces: bool, rows: &[Row]) -> Vec<String> {
         let now: Timestamp = "2026-01-01T01:00:00Z".parse().expect("a time");
-        let mut sheet = Sheet::new(columns(), namespaces);
-        let lines: Vec<_> = rows.iter().map(|it| sheet.cells(it, now)).collect();
-        lines.iter().for_each(|it| sheet.fit(it));
-        [sheet.headings()].iter().chain(&lines).map(|it| sheet.line(it)).collect()
+        let mut layout = TableLayout::new(columns(), namespaces);
+        let lines: Vec<_> = rows.iter().map(|it| layout.cells(it, now)).collect();
+        lines.iter().for_each(|it| layout.fit(it));
+        [layout.headings()].iter().chain(&lines).map(|it| layout.line(it)).collect()
     }
 
     #[test]
-    fn rows_read_like_those_of_kubectl() {
+    fn rows_look_like_those_of_kubectl() {
         let rows = [
             row("default", "web", "80/TCP,443/TCP", "2026-01-01T00:00:00Z"),
             row("kube-system", "a", "", "2025-12-30T00:00:00Z"),
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_not_shown_as_it_is() {
+    fn control_characters_and_further_lines_are_not_shown() {
         for (cell, shown) in [
             ("plain", "plain"),
             ("two\nlines", "two..."),
@@ -157,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn wide_characters_and_missing_cells_line_up() {
-        let mut sheet = Sheet::new(columns(), false);
+    fn wide_characters_and_missing_cells_are_aligned() {
+        let mut layout = TableLayout::new(columns(), false);
         let wide = ["日本".to_owned(), "x".to_owned()];
-        sheet.fit(&wide);
-        assert_eq!(sheet.line(&wide), "日本   x");
+        layout.fit(&wide);
+        assert_eq!(layout.line(&wide), "日本   x");
         let long = ["abcdefgh".to_owned(), "x".to_owned()];
-        assert_eq!(sheet.line(&long), "abcdefgh   x", "nobody made room for it");
-        assert_eq!(sheet.cells(&Row::default(), Timestamp::UNIX_EPOCH), ["", "", "<unknown>"]);
+        assert_eq!(layout.line(&long), "abcdefgh   x", "the column was not widened for it");
+        assert_eq!(layout.cells(&Row::default(), Timestamp::UNIX_EPOCH), ["", "", "<unknown>"]);
     }
 }

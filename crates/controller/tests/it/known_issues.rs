@@ -1,94 +1,96 @@
-//! Where other controllers of the field went wrong, or still do: each test is one of their users' complaints, mostly kube-rs'.
+//! Known problems of other controller libraries: each test reproduces a report of their users,
+//! mostly of kube-rs.
 
 use dogwatch_apiserver::faults::{Rule, Scope};
 use dogwatch_controller::{Action, Context, Controller, Predicate, ReconcileError, Watched};
 use dogwatch_core::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
-use crate::world::{Calls, Recording, Running, SECOND, World, map, name, settle};
+use crate::test_cluster::{Calls, Recording, Running, SECOND, TestCluster, map, name, settle};
 
-/// kube-rs 1590 and its store: what was deleted while nobody watched yields no event at all.
+/// kube-rs 1590 and its store: a deletion during an interrupted watch yields no event at all.
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_while_the_watch_was_down_is_reconciled() {
-    let world = World::with(&["a", "b"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+async fn an_object_that_was_deleted_while_the_watch_was_down_is_reconciled() {
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
     settle().await;
     calls.take();
-    world.server.faults().pause();
-    world.delete("a").await;
-    world.server.faults().expire(world.server.cluster());
-    world.server.faults().resume();
+    cluster.server.faults().pause();
+    cluster.delete("a").await;
+    cluster.server.faults().expire(cluster.server.cluster());
+    cluster.server.faults().resume();
     tokio::time::sleep(60 * SECOND).await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs: each new list reconciles all objects again, changed or not; a restart of the API server is a storm.
+/// kube-rs: each new list reconciles all objects again, changed or not; a restart of the API server
+/// causes a storm.
 #[tokio::test(start_paused = true)]
-async fn a_new_list_reconciles_what_changed_and_nothing_else() {
+async fn a_new_list_reconciles_only_changed_objects() {
     let names: Vec<_> = (0..50).map(|it| format!("m{it:02}")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+    let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take().len(), 50);
     for round in 1..4 {
-        world.server.faults().pause();
-        world.put("m07", &round.to_string()).await;
-        world.server.faults().expire(world.server.cluster());
-        world.server.faults().resume();
+        cluster.server.faults().pause();
+        cluster.put("m07", &round.to_string()).await;
+        cluster.server.faults().expire(cluster.server.cluster());
+        cluster.server.faults().resume();
         tokio::time::sleep(60 * SECOND).await;
         assert_eq!(calls.take(), ["m07"]);
     }
     assert_eq!(maps.health().relists, 3);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
 /// kube-rs 1080: each controller has a cache and a watch of its own.
 #[tokio::test(start_paused = true)]
 async fn controllers_share_one_cache_and_one_watch() {
-    let world = World::with(&["a"]).await;
+    let cluster = TestCluster::with(&["a"]).await;
     let calls = Calls::new();
     let build = |name: &str| {
-        Controller::for_(&world.informers.get::<ConfigMap>()).named(name).build(Recording(calls.clone()))
+        Controller::for_(&cluster.informers.get::<ConfigMap>()).named(name).build(Recording(calls.clone()))
     };
     let running: Vec<_> = ["one", "two", "three"].map(build).into_iter().map(Running::new).collect();
     settle().await;
-    world.put("a", "1").await;
+    cluster.put("a", "1").await;
     settle().await;
     assert_eq!(calls.take(), ["a"; 6]);
-    let asked = world.server.requests().resource("configmaps");
+    let asked = cluster.server.requests().resource("configmaps");
     assert_eq!(asked.filter(|it| it.verb == "watch" || it.verb == "list").count(), 1);
     for it in running {
-        it.stop().await.expect("it ends well");
+        it.stop().await.expect("clean shutdown");
     }
 }
 
-/// kube-rs 1630: nobody can subscribe to a cache that already runs.
+/// kube-rs 1630: a running cache accepts no new subscribers.
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_comes_late_hears_of_everything_once() {
-    let world = World::with(&["a", "b"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+async fn a_late_controller_reconciles_every_object_once() {
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     maps.start();
-    maps.synced().await.expect("it syncs");
-    world.create(&map("c")).await;
+    maps.synced().await.expect("synced");
+    cluster.create(&map("c")).await;
     settle().await;
     let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a", "b", "c"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs 926: the controller hangs when more than a hundred reconciles want to come again at once.
+/// kube-rs 926: the controller hangs when more than a hundred reconciles request a requeue at once.
 #[tokio::test(start_paused = true)]
-async fn hundreds_of_reconciles_may_want_to_come_again_at_once() {
+async fn hundreds_of_reconciles_may_requeue_at_once() {
     let names: Vec<_> = (0..300).map(|it| format!("m{it:03}")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let (calls, maps) = (Calls::new(), world.informer());
-    let told = calls.clone();
+    let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
+    let recorded = calls.clone();
     let controller = Controller::for_(&maps).workers(300).build(move |key: ObjectKey, context: Context| {
-        told.add(name(&key));
+        recorded.add(name(&key));
         let fails = context.attempt() == 0 && key.name().ends_with('7');
         async move {
             tokio::time::sleep(SECOND).await;
@@ -102,98 +104,102 @@ async fn hundreds_of_reconciles_may_want_to_come_again_at_once() {
     for name in &names {
         assert!(calls.iter().filter(|it| *it == name).count() >= 3, "{name}");
     }
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs: one back-off for all watches of a controller, so that one refused watch delays the events of the others by up to half a minute.
+/// kube-rs: one backoff for all watches of a controller, so that one rejected watch delays the
+/// events of the others by up to half a minute.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_fails_delays_no_other() {
-    let world = World::with(&["a"]).await;
-    let (calls, maps, children) = (Calls::new(), world.informer(), world.informers.get::<Secret>());
+    let cluster = TestCluster::with(&["a"]).await;
+    let (calls, maps, children) = (Calls::new(), cluster.informer(), cluster.informers.get::<Secret>());
     let running = Running::new(Controller::for_(&maps).owns(&children).build(Recording(calls.clone())));
     settle().await;
     calls.take();
-    world.server.faults().rule(Rule::on("watch").or("list").resource("secrets").refuse(403));
+    cluster.server.faults().rule(Rule::on("watch").or("list").resource("secrets").refuse(403));
     let secrets = Scope { resource: Some("secrets".to_owned()), ..Scope::default() };
-    world.server.faults().drop_watches_of(secrets, true);
+    cluster.server.faults().drop_watches_of(secrets, true);
     tokio::time::sleep(100 * SECOND).await;
     assert!(!children.health().is_ok());
     for round in 0..3 {
         let now = calls.now();
-        world.put("a", &round.to_string()).await;
+        cluster.put("a", &round.to_string()).await;
         settle().await;
         assert_eq!(calls.take_timed(), [(now, "a".to_owned())]);
     }
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs: the order of what waits is that of a hash set, and each reconcile begins a millisecond late.
+/// kube-rs: pending keys have the order of a hash set, and each reconcile starts a millisecond
+/// late.
 #[tokio::test(start_paused = true)]
 async fn keys_are_reconciled_at_once_and_in_the_order_in_which_they_changed() {
     let names: Vec<_> = (0..40).map(|it| format!("m{it:02}")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+    let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), names);
     let order: Vec<_> = (0..40).map(|it| format!("m{:02}", it * 7 % 40)).collect();
     let now = calls.now();
     for name in &order {
-        world.put(name, "1").await;
+        cluster.put(name, "1").await;
     }
     settle().await;
     assert_eq!(calls.take_timed(), order.into_iter().map(|it| (now, it)).collect::<Vec<_>>());
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs: an object that is gone before anybody looked leaves its subscriber asleep.
+/// kube-rs: an object that is deleted before it was read leaves its subscriber asleep.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_gone_at_once_does_not_put_the_controller_to_sleep() {
-    let world = World::with(&[]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+async fn an_object_that_is_deleted_at_once_does_not_stall_the_controller() {
+    let cluster = TestCluster::with(&[]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
     settle().await;
-    world.server.faults().pause();
-    world.create(&map("brief")).await;
-    world.delete("brief").await;
-    world.server.faults().resume();
+    cluster.server.faults().pause();
+    cluster.create(&map("brief")).await;
+    cluster.delete("brief").await;
+    cluster.server.faults().resume();
     settle().await;
     calls.take();
-    world.create(&map("a")).await;
+    cluster.create(&map("a")).await;
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs' predicates remember a hash for each name, so an object that is created again as it was is not seen.
+/// kube-rs' predicates remember a hash for each name, so an identical object that is created again
+/// is not seen.
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_created_again_as_it_was_passes_its_predicate() {
-    let world = World::with(&["a"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
+async fn an_identical_object_that_is_created_again_passes_its_predicate() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
     let watched = Watched::new(&maps).when(Predicate::labels_changed());
     let running = Running::new(Controller::for_(watched).build(Recording(calls.clone())));
     settle().await;
     calls.take();
     for apart in [false, true] {
-        world.delete("a").await;
+        cluster.delete("a").await;
         if apart {
             settle().await;
         }
-        world.create(&map("a")).await;
+        cluster.create(&map("a")).await;
         settle().await;
         assert!(!calls.take().is_empty());
     }
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }
 
-/// kube-rs 1916 and 297: no back-off of a key's own; what fails often delays what does not, or hammers the server.
+/// kube-rs 1916 and 297: no backoff for each key; keys that fail often delay the others, or hammer
+/// the server.
 #[tokio::test(start_paused = true)]
-async fn a_key_that_fails_for_long_comes_rarely_and_delays_no_other() {
-    let world = World::with(&["bad", "good"]).await;
-    let (calls, maps) = (Calls::new(), world.informer());
-    let told = calls.clone();
+async fn a_key_that_keeps_failing_is_retried_rarely_and_delays_no_other() {
+    let cluster = TestCluster::with(&["bad", "good"]).await;
+    let (calls, maps) = (Calls::new(), cluster.informer());
+    let recorded = calls.clone();
     let controller = Controller::for_(&maps).build(move |key: ObjectKey, _| {
-        told.add(name(&key));
+        recorded.add(name(&key));
         let outcome = if key.name() == "bad" { Err("no") } else { Ok(Action::Done) };
         async move { outcome.map_err(ReconcileError::retry) }
     });
@@ -202,8 +208,8 @@ async fn a_key_that_fails_for_long_comes_rarely_and_delays_no_other() {
     let failures = calls.take().iter().filter(|it| *it == "bad").count();
     assert!((25..32).contains(&failures), "{failures}: 5 ms, doubling to 1000 s");
     let now = calls.now();
-    world.put("good", "1").await;
+    cluster.put("good", "1").await;
     settle().await;
     assert_eq!(calls.take_timed(), [(now, "good".to_owned())]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }

@@ -1,4 +1,4 @@
-//! What one puts into a manager.
+//! The manager and its configuration.
 
 use std::error::Error;
 use std::fmt;
@@ -12,25 +12,30 @@ use dogwatch_informer::{InformerFactory, SharedInformer};
 use kube_core::Resource;
 use tokio_util::sync::CancellationToken;
 
-use super::parts::Part;
+use super::unit::Unit;
 use crate::checks::Checks;
 use crate::controller::Controller;
 use crate::endpoints::Endpoints;
 use crate::leader::LeaderElector;
 
-/// How long a manager takes to end, at most: controller-runtime's half a minute, which is Kubernetes' own default for a pod too.
+/// The default time for a shutdown: controller-runtime's half a minute, which is also Kubernetes'
+/// default grace period of a pod.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Runs controllers and all they need: informers, leader election, endpoints for probes and scrapes, and an orderly end.
+/// Runs controllers with everything they need: informers, leader election, endpoints for probes and
+/// scrapes, and an orderly shutdown.
 ///
-/// Informers begin at once and are kept warm, whether the manager leads or not, so that a new leader works from the first moment on.
-/// No controller works, and the manager does not stand for election, before every informer that was asked for is synced: a
-/// reconciler may read any of them. Controllers, and tasks added with [`leader_task`](Self::leader_task), wait until the manager
-/// leads, where there is an election; a controller's queue is filled when its term begins.
+/// Informers start at once and are kept warm, leader or not, so that a new leader works from its
+/// first moment. No controller works, and the manager does not stand for election, before every
+/// requested informer is synced: a reconciler may read any of them. With an election, controllers
+/// and tasks added with [`leader_task`](Self::leader_task) wait until the manager leads; a
+/// controller's queue is filled when its term begins.
 ///
-/// It ends when a signal comes, or when a part fails. Then it is no longer ready; controllers work off what they have, tasks are
-/// asked to end; the lease is released; informers and endpoints end last. What has not ended after the [grace](Self::grace)
-/// period is cut off. Dropping the future that runs it cuts everything off at once; the lease then expires by itself.
+/// The manager shuts down when a signal arrives, or when a controller or task fails. It reports not
+/// ready; controllers drain their queues and tasks receive a stop; the lease is released; informers
+/// and endpoints end last. What has not ended after the [grace](Self::grace) period is aborted.
+/// Dropping the future that runs the manager aborts everything at once; the lease then expires by
+/// itself.
 ///
 /// ```
 /// # use dogwatch_client::Client;
@@ -67,8 +72,8 @@ const GRACE: Duration = Duration::from_secs(30);
 pub struct Manager {
     pub(super) informers: InformerFactory,
     pub(super) controllers: Vec<Controller>,
-    pub(super) tasks: Vec<Part>,
-    pub(super) leader_tasks: Vec<Part>,
+    pub(super) tasks: Vec<Unit>,
+    pub(super) leader_tasks: Vec<Unit>,
     pub(super) elector: Option<LeaderElector>,
     pub(super) endpoints: Vec<Endpoints>,
     pub(super) healthz: Checks,
@@ -77,12 +82,13 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager with nothing in it, whose informers read through this client.
+    /// Creates an empty manager, whose informers read through this client.
     pub fn new(client: Client) -> Self {
         Self::over(InformerFactory::new(client))
     }
 
-    /// A manager that starts and stops the informers of this factory, which may have namespaces and a resync period of its own.
+    /// Creates a manager that starts and stops the informers of this factory, which may have its
+    /// own namespaces and resync period.
     pub fn over(informers: InformerFactory) -> Self {
         let mut checks = Checks::default();
         checks.add("ping", || std::future::ready(Ok::<(), String>(())));
@@ -99,14 +105,14 @@ impl Manager {
         }
     }
 
-    /// The informers: one for each collection, shared by all who ask. Those that are asked for before the manager runs are
-    /// started and stopped with it.
+    /// Returns the informer factory: one informer for each collection, shared by all users.
+    /// Informers that are requested before the manager runs are started and stopped with it.
     pub fn informers(&self) -> &InformerFactory {
         &self.informers
     }
 
-    /// The informer of a type: whole objects, a view of some of their fields, or their metadata. Hold on to it, or hand it to a
-    /// controller, which does.
+    /// Returns the informer of a type: whole objects, a view of some of their fields, or their
+    /// metadata. Keep it, or pass it to a controller, which keeps it.
     pub fn informer<T: View>(&self) -> SharedInformer<T>
     where
         <T::Of as Resource>::Scope: StaticScope,
@@ -114,15 +120,16 @@ impl Manager {
         self.informers.get()
     }
 
-    /// Runs this controller: as the leader only where there is an election, unless it is built to work
-    /// [without](crate::ControllerBuilder::without_leading).
+    /// Adds a controller. With an election, it runs only on the leader, unless it is built with
+    /// [`without_leading`](crate::ControllerBuilder::without_leading).
     pub fn controller(mut self, controller: Controller) -> Self {
         self.controllers.push(controller);
         self
     }
 
-    /// Runs this beside the controllers, from the beginning, whether the manager leads or not. It is to end soon after the token
-    /// is cancelled; it may end sooner, and when it fails or panics, so does the manager.
+    /// Runs a task next to the controllers, from the beginning, leader or not. It should end soon
+    /// after the token is cancelled, and may end earlier. If it fails or panics, the manager stops
+    /// with an error.
     pub fn task<F, E>(
         mut self,
         name: impl Into<String>,
@@ -132,11 +139,12 @@ impl Manager {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.tasks.push(Part::task(name.into(), run));
+        self.tasks.push(Unit::task(name.into(), run));
         self
     }
 
-    /// As [`task`](Self::task), but only while the manager leads. When leadership is lost it is cut off at the `await` it is at.
+    /// Like [`task`](Self::task), but runs only while the manager leads. When leadership is lost,
+    /// it is dropped at its current `await`.
     pub fn leader_task<F, E>(
         mut self,
         name: impl Into<String>,
@@ -146,24 +154,25 @@ impl Manager {
         F: Future<Output = Result<(), E>> + Send + 'static,
         E: Into<Box<dyn Error + Send + Sync>>,
     {
-        self.leader_tasks.push(Part::task(name.into(), run));
+        self.leader_tasks.push(Unit::task(name.into(), run));
         self
     }
 
-    /// Takes part in this election. Unless called there is none, and everything runs at once.
+    /// Takes part in this election. Without one, everything runs at once.
     pub fn elect(mut self, elector: LeaderElector) -> Self {
         self.elector = Some(elector);
         self
     }
 
-    /// Answers at this address; called several times, at each.
+    /// Serves these endpoints; several calls add several addresses.
     pub fn serve(mut self, endpoints: Endpoints) -> Self {
         self.endpoints.push(endpoints);
         self
     }
 
-    /// Adds a check to `/healthz`: while it fails, the process should be restarted. `ping` is there, and with an election `leaderElection`.
-    /// Of two with one name the later counts. Checks are asked one after another, for each request.
+    /// Adds a check to `/healthz`: while it fails, the process should be restarted. Built-in checks
+    /// are `ping` and, with an election, `leaderElection`. A check of the same name replaces an
+    /// earlier one. Checks run one after another, for each request.
     pub fn health_check<F, E>(
         mut self,
         name: impl Into<String>,
@@ -177,8 +186,8 @@ impl Manager {
         self
     }
 
-    /// Adds a check to `/readyz`: while it fails, the process is of no use yet, or no longer. `ping`, `informer-sync` and `shutdown` are
-    /// there.
+    /// Adds a check to `/readyz`: while it fails, the process cannot do its work. Built-in checks
+    /// are `ping`, `informer-sync` and `shutdown`.
     pub fn ready_check<F, E>(
         mut self,
         name: impl Into<String>,
@@ -192,7 +201,8 @@ impl Manager {
         self
     }
 
-    /// How long all of it may take to end; half a minute unless called. It should be shorter than what the process is given to end.
+    /// Sets the time for a shutdown. It should be shorter than the termination grace period of the
+    /// process. Defaults to 30 s.
     pub fn grace(mut self, limit: Duration) -> Self {
         self.grace = limit;
         self

@@ -1,4 +1,4 @@
-//! A server in this process, and a client of it.
+//! An in-process server, and a client of it.
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_client::Client;
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 
 pub(crate) async fn server() -> (ApiServer, Client) {
-    let server = ApiServer::in_process().await.expect("a server needs nothing");
+    let server = ApiServer::in_process().await.expect("an in-process server starts");
     let client = Client::from_service(server.url().parse().expect("a URL"), "default", server.service());
     (server, client)
 }

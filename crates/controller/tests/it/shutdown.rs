@@ -1,4 +1,5 @@
-//! How a controller ends: what is still done, what is left, what is cut off.
+//! The shutdown of a controller: which reconciles finish, which keys are dropped, and what is
+//! aborted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +10,16 @@ use dogwatch_core::ObjectKey;
 use dogwatch_informer::WaitError;
 use tokio::time::Instant;
 
-use crate::world::{Calls, HOUR, Running, SECOND, World, name, settle};
+use crate::test_cluster::{Calls, HOUR, Running, SECOND, TestCluster, name, settle};
 
-/// A controller whose reconciles take a second and come again in an hour.
+/// A controller whose reconciles take a second and are requeued after an hour.
 fn slow(
-    world: &World,
+    cluster: &TestCluster,
     calls: &Calls,
     adjust: impl FnOnce(ControllerBuilder<ObjectKey>) -> ControllerBuilder<ObjectKey>,
 ) -> Controller {
     let calls = calls.clone();
-    adjust(Controller::for_(&world.informer()).named("slow")).build(move |key: ObjectKey, _| {
+    adjust(Controller::for_(&cluster.informer()).named("slow")).build(move |key: ObjectKey, _| {
         let calls = calls.clone();
         async move {
             calls.add(format!("{} begun", name(&key)));
@@ -30,55 +31,58 @@ fn slow(
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_stop_what_is_queued_is_worked_off_and_what_is_delayed_is_left() {
-    let world = World::with(&["a", "b", "c"]).await;
+async fn after_a_stop_queued_keys_are_drained_and_delayed_ones_dropped() {
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
     let calls = Calls::new();
-    let running = Running::new(slow(&world, &calls, |it| it));
+    let running = Running::new(slow(&cluster, &calls, |it| it));
     tokio::time::sleep(SECOND + SECOND / 2).await;
     assert_eq!(calls.take(), ["a begun", "a done", "b begun"]);
     let begun = Instant::now();
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
     assert_eq!(calls.take(), ["b done", "c begun", "c done"]);
-    assert_eq!(begun.elapsed(), SECOND + SECOND / 2, "it does not wait for the hour");
+    assert_eq!(begun.elapsed(), SECOND + SECOND / 2, "it does not wait for the requeue");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_may_leave_what_is_queued_to_the_next() {
-    let world = World::with(&["a", "b", "c"]).await;
+async fn a_controller_may_abandon_queued_keys() {
+    let cluster = TestCluster::with(&["a", "b", "c"]).await;
     let calls = Calls::new();
-    let running = Running::new(slow(&world, &calls, ControllerBuilder::abandon_queue_on_stop));
+    let running = Running::new(slow(&cluster, &calls, ControllerBuilder::abandon_queue_on_stop));
     settle().await;
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
     assert_eq!(calls.take(), ["a begun", "a done"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_end_within_the_grace_period_is_cut_off_and_told() {
+async fn reconciles_that_exceed_the_grace_period_are_aborted_and_reported() {
     let names: Vec<_> = (0..10).map(|it| format!("m{it}")).collect();
-    let world = World::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let calls = Calls::new();
     let limit = Duration::from_millis(2500);
-    let running = Running::new(slow(&world, &calls, |it| it.workers(2).grace(limit)));
+    let running = Running::new(slow(&cluster, &calls, |it| it.workers(2).grace(limit)));
     settle().await;
-    let error = running.stop().await.expect_err("five seconds of work").to_string();
-    assert_eq!(error, "controller slow did not end within 2.5s: 2 workers were cut off, 4 keys were left");
+    let error = running.stop().await.expect_err("the work takes five seconds").to_string();
+    assert_eq!(
+        error,
+        "controller slow did not drain within 2.5s: 2 workers were aborted, 4 keys remain queued"
+    );
     let done = calls.take().iter().filter(|it| it.ends_with("done")).count();
     tokio::time::sleep(HOUR).await;
-    assert_eq!((done, calls.take()), (4, vec![]), "nothing goes on");
+    assert_eq!((done, calls.take()), (4, vec![]), "no further calls");
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_what_runs_cuts_the_reconcile_off() {
+async fn dropping_the_running_future_aborts_the_reconcile() {
     struct Dropped(Arc<AtomicBool>);
     impl Drop for Dropped {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
-    let world = World::with(&["a"]).await;
+    let cluster = TestCluster::with(&["a"]).await;
     let dropped = Arc::new(AtomicBool::new(false));
     let mark = dropped.clone();
-    let maps = world.informer();
+    let maps = cluster.informer();
     let controller = Controller::for_(&maps).build(move |_: ObjectKey, _| {
         let dropped = Dropped(mark.clone());
         async move {
@@ -90,52 +94,53 @@ async fn dropping_what_runs_cuts_the_reconcile_off() {
     assert!(run.await.is_err());
     settle().await;
     assert!(dropped.load(Ordering::Relaxed));
-    world.put("a", "1").await;
+    cluster.put("a", "1").await;
     settle().await;
-    assert!(!maps.is_stopped(), "the informer is not the controller's to stop");
+    assert!(!maps.is_stopped(), "the controller does not stop a shared informer");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_only_the_controller_held_ends_with_it() {
-    let world = World::with(&["a"]).await;
+async fn an_informer_owned_only_by_the_controller_ends_with_it() {
+    let cluster = TestCluster::with(&["a"]).await;
     let calls = Calls::new();
-    let maps = world.informer();
+    let maps = cluster.informer();
     let store = maps.store().detached();
-    let running = Running::new(slow(&world, &calls, |it| it));
+    let running = Running::new(slow(&cluster, &calls, |it| it));
     drop(maps);
     tokio::time::sleep(2 * SECOND).await;
-    assert_eq!(calls.take(), ["a begun", "a done"], "the controller keeps it");
-    running.stop().await.expect("it ends well");
+    assert_eq!(calls.take(), ["a begun", "a done"], "the controller keeps the informer alive");
+    running.stop().await.expect("clean shutdown");
     let waiting = store.wait_until(&"1000000".into()).await;
     assert_eq!(waiting, Err(WaitError::Closed));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_stopped_before_cannot_be_watched() {
-    let world = World::with(&["a"]).await;
-    let controller = slow(&world, &Calls::new(), |it| it);
-    world.informers.shut_down().await;
+async fn a_stopped_informer_cannot_be_watched() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let controller = slow(&cluster, &Calls::new(), |it| it);
+    cluster.informers.shut_down().await;
     let error = Running::new(controller).ended().await.expect_err("the informer has ended");
     assert_eq!(error.to_string(), "controller slow cannot watch");
     let source = std::error::Error::source(&error).expect("a cause").to_string();
     assert!(source.contains("informer configmaps"), "{source}");
 }
 
-/// Informers are shared: another holder may stop one. A controller that went on would never hear of a change again.
+/// Informers are shared: another owner may stop one. A controller that continued would never
+/// receive a change again.
 #[tokio::test(start_paused = true)]
-async fn a_controller_whose_informer_is_stopped_ends_and_says_so() {
-    let world = World::with(&["a", "b"]).await;
-    let secrets = world.informers.get::<k8s_openapi::api::core::v1::Secret>();
+async fn a_controller_whose_informer_is_stopped_stops_with_an_error() {
+    let cluster = TestCluster::with(&["a", "b"]).await;
+    let secrets = cluster.informers.get::<k8s_openapi::api::core::v1::Secret>();
     for needed in [false, true] {
         let calls = Calls::new();
-        let stopped = dogwatch_informer::SharedInformer::new(world.maps.clone());
+        let stopped = dogwatch_informer::SharedInformer::new(cluster.maps.clone());
         let controller = match needed {
             false => Controller::for_(&stopped).named("x"),
             true => Controller::for_(&secrets).named("x").needs(&stopped),
         };
-        let told = calls.clone();
+        let recorded = calls.clone();
         let running = Running::new(controller.build(move |key: ObjectKey, _| {
-            let calls = told.clone();
+            let calls = recorded.clone();
             async move {
                 tokio::time::sleep(SECOND).await;
                 calls.add(name(&key));
@@ -145,24 +150,25 @@ async fn a_controller_whose_informer_is_stopped_ends_and_says_so() {
         tokio::time::sleep(SECOND / 2).await;
         stopped.stop().await;
         let begun = Instant::now();
-        let error = running.ended().await.expect_err("it is deaf").to_string();
-        assert!(error.starts_with("controller x cannot go on: informer configmaps has ended"), "{error}");
+        let error = running.ended().await.expect_err("the informer has ended").to_string();
+        assert!(error.starts_with("controller x stopped: informer configmaps has ended"), "{error}");
         let expected: &[&str] = if needed { &[] } else { &["a"] };
-        assert_eq!(calls.take(), expected, "what has begun ends, and what is queued is left");
+        assert_eq!(calls.take(), expected, "running reconciles finish, and queued keys are dropped");
         assert!(begun.elapsed() < SECOND);
     }
 }
 
-/// Objects are the user's types: one that panics in the informer's task takes the informer with it.
+/// Object types are the user's code: one that panics in the informer's task ends the informer.
 #[tokio::test(start_paused = true)]
-async fn a_controller_whose_informer_panics_ends_and_says_so() {
+async fn a_controller_whose_informer_panics_stops_with_an_error() {
     #[derive(serde::Deserialize)]
     struct Fragile {
         metadata: dogwatch_core::Meta,
     }
     impl dogwatch_core::Object for Fragile {
         fn header(&self) -> dogwatch_core::Header<'_> {
-            // The first task that looks at it is the reflector, which is begun again after a panic. The next is the informer's own.
+            // The first task that reads it is the reflector, which restarts after a panic. The next
+            // is the informer's own.
             static READER: std::sync::OnceLock<Option<tokio::task::Id>> = std::sync::OnceLock::new();
             let header = self.metadata.header();
             if header.name == "poison" {
@@ -174,23 +180,23 @@ async fn a_controller_whose_informer_panics_ends_and_says_so() {
     impl dogwatch_core::View for Fragile {
         type Of = k8s_openapi::api::core::v1::ConfigMap;
     }
-    let world = World::with(&["a"]).await;
-    let (maps, calls) = (world.informers.get::<Fragile>(), Calls::new());
-    let running = Running::new(Controller::for_(&maps).build(crate::world::Recording(calls.clone())));
+    let cluster = TestCluster::with(&["a"]).await;
+    let (maps, calls) = (cluster.informers.get::<Fragile>(), Calls::new());
+    let running = Running::new(Controller::for_(&maps).build(crate::test_cluster::Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a"]);
-    world.create(&crate::world::map("poison")).await;
-    let error = tokio::time::timeout(60 * SECOND, running.ended()).await.expect("it ends");
-    let error = error.expect_err("it is deaf").to_string();
-    assert!(error.starts_with("controller configmap cannot go on: informer configmaps has ended"), "{error}");
+    cluster.create(&crate::test_cluster::map("poison")).await;
+    let error = tokio::time::timeout(60 * SECOND, running.ended()).await.expect("it ends in time");
+    let error = error.expect_err("the informer has ended").to_string();
+    assert!(error.starts_with("controller configmap stopped: informer configmaps has ended"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn durations_without_end_are_no_harm() {
-    let world = World::with(&["a"]).await;
+async fn maximum_durations_are_accepted() {
+    let cluster = TestCluster::with(&["a"]).await;
     let calls = Calls::new();
-    let told = calls.clone();
-    let (maps, without_end) = (world.informer(), Duration::MAX);
+    let recorded = calls.clone();
+    let (maps, without_end) = (cluster.informer(), Duration::MAX);
     let controller = Controller::for_(&maps)
         .sync_timeout(without_end)
         .grace(without_end)
@@ -198,7 +204,7 @@ async fn durations_without_end_are_no_harm() {
         .consistency_wait(without_end);
     let running =
         Running::new(controller.build(move |key: ObjectKey, context: dogwatch_controller::Context| {
-            told.add(name(&key));
+            recorded.add(name(&key));
             context.wrote_version(
                 &dogwatch_core::Gvk::new("", "v1", "ConfigMap"),
                 "18446744073709551615".into(),
@@ -207,5 +213,5 @@ async fn durations_without_end_are_no_harm() {
         }));
     tokio::time::sleep(HOUR).await;
     assert_eq!(calls.take(), ["a"]);
-    running.stop().await.expect("it ends well");
+    running.stop().await.expect("clean shutdown");
 }

@@ -1,5 +1,5 @@
-//! What a screen shows of a collection: its rows, what happened to them lately, and which of them when there is no room for all.
-//! Pure; knows no terminal.
+//! The live table of a collection: its rows, their recent changes, and a selection of them if not
+//! all fit. Pure; knows no terminal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,31 +10,31 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::format;
+use super::layout::TableLayout;
 use super::rows::{Column, Row};
-use super::sheet::Sheet;
 
-/// How long a change is marked, and what was deleted is still shown.
-const FRESH: Duration = Duration::from_secs(3);
+/// The time for which a change is highlighted, and a deleted object is still shown.
+const HIGHLIGHT_TIME: Duration = Duration::from_secs(3);
 
-/// A line, and what happened lately to the object it shows.
+/// A line, and the recent change of its object.
 pub(super) type Marked = (Option<EventKind>, String);
 
-/// The rows of a collection, as changes told of them.
+/// The rows of a collection, by their changes.
 #[derive(Debug, Default)]
-pub(super) struct Board {
+pub(super) struct LiveTable {
     entries: BTreeMap<ObjectKey, Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
     row: Arc<Row>,
-    /// What happened to it last, unless it was there from the beginning.
+    /// The last change, unless it is an object of the initial list.
     event: Option<EventKind>,
     at: Instant,
 }
 
-impl Board {
-    /// Takes a change in.
+impl LiveTable {
+    /// Applies a change.
     pub(super) fn change(&mut self, change: &Change<Row>, now: Instant) {
         let row = Arc::clone(change.object());
         let Some(key) = row.key() else { return };
@@ -43,17 +43,18 @@ impl Board {
         self.entries.insert(key, Entry { row, event, at: now });
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub(super) fn len(&self) -> usize {
         self.entries.values().filter(|it| it.event != Some(EventKind::Deleted)).count()
     }
 
-    /// Lets go of what was deleted long enough ago.
+    /// Removes objects that were deleted long enough ago.
     pub(super) fn forget(&mut self, now: Instant) {
         self.entries.retain(|_, it| it.event != Some(EventKind::Deleted) || it.is_fresh(now));
     }
 
-    /// The headings and the rows, in at most so many lines. Where there is no room for all, those that changed last are shown.
+    /// Returns the headings and the rows, in at most `room` lines. If not all fit, the most
+    /// recently changed ones are shown.
     pub(super) fn lines(
         &self,
         columns: Arc<[Column]>,
@@ -61,13 +62,13 @@ impl Board {
         room: usize,
         (now, time): (Instant, Timestamp),
     ) -> Vec<Marked> {
-        let mut sheet = Sheet::new(columns, namespaces);
+        let mut layout = TableLayout::new(columns, namespaces);
         let shown = self.fitting(room.saturating_sub(1));
-        let cells: Vec<_> = shown.iter().map(|it| sheet.cells(&it.row, time)).collect();
-        cells.iter().for_each(|it| sheet.fit(it));
-        let mut lines = vec![(None, sheet.line(&sheet.headings()))];
+        let cells: Vec<_> = shown.iter().map(|it| layout.cells(&it.row, time)).collect();
+        cells.iter().for_each(|it| layout.fit(it));
+        let mut lines = vec![(None, layout.line(&layout.headings()))];
         for (entry, cells) in shown.iter().zip(&cells) {
-            lines.push((entry.event.filter(|_| entry.is_fresh(now)), sheet.line(cells)));
+            lines.push((entry.event.filter(|_| entry.is_fresh(now)), layout.line(cells)));
         }
         let hidden = self.entries.len() - shown.len();
         if hidden > 0 {
@@ -83,7 +84,7 @@ impl Board {
         }
         let mut newest: Vec<_> = self.entries.iter().collect();
         newest.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.at));
-        // A line says how many are left out.
+        // One line shows the number of hidden rows.
         newest.truncate(room.saturating_sub(1));
         newest.sort_by_key(|(key, _)| *key);
         newest.into_iter().map(|(_, entry)| entry).collect()
@@ -92,7 +93,7 @@ impl Board {
 
 impl Entry {
     fn is_fresh(&self, now: Instant) -> bool {
-        now.duration_since(self.at) < FRESH
+        now.duration_since(self.at) < HIGHLIGHT_TIME
     }
 }
 
@@ -112,9 +113,9 @@ mod tests {
         Change::Added { object: row(name), initial }
     }
 
-    fn shown(board: &Board, room: usize, now: Instant) -> Vec<Marked> {
+    fn shown(live_table: &LiveTable, room: usize, now: Instant) -> Vec<Marked> {
         let columns = Columns::of(json!([{ "name": "Name" }])).get();
-        board.lines(columns, false, room, (now, Timestamp::UNIX_EPOCH))
+        live_table.lines(columns, false, room, (now, Timestamp::UNIX_EPOCH))
     }
 
     fn line(event: Option<EventKind>, text: &str) -> Marked {
@@ -122,20 +123,20 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_marked_for_a_while_and_the_deleted_stay_as_long() {
+    fn changes_are_marked_for_a_while_and_deleted_rows_stay_as_long() {
         let begin = Instant::now();
-        let mut board = Board::default();
+        let mut live_table = LiveTable::default();
         for change in [
             added("a", true),
             added("b", false),
             Change::Updated { old: row("c"), new: row("c") },
             Change::Deleted(Deleted::Seen(row("d"))),
         ] {
-            board.change(&change, begin);
+            live_table.change(&change, begin);
         }
-        assert_eq!(board.len(), 3);
+        assert_eq!(live_table.len(), 3);
         assert_eq!(
-            shown(&board, 9, begin),
+            shown(&live_table, 9, begin),
             [
                 line(None, "NAME"),
                 line(None, "a"),
@@ -144,20 +145,23 @@ mod tests {
                 line(Some(EventKind::Deleted), "d"),
             ]
         );
-        board.forget(begin + FRESH);
-        assert_eq!(shown(&board, 9, begin + FRESH), ["NAME", "a", "b", "c"].map(|it| line(None, it)));
+        live_table.forget(begin + HIGHLIGHT_TIME);
+        assert_eq!(
+            shown(&live_table, 9, begin + HIGHLIGHT_TIME),
+            ["NAME", "a", "b", "c"].map(|it| line(None, it))
+        );
     }
 
     #[test]
-    fn where_there_is_no_room_for_all_those_that_changed_last_are_shown_in_order() {
+    fn if_not_all_fit_the_most_recently_changed_rows_are_shown_in_order() {
         let begin = Instant::now();
-        let mut board = Board::default();
+        let mut live_table = LiveTable::default();
         for (at, name) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
-            board.change(&added(name, true), begin + Duration::from_secs(at as u64));
+            live_table.change(&added(name, true), begin + Duration::from_secs(at as u64));
         }
-        board.change(&Change::Updated { old: row("b"), new: row("b") }, begin + Duration::from_secs(9));
+        live_table.change(&Change::Updated { old: row("b"), new: row("b") }, begin + Duration::from_secs(9));
         let texts: Vec<_> =
-            shown(&board, 4, begin + Duration::from_secs(99)).into_iter().map(|it| it.1).collect();
+            shown(&live_table, 4, begin + Duration::from_secs(99)).into_iter().map(|it| it.1).collect();
         let more = "... and 3 more; narrow them down with -n, -l or --field-selector";
         assert_eq!(texts, ["NAME", "b", "e", more]);
     }

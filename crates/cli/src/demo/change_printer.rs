@@ -1,90 +1,90 @@
-//! A handler that tells of an object when it looks different than before, and counts everything.
+//! An event handler that prints an object when its state changes, and counts all events.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dogwatch::{Change, EventHandler, Object, Registration};
 
-use super::part::Voice;
+use super::task::Output;
 
-/// Tells what happens to the objects of one kind.
-pub(super) struct Teller<K> {
+/// Prints the changes of the objects of one kind.
+pub(super) struct ChangePrinter<K> {
     kind: &'static str,
-    voice: Voice,
-    /// How an object is, in words. What is the same as before is not told again.
+    output: Output,
+    /// Formats the state of an object. An unchanged state is not printed again.
     state: fn(&K) -> String,
-    /// What to add when an object is told of.
+    /// Formats an addition to each line.
     aside: Box<dyn Fn(&K) -> String + Send>,
-    /// What was last said of each object.
-    said: HashMap<String, String>,
+    /// The last printed state of each object.
+    printed: HashMap<String, String>,
     tally: Tally,
 }
 
-/// What a teller counted; a clone shows the same numbers.
+/// The counts of a handler; a clone shows the same numbers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
     counts: Arc<Mutex<Counts>>,
-    /// The teller's own place in its informer, once it has one.
+    /// The registration of the handler with its informer, once it has one.
     pub(super) place: Arc<OnceLock<Registration>>,
 }
 
-/// How much there was.
+/// The counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) events: u64,
     pub(super) made: u64,
     pub(super) gone: u64,
-    /// The most changes that were ever to be told, with the one that was being told.
+    /// The maximum number of pending changes, including the one being handled.
     pub(super) behind: usize,
 }
 
-impl<K: Object> Teller<K> {
-    pub(super) fn new(kind: &'static str, voice: Voice, state: fn(&K) -> String) -> Self {
+impl<K: Object> ChangePrinter<K> {
+    pub(super) fn new(kind: &'static str, output: Output, state: fn(&K) -> String) -> Self {
         let aside = Box::new(|_: &K| String::new());
-        Self { kind, voice, state, aside, said: HashMap::new(), tally: Tally::default() }
+        Self { kind, output, state, aside, printed: HashMap::new(), tally: Tally::default() }
     }
 
-    /// Adds a few words to each telling.
+    /// Adds a text to each line.
     pub(super) fn aside(mut self, words: impl Fn(&K) -> String + Send + 'static) -> Self {
         self.aside = Box::new(words);
         self
     }
 
-    /// What it counts.
+    /// Returns its counts.
     pub(super) fn tally(&self) -> Tally {
         self.tally.clone()
     }
 
-    /// What to say about it, if it is anything new.
+    /// Returns the line for a change, if the state is new.
     fn line(&mut self, change: &Change<K>) -> Option<String> {
         let object = &**change.object();
         let name = format!("{} {}", self.kind, object.header().name);
         if matches!(change, Change::Deleted(_)) {
-            self.said.remove(&name)?;
-            return Some(format!("{name} is gone"));
+            self.printed.remove(&name)?;
+            return Some(format!("{name} was deleted"));
         }
         let state = (self.state)(object);
         let line = format!("{name} {state}{}", (self.aside)(object));
-        (self.said.insert(name, state.clone()) != Some(state)).then_some(line)
+        (self.printed.insert(name, state.clone()) != Some(state)).then_some(line)
     }
 }
 
-impl<K: Object> EventHandler<K> for Teller<K> {
+impl<K: Object> EventHandler<K> for ChangePrinter<K> {
     fn on_change(&mut self, change: &Change<K>) {
         self.tally.count(change);
         if let Some(line) = self.line(change) {
-            self.voice.say(line);
+            self.output.print(line);
         }
     }
 }
 
 impl Tally {
-    /// The numbers so far.
+    /// Returns the current counts.
     pub(super) fn counts(&self) -> Counts {
         *self.lock()
     }
 
-    /// How many changes are still to be told.
+    /// Returns the number of pending changes.
     pub(super) fn pending(&self) -> usize {
         self.place.get().map(|it| it.lag().pending).unwrap_or_default()
     }
@@ -122,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn only_news_is_told_and_everything_is_counted() {
-        let (voice, mut said) = Voice::new();
-        let mut teller = Teller::new("map", voice, state).aside(|_| ", so far".to_owned());
-        let tally = teller.tally();
+    fn only_new_states_are_printed_and_all_events_are_counted() {
+        let (output, mut printed) = Output::new();
+        let mut change_printer = ChangePrinter::new("map", output, state).aside(|_| ", so far".to_owned());
+        let tally = change_printer.tally();
         let updated = |to: &str| Change::Updated { old: map("waits"), new: map(to) };
         for change in [
             Change::Added { object: map("waits"), initial: true },
@@ -134,11 +134,11 @@ mod tests {
             Change::Deleted(Deleted::Seen(map("runs"))),
             Change::Deleted(Deleted::Seen(map("runs"))),
         ] {
-            teller.on_change(&change);
+            change_printer.on_change(&change);
         }
-        drop(teller);
-        let lines: Vec<_> = std::iter::from_fn(|| said.blocking_recv()).collect();
-        assert_eq!(lines, ["map a waits, so far", "map a runs, so far", "map a is gone"]);
+        drop(change_printer);
+        let lines: Vec<_> = std::iter::from_fn(|| printed.blocking_recv()).collect();
+        assert_eq!(lines, ["map a waits, so far", "map a runs, so far", "map a was deleted"]);
         assert_eq!(tally.counts(), Counts { events: 5, made: 1, gone: 2, ..Counts::default() });
     }
 }

@@ -1,4 +1,5 @@
-//! What an election shows to the rest of the program: who leads, whether we do, and whether that is in order.
+//! The state of an election that the rest of the program sees: the leader, our own leadership, and
+//! its health.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,50 +8,51 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::clock::Clock;
-use super::meter::Meter;
+use super::meter::ElectionMetrics;
 use super::term::{Ended, Term};
 
-/// A leader that should have stopped has not: its future does not yield, so it cannot be dropped.
+/// An error for a leader that should have stopped and has not: its future does not yield, so it
+/// cannot be dropped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the lease expired {since:?} ago and the work of the leader still goes on")]
+#[error("the lease expired {since:?} ago and the leader's work is still running")]
 #[non_exhaustive]
 pub struct Unhealthy {
-    /// How long ago others could take the lease.
+    /// The time since the lease expired.
     pub since: Duration,
 }
 
-/// Who is told of a new leader.
-pub(super) type Tell = Box<dyn Fn(&str) + Send + Sync>;
+/// The callback for a new leader.
+pub(super) type NewLeaderCallback = Box<dyn Fn(&str) + Send + Sync>;
 
-/// Read by everyone, written by the election.
-pub(super) struct Shared {
+/// The state of an election. Read by all handles, written by the election.
+pub(super) struct ElectionState {
     pub(super) clock: Clock,
-    pub(super) meter: Meter,
+    pub(super) meter: ElectionMetrics,
     lease_duration: Duration,
     leader: watch::Sender<Option<Arc<str>>>,
-    on_new_leader: Option<Tell>,
-    /// There as long as a future leads: from before its first poll until it is dropped.
+    on_new_leader: Option<NewLeaderCallback>,
+    /// Present as long as a future leads: from before its first poll until it is dropped.
     term: Mutex<Option<watch::Receiver<Term>>>,
 }
 
-/// Makes a term visible, and ends it when dropped. It must be dropped after the future that leads.
+/// Publishes a term, and ends it when dropped. It must be dropped after the future that leads.
 pub(super) struct Leading {
-    shared: Arc<Shared>,
+    shared: Arc<ElectionState>,
     pub(super) term: watch::Sender<Term>,
 }
 
-impl Shared {
+impl ElectionState {
     pub(super) fn new(
         clock: Clock,
-        meter: Meter,
+        meter: ElectionMetrics,
         lease_duration: Duration,
-        on_new_leader: Option<Tell>,
+        on_new_leader: Option<NewLeaderCallback>,
     ) -> Self {
         let leader = watch::Sender::new(None);
         Self { clock, meter, lease_duration, leader, on_new_leader, term: Mutex::new(None) }
     }
 
-    /// Somebody was seen to hold the lease, or nobody.
+    /// Records the observed holder of the lease, if any.
     pub(super) fn saw(&self, holder: Option<&str>) {
         let changed = self.leader.send_if_modified(|leader| {
             let changed = leader.as_deref() != holder;
@@ -59,8 +61,8 @@ impl Shared {
             }
             changed
         });
-        if let (true, Some(holder), Some(tell)) = (changed, holder, &self.on_new_leader) {
-            tell(holder);
+        if let (true, Some(holder), Some(callback)) = (changed, holder, &self.on_new_leader) {
+            callback(holder);
         }
     }
 
@@ -77,7 +79,7 @@ impl Shared {
         term.is_some_and(|term| term.over.is_none() && self.clock.now() < term.until)
     }
 
-    /// Whether a leader has stopped when it had to (rule LE-5).
+    /// Checks that a leader has stopped when it had to (rule LE-5).
     pub(super) fn health(&self, tolerance: Duration) -> Result<(), Unhealthy> {
         let Some(term) = self.term() else { return Ok(()) };
         let expiry = term.renewed.saturating_add(self.lease_duration);
@@ -112,9 +114,9 @@ impl Drop for Leading {
     }
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ElectionState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared")
+        f.debug_struct("ElectionState")
             .field("leader", &self.leader())
             .field("is_leader", &self.is_leader())
             .finish_non_exhaustive()
@@ -125,36 +127,42 @@ impl fmt::Debug for Shared {
 mod tests {
     use super::*;
 
-    fn shared() -> Arc<Shared> {
-        Arc::new(Shared::new(Clock::new(), Meter::new("lock"), Duration::from_secs(15), None))
+    fn shared() -> Arc<ElectionState> {
+        Arc::new(ElectionState::new(
+            Clock::new(),
+            ElectionMetrics::new("lock"),
+            Duration::from_secs(15),
+            None,
+        ))
     }
 
     fn term() -> Term {
         Term { renewed: Duration::ZERO, until: Duration::from_secs(10), over: None, failure: None }
     }
 
-    /// The upstream table of the health checker: not leading, leading, expired within and beyond the tolerance.
+    /// The upstream table of the health checker: not leading, leading, expired within and beyond
+    /// the tolerance.
     #[tokio::test(start_paused = true)]
     async fn le_5_health_checker() {
         let shared = shared();
         let tolerance = Duration::from_secs(5);
-        assert_eq!(shared.health(tolerance), Ok(()), "who does not lead is in order");
+        assert_eq!(shared.health(tolerance), Ok(()), "a standby is healthy");
         let leading = shared.lead(term());
         assert_eq!(shared.health(tolerance), Ok(()));
         tokio::time::advance(Duration::from_secs(20)).await;
         assert_eq!(shared.health(tolerance), Ok(()), "expired, within the tolerance");
         tokio::time::advance(Duration::from_secs(1)).await;
         let late = shared.health(tolerance).expect_err("beyond it");
-        assert_eq!(late.to_string(), "the lease expired 6s ago and the work of the leader still goes on");
+        assert_eq!(late.to_string(), "the lease expired 6s ago and the leader's work is still running");
         leading.term.send_modify(|term| term.renewed = Duration::from_secs(21));
         assert_eq!(shared.health(tolerance), Ok(()), "renewed");
         drop(leading);
         tokio::time::advance(Duration::from_secs(100)).await;
-        assert_eq!(shared.health(tolerance), Ok(()), "who has stopped is in order");
+        assert_eq!(shared.health(tolerance), Ok(()), "a leader that has stopped is healthy");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_leads_after_the_deadline_even_before_it_was_noticed() {
+    async fn is_leader_is_false_from_the_deadline_on_even_before_a_timer_fires() {
         let shared = shared();
         let _leading = shared.lead(term());
         tokio::time::advance(Duration::from_millis(9_999)).await;
@@ -164,18 +172,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn le_3_a_new_leader_is_told_once() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let tell = {
-            let told = Arc::clone(&told);
-            Box::new(move |it: &str| told.lock().expect("no panic").push(it.to_owned()))
+    async fn le_3_the_callback_runs_once_for_each_new_leader() {
+        let called = Arc::new(Mutex::new(Vec::new()));
+        let callback = {
+            let called = Arc::clone(&called);
+            Box::new(move |it: &str| called.lock().expect("no panic").push(it.to_owned()))
         };
-        let shared = Shared::new(Clock::new(), Meter::new("lock"), Duration::from_secs(15), Some(tell));
+        let shared = ElectionState::new(
+            Clock::new(),
+            ElectionMetrics::new("lock"),
+            Duration::from_secs(15),
+            Some(callback),
+        );
         let mut leaders = shared.leaders();
         for holder in [Some("a"), Some("a"), None, Some("b"), Some("b")] {
             shared.saw(holder);
         }
-        assert_eq!(*told.lock().expect("no panic"), ["a", "b"]);
+        assert_eq!(*called.lock().expect("no panic"), ["a", "b"]);
         assert_eq!(leaders.borrow_and_update().as_deref(), Some("b"));
     }
 }
