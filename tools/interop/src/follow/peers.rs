@@ -37,7 +37,7 @@ pub(super) struct Peer {
 
 /// Builds the programs. client-go's is built only if Go is installed.
 pub(super) fn build() -> Result<Vec<Program>> {
-    let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench");
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/peers");
     let manifest = "bench/peers/kube-rs/Cargo.toml";
     Cargo::new([
         "build",
