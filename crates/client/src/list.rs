@@ -1,12 +1,13 @@
-//! Lists as streams: objects come out while the body arrives, page after page (rule PG-1).
+//! Lists as streams: objects are yielded as the body arrives, page after page (rule PG-1).
 //!
 //! ```text
-//! Next page ──rate limit──► Asking ──answer──► Reading ──end of body──► Next page, or Done without a continue token
+//! Next page ──rate limit──► Asking ──response──► Reading ──end of body──► Next page, or Done without a continue token
 //!     ▲                        │
-//!     └── Restarted: the whole list, at the first version ◄── 410 Expired on a later page
+//!     └── Restarted: the whole list without limit ◄── 410 Expired on a later page
 //! ```
 //!
-//! The time limit of a request counts only while the server is waited for: neither the client's own rate limit nor the
+//! The time limit of a request counts only while the stream waits for the server: neither the
+//! client-side rate limit nor the
 //! reader's work between two objects is part of it.
 
 use std::any::Any;
@@ -30,10 +31,10 @@ use crate::client::{Client, Prepared};
 use crate::error::Error;
 use crate::request::Request;
 
-/// How many objects a page holds unless the caller says otherwise: client-go's and kubectl's number.
+/// The default number of objects per page, as in client-go and kubectl.
 pub const DEFAULT_PAGE_SIZE: u32 = 500;
 
-/// Where lists come from: a request on a collection, without its parameters.
+/// The source of a list: a request for a collection, without its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct ListSource {
     pub(crate) request: Request,
@@ -42,36 +43,40 @@ pub(crate) struct ListSource {
     pub(crate) gvk: Gvk,
 }
 
-/// What a [`ListStream`] gives.
+/// An element of a [`ListStream`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Listed<K> {
     /// The next object.
     Item(K),
-    /// The next object could not be decoded. It is there on the server: do not take it for deleted.
+    /// The next object could not be decoded. It exists on the server: do not treat it as deleted.
     Bad(BadItem),
-    /// The server forgot the list half-way, and it is read again from the start: forget what came before.
+    /// The continue token expired before the last page, and the list is read again from the start:
+    /// discard all earlier items.
     Restarted,
 }
 
-/// A list, object by object in the server's order.
+/// A stream of the objects of a list, in the server's order.
 ///
-/// The time limit of the settings, where there is one, holds for each answer, its body included; time that the reader
-/// takes between two objects does not count. An error ends the stream. Only when the stream has ended without one is the
-/// list complete, and [`ListStream::into_metadata`] its version. Dropping the stream ends the request.
+/// The time limit of the settings, if there is one, applies to each response including its body;
+/// time that the reader
+/// spends between two objects does not count. An error ends the stream. The list is complete, and
+/// the version of
+/// [`ListStream::into_metadata`] is valid, only when the stream has ended without an error.
+/// Dropping the stream cancels the request.
 #[must_use = "a list is read only as its stream is polled"]
 pub struct ListStream<K> {
     source: ListSource,
     complete: Complete<K>,
-    /// Of the request under way or next to come.
+    /// The parameters of the current or next request.
     params: ListParams,
-    /// As the caller gave them, for the whole list after an expiry.
+    /// The caller's parameters, to list again after a continue token expired.
     original: ListParams,
     follow_pages: bool,
     /// True once a continue token was followed.
     paginated: bool,
     state: State<K>,
-    /// The time that is left for the answer under way, its body included.
+    /// The time left for the current response, including its body.
     patience: Option<Patience>,
     ready: VecDeque<Listed<K>>,
     metadata: ListMeta,
@@ -80,7 +85,7 @@ pub struct ListStream<K> {
 
 enum State<K> {
     Next,
-    /// Waiting for the client's own rate limit.
+    /// Waiting for the client-side rate limit.
     Throttled(BoxFuture<'static, Result<(Client, Prepared), Error>>),
     Asking(BoxFuture<'static, Result<Box<Answered>, Error>>),
     Reading {
@@ -89,12 +94,12 @@ enum State<K> {
         received: usize,
         decoder: Box<ListDecoder<K>>,
     },
-    /// Reported once everything before it has been.
+    /// An error that is returned after all items before it.
     Broken(Error),
     Done,
 }
 
-/// An answer whose body is yet to be read, and what messages about it need.
+/// A response whose body has not been read, with the values that error messages need.
 struct Answered {
     client: Client,
     prepared: Prepared,
@@ -105,7 +110,7 @@ struct Answered {
 struct Patience {
     limit: Duration,
     left: Duration,
-    /// Since when the reader has been waiting for us; `None` while the reader is at work.
+    /// The start of the current wait for the server; `None` while the reader is busy.
     waiting_since: Option<Instant>,
     alarm: Pin<Box<Sleep>>,
 }
@@ -116,14 +121,14 @@ impl Patience {
         Self { limit, left: limit, waiting_since: None, alarm }
     }
 
-    /// Charges the time since the stream was last pending.
+    /// Subtracts the time since the stream became pending.
     fn stop_clock(&mut self) {
         if let Some(since) = self.waiting_since.take() {
             self.left = self.left.saturating_sub(since.elapsed());
         }
     }
 
-    /// Starts the clock and arms the alarm; ready when no time is left.
+    /// Starts the clock and arms the timer; ready when no time is left.
     fn poll_exceeded(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let now = Instant::now();
         self.waiting_since = Some(now);
@@ -138,7 +143,7 @@ impl Patience {
 }
 
 impl<K: DeserializeOwned> ListStream<K> {
-    /// One answer after another as the parameters and the server's continue tokens say.
+    /// Creates a stream that follows the server's continue tokens.
     pub(crate) fn new(source: ListSource, params: ListParams, complete: Complete<K>) -> Self {
         Self {
             source,
@@ -155,7 +160,7 @@ impl<K: DeserializeOwned> ListStream<K> {
         }
     }
 
-    /// In pages, even where the caller set no limit.
+    /// Creates a stream that lists in pages, even if the caller set no limit.
     pub(crate) fn paged(source: ListSource, mut params: ListParams, complete: Complete<K>) -> Self {
         params.limit = params.limit.or(Some(DEFAULT_PAGE_SIZE));
         Self::new(source, params, complete)
@@ -165,17 +170,18 @@ impl<K: DeserializeOwned> ListStream<K> {
         self.follow_pages = false;
     }
 
-    /// Whether the server answered in more than one page.
+    /// Returns true if the server sent more than one page.
     pub fn paginated(&self) -> bool {
         self.paginated
     }
 
-    /// What the last answer said besides its items; its version is the list's, once the stream has ended.
+    /// Returns the metadata of the last page. Once the stream has ended, its version is the version
+    /// of the list.
     pub fn into_metadata(self) -> ListMeta {
         self.metadata
     }
 
-    /// Builds the next request and waits for the client's own rate limit.
+    /// Builds the next request and waits for the client-side rate limit.
     fn throttle(&self) -> BoxFuture<'static, Result<(Client, Prepared), Error>> {
         let request = self.source.request.clone().checked_params(self.params.query());
         Box::pin(async move {
@@ -185,12 +191,12 @@ impl<K: DeserializeOwned> ListStream<K> {
         })
     }
 
-    /// Decides what follows a whole page.
+    /// Decides what follows a complete page.
     fn page_ended(&mut self, metadata: ListMeta) {
         self.state = State::Done;
         if let Some(token) = metadata.continue_token.clone().filter(|_| self.follow_pages) {
             self.paginated = true;
-            // The token carries the version; servers refuse to be told twice.
+            // The token contains the version; servers reject a request with both.
             self.params.continue_token = Some(token);
             self.params.version = ResourceVersion::UNSET;
             self.params.version_match = None;
@@ -199,7 +205,7 @@ impl<K: DeserializeOwned> ListStream<K> {
         self.metadata = metadata;
     }
 
-    /// Whether a refusal means that the list must be read again, in one piece.
+    /// Restarts the list without a limit if the continue token expired; returns true if it does.
     fn restarts_after(&mut self, error: &Error) -> bool {
         let expired = error.status().is_some_and(|it| it.is_expired());
         if !expired || !self.paginated {
@@ -249,12 +255,13 @@ impl<K: DeserializeOwned> Stream for ListStream<K> {
 }
 
 impl<K: DeserializeOwned> ListStream<K> {
-    /// Moves the answer under way on, within its time limit.
+    /// Advances the current response, within its time limit.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(patience) = &mut self.patience {
             patience.stop_clock();
         }
-        // What has arrived is read even when the time is over: the limit is for a server that lets us wait.
+        // Data that has arrived is read even if the time is over: the limit is for a server that
+        // does not answer.
         if self.poll_progress(cx).is_ready() {
             return Poll::Ready(());
         }
@@ -312,7 +319,7 @@ impl<K: DeserializeOwned> ListStream<K> {
             unreachable!("a body is read in this state only")
         };
         if received == 0 {
-            return Err(answered.malformed("the answer has no body".to_owned()));
+            return Err(answered.malformed("the response has no body".to_owned()));
         }
         answered.client.answered(&answered.prepared.method, received);
         let metadata = decoder.finish().map_err(|error| answered.not_a_list(error))?;
@@ -328,14 +335,14 @@ fn ask(client: Client, prepared: Prepared) -> BoxFuture<'static, Result<Box<Answ
     })
 }
 
-/// Fills in what the items of a list leave out.
+/// A function that fills in the fields that the items of a list leave out.
 pub(crate) type Complete<K> = fn(&mut K, &Gvk);
 
-/// Leaves an item as it is: a typed object knows its kind.
+/// Leaves an item unchanged: a typed object knows its kind.
 pub(crate) fn as_it_is<K>(_: &mut K, _: &Gvk) {}
 
-/// Gives a dynamic object its `apiVersion` and `kind`, which servers leave out of the items of built-in lists. Without them
-/// it would not know what it is; client-go fills them in as well.
+/// Sets `apiVersion` and `kind` of a dynamic object, which servers leave out of the items of
+/// built-in lists. client-go does the same.
 pub(crate) fn with_kind<K: 'static>(item: &mut K, gvk: &Gvk) {
     if let Some(object) = (item as &mut dyn Any).downcast_mut::<DynamicObject>() {
         object.types.get_or_insert_with(|| TypeMeta {
@@ -345,7 +352,7 @@ pub(crate) fn with_kind<K: 'static>(item: &mut K, gvk: &Gvk) {
     }
 }
 
-/// Objects are only ever moved through it.
+/// No field is pinned structurally.
 impl<K> Unpin for ListStream<K> {}
 
 impl<K> std::fmt::Debug for ListStream<K> {
@@ -358,7 +365,8 @@ impl<K> std::fmt::Debug for ListStream<K> {
 }
 
 impl Answered {
-    /// A body that ended early is a lost connection; anything else is an answer that makes no sense.
+    /// Converts a decoding error: a body that ended early is a lost connection, anything else a
+    /// malformed response.
     fn not_a_list(&self, error: ListError) -> Error {
         match error {
             ListError::Torn { .. } => {

@@ -1,6 +1,7 @@
-//! Where a program finds its cluster when nobody tells it (rule KC-5): kubeconfig first, then the pod it runs in.
+//! The entry points of the configuration, and the search for a cluster (rule KC-5): kubeconfig
+//! first, then the pod the process runs in.
 //!
-//! These are the doors into the configuration. They read small files and block while they do.
+//! They read small files and block meanwhile.
 
 use std::path::Path;
 
@@ -16,15 +17,18 @@ use super::select::select;
 use super::settings::Config;
 
 impl Config {
-    /// What this process finds around it: the files that `KUBECONFIG` lists, or `.kube/config` of the home directory,
+    /// Infers the configuration of this process: from the files that `KUBECONFIG` lists, or
+    /// `.kube/config` of the home directory,
     /// or the service account of the pod it runs in.
     pub fn from_env() -> Result<Self, ConfigError> {
         Self::infer(&Environment::from_process(), &Overrides::default())
     }
 
-    /// The same for any environment, with the caller's words laid over it. The pod is asked only if the files and the
-    /// caller say nothing about a cluster, and never if the caller names a file. A file that exists and cannot be used
-    /// is an error, not a reason to look elsewhere.
+    /// Infers the configuration from any environment, with overrides. The pod is used only if
+    /// neither the files nor the
+    /// overrides name a cluster, and never if the caller names a file. A file that exists and
+    /// cannot be used
+    /// is an error, not a reason to search elsewhere.
     pub fn infer(environment: &Environment, overrides: &Overrides) -> Result<Self, ConfigError> {
         let explicit = given(&overrides.kubeconfig);
         let loaded = Kubeconfig::load(environment, explicit.map(|path| path.as_path()))?;
@@ -46,18 +50,18 @@ impl Config {
         }
     }
 
-    /// What one file says, which must exist.
+    /// Reads one kubeconfig file, which must exist.
     pub fn from_kubeconfig(path: impl AsRef<Path>, overrides: &Overrides) -> Result<Self, ConfigError> {
         let overrides = Overrides { kubeconfig: Some(path.as_ref().to_owned()), ..overrides.clone() };
         Self::infer(&Environment::from_process(), &overrides)
     }
 
-    /// What a kubeconfig in a string says. Relative paths in it start at the working directory.
+    /// Parses a kubeconfig. Relative paths in it start at the working directory.
     pub fn from_kubeconfig_str(text: &str, overrides: &Overrides) -> Result<Self, ConfigError> {
         Self::resolve(&Kubeconfig::from_yaml(text)?, overrides, &Environment::from_process())
     }
 
-    /// What a kubeconfig at hand says.
+    /// Resolves a kubeconfig that is already parsed.
     pub fn resolve(
         kubeconfig: &Kubeconfig,
         overrides: &Overrides,
@@ -74,18 +78,18 @@ impl Config {
         }
     }
 
-    /// The API server of the cluster this pod runs in, as its service account.
+    /// Returns the configuration of a pod: its cluster's API server with the pod's service account.
     pub fn in_cluster() -> Result<Self, ConfigError> {
         Self::in_cluster_from(&Environment::from_process(), &Overrides::default())
     }
 
-    /// The same for any environment, with the caller's words laid over it.
+    /// Returns the configuration of a pod in any environment, with overrides.
     pub fn in_cluster_from(environment: &Environment, overrides: &Overrides) -> Result<Self, ConfigError> {
         resolve(&incluster::target(environment, overrides)?, overrides, environment)
     }
 }
 
-/// Where we looked, for a person who must now tell us more.
+/// Lists the places that were searched, for the error message.
 fn nowhere(loaded: &Loaded, no_pod: Option<String>) -> NoCluster {
     let silent = loaded.files.iter().map(|file| format!("{} (names no cluster)", file.display()));
     let missing = loaded.missing.iter().map(|file| format!("{} (does not exist)", file.display()));

@@ -1,7 +1,8 @@
-//! Reading what is only carried along: any YAML becomes a JSON value.
+//! Deserialisation of opaque data: any YAML becomes a JSON value.
 //!
-//! YAML allows keys that are no text, which a JSON value cannot hold and Go turns into text. So do we: data that we do
-//! not even look at must not make a kubeconfig unreadable.
+//! YAML allows keys that are not strings, which a JSON value cannot hold and Go converts to
+//! strings. This module does the same: data that
+//! the library does not use must not make a kubeconfig unreadable.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +10,12 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Reads any value.
+/// Deserialises any value.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     Loose::deserialize(deserializer).map(|Loose(value)| value)
 }
 
-/// Reads any values under their names.
+/// Deserialises a map of any values.
 pub(super) fn read_fields<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, Value>, D::Error> {
@@ -22,7 +23,7 @@ pub(super) fn read_fields<'de, D: Deserializer<'de>>(
     Ok(fields.into_iter().map(|(name, Loose(value))| (name, value)).collect())
 }
 
-/// A value whose keys may have been anything.
+/// A JSON value read from YAML with keys of any type.
 struct Loose(Value);
 
 impl<'de> Deserialize<'de> for Loose {

@@ -1,4 +1,5 @@
-//! From a kubeconfig, a pod's environment or a caller to the resolved settings of a client.
+//! Configuration: from a kubeconfig, a pod's environment or a caller to the resolved settings of a
+//! client.
 //!
 //! ```text
 //! files --load, merge--> Kubeconfig --select, validate--> Target --resolve--> Config

@@ -1,6 +1,6 @@
-//! What the caller says instead of the files, or in case they say nothing (rule KC-3).
+//! Values of the caller that take precedence over the files, or fill their gaps (rule KC-3).
 //!
-//! Holds the caller's words and lays them over entries. Which entries those are is decided in `select.rs`.
+//! Holds the values and applies them to entries. `select.rs` decides which entries those are.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,36 +11,37 @@ use super::other::{NamedExtension, OtherFields};
 use super::settings::PluginPolicy;
 use super::user::User;
 
-/// What the caller says instead of the files. Empty values say nothing.
+/// Values that take precedence over the files. Empty values count as unset.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Overrides {
-    /// Read this file and no other. It must exist.
+    /// The only file to read. It must exist.
     pub kubeconfig: Option<PathBuf>,
-    /// Use this context. It must exist.
+    /// The context to use. It must exist.
     pub context: Option<String>,
-    /// Use this cluster instead of the context's. It must exist.
+    /// The cluster to use instead of the context's. It must exist.
     pub cluster: Option<String>,
-    /// Use this user instead of the context's. It must exist.
+    /// The user to use instead of the context's. It must exist.
     pub user: Option<String>,
-    /// Work in this namespace where a request names none.
+    /// The namespace of requests that name none.
     pub namespace: Option<String>,
-    /// Fields to use instead of the cluster's: server, roots, proxy and so on.
+    /// Fields that replace the cluster's: server, roots, proxy and so on.
     pub cluster_info: Cluster,
-    /// Fields to use instead of the user's: token, certificate, impersonation and so on.
+    /// Fields that replace the user's: token, certificate, impersonation and so on.
     pub user_info: User,
-    /// Fields to use where the cluster has none. In a pod without a kubeconfig they give way to the pod's own cluster.
+    /// Fields for a cluster that does not set them. In a pod without a kubeconfig the pod's own
+    /// cluster takes precedence.
     pub cluster_defaults: Cluster,
-    /// The longest a request may take; zero and `None` wait for ever.
+    /// The time limit of a request; zero and `None` mean no limit.
     pub timeout: Option<Duration>,
-    /// Send credentials in clear text to a server that is not on loopback.
+    /// True to send credentials in clear text to a server that is not on loopback.
     pub allow_plaintext_credentials: bool,
-    /// Which credential plugins may be started.
+    /// The credential plugins that may be started.
     pub plugin_policy: PluginPolicy,
 }
 
 impl Overrides {
-    /// The cluster's entry over the defaults, and the caller's fields over both.
+    /// Merges a cluster: the defaults, then the entry, then the caller's fields.
     pub(super) fn cluster(&self, entry: Option<&Cluster>) -> Cluster {
         let mut cluster = self.cluster_defaults.clone();
         if let Some(entry) = entry {
@@ -51,7 +52,8 @@ impl Overrides {
         cluster
     }
 
-    /// Lays the caller's fields over a cluster. Another server does not inherit the name to expect in its certificate.
+    /// Applies the caller's fields to a cluster. If they name another server, the old
+    /// `tls-server-name` does not apply to it.
     pub(super) fn apply_to_cluster(&self, cluster: &mut Cluster) {
         let info = &self.cluster_info;
         cluster.lay_over(info);
@@ -60,7 +62,8 @@ impl Overrides {
         }
     }
 
-    /// Lays the caller's fields over a user. A way to log in replaces those that exclude it, so that a token given on
+    /// Applies the caller's fields to a user. A credential replaces those that exclude it, so that
+    /// a token given on
     /// a command line is the token that is used.
     pub(super) fn apply_to_user(&self, user: &mut User) {
         let info = &self.user_info;
@@ -84,7 +87,8 @@ impl Overrides {
 }
 
 impl Cluster {
-    /// Takes every field that `over` gives. The three ways to trust a server are one: giving any replaces all.
+    /// Takes every field that `over` sets. The three trust settings are one unit: setting any
+    /// replaces all.
     fn lay_over(&mut self, over: &Self) {
         overlay(&mut self.server, &over.server);
         overlay(&mut self.tls_server_name, &over.tls_server_name);
@@ -99,7 +103,7 @@ impl Cluster {
         lay_fields_over(&mut self.other, &over.other);
     }
 
-    /// Whether roots are given, or verification is off.
+    /// Returns true if roots are set, or verification is off.
     pub(super) fn says_whom_to_trust(&self) -> bool {
         self.insecure_skip_tls_verify
             || given(&self.certificate_authority).is_some()
@@ -133,22 +137,22 @@ impl User {
         lay_fields_over(&mut self.other, &over.other);
     }
 
-    /// Whether a bearer token is given, here or in a file.
+    /// Returns true if a bearer token is set, directly or as a file.
     pub(super) fn has_token(&self) -> bool {
         given(&self.token).is_some() || given(&self.token_file).is_some()
     }
 
-    /// Whether a user name or a password is given.
+    /// Returns true if a user name or a password is set.
     pub(super) fn has_basic(&self) -> bool {
         given(&self.username).is_some() || given(&self.password).is_some()
     }
 
-    /// Whether a client certificate is given, here or in a file.
+    /// Returns true if a client certificate is set, directly or as a file.
     pub(super) fn has_certificate(&self) -> bool {
         given(&self.client_certificate).is_some() || given(&self.client_certificate_data).is_some()
     }
 
-    /// What identifies this user to the server, in words.
+    /// Returns the name of this user's credential, for messages.
     pub(super) fn credential(&self) -> Option<&'static str> {
         let ways = [
             (self.has_token(), "the token"),
@@ -181,7 +185,7 @@ mod tests {
         serde_saphyr::from_str(yaml).unwrap()
     }
 
-    /// What a user is after overriding, as JSON.
+    /// Applies an override to a user, and returns the user as JSON.
     fn overridden_user(entry: &str, info: &str) -> serde_json::Value {
         let overrides = Overrides { user_info: user(info), ..Overrides::default() };
         let mut entry = user(entry);
@@ -199,7 +203,7 @@ mod tests {
             ("{server: d}", "{server: ''}", "{server: ''}", "{server: d}"),
             ("{}", "{proxy-url: 'http://e'}", "{proxy-url: 'http://o'}", "{proxy-url: 'http://o'}"),
             ("{}", "{}", "{disable-compression: true}", "{disable-compression: true}"),
-            // The three ways to trust are one.
+            // The three trust settings are one unit.
             (
                 "{}",
                 "{certificate-authority: e}",
@@ -230,7 +234,7 @@ mod tests {
                 "{}",
                 "{insecure-skip-tls-verify: true}",
             ),
-            // Another server has another name.
+            // Another server has another certificate name.
             ("{}", "{server: e, tls-server-name: e}", "{server: o}", "{server: o}"),
             (
                 "{}",

@@ -131,7 +131,7 @@ async fn rq_12_into_with_no_body() {
     let error = get(reply(200)).await.expect_err("nothing to decode");
     assert_eq!(
         error.to_string(),
-        "cannot make sense of the answer to GET /api: 0-length response with status code 200"
+        "cannot decode the response to GET /api: 0-length response with status code 200"
     );
 }
 
@@ -156,7 +156,7 @@ async fn an_html_page_is_told_as_what_it_is() {
     let error = get(reply(200).header("content-type", "text/html").chunk("<html>login</html>"))
         .await
         .expect_err("no JSON");
-    assert!(error.to_string().starts_with("cannot make sense of the answer to GET /api: "), "{error}");
+    assert!(error.to_string().starts_with("cannot decode the response to GET /api: "), "{error}");
     let error = get(reply(403).header("content-type", "text/html").chunk("<html>no</html>"))
         .await
         .expect_err("refused");

@@ -96,8 +96,8 @@ fn kc_8_entries_that_cannot_be_used() {
     assert_eq!(
         told_of_file(&single("{server: 'https://h'}", "{client-certificate-data: Yg==}"), &plain()),
         format!(
-            "{head} user \"a\" of FILE: client-key: is missing beside client-certificate; \
-             give client-key or client-key-data"
+            "{head} user \"a\" of FILE: client-key: is missing: client-certificate needs \
+             client-key or client-key-data"
         )
     );
     assert_eq!(
@@ -117,14 +117,14 @@ fn kc_8_entries_that_cannot_be_used() {
         ),
         format!(
             "{head}\n  cluster \"a\" of FILE: certificate-authority-data: is not base64 of PEM text\n  \
-             user \"a\" of FILE: token: excludes username and password; give one way to log in"
+             user \"a\" of FILE: token: excludes username and password; set only one of them"
         )
     );
     let asked = overrides(|it| it.namespace = text("Not/Ok"));
     assert_eq!(
         told(resolve_with(&single("{server: 'https://h'}", "{}"), &asked)),
         format!(
-            "{head} the context given by the caller: namespace: \"Not/Ok\" is no DNS label: \
+            "{head} the context given by the caller: namespace: \"Not/Ok\" is not a DNS label: \
              at most 63 of a-z, 0-9 and -, with no - at either end"
         )
     );
@@ -153,7 +153,7 @@ fn an_unreadable_token_file() {
 
 #[test]
 fn kc_7_credentials_in_clear_text() {
-    let end = "write https:// in the server of cluster \"a\", or allow plaintext credentials";
+    let end = "use https:// in the server of cluster \"a\", or allow plaintext credentials";
     assert_eq!(
         told(resolve(&single("{server: 'http://host:8080/'}", "{token: hush}"))),
         format!("will not send the token of user \"a\" in clear text to http://host:8080; {end}")
@@ -173,8 +173,8 @@ fn kc_5_nothing_is_configured() {
     assert_eq!(
         told(Config::infer(&home, &plain())),
         format!(
-            "no cluster is configured: looked at {} (does not exist); \
-             this is no pod: KUBERNETES_SERVICE_HOST is not set; {end}",
+            "no cluster is configured: searched {} (does not exist); \
+             not running in a pod: KUBERNETES_SERVICE_HOST is not set; {end}",
             missing.display()
         )
     );
@@ -182,7 +182,7 @@ fn kc_5_nothing_is_configured() {
     assert_eq!(
         told(Config::infer(&half, &plain())),
         format!(
-            "no cluster is configured: looked at {} (does not exist); this is no pod: {} does not exist; {end}",
+            "no cluster is configured: searched {} (does not exist); not running in a pod: {} does not exist; {end}",
             missing.display(),
             files.path("sa/token").display()
         )
@@ -190,13 +190,13 @@ fn kc_5_nothing_is_configured() {
     assert_eq!(
         told(Config::infer(&Environment::empty(), &plain())),
         format!(
-            "no cluster is configured: there is no kubeconfig to look at; \
-             this is no pod: KUBERNETES_SERVICE_HOST is not set; {end}"
+            "no cluster is configured: there is no kubeconfig; \
+             not running in a pod: KUBERNETES_SERVICE_HOST is not set; {end}"
         )
     );
     assert_eq!(
         told(resolve("")),
-        format!("no cluster is configured: looked at the given kubeconfig (names no cluster); {end}")
+        format!("no cluster is configured: searched the given kubeconfig (names no cluster); {end}")
     );
 }
 
@@ -216,19 +216,19 @@ fn kc_9_not_in_a_pod() {
     let empty = Environment::empty().with_service_account(files.path("sa"));
     assert_eq!(
         told(Config::in_cluster_from(&empty, &plain())),
-        "not in a pod of a cluster: KUBERNETES_SERVICE_HOST is not set"
+        "not running in a pod: KUBERNETES_SERVICE_HOST is not set"
     );
     let half = empty.with_var("KUBERNETES_SERVICE_HOST", "h");
     assert_eq!(
         told(Config::in_cluster_from(&half, &plain())),
-        "not in a pod of a cluster: KUBERNETES_SERVICE_PORT is not set"
+        "not running in a pod: KUBERNETES_SERVICE_PORT is not set"
     );
     let asked = overrides(|it| {
         it.namespace = text("No");
         it.user_info.token = super::secret("t");
     });
     let half = half.with_var("KUBERNETES_SERVICE_PORT", "1");
-    assert!(told(Config::in_cluster_from(&half, &asked)).contains("namespace: \"No\" is no DNS label"));
+    assert!(told(Config::in_cluster_from(&half, &asked)).contains("namespace: \"No\" is not a DNS label"));
     let token = files.path("sa/token");
     let cause = std::fs::File::open(&token).unwrap_err();
     assert_eq!(
