@@ -1,4 +1,4 @@
-//! A credential as its source issued it, and how it wears out.
+//! A credential as its source issued it, and its lifetime.
 //!
 //! ```text
 //! Fresh ──renew_from──► Aging ──expires──► Expired
@@ -15,45 +15,46 @@ use crate::config::{Identity, Pem};
 
 /// A credential as its source issued it.
 pub(super) struct Issued {
-    /// The `Authorization` header; none if the credential is a certificate.
+    /// The `Authorization` header; `None` if the credential is a certificate.
     pub(super) header: Option<HeaderValue>,
     /// The client certificate, if there is one.
     pub(super) identity: Option<Identity>,
-    /// How long it serves.
+    /// The time the credential may be used.
     pub(super) lifetime: Lifetime,
 }
 
-/// How long a credential serves.
+/// The time a credential may be used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lifetime {
     /// Until the server rejects it.
     UntilRejected,
-    /// Until a time of day, renewed a little before.
+    /// Until a wall-clock time, and renewed a little earlier.
     Until { renew_from: Timestamp, expires: Timestamp },
-    /// Never wears out by itself, but a newer one may be there after this.
+    /// Without limit, but its source may have a newer one after this time.
     LookAgain { after: Instant },
 }
 
-/// How worn a credential is.
+/// The freshness of a credential.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wear {
-    /// Use it.
+    /// Usable.
     Fresh,
-    /// Use it while one caller renews it.
+    /// Usable while one caller renews it.
     Aging,
-    /// Do not use it.
+    /// Not usable.
     Expired,
 }
 
 impl Lifetime {
-    /// Until `expires`; renewed 30 s before, or for a short-lived credential in the last quarter of its life.
+    /// Creates a lifetime until `expires`, with renewal 30 s before, or in the last quarter of a
+    /// short lifetime.
     pub(super) fn until(expires: Timestamp, now: Timestamp) -> Self {
         let left = now.duration_until(expires).as_secs().max(0);
         let ahead = SignedDuration::from_secs((left / 4).min(30));
         Self::Until { renew_from: expires.checked_sub(ahead).unwrap_or(expires), expires }
     }
 
-    /// Seconds until it expires, by the clock on the wall; infinite if it does not.
+    /// Returns the seconds until it expires, by the wall clock; infinity if it does not.
     pub(super) fn ttl_seconds(&self) -> f64 {
         match self {
             Self::Until { expires, .. } => Timestamp::now().duration_until(*expires).as_secs_f64(),
@@ -61,7 +62,7 @@ impl Lifetime {
         }
     }
 
-    /// How worn it is at this time of day and this tick of the monotonic clock.
+    /// Returns the freshness at this wall-clock time and this instant of the monotonic clock.
     pub(super) fn wear(&self, now: Timestamp, tick: Instant) -> Wear {
         match self {
             Self::UntilRejected => Wear::Fresh,
@@ -75,18 +76,18 @@ impl Lifetime {
 }
 
 impl Issued {
-    /// Whether it can be used as it is for some time.
+    /// Returns true if the credential does not need renewal yet.
     pub(super) fn is_fresh(&self) -> bool {
         self.lifetime.wear(Timestamp::now(), Instant::now()) == Wear::Fresh
     }
 
-    /// Whether the server would see no difference.
+    /// Returns true if both have the same header and certificate.
     pub(super) fn says_the_same(&self, other: &Self) -> bool {
         self.header == other.header && same_identity(self.identity.as_ref(), other.identity.as_ref())
     }
 }
 
-/// Whether two certificates with keys are the same, text for text.
+/// Returns true if two certificates with keys have the same text.
 pub(super) fn same_identity(one: Option<&Identity>, other: Option<&Identity>) -> bool {
     match (one, other) {
         (None, None) => true,
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn au_3_a_credential_is_renewed_before_it_expires() {
         let tick = Instant::now();
-        // An hour: the last 30 s. 40 s: the last quarter. Expired on arrival: never fresh.
+        // One hour: the last 30 s. 40 s: the last quarter. Already expired: never fresh.
         let cases = [
             (3600, 0, Wear::Fresh),
             (3600, 3569, Wear::Fresh),
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_looked_up_again_ages_but_never_expires() {
+    async fn a_credential_that_is_reread_ages_but_never_expires() {
         let second = std::time::Duration::from_secs(1);
         let lifetime = Lifetime::LookAgain { after: Instant::now() + second };
         assert_eq!(lifetime.wear(Timestamp::MAX, Instant::now()), Wear::Fresh);

@@ -30,7 +30,7 @@ pub enum ConfigError {
     Invalid(Vec<Problem>),
     /// Credentials would be sent in clear text: use TLS, or set `allow_plaintext_credentials`.
     #[error(
-        "will not send {credential} of {user} in clear text to {server}; \
+        "refusing to send {credential} of {user} in clear text to {server}; \
          use https:// in the server of {cluster}, or allow plaintext credentials"
     )]
     PlaintextCredentials {
@@ -249,9 +249,9 @@ pub(super) struct Known<'a>(pub(super) &'a [String]);
 impl fmt::Display for Known<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((first, rest)) = self.0.split_first() else {
-            return f.write_str("there is none");
+            return f.write_str("none is defined");
         };
-        write!(f, "there is {first:?}")?;
+        write!(f, "defined: {first:?}")?;
         rest.iter().try_for_each(|name| write!(f, ", {name:?}"))
     }
 }

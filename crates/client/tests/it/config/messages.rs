@@ -39,18 +39,18 @@ fn malformed_text() {
 fn kc_4_names_that_the_caller_made_up() {
     let yaml = single("{server: 'https://h'}", "{}");
     let cases = [
-        (overrides(|it| it.context = text("x")), "context \"x\" does not exist; there is \"a\""),
-        (overrides(|it| it.cluster = text("x")), "cluster \"x\" does not exist; there is \"a\""),
-        (overrides(|it| it.user = text("x")), "user \"x\" does not exist; there is \"a\""),
+        (overrides(|it| it.context = text("x")), "context \"x\" does not exist; defined: \"a\""),
+        (overrides(|it| it.cluster = text("x")), "cluster \"x\" does not exist; defined: \"a\""),
+        (overrides(|it| it.user = text("x")), "user \"x\" does not exist; defined: \"a\""),
     ];
     for (asked, message) in cases {
         assert_eq!(told(resolve_with(&yaml, &asked)), message);
     }
     let two = "contexts: [{name: a}, {name: b}]";
     let asked = overrides(|it| it.context = text("x"));
-    assert_eq!(told(resolve_with(two, &asked)), "context \"x\" does not exist; there is \"a\", \"b\"");
+    assert_eq!(told(resolve_with(two, &asked)), "context \"x\" does not exist; defined: \"a\", \"b\"");
     let error = resolve_with("", &asked).unwrap_err();
-    assert_eq!(error.to_string(), "context \"x\" does not exist; there is none");
+    assert_eq!(error.to_string(), "context \"x\" does not exist; none is defined");
     assert!(error.is_context_not_found());
 }
 
@@ -156,11 +156,11 @@ fn kc_7_credentials_in_clear_text() {
     let end = "use https:// in the server of cluster \"a\", or allow plaintext credentials";
     assert_eq!(
         told(resolve(&single("{server: 'http://host:8080/'}", "{token: hush}"))),
-        format!("will not send the token of user \"a\" in clear text to http://host:8080; {end}")
+        format!("refusing to send the token of user \"a\" in clear text to http://host:8080; {end}")
     );
     assert_eq!(
         told(resolve(&single("{server: 'host:8080'}", "{username: me, password: hush}"))),
-        format!("will not send the password of user \"a\" in clear text to http://host:8080; {end}")
+        format!("refusing to send the password of user \"a\" in clear text to http://host:8080; {end}")
     );
 }
 
@@ -205,7 +205,7 @@ fn no_context_is_chosen() {
     let error = resolve("contexts: [{name: a}, {name: b}]").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "no context is chosen and the kubeconfig has no current-context; there is \"a\", \"b\""
+        "no context is chosen and the kubeconfig has no current-context; defined: \"a\", \"b\""
     );
     assert!(error.is_empty());
 }
