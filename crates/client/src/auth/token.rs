@@ -58,7 +58,7 @@ impl TokenFile {
 impl Source for TokenFile {
     const NAME: &'static str = "token file";
 
-    /// A new token may arrive at any time, and the old one may still be accepted again.
+    /// The rotated file may arrive late, and the old token may still be accepted.
     const KEEPS_REJECTED: bool = true;
 
     async fn renew(&self) -> Result<Issued, AuthError> {

@@ -1,6 +1,6 @@
-//! One exchange with a server: what counts as an answer, when to ask again, how often to ask at all.
+//! Parts of one exchange with a server: retries, rate limit, warnings, error responses and metrics.
 //!
-//! Pure decisions and small parts; the loop that performs them is in [`crate::client`].
+//! Pure decisions and small parts; [`crate::client`] has the loop that uses them.
 
 pub(crate) mod retry;
 pub(crate) mod limiter;

@@ -1,13 +1,14 @@
-//! From an answer that is not a success to the [`Status`] that explains it (rule RQ-12).
+//! Conversion of an error response to the [`Status`] that describes it (rule RQ-12).
 
 use dogwatch_core::{Cause, Details, Reason, Status};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 
-/// How much of a body that is no `Status` is worth showing to a person.
+/// The number of bytes shown of a body that is not a `Status`. `maxUnstructuredResponseTextBytes`
+/// in client-go v0.36.4 `rest/request.go`.
 const SHOWN_BYTES: usize = 2048;
 
-/// What was asked for, as far as an error message needs it.
+/// The parts of a request that an error message names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) method: &'a Method,
@@ -15,12 +16,12 @@ pub(crate) struct Asked<'a> {
     pub(crate) name: &'a str,
 }
 
-/// Whether a code means that the server did what it was asked for.
+/// Returns true if a code means success.
 pub(crate) fn is_success(code: StatusCode) -> bool {
     (200..=206).contains(&code.as_u16()) || code == StatusCode::SWITCHING_PROTOCOLS
 }
 
-/// Explains an answer: by the `Status` in its body, or by its code and what text there is.
+/// Returns the `Status` of a response: the one in its body, or one made from its code and text.
 pub(crate) fn explain(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
     match as_status(body) {
         Some(mut status) if status.is_failure() => {
@@ -33,13 +34,13 @@ pub(crate) fn explain(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, b
     }
 }
 
-/// The `Status` inside a successful answer that says something other than success.
+/// Returns the `Status` in a successful response if it reports anything but success.
 pub(crate) fn refusal_in_success(body: &[u8]) -> Option<Status> {
     let status = as_status(body)?;
     (status.status.as_deref() != Some("Success")).then_some(status)
 }
 
-/// The body as a `Status` object, when it says that it is one.
+/// Parses the body as a `Status`, if that is its kind.
 pub(crate) fn as_status(body: &[u8]) -> Option<Status> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -102,6 +103,8 @@ fn reason_of(method: &Method, code: StatusCode) -> Reason {
     }
 }
 
+// Most of the texts are those of `NewGenericServerResponse` in apimachinery v0.36.4
+// `pkg/api/errors/errors.go`.
 fn message(asked: Asked<'_>, code: StatusCode, text: Option<&str>) -> String {
     let what = match code.as_u16() {
         300..=399 => {
@@ -138,7 +141,7 @@ fn message(asked: Asked<'_>, code: StatusCode, text: Option<&str>) -> String {
     }
 }
 
-/// The start of a body that is text, cut at a character; `None` for anything else.
+/// Returns the start of a text body, cut at a character boundary; `None` for anything else.
 fn readable<'b>(headers: &HeaderMap, body: &'b [u8]) -> Option<&'b str> {
     let is_text = headers.get(CONTENT_TYPE).is_none_or(|it| it.as_bytes().starts_with(b"text/"));
     if !is_text || body.is_empty() {
@@ -166,7 +169,7 @@ mod tests {
     fn rq_12_a_status_in_the_body_is_taken_only_when_it_says_failure() {
         let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Gone","code":410,"message":"m"}"#;
         assert!(explained(Method::GET, 410, Some("application/json"), body).is_gone());
-        // The version of a Status may be missing, as old servers leave it out; its kind may not.
+        // The version of a Status may be missing, as in old servers; its kind may not.
         let body = r#"{"kind":"Status","status":"Failure","message":"m"}"#;
         let status = explained(Method::GET, 404, Some("application/json"), body);
         assert!(status.is_not_found() && status.message == "m", "{status:?}");
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn rq_12_without_a_status_the_code_speaks() {
+    fn rq_12_without_a_status_the_code_decides() {
         for (method, code, reason) in [
             (Method::POST, 409, Reason::AlreadyExists),
             (Method::PUT, 409, Reason::Conflict),
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn rq_12_a_success_that_carries_a_failure_is_one() {
+    fn rq_12_a_success_that_contains_a_failure_is_a_failure() {
         let refused = |body: &str| refusal_in_success(body.as_bytes()).is_some();
         assert!(refused(r#"{"kind":"Status","apiVersion":"v1","status":"Failure"}"#));
         assert!(!refused(r#"{"kind":"Status","apiVersion":"v1","status":"Success"}"#));

@@ -1,8 +1,10 @@
-//! Follows certificates as they rotate: the CA file, our own files, and what a credential plugin hands out.
+//! Certificate rotation: reloading of the CA file, the client certificate's files, and a credential
+//! plugin's certificate.
 //!
-//! Nobody is told of a change; the transport asks before a request ([`Follower::before_request`]) and before a handshake
-//! ([`Follower::before_handshake`]), and compares [`Follower::version`] with the version its connections were made at.
-//! So there is no task to own, and a program that sends nothing reads nothing.
+//! There are no change notifications: the transport calls [`Follower::before_request`] and
+//! [`Follower::before_handshake`], and compares [`Follower::version`] with the version of its
+//! connections.
+//! So no background task is needed, and an idle program reads nothing.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,25 +28,28 @@ use super::roots::{Trust, ca_file};
 use super::verifier::BelieveEveryone;
 use crate::config::{Identity, TlsSettings};
 
-/// Which protocols a handshake offers by ALPN.
+/// The protocols that a handshake offers by ALPN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
-    /// HTTP/2, or HTTP/1.1 where the server prefers it.
+    /// HTTP/2, or HTTP/1.1 if the server prefers it.
     Http2OrHttp1,
     /// HTTP/1.1 only.
     Http1,
 }
 
-/// How often files are read again.
+/// The intervals at which files are read again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    /// On a request: at most this often (rules TR-4 and TR-5: five minutes).
+    /// The minimum interval between reads by requests (rules TR-4 and TR-5: five minutes).
+    /// `CertCallbackRefreshDuration` in client-go v0.36.4
+    /// `transport/cert_rotation.go` and `caRefreshDuration` in `transport/ca_rotation.go`.
     pub(crate) on_request: Duration,
-    /// On a handshake: at most this often (rule TR-4: one second). Own certificate only.
+    /// The minimum interval between reads by handshakes (rule TR-4: one second). Only for the
+    /// client certificate.
     pub(crate) on_handshake: Duration,
 }
 
-/// The TLS side of a transport, kept in step with its files and its plugin.
+/// The TLS configuration of a transport, updated from its files and its plugin.
 #[derive(Debug)]
 pub(crate) struct Follower {
     provider: Arc<CryptoProvider>,
@@ -54,9 +59,9 @@ pub(crate) struct Follower {
     certificate: Arc<CurrentCertificate>,
     ca_file: Option<PathBuf>,
     files: Option<Files>,
-    /// Moves by one with every change of trust or certificate.
+    /// Incremented with every change of trust or certificate.
     version: AtomicU64,
-    /// A plain mutex: it is never held across an await.
+    /// A std mutex: it is never held across an await.
     state: Mutex<State>,
 }
 
@@ -64,12 +69,14 @@ pub(crate) struct Follower {
 struct State {
     ca_read: Instant,
     files_read: Instant,
-    /// `None` where the settings carry an identity: that one wins over a plugin's, as in client-go.
+    /// `None` if the settings have a client certificate, which takes precedence over a plugin's, as
+    /// in client-go.
     plugin: Option<watch::Receiver<Option<Identity>>>,
 }
 
 impl Follower {
-    /// Reads everything once. What cannot be used now is an error; later, the last good state is kept instead.
+    /// Reads everything once. Anything unusable is an error here; later, the last good state is
+    /// kept instead.
     pub(crate) fn new(
         settings: &TlsSettings,
         plugin: watch::Receiver<Option<Identity>>,
@@ -101,18 +108,19 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Counts the changes so far. Connections made at another version should be replaced.
+    /// Returns the number of changes so far. Connections made at another version should be
+    /// replaced.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Returns true when a certificate is in a file, or was handed out by a plugin.
+    /// Returns true if a certificate is in a file, or comes from a plugin.
     pub(crate) fn may_rotate(&self) -> bool {
         let of_plugin = || self.state().plugin.as_ref().is_some_and(|it| it.borrow().is_some());
         self.ca_file.is_some() || self.files.is_some() || of_plugin()
     }
 
-    /// Takes a plugin's new certificate at once, and reads files again when their time has come.
+    /// Takes a plugin's new certificate at once, and reads files again if the interval has passed.
     pub(crate) async fn before_request(&self) {
         self.take_plugin_identity(false);
         if self.ca_file.is_some() && self.is_due(|state| &mut state.ca_read, self.pace.on_request) {
@@ -123,7 +131,7 @@ impl Follower {
         }
     }
 
-    /// Makes sure that the certificate about to be shown is at most a second old.
+    /// Ensures that the certificate about to be presented was read at most a second ago.
     pub(crate) async fn before_handshake(&self) {
         self.take_plugin_identity(false);
         if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.pace.on_handshake) {
@@ -131,17 +139,18 @@ impl Follower {
         }
     }
 
-    /// The trust of the moment, for wording errors.
+    /// Returns the current trust, for error messages.
     pub(crate) fn trust(&self) -> Arc<Trust> {
         self.trust.load_full()
     }
 
-    /// The name the certificate must carry: the override, or the host of the URL.
+    /// Returns the name expected in the certificate: the override, or the host of the URL.
     pub(crate) fn server_name(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
         parse_name(self.server_name.as_deref().unwrap_or(host))
     }
 
-    /// A configuration with the roots of the moment. It asks for our certificate anew at every handshake.
+    /// Returns a configuration with the current roots. It looks up the client certificate at every
+    /// handshake.
     pub(crate) fn client_config(&self, offer: Offer) -> Result<ClientConfig, TlsError> {
         let trust = self.trust.load_full();
         let builder = match &*trust {
@@ -157,7 +166,7 @@ impl Follower {
         Ok(finish(builder.with_client_cert_resolver(resolver), offer))
     }
 
-    /// The configuration for an HTTPS proxy: verified, without our certificate.
+    /// Returns the configuration for an HTTPS proxy: verified, without the client certificate.
     pub(crate) fn proxy_config(&self) -> Result<ClientConfig, TlsError> {
         let roots: RootCertStore = self.trust.load().for_proxy();
         let builder: ConfigBuilder<ClientConfig, WantsClientCert> =
@@ -172,14 +181,15 @@ impl Follower {
     }
 
     fn take_plugin_identity(&self, first: bool) {
-        // Held until the certificate and the version are set: of requests that waited for the same plugin, one takes the
-        // certificate, and another that found nothing new meanwhile would go out on a connection without it.
+        // The lock is held until the certificate and the version are set. Otherwise, of the
+        // requests that waited for the same plugin, one would take
+        // the certificate, and another would see no change and use a connection without it.
         let mut state = self.state();
         let Some(plugin) = &mut state.plugin else { return };
         let identity = match plugin.has_changed() {
             Ok(changed) if !changed && !first => return,
             Ok(_) => plugin.borrow_and_update().clone(),
-            // The plugin's side is gone, perhaps after a last word, which stays.
+            // The plugin was dropped, perhaps after a last update, which is kept.
             Err(_) => {
                 let last = plugin.borrow_and_update().clone();
                 state.plugin = None;
@@ -188,7 +198,7 @@ impl Follower {
         };
         match identity.map(|it| Loaded::read(&it, &self.provider)).transpose() {
             Ok(loaded) => self.note(self.certificate.set(loaded)),
-            Err(error) => tracing::warn!(%error, "the credential plugin's certificate cannot be used"),
+            Err(error) => tracing::warn!(%error, "the credential plugin's certificate is invalid"),
         }
     }
 
@@ -202,8 +212,8 @@ impl Follower {
                 }
                 self.note(changed);
             }
-            // Half-way through a rotation the pair may not match; the next look finds it whole.
-            Err(error) => tracing::warn!(%error, "keeping the client certificate"),
+            // During a rotation the pair may not match; a later read finds it complete.
+            Err(error) => tracing::warn!(%error, "cannot reload the client certificate, keeping the current one"),
         }
     }
 
@@ -228,12 +238,13 @@ impl Follower {
                 self.note(true);
                 tracing::info!(ca = %path.display(), "the certificate authority changed");
             }
-            Err(error) => tracing::warn!(%error, "keeping the certificate authority"),
+            Err(error) => tracing::warn!(%error, "cannot reload the certificate authority, keeping the current one"),
         }
     }
 
-    /// Whether `interval` has passed since the moment chosen; if so, the moment becomes now, so that of many requests
-    /// one reads and the others go on.
+    /// Returns true if `interval` has passed since the chosen time; if so, that time becomes now,
+    /// so that of many requests
+    /// only one reads.
     fn is_due(&self, choose: impl FnOnce(&mut State) -> &mut Instant, interval: Duration) -> bool {
         let mut state = self.state();
         let last = choose(&mut state);
@@ -252,12 +263,14 @@ impl Follower {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The state is plain values that are whole after every statement: a panic elsewhere cannot have torn it.
+        // A poisoned lock is fine: the state is plain values that are consistent after every
+        // statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The cryptography to use: what the program has installed for the process, such as one that is certified, or else ring.
+/// Returns the cryptography provider: the one installed for the process, such as a certified one,
+/// or else ring.
 fn provider() -> Arc<CryptoProvider> {
     CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()))
 }
@@ -267,8 +280,9 @@ fn finish(mut config: ClientConfig, offer: Offer) -> ClientConfig {
         Offer::Http2OrHttp1 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         Offer::Http1 => vec![b"http/1.1".to_vec()],
     };
-    // A resumed session keeps the certificate of the first handshake, also after a rotation. client-go does not resume
-    // either.
+    // A resumed session keeps the certificate of the first handshake, even after a rotation.
+    // client-go does not resume
+    // sessions either.
     config.resumption = Resumption::disabled();
     config
 }
@@ -299,7 +313,7 @@ mod tests {
         Follower::new(&settings, watch::channel(None).1, PACE).unwrap()
     }
 
-    /// A mount that is being replaced may be missing, empty or half written for a moment.
+    /// A mount that is being replaced may be missing, empty or incomplete for a moment.
     #[tokio::test(start_paused = true)]
     async fn tr_5_a_ca_file_that_cannot_be_used_keeps_the_old_trust() {
         let folder = tempfile::tempdir().unwrap();
@@ -322,7 +336,8 @@ mod tests {
         assert_eq!(follower.version(), 1);
     }
 
-    /// The upstream scenario EmptyCAFileRotationLifecycle: filled once, and never emptied again.
+    /// The upstream test `TestEmptyCAFileRotationLifecycle`: an empty file may be filled later, and
+    /// an emptied one is ignored.
     #[tokio::test(start_paused = true)]
     async fn tr_5_an_empty_ca_file_may_be_filled_later() {
         let folder = tempfile::tempdir().unwrap();
@@ -337,9 +352,9 @@ mod tests {
         }
     }
 
-    /// The upstream scenario CARotationMetricsEmitted.
+    /// The upstream test `TestCARotationMetricsEmitted`.
     #[tokio::test(start_paused = true)]
-    async fn tr_5_every_look_at_a_ca_file_is_counted_by_its_result_and_reason() {
+    async fn tr_5_every_read_of_a_ca_file_is_counted_by_its_result_and_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
         let one = ca("one");
@@ -362,7 +377,7 @@ mod tests {
             follower.before_request().await;
             drop(guard);
             let counted = recorder.snapshotter().snapshot().into_vec();
-            let [(key, ..)] = counted.as_slice() else { panic!("one look: {counted:?}") };
+            let [(key, ..)] = counted.as_slice() else { panic!("one read: {counted:?}") };
             let labels: Vec<_> = key.key().labels().map(|it| it.value()).collect();
             assert_eq!(labels, expected);
         }
@@ -379,17 +394,17 @@ mod tests {
         std::fs::write(&path, &two).unwrap();
         tokio::time::advance(PACE.on_request - Duration::from_secs(1)).await;
         follower.before_request().await;
-        assert_eq!(follower.version(), 0, "too early to look");
+        assert_eq!(follower.version(), 0, "too early to read");
         tokio::time::advance(Duration::from_secs(1)).await;
         follower.before_request().await;
         assert_eq!(follower.version(), 1);
         tokio::time::advance(PACE.on_request).await;
         follower.before_request().await;
-        assert_eq!(follower.version(), 1, "nothing changed since");
+        assert_eq!(follower.version(), 1, "unchanged since");
     }
 
     #[test]
-    fn a_server_name_that_no_certificate_can_carry_is_refused_at_once() {
+    fn an_invalid_server_name_is_rejected_at_once() {
         let settings = TlsSettings {
             insecure_skip_verify: true,
             server_name: Some("not a name".to_owned()),
@@ -404,10 +419,11 @@ mod tests {
         assert!(matches!(parse_name("[::1]"), Ok(ServerName::IpAddress(_))));
     }
 
-    /// Requests that waited for one plugin go on together. The first takes the certificate; the others must not pass it
-    /// while it does, over a connection without the certificate.
+    /// Requests that waited for one plugin continue together. The first takes the certificate; the
+    /// others must not overtake it
+    /// and use a connection without the certificate.
     #[test]
-    fn no_request_passes_one_that_takes_the_certificate_of_a_plugin() {
+    fn no_request_overtakes_the_one_that_takes_a_plugins_certificate() {
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap().pem();
         let identity = Identity {
@@ -433,12 +449,12 @@ mod tests {
     }
 
     #[test]
-    fn the_cryptography_that_the_program_installed_is_used() {
+    fn the_installed_cryptography_provider_is_used() {
         let mut installed = ring::default_provider();
         // Recognisable, and harmless to the other tests of this process.
         installed.cipher_suites.pop();
         let suites = installed.cipher_suites.len();
-        installed.install_default().expect("nothing else in these tests installs one");
+        installed.install_default().expect("no other test installs a provider");
         let settings = TlsSettings { insecure_skip_verify: true, ..TlsSettings::default() };
         let follower = Follower::new(&settings, watch::channel(None).1, PACE).unwrap();
         assert_eq!(follower.provider.cipher_suites.len(), suites);

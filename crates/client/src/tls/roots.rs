@@ -1,4 +1,4 @@
-//! Whom we believe: the CA given and no other, the system's roots, or everybody.
+//! Trusted roots: the given CA and no other, the system's roots, or no verification.
 
 use std::sync::Arc;
 
@@ -9,29 +9,29 @@ use super::TlsError;
 use super::pem::Text;
 use crate::config::{Pem, TlsSettings};
 
-/// What the kubeconfig calls the CA when it is not a file.
+/// The kubeconfig's name of a CA that is not a file.
 const CA_FIELD: &str = "certificate-authority-data";
 
-/// How the server's certificate is judged.
+/// The verification of the server's certificate.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
-    /// Not at all.
+    /// No verification.
     Everyone,
-    /// By the roots of the system: no CA was given.
+    /// The roots of the system: no CA was given.
     System(Arc<RootCertStore>),
-    /// By these roots only; none of the system's is added.
+    /// Only these roots; none of the system's.
     Only {
-        /// Empty for an empty CA file: then nobody is believed.
+        /// Empty for an empty CA file: then no server is trusted.
         roots: Arc<RootCertStore>,
         /// The file or field they came from.
         name: String,
-        /// Of the text, to tell a change.
+        /// A digest of the text, to detect a change.
         digest: [u8; 32],
     },
 }
 
 impl Trust {
-    /// Reads what the settings ask for (rules TR-1 and TR-5).
+    /// Loads the roots of the settings (rules TR-1 and TR-5).
     pub(super) fn load(settings: &TlsSettings) -> Result<Self, TlsError> {
         match (&settings.ca, settings.insecure_skip_verify) {
             (Some(_), true) => Err(TlsError::CaAndInsecure),
@@ -41,7 +41,8 @@ impl Trust {
         }
     }
 
-    /// These roots and no other. Blank text is an empty set, so that a half-written mount cannot widen the trust.
+    /// Trusts only these roots. Blank text is an empty set, so that an incomplete mount cannot
+    /// widen the trust.
     pub(super) fn only(text: &Text) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         if !text.is_blank() {
@@ -56,17 +57,17 @@ impl Trust {
         Ok(Self::Only { roots: Arc::new(roots), name: text.name.clone(), digest: text.digest() })
     }
 
-    /// Whether these roots were read from the same text.
+    /// Returns true if these roots were read from the same text.
     pub(super) fn is_from(&self, text: &Text) -> bool {
         matches!(self, Self::Only { digest, .. } if *digest == text.digest())
     }
 
-    /// Completes the sentence "the certificate is not signed by …".
+    /// Returns the end of the sentence "the certificate is not signed by …".
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Everyone => "anyone".to_owned(),
             Self::System(_) => {
-                "any root certificate of this system; give the cluster's certificate authority".to_owned()
+                "any root certificate of this system; set the cluster's certificate authority".to_owned()
             }
             Self::Only { roots, name, .. } if roots.is_empty() => {
                 format!("the certificate authority in {name}, which is empty")
@@ -75,9 +76,10 @@ impl Trust {
         }
     }
 
-    /// The roots for an HTTPS proxy: the system's, and those of the cluster, since both sign proxies in practice.
+    /// Returns the roots for an HTTPS proxy: the system's and the cluster's, since both sign
+    /// proxies in practice.
     pub(super) fn for_proxy(&self) -> RootCertStore {
-        // A machine without roots of its own still has the cluster's.
+        // Without system roots, the cluster's remain.
         let mut roots = system_roots().unwrap_or_else(|_| RootCertStore::empty());
         if let Self::Only { roots: cluster, .. } = self {
             roots.extend(cluster.roots.iter().cloned());
@@ -86,7 +88,7 @@ impl Trust {
     }
 }
 
-/// The path of the CA where it is a file, that is, where it can change.
+/// Returns the path of the CA if it is a file, that is, if it can change.
 pub(super) fn ca_file(settings: &TlsSettings) -> Option<&std::path::PathBuf> {
     match &settings.ca {
         Some(Pem::File(path)) => Some(path),
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn tr_5_an_empty_ca_trusts_nobody_instead_of_the_system() {
+    fn tr_5_an_empty_ca_trusts_no_server_instead_of_the_systems_roots() {
         let Trust::Only { roots, .. } = Trust::load(&data(" \n")).unwrap() else { panic!("a CA was given") };
         assert!(roots.is_empty());
     }
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_without_roots_is_told_apart_from_a_wrong_ca() {
+    fn a_system_without_roots_is_a_distinct_error() {
         assert!(matches!(collect(Vec::new()), Err(TlsError::NoSystemRoots)));
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies on their way up: counted while they last, and their errors sorted.
+//! Response bodies that hold a stream slot while they are read, and convert hyper's errors.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 
 use super::error::TransportError;
 
-/// A body of hyper with sorted errors, which holds `P` until it ends or is dropped.
+/// A hyper body with converted errors, which holds `P` until it ends or is dropped.
 pub(super) struct Counted<P> {
     inner: Incoming,
     place: Option<P>,
@@ -17,7 +17,7 @@ pub(super) struct Counted<P> {
 
 impl<P> Counted<P> {
     pub(super) fn new(inner: Incoming, place: P) -> Self {
-        // A body without content may never be polled: its place is free at once.
+        // An empty body may never be polled, so it releases its slot at once.
         let place = if inner.is_end_stream() { None } else { Some(place) };
         Self { inner, place }
     }

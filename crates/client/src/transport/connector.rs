@@ -1,6 +1,7 @@
-//! Opens connections: name, TCP, proxy where there is one, TLS where the URL asks for it.
+//! The connector: name resolution, TCP, the proxy if there is one, and TLS for `https`.
 //!
-//! Every step has its time limit and its own kind of error. Pools ask for connections here; nothing is kept.
+//! Every step has its own time limit and its own kind of error. The pools call it; it keeps no
+//! connections.
 
 use std::io;
 use std::pin::Pin;
@@ -27,13 +28,13 @@ use super::proxy::{Proxy, ProxyKind, ProxyRules, port_of};
 use crate::body::BoxError;
 use crate::tls::{Follower, Offer, explain};
 
-/// Any byte stream that connections are stacked upon.
+/// Any byte stream that connections are layered upon.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 type BoxStream = TokioIo<Box<dyn Stream>>;
 
-/// Opens connections by one set of rules and certificates. Cloning is cheap.
+/// A connector with one set of rules and certificates. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Connector {
     shared: Arc<Shared>,
@@ -42,13 +43,13 @@ pub(super) struct Connector {
 struct Shared {
     tcp: HttpConnector<TimedResolver>,
     proxies: Arc<ProxyRules>,
-    /// `None` where the server's URL is `http`.
+    /// `None` if the server's URL is `http`.
     tls: Option<Tls>,
     dial_timeout: Duration,
     handshake_timeout: Duration,
 }
 
-/// Configurations made from one version of the certificates.
+/// The TLS configurations made from one version of the certificates.
 struct Tls {
     follower: Arc<Follower>,
     either: Arc<ClientConfig>,
@@ -59,12 +60,12 @@ struct Tls {
 /// An open connection to a server.
 pub(super) struct Wire {
     io: BoxStream,
-    /// Whether both sides agreed on HTTP/2.
+    /// True if both sides negotiated HTTP/2.
     pub(super) is_http2: bool,
 }
 
 impl Connector {
-    /// Builds configurations from the certificates of the moment.
+    /// Creates a connector with TLS configurations from the current certificates.
     pub(super) fn new(
         follower: Option<Arc<Follower>>,
         proxies: Arc<ProxyRules>,
@@ -75,7 +76,8 @@ impl Connector {
         tcp.set_nodelay(true);
         tcp.set_keepalive(Some(options.tcp_keepalive));
         tcp.set_keepalive_interval(Some(options.tcp_keepalive));
-        // Divided among the addresses of a name, so that the first dead one does not use up all the time.
+        // hyper divides this among the addresses of a name, so that an unresponsive first address
+        // does not use up all the time.
         tcp.set_connect_timeout(Some(options.dial_timeout));
         let tls = match follower {
             Some(follower) => Some(Tls {
@@ -90,12 +92,13 @@ impl Connector {
         Ok(Self { shared: Arc::new(Shared { tcp, proxies, tls, dial_timeout, handshake_timeout }) })
     }
 
-    /// Returns true when the certificates may be replaced while the program runs.
+    /// Returns true if the certificates may be replaced while the program runs.
     pub(super) fn may_rotate(&self) -> bool {
         self.shared.tls.as_ref().is_some_and(|it| it.follower.may_rotate())
     }
 
-    /// Opens a connection to the server of `target`. Errors are all from before the request was sent.
+    /// Opens a connection to the server of `target`. All errors are from before the request was
+    /// sent.
     pub(super) async fn connect(&self, target: &Uri, offer: Offer) -> Result<Wire, TransportError> {
         let this = &*self.shared;
         let stream = match this.proxies.proxy_for(target) {
@@ -127,7 +130,7 @@ impl Shared {
         }
     }
 
-    /// Gets a stream to `target` from a proxy. All failures on this way are the proxy's.
+    /// Opens a tunnel to `target` through a proxy. All errors count as the proxy's.
     async fn through(&self, proxy: &Proxy, target: &Uri) -> Result<BoxStream, TransportError> {
         let failed = |message: String, error: BoxError| {
             TransportError::new(TransportErrorKind::Proxy, message).because(error)
@@ -145,7 +148,7 @@ impl Shared {
             }
         };
         let refused = |error| {
-            failed(format!("the proxy {} does not lead to {}", proxy.name(), name_of(&target)), error)
+            failed(format!("the proxy {} cannot connect to {}", proxy.name(), name_of(&target)), error)
         };
         match tokio::time::timeout(self.handshake_timeout, tunnel).await {
             Ok(opened) => opened.map_err(refused),
@@ -220,8 +223,9 @@ async fn socks_tunnel(proxy: &Proxy, stream: BoxStream, target: Uri) -> Result<B
     Ok(socks.call(target).await?)
 }
 
-/// Gives the tunnels of hyper-util, which want to dial themselves, a stream that is open already. So the errors of
-/// dialing stay ours.
+/// A connector that returns an open stream. The tunnels of hyper-util want to dial themselves; this
+/// keeps dial errors in
+/// this module.
 struct AlreadyOpen(Option<BoxStream>);
 
 impl Service<Uri> for AlreadyOpen {
@@ -285,12 +289,12 @@ fn boxed(stream: impl Stream + 'static) -> BoxStream {
     TokioIo::new(Box::new(stream))
 }
 
-/// Host and port, for messages.
+/// Returns host and port, for messages.
 fn name_of(target: &Uri) -> String {
     format!("{}:{}", target.host().unwrap_or_default(), port_of(target))
 }
 
-/// The tunnels take 443 where a URI names no port; so it always does.
+/// Adds the port: the tunnels assume 443 for a URI without one.
 fn with_port(target: &Uri) -> Result<Uri, TransportError> {
     let invalid = |error: http::Error| {
         TransportError::new(TransportErrorKind::Config, "the server's URL has no usable host").because(error)

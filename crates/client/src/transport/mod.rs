@@ -1,4 +1,4 @@
-//! Connections: from a host name to a pool that speaks HTTP/2 or HTTP/1.1.
+//! The transport: from a host name to connection pools for HTTP/2 and HTTP/1.1.
 //!
 //! ```text
 //! Transport ─ gzip ─ switch ─► Generation ─┬─ Http2Pool per host ─┐
@@ -6,9 +6,11 @@
 //!                tls::Follower
 //! ```
 //!
-//! Takes requests with absolute URIs and answers with streamed bodies. It knows nothing of Kubernetes: credentials,
-//! retries and rate limits are layers above. When a certificate changes, a fresh generation takes the new requests; those
-//! in flight on the old one finish there, and its connections close behind the last of them.
+//! Takes requests with absolute URIs and returns responses with streamed bodies. It knows nothing
+//! of Kubernetes: credentials,
+//! retries and rate limits are layers above. When a certificate changes, a new generation takes new
+//! requests; those
+//! in flight on the old one finish there, and its connections close after the last of them.
 
 mod dns;
 mod error;
@@ -39,25 +41,30 @@ use switch::{Answer, Switch};
 use crate::body::{RequestBody, ResponseBody};
 use crate::config::{Config, Identity};
 
-/// Carries requests to a server and brings the answers.
+/// The HTTP transport to a server.
 ///
-/// Cloning is cheap; clones share their connections. Requests must have absolute URIs. Over HTTP/2 many requests share
-/// a connection, and a further one is opened before the server's limit is reached, so that no request waits behind
-/// watches. A request with an `Upgrade` header always goes over HTTP/1.1; take the upgraded stream with
-/// `hyper::upgrade::on`. Dropping the future of a request, or the body of its response, cancels the request.
+/// Cheap to clone; clones share their connections. Requests must have absolute URIs. Over HTTP/2
+/// many requests share
+/// a connection, and another is opened before the server's stream limit is reached, so that no
+/// request waits behind
+/// watches. A request with an `Upgrade` header always uses HTTP/1.1; take the upgraded stream with
+/// `hyper::upgrade::on`. Dropping the future of a request, or the body of its response, cancels the
+/// request.
 ///
-/// Bodies fail with a boxed [`TransportError`].
+/// Errors of bodies are boxed [`TransportError`]s.
 #[derive(Clone)]
 pub struct Transport {
     service: Gzip<Switch>,
 }
 
 impl Transport {
-    /// Builds a transport by the settings and by this process's environment (`HTTPS_PROXY`, `DISABLE_HTTP2`, …; see
+    /// Creates a transport from the settings and this process's environment (`HTTPS_PROXY`,
+    /// `DISABLE_HTTP2`, …; see
     /// [`TransportOptions::from_env`]). Reads certificates, opens no connection.
     ///
-    /// `plugin_identity` holds the client certificate of a credential plugin; where the settings have a certificate of
-    /// their own, that one is used instead. A change takes effect with the next request.
+    /// `plugin_identity` holds the client certificate of a credential plugin; a certificate in the
+    /// settings takes
+    /// precedence. A change takes effect with the next request.
     pub fn new(
         config: &Config,
         plugin_identity: watch::Receiver<Option<Identity>>,
@@ -66,7 +73,7 @@ impl Transport {
         Self::with_options(config, plugin_identity, options)
     }
 
-    /// Builds a transport that does not look at the environment.
+    /// Creates a transport that does not read the environment.
     pub fn with_options(
         config: &Config,
         plugin_identity: watch::Receiver<Option<Identity>>,
@@ -83,7 +90,7 @@ impl Service<Request<RequestBody>> for Transport {
     type Error = TransportError;
     type Future = Answer;
 
-    /// Always ready: what must wait, waits in the future.
+    /// Always ready: waiting happens in the future.
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
         Poll::Ready(Ok(()))
     }

@@ -1,4 +1,4 @@
-//! Puts a fresh set of connections in place of the old one when a certificate has changed.
+//! The switch to new connections when a certificate has changed.
 
 use std::fmt;
 use std::pin::Pin;
@@ -20,24 +20,25 @@ use crate::body::{RequestBody, ResponseBody};
 use crate::config::{Config, HttpVersion, Identity};
 use crate::tls::Follower;
 
-/// What a transport answers with, some time later.
+/// The future of a response.
 pub(super) type Answer =
     Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, TransportError>> + Send + 'static>>;
 
-/// Sends each request by the connections of the moment. Clones share everything.
+/// A service that sends each request over the current connections. Clones share everything.
 #[derive(Clone)]
 pub(super) struct Switch {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// `None` where the server's URL is `http`.
+    /// `None` if the server's URL is `http`.
     follower: Option<Arc<Follower>>,
     proxies: Arc<ProxyRules>,
     only_http1: bool,
     options: Arc<TransportOptions>,
     current: ArcSwap<Generation>,
-    /// Held while a generation is made, so that a change makes one. Never held across an await.
+    /// Locked while a generation is created, so that one change creates one. Never held across an
+    /// await.
     replacing: Mutex<()>,
 }
 
@@ -66,7 +67,8 @@ impl Switch {
 }
 
 impl Shared {
-    /// The connections made with the certificates of the moment.
+    /// Returns the connections for the current certificates, creating them if the certificates
+    /// changed.
     async fn generation(&self) -> Result<Arc<Generation>, TransportError> {
         let Some(follower) = &self.follower else { return Ok(self.current.load_full()) };
         follower.before_request().await;
@@ -92,7 +94,7 @@ fn generation(
     only_http1: bool,
     options: &Arc<TransportOptions>,
 ) -> Result<Generation, TransportError> {
-    // The version first: what changes after this line makes another generation.
+    // The version is read first: a change after this line leads to another generation.
     let version = follower.map_or(0, |follower| follower.version());
     let connector = Connector::new(follower.cloned(), Arc::clone(proxies), options)?;
     Ok(Generation::new(version, connector, only_http1, Arc::clone(options)))

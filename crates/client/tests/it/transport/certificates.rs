@@ -49,7 +49,7 @@ async fn each_wrong_certificate_has_its_own_message() {
             "not signed by the certificate authority in certificate-authority-data",
         ),
         (right.expired_server(&["127.0.0.1"]), "expired on 2001-02-01T00:00:00Z"),
-        (right.server(&["elsewhere.test"]), "not for 127.0.0.1; tls-server-name can name one it carries"),
+        (right.server(&["elsewhere.test"]), "not for 127.0.0.1; set tls-server-name to one of its names"),
     ];
     for (leaf, expected) in cases {
         let server = ServerSetup::tls(leaf).start(hello).await;
@@ -71,7 +71,7 @@ async fn a_certificate_of_no_system_root_says_to_give_the_ca() {
         Ok(transport) => send(&transport, get(&server.url())).await.unwrap_err(),
         Err(error) => error,
     };
-    assert!(chain(&error).contains("give the cluster's certificate authority"), "{}", chain(&error));
+    assert!(chain(&error).contains("set the cluster's certificate authority"), "{}", chain(&error));
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ async fn rq_7_a_body_that_is_cut_is_lost_in_both_protocols() {
         let error = broken(response, || server.cut()).await;
         assert_eq!(TransportErrorKind::of(&*error), TransportErrorKind::Lost, "{}", chain(&*error));
         let error = error.downcast_ref::<TransportError>().unwrap();
-        assert_eq!(error.to_string(), "the connection was lost in the middle of the answer");
+        assert_eq!(error.to_string(), "the connection was lost in the middle of the response");
 
         server.wait_for_open(0).await;
         fetch(&transport, &server.url()).await;

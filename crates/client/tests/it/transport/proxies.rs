@@ -40,7 +40,7 @@ async fn a_proxy_that_refuses_is_told_apart_from_a_server_and_no_password_is_sho
     assert_eq!(error.kind(), TransportErrorKind::Proxy);
     assert!(!error.request_was_sent());
     let message = format!("{} {error:?}", chain(&error));
-    assert!(message.contains("does not lead to api.cluster.test:6443"), "{message}");
+    assert!(message.contains("cannot connect to api.cluster.test:6443"), "{message}");
     assert!(message.contains("authorization required"), "{message}");
     assert!(!message.contains("s3cret"), "{message}");
 }
