@@ -1,4 +1,5 @@
-//! Asks a server what it serves: two documents if it can, one per version if it cannot (rules DI-1, DI-2).
+//! Requests to a server for its resources: two aggregated documents, or else one per version (rules
+//! DI-1, DI-2).
 
 use std::sync::Arc;
 
@@ -14,27 +15,30 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::request::JSON;
 
-/// How often a server is asked document by document before what failed counts as failed. client-go's number.
+/// The number of rounds of unaggregated requests before a failed version counts as failed.
+/// `defaultRetries` in client-go v0.36.4
+/// `discovery/discovery_client.go`.
 const ATTEMPTS: u32 = 2;
 
-/// Which documents to ask a server for.
+/// The discovery documents to request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DiscoveryFormat {
-    /// Aggregated ones, and one per version from a server that knows no aggregated ones.
+    /// Aggregated documents, or one per version from a server that does not support them.
     #[default]
     Aggregated,
-    /// As `Aggregated`, without what only other servers of a mixed-version cluster serve.
+    /// Like `Aggregated`, without resources that only other servers of a mixed-version cluster
+    /// serve.
     AggregatedNoPeer,
-    /// One per version.
+    /// One document per version.
     Legacy,
 }
 
-/// A reading and what is needed to ask whether it still holds.
+/// A result with the ETags to revalidate it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(crate) discovery: Arc<Discovery>,
-    /// The tags of `/api` and `/apis`; kept for aggregated documents only.
+    /// The ETags of `/api` and `/apis`; only for aggregated documents.
     tags: Option<[Option<String>; 2]>,
 }
 
@@ -46,49 +50,52 @@ enum Page {
         tag: Option<String>,
     },
     Groups(Vec<ApiGroup>),
-    /// Servers behind an aggregator have no `/api`.
+    /// API servers behind an aggregator have no `/api`.
     Missing,
-    /// As in the reading before.
+    /// The document has not changed since the previous result.
     Unchanged,
 }
 
 impl Client {
-    /// Asks the server what it serves. Nothing is kept: see [`CachedDiscovery`](super::CachedDiscovery) for that.
+    /// Requests the server's resources. Nothing is cached: see
+    /// [`CachedDiscovery`](super::CachedDiscovery) for that.
     ///
     /// # Errors
-    /// When the groups cannot be read. A version whose resources cannot be read is in [`Discovery::failures`].
+    /// Returns an error if the groups cannot be read. A version whose resources cannot be read is
+    /// in [`Discovery::failures`].
     pub async fn discover(&self) -> Result<Discovery, Error> {
         Discovery::fetch(self).await
     }
 }
 
 impl Discovery {
-    /// As [`Client::discover`].
+    /// Like [`Client::discover`].
     ///
     /// # Errors
-    /// When the groups cannot be read.
+    /// Returns an error if the groups cannot be read.
     pub async fn fetch(client: &Client) -> Result<Self, Error> {
         Self::fetch_as(client, DiscoveryFormat::default()).await
     }
 
-    /// As [`Client::discover`], in a format of the caller's choice.
+    /// Like [`Client::discover`], in the given format.
     ///
     /// # Errors
-    /// When the groups cannot be read.
+    /// Returns an error if the groups cannot be read.
     pub async fn fetch_as(client: &Client, format: DiscoveryFormat) -> Result<Self, Error> {
         let reading = read(&Source::of(client.clone()), format, None).await?;
         Ok(Arc::unwrap_or_clone(reading.discovery))
     }
 }
 
-/// Reads everything, or finds that what is known still holds; then the same `Arc` comes back.
+/// Reads everything, or confirms that `known` is still valid and returns its `Arc`.
 pub(crate) async fn read(
     source: &Source,
     format: DiscoveryFormat,
     known: Option<&Reading>,
 ) -> Result<Reading, Error> {
     let mut discovery = Discovery::default();
-    // A group may go while its resources are asked for: one more look, and only at what is missing.
+    // A group may disappear while its resources are requested: one more round, only for what is
+    // missing.
     for _ in 0..ATTEMPTS {
         match pages(source, format, known).await? {
             Read::Whole(reading) => return Ok(reading),
@@ -104,7 +111,7 @@ pub(crate) async fn read(
     Ok(Reading { discovery: Arc::new(discovery), tags: None })
 }
 
-/// How far two requests led.
+/// The result of the two requests.
 enum Read {
     Whole(Reading),
     Groups(Vec<ApiGroup>, Vec<GroupFailure>),
@@ -119,7 +126,7 @@ async fn pages(source: &Source, format: DiscoveryFormat, known: Option<&Reading>
         return Ok(Read::Whole(known.clone()));
     }
     let (api, apis) = (api.or_known(known, true), apis.or_known(known, false));
-    // A mix of both formats is not trusted: resources count only if both documents have them.
+    // A mix of both formats is not trusted: resources count only if both documents include them.
     let whole = matches!((&api, &apis), (Page::Aggregated { .. } | Page::Missing, Page::Aggregated { .. }));
     let (mut groups, mut failures, api_tag) = api.into_parts();
     let (more, stale, apis_tag) = apis.into_parts();
@@ -165,7 +172,8 @@ impl Page {
         }))
     }
 
-    /// Takes what did not change from the reading before: the core group for `/api`, all others for `/apis`.
+    /// Takes unchanged groups from the previous result: the core group for `/api`, all others for
+    /// `/apis`.
     fn or_known(self, known: Option<&Reading>, core: bool) -> Self {
         let (Self::Unchanged, Some(known)) = (&self, known) else { return self };
         let discovery = &known.discovery;
@@ -187,7 +195,7 @@ impl Page {
 }
 
 impl Reading {
-    /// Whether the documents were aggregated ones.
+    /// Returns true if the documents were aggregated.
     pub(crate) fn is_aggregated(&self) -> bool {
         self.tags.is_some()
     }

@@ -1,4 +1,5 @@
-//! Where documents of discovery come from: the server, or the disk if the server says that nothing changed.
+//! The source of discovery documents: the server, or the HTTP cache if the server reports no
+//! change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +14,19 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::request::Response;
 
-/// How long one request of discovery may take, unless the client has a limit of its own. client-go's number, chosen to be
-/// told apart from other limits.
+/// The time limit of one discovery request, unless the client has its own. `defaultTimeout` in
+/// client-go v0.36.4 `discovery/discovery_client.go`, an odd number
+/// that is easily distinguished from other limits.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(32);
 
-/// Asks for documents. Cheap to clone.
+/// A source of documents. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     client: Client,
     kept: Option<Arc<HttpCache>>,
 }
 
-/// An answer: what the server said now, or what it said earlier and stands by.
+/// A response: from the server, or from the cache after the server confirmed it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer<'a> {
     Now(&'a Response),
@@ -32,12 +34,12 @@ pub(crate) enum Answer<'a> {
 }
 
 impl Source {
-    /// Asks the server each time.
+    /// Creates a source without a cache.
     pub(crate) fn of(client: Client) -> Self {
         Self { client, kept: None }
     }
 
-    /// Asks the server each time, but for what changed only.
+    /// Creates a source that transfers only changed documents.
     pub(crate) fn kept(client: Client, cache: HttpCache) -> Self {
         Self { client, kept: Some(Arc::new(cache)) }
     }
@@ -46,11 +48,12 @@ impl Source {
         &self.client
     }
 
-    /// Asks for a document and reads it. With a tag of the caller's own, an answer without one is an error for which
-    /// [`is_not_modified`] holds. Only what can be read is kept.
+    /// Requests a document and parses it. With a caller's own ETag, an unchanged document is an
+    /// error for which
+    /// [`is_not_modified`] holds. Only documents that can be parsed are cached.
     ///
     /// # Errors
-    /// When the server refuses or cannot be reached, and what `read` returns of the server's answer.
+    /// Returns an error if the request fails, or the error of `read` for the server's response.
     pub(crate) async fn get<R>(
         &self,
         path: &[&str],
@@ -72,7 +75,7 @@ impl Source {
         let answer = match (answer, &kept) {
             (Err(error), Some(kept)) if is_not_modified(&error) => match read(Answer::Kept(kept)) {
                 Ok(read) => return Ok(read),
-                // Whoever wrote it wrote no document. The server must say it again.
+                // The cached entry is not a valid document: request it again without the ETag.
                 Err(_) => request.response().await,
             },
             (answer, _) => answer,
@@ -80,7 +83,7 @@ impl Source {
         self.take(&url, accept, answer, read).await
     }
 
-    /// Reads what the server said, and keeps it for the next time.
+    /// Parses the server's response, and caches it for the next time.
     async fn take<R>(
         &self,
         url: &str,
@@ -104,13 +107,13 @@ impl Source {
     }
 }
 
-/// An answer without a body that says that nothing changed; for any other request it would be a refusal.
+/// Returns true for a 304; for any other request that status is an error.
 pub(crate) fn is_not_modified(error: &Error) -> bool {
     error.status().is_some_and(|it| it.code == StatusCode::NOT_MODIFIED.as_u16())
 }
 
 impl Answer<'_> {
-    /// A header that is text.
+    /// Returns a header that is text.
     pub(crate) fn header(&self, name: HeaderName) -> Option<&str> {
         let headers = match self {
             Self::Now(answer) => &answer.headers,
@@ -122,7 +125,7 @@ impl Answer<'_> {
     /// Decodes the body.
     ///
     /// # Errors
-    /// When it is not what was asked for.
+    /// Returns an error if the body is not a `T`.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         match self {
             Self::Now(answer) => answer.json(),

@@ -1,4 +1,4 @@
-//! What a resuming watch does with each thing that happens to it (rule RW-1): pure decisions.
+//! The decisions of a resuming watch about each event and error (rule RW-1): pure functions.
 
 use std::time::Duration;
 
@@ -8,29 +8,29 @@ use dogwatch_wire::{BadItem, EventKind};
 use crate::auth::{AuthError, OidcError, PluginError};
 use crate::error::Error;
 
-/// What a watch said, as far as resuming it depends on it.
+/// The parts of an event that the decision depends on.
 #[derive(Debug)]
 pub(super) enum Said<'a> {
     /// An object event at this version.
     Object(ResourceVersion),
     Bookmark(ResourceVersion),
     Error(&'a Status),
-    /// An event about an object that could not be decoded.
+    /// An event with an object that could not be decoded.
     Bad(&'a BadItem),
 }
 
-/// What to do about it.
+/// The reaction to an event or error.
 #[derive(Debug, PartialEq)]
 pub(super) enum Verdict {
-    /// Tell the caller, and go on from this version.
+    /// Deliver the event to the caller, and continue from this version.
     Deliver(ResourceVersion),
-    /// Go on from this version, in silence.
+    /// Continue from this version, without delivering anything.
     Advance(ResourceVersion),
-    /// Tell the caller, and stay where we are.
+    /// Deliver the error to the caller, and keep the version.
     Report,
-    /// Open the watch again, after at least this long.
+    /// Reopen the watch, after at least this delay.
     Restart(Duration),
-    /// Tell the caller that it ends here, and why.
+    /// Deliver this status to the caller and end the stream.
     End(Status),
 }
 
@@ -43,7 +43,8 @@ pub(super) fn on_event(said: Said<'_>) -> Verdict {
         }
         Said::Object(version) => Verdict::Deliver(version),
         Said::Bookmark(version) => Verdict::Advance(version),
-        // The version is known even where the object is not, and resuming before it would only meet it again.
+        // The version is known even if the object is not; resuming before it would only yield the
+        // same event again.
         Said::Bad(BadItem { version, event, .. })
             if version.is_exact() && *event != Some(EventKind::Error) =>
         {
@@ -55,20 +56,22 @@ pub(super) fn on_event(said: Said<'_>) -> Verdict {
     }
 }
 
-/// What a 410 to an attempt to open the watch means.
+/// The reaction to a 410 when opening the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnGone {
-    /// It may pass: another server, a cache that fills.
+    /// Retry: it may be temporary, with another server or a cache that is still filling.
     TryAgain,
-    /// Whoever reads the watch knows how to begin anew.
+    /// End: the reader lists again.
     End,
 }
 
-/// Returns true when repeating the request cannot help: a person must change the request, the settings, the
-/// certificates or the credentials first, or the answer is no watch.
+/// Returns true if a retry cannot help: the request, the settings, the
+/// certificates or the credentials must be changed first, or the response is not a watch.
 ///
-/// A token that expired, a provider that is down or a plugin that fails may all recover, and are not permanent. Nor are
-/// certificates that are read from files, which rotate, or a 404: a custom resource may be defined later.
+/// An expired token, an unavailable provider or a failing plugin may all recover, and are not
+/// permanent. Neither are
+/// certificates that are read from files, which rotate, or a 404: a custom resource may be defined
+/// later.
 pub(super) fn is_permanent(error: &Error) -> bool {
     match error {
         Error::InvalidRequest(_) | Error::Config(_) | Error::Unconnectable(_) | Error::Malformed { .. } => {
@@ -91,7 +94,7 @@ pub(super) fn is_permanent(error: &Error) -> bool {
     }
 }
 
-/// What to do when a watch could not be opened. Most refusals may pass; a missing right will not.
+/// Decides about an error of opening a watch. Most are temporary; missing permissions are not.
 pub(super) fn on_refused_start(error: &Error, on_gone: OnGone) -> Verdict {
     match error.status() {
         Some(status) if on_gone == OnGone::End && error.is_expired() => Verdict::End(status.clone()),
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn rw_1_events_move_the_version_and_bookmarks_do_so_in_silence() {
+    fn rw_1_events_advance_the_version_and_bookmarks_are_not_delivered() {
         assert_eq!(on_event(Said::Object("5".into())), Verdict::Deliver("5".into()));
         assert_eq!(on_event(Said::Bookmark("6".into())), Verdict::Advance("6".into()));
     }
@@ -146,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn rw_1_only_a_missing_right_ends_a_watch_that_cannot_start() {
+    fn rw_1_only_missing_permissions_end_a_watch_that_cannot_start() {
         for (reason, ends) in [
             (Reason::Unauthorized, true),
             (Reason::Forbidden, true),
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn rw_1_an_undecodable_object_is_reported_and_passed() {
+    fn rw_1_an_undecodable_object_is_reported_and_skipped() {
         let mut bad = BadItem {
             key: None,
             version: "8".into(),

@@ -97,7 +97,7 @@ async fn di_5_a_server_that_cannot_be_asked_is_not_a_missing_resource() {
     let mapper = RestMapper::new(CachedDiscovery::new(server.client()));
     let error = mapper.resolve("pods").await.expect_err("not reachable");
     assert!(matches!(&error, MapError::Discovery(source) if source.status().is_some()), "{error:?}");
-    assert_eq!(error.to_string(), "cannot find out what the server serves");
+    assert_eq!(error.to_string(), "cannot discover the server's resources");
 }
 
 #[tokio::test]

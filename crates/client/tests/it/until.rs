@@ -109,7 +109,7 @@ async fn until_error_condition_ends_the_wait() {
     let error = until(events, in_order(all)).await.expect_err("the condition fails");
     let UntilError::Condition(cause) = &error else { panic!("{error:?}") };
     assert_eq!(cause.to_string(), "something bad");
-    assert_eq!(error.to_string(), "the condition cannot be met");
+    assert_eq!(error.to_string(), "the condition returned an error");
 }
 
 #[tokio::test]
