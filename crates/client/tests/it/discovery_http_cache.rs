@@ -1,4 +1,4 @@
-//! Keeping the server's answers with their tags between runs (rule DI-4, its HTTP cache).
+//! The HTTP cache of discovery: responses with their ETags, kept between runs (rule DI-4).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::config::Log;
 use crate::discovery_server::{AGGREGATED, DiscoveryServer, items, resources};
 
-/// A server, and a directory for the answers of it.
+/// A server, and a directory for its responses.
 struct Setting {
     server: DiscoveryServer,
     directory: TempDir,
@@ -26,18 +26,19 @@ impl Setting {
         self.directory.path().join("http")
     }
 
-    /// As another process would, long after: nothing of the discovery directory counts any more, only what `http` holds.
+    /// Returns discovery as another process would use it later: the discovery directory has
+    /// expired, and only `http` is valid.
     fn later(&self) -> CachedDiscovery {
         let disk = DiskCache::new(self.directory.path().join("discovery"), Duration::ZERO).http(self.http());
         CachedDiscovery::on_disk(self.server.client(), disk)
     }
 
-    /// The plurals of everything that is discovered.
+    /// Returns the plurals of all discovered resources.
     async fn discovered(&self) -> Vec<String> {
         names(&self.later()).await
     }
 
-    /// What was asked since the last call, each path with the tag it was asked with, in order of path.
+    /// Returns the requests since the last call, each path with its ETag, sorted by path.
     fn asked(&self) -> Vec<(String, Option<String>)> {
         let mut asked: Vec<_> =
             self.server.asked().into_iter().map(|it| (it.path, it.if_none_match)).collect();
@@ -75,7 +76,7 @@ async fn di_4_cache_round_tripper() {
 }
 
 #[tokio::test]
-async fn di_4_what_changed_comes_from_the_server_and_is_kept() {
+async fn di_4_a_changed_document_comes_from_the_server_and_is_cached() {
     let setting = Setting::new(DiscoveryServer::aggregated());
     setting.discovered().await;
     let changed = items(&[("apps", "v1", "Current", &["daemonsets DaemonSet ds"])]);
@@ -88,7 +89,7 @@ async fn di_4_what_changed_comes_from_the_server_and_is_kept() {
 }
 
 #[tokio::test]
-async fn di_4_integrity_a_damaged_answer_is_asked_for_anew_and_mended() {
+async fn di_4_integrity_a_damaged_response_is_requested_again_and_replaced() {
     let setting = Setting::new(DiscoveryServer::aggregated());
     let all = setting.discovered().await;
     let whole: Vec<_> = setting.entries().into_iter().map(|it| fs::read(&it).expect("a file")).collect();
@@ -109,16 +110,16 @@ async fn di_4_integrity_a_damaged_answer_is_asked_for_anew_and_mended() {
         setting.asked();
         assert_eq!(setting.discovered().await, all);
         assert_eq!(setting.asked(), [ask("/api", None), ask("/apis", None)]);
-        let mended: Vec<_> = setting.entries().into_iter().map(|it| fs::read(&it).expect("a file")).collect();
-        assert_eq!(mended, whole);
+        let replaced: Vec<_> = setting.entries().into_iter().map(|it| fs::read(&it).expect("a file")).collect();
+        assert_eq!(replaced, whole);
     }
 }
 
 #[tokio::test]
-async fn di_4_a_damaged_answer_is_removed_even_if_no_other_takes_its_place() {
+async fn di_4_a_damaged_response_is_removed_even_if_it_is_not_replaced() {
     let setting = Setting::new(DiscoveryServer::aggregated());
     setting.discovered().await;
-    // The answer of /apis alone: that it fails may end the question for /api before it is asked.
+    // Only the response of /apis: its failure may cancel the request for /api before it is sent.
     let of_apis =
         |it: &PathBuf| String::from_utf8_lossy(&fs::read(it).expect("a file")).contains("deployments");
     let damaged = setting.entries().into_iter().find(of_apis).expect("an answer of /apis");
@@ -143,11 +144,11 @@ async fn di_4_cache_round_tripper_path_perm() {
 }
 
 #[tokio::test]
-async fn di_4_a_directory_that_cannot_be_written_changes_nothing_and_is_told_once() {
+async fn di_4_discovery_works_with_a_directory_that_cannot_be_written_and_warns_once() {
     let log = Log::default();
     let _guard = tracing::subscriber::set_default(log.clone());
     let setting = Setting::new(DiscoveryServer::aggregated());
-    fs::write(setting.http(), "in the way").expect("written");
+    fs::write(setting.http(), "blocking file").expect("written");
     let cache = setting.later();
     for _ in 0..3 {
         cache.invalidate();
@@ -155,11 +156,11 @@ async fn di_4_a_directory_that_cannot_be_written_changes_nothing_and_is_told_onc
     }
     let warnings = log.take();
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
-    assert!(warning.contains("going on without") && warning.contains("http"), "{warning}");
+    assert!(warning.contains("continuing without") && warning.contains("http"), "{warning}");
 }
 
 #[tokio::test]
-async fn di_4_no_temporary_file_stays_behind_when_an_answer_cannot_be_kept() {
+async fn di_4_no_temporary_file_remains_when_a_response_cannot_be_cached() {
     let setting = Setting::new(DiscoveryServer::aggregated());
     setting.discovered().await;
     let entries = setting.entries();
@@ -172,7 +173,7 @@ async fn di_4_no_temporary_file_stays_behind_when_an_answer_cannot_be_kept() {
 }
 
 #[tokio::test]
-async fn di_4_an_answer_in_another_format_is_not_asked_about() {
+async fn di_4_a_response_in_another_format_is_not_revalidated() {
     let setting = Setting::new(DiscoveryServer::aggregated());
     setting.discovered().await;
     setting.asked();
@@ -188,14 +189,14 @@ async fn di_4_an_answer_in_another_format_is_not_asked_about() {
 }
 
 #[tokio::test]
-async fn di_4_answers_without_tags_are_not_kept() {
+async fn di_4_responses_without_etags_are_not_cached() {
     let setting = Setting::new(DiscoveryServer::legacy());
     assert_eq!(setting.discovered().await.len(), 4);
     assert!(!setting.http().exists());
 }
 
 #[tokio::test]
-async fn di_4_answers_of_one_version_are_kept_where_the_server_tags_them() {
+async fn di_4_responses_of_one_version_are_cached_if_they_have_etags() {
     let setting = Setting::new(DiscoveryServer::legacy());
     let jobs = resources("batch/v1", &["jobs Job"]);
     setting.server.set("/apis/batch/v1", 200, "application/json", Some("\"j\""), &jobs);
@@ -206,16 +207,16 @@ async fn di_4_answers_of_one_version_are_kept_where_the_server_tags_them() {
 }
 
 #[tokio::test]
-async fn di_4_an_answer_that_is_no_document_is_not_kept() {
+async fn di_4_an_invalid_document_is_not_cached() {
     let setting = Setting::new(DiscoveryServer::aggregated());
     setting.server.set("/apis", 200, AGGREGATED, Some("\"b9\""), "<html>log in first</html>");
     setting.later().get().await.expect_err("no document");
     setting.server.set("/apis", 200, AGGREGATED, Some("\"b9\""), &items(&[]));
-    assert_eq!(setting.discovered().await, ["pods"], "the same tag, and yet it is not taken from disk");
+    assert_eq!(setting.discovered().await, ["pods"], "the same ETag, but not taken from disk");
 }
 
 #[tokio::test]
-async fn di_4_a_kept_answer_that_is_no_document_is_asked_for_anew() {
+async fn di_4_a_cached_invalid_document_is_requested_again() {
     use sha2::Digest as _;
 
     let setting = Setting::new(DiscoveryServer::aggregated());
@@ -235,7 +236,7 @@ async fn di_4_a_kept_answer_that_is_no_document_is_asked_for_anew() {
 }
 
 #[tokio::test]
-async fn di_4_what_is_gone_from_the_server_goes_from_the_disk() {
+async fn di_4_a_document_removed_from_the_server_is_removed_from_disk() {
     let setting = Setting::new(DiscoveryServer::aggregated());
     setting.discovered().await;
     setting.server.set("/api", 404, "text/plain", None, "");
@@ -244,7 +245,7 @@ async fn di_4_what_is_gone_from_the_server_goes_from_the_disk() {
 }
 
 #[tokio::test]
-async fn di_4_a_refresh_in_one_process_asks_by_what_it_has_in_memory() {
+async fn di_4_a_refresh_in_one_process_revalidates_from_memory() {
     let setting = Setting::new(DiscoveryServer::aggregated());
     let cache = setting.later();
     let all = names(&cache).await;

@@ -1,4 +1,4 @@
-//! A server of discovery documents by path, whose answers can change, fail and wait.
+//! A server of discovery documents by path, whose responses can change, fail and wait.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,7 +22,7 @@ struct Answer {
     body: String,
 }
 
-/// The server; clones share it. What it does not know is 404.
+/// The server; clones share it. Unknown paths are 404.
 #[derive(Clone, Debug)]
 pub(crate) struct DiscoveryServer {
     state: Arc<Mutex<State>>,
@@ -37,7 +37,7 @@ struct State {
     most_under_way: usize,
 }
 
-/// A request as it arrived.
+/// A recorded request.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
     pub(crate) path: String,
@@ -51,7 +51,7 @@ impl DiscoveryServer {
         Self { state: Arc::default(), open: watch::Sender::new(true) }
     }
 
-    /// A server of pods, deployments and jobs that knows no aggregated documents.
+    /// A server of pods, deployments and jobs without aggregated discovery.
     pub(crate) fn legacy() -> Self {
         Self::new()
             .json("/api", r#"{"kind":"APIVersions","versions":["v1"]}"#)
@@ -62,7 +62,7 @@ impl DiscoveryServer {
             .json("/apis/batch/v1beta1", &resources("batch/v1beta1", &["cronjobs CronJob cj"]))
     }
 
-    /// The same, in two aggregated documents.
+    /// The same with two aggregated documents.
     pub(crate) fn aggregated() -> Self {
         Self::new().document("/api", &items(&[("", "v1", "Current", &["pods Pod po"])]), "\"a1\"").document(
             "/apis",
@@ -89,7 +89,7 @@ impl DiscoveryServer {
         self
     }
 
-    /// Changes an answer.
+    /// Sets a response.
     pub(crate) fn set(&self, path: &str, code: u16, content_type: &str, tag: Option<&str>, body: &str) {
         let answer = Answer {
             code,
@@ -100,7 +100,7 @@ impl DiscoveryServer {
         self.lock().answers.insert(path.to_owned(), answer);
     }
 
-    /// Lets requests in, but no answers out, until opened again.
+    /// Holds back all responses until opened again.
     pub(crate) fn close(&self) {
         self.open.send_replace(false);
     }
@@ -113,12 +113,12 @@ impl DiscoveryServer {
         Client::from_service("https://server.test/".parse().expect("a URL"), "default", self.clone())
     }
 
-    /// Everything that was asked since the last call.
+    /// Returns the requests since the last call.
     pub(crate) fn asked(&self) -> Vec<Ask> {
         std::mem::take(&mut self.lock().seen)
     }
 
-    /// The paths of everything that was asked since the last call.
+    /// Returns the paths of the requests since the last call.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.asked().into_iter().map(|it| it.path).collect()
     }
@@ -177,7 +177,7 @@ impl Service<Request<RequestBody>> for DiscoveryServer {
                 state.most_under_way = state.most_under_way.max(state.under_way);
             }
             let mut open = this.open.subscribe();
-            // Gives others a turn, so that requests made together are under way together.
+            // Yields, so that requests made together are in progress together.
             tokio::task::yield_now().await;
             let _ = open.wait_for(|it| *it).await;
             this.lock().under_way -= 1;
@@ -186,7 +186,7 @@ impl Service<Request<RequestBody>> for DiscoveryServer {
     }
 }
 
-/// An `APIGroupList`; the first version of a group is preferred.
+/// Creates an `APIGroupList`; the first version of a group is preferred.
 pub(crate) fn groups(groups: &[(&str, &[&str])]) -> String {
     let name = |group: &str, version: &str| serde_json::json!({ "groupVersion": format!("{group}/{version}"), "version": version });
     let group = |(group, versions): &(&str, &[&str])| {
@@ -200,7 +200,7 @@ pub(crate) fn groups(groups: &[(&str, &[&str])]) -> String {
     serde_json::json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups }).to_string()
 }
 
-/// An `APIResourceList` out of `plural Kind short…`.
+/// Creates an `APIResourceList` from `plural Kind short…`.
 pub(crate) fn resources(group_version: &str, resources: &[&str]) -> String {
     let resource = |text: &&str| {
         let words: Vec<_> = text.split(' ').collect();
@@ -216,7 +216,8 @@ pub(crate) fn resources(group_version: &str, resources: &[&str]) -> String {
     list.to_string()
 }
 
-/// An `APIGroupDiscoveryList` out of group, version, freshness and `plural Kind short…`; neighbours of one group are one.
+/// Creates an `APIGroupDiscoveryList` from group, version, freshness and `plural Kind short…`;
+/// adjacent versions of one group are merged.
 pub(crate) fn items(versions: &[(&str, &str, &str, &[&str])]) -> String {
     let mut items: Vec<serde_json::Value> = Vec::new();
     for (group, version, freshness, resources) in versions {

@@ -1,7 +1,9 @@
-//! The upstream matrix RetryableConditions through a whole client: conditions by verb by what is done with the answer.
+//! The upstream matrix RetryableConditions with a whole client: conditions by method by use of the
+//! response.
 //!
-//! Every attempt meets the same condition; two retries are allowed. What counts is how often the request was sent, how
-//! long that took, and what the caller got.
+//! Every attempt meets the same condition; two retries are allowed. The test checks the number of
+//! attempts, their
+//! duration, and the result.
 
 use std::io;
 use std::time::Duration;
@@ -20,18 +22,18 @@ use tokio::time::Instant;
 use crate::scripted::{Reply, Script, fails_with, json, reply};
 
 const VERBS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::PATCH];
-/// What the server asks for where it asks for patience.
+/// The `Retry-After` of the server.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug)]
 enum Condition {
     /// The server answers, with or without `Retry-After`.
     Answers { code: u16, patience: bool },
-    /// The connection fails with an error of the operating system, as it is or inside another.
+    /// The connection fails with an error of the operating system, plain or wrapped in another.
     Fails { kind: io::ErrorKind, wrapped: bool },
-    /// The server hangs up before it answers.
+    /// The server closes the connection instead of answering.
     HangsUp,
-    /// The server says GOAWAY in place of an answer.
+    /// The server sends GOAWAY instead of answering.
     GoesAway,
 }
 
@@ -40,7 +42,7 @@ use io::ErrorKind::{
     BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof,
 };
 
-/// What is done with the answer.
+/// The use of the response.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Decode,
@@ -49,27 +51,28 @@ enum Mode {
     Watch,
 }
 
-/// What the caller got.
+/// The caller's result.
 #[derive(Debug, PartialEq)]
 enum Got {
-    /// An answer, or a watch with nothing in it.
+    /// A response, or a watch without events.
     Answer,
     Refused(u16),
     Broken(TransportErrorKind),
 }
 
-/// Who is sent again.
+/// The requests that are retried.
 #[derive(Clone, Copy, Debug)]
 enum Again {
     Always,
     Never,
-    /// Nothing but reads, and watches.
+    /// Only reads and watches.
     Harmless,
-    /// Watches only.
+    /// Only watches.
     Watches,
 }
 
-/// The seventeen, in upstream's order. Go tells some of them apart by their text, here they are what the text stands for.
+/// The seventeen conditions, in upstream's order. Go distinguishes some of them by their text; here
+/// they are the errors that the texts mean.
 const MATRIX: [(&str, Condition, Again); 17] = [
     ("429 with Retry-After", Answers { code: 429, patience: true }, Again::Always),
     ("503 with Retry-After", Answers { code: 503, patience: true }, Again::Always),
@@ -117,7 +120,8 @@ impl Condition {
             Answers { code: 200, .. } => Got::Answer,
             Answers { code, .. } => Got::Refused(code),
             Fails { kind: ConnectionRefused, .. } => Got::Broken(TransportErrorKind::Refused),
-            // A watch that cannot be opened for such a reason is one that ended at once (rule RQ-8).
+            // A watch that cannot be opened for such a reason is returned as one that ended at once
+            // (rule RQ-8).
             _ if mode == Mode::Watch => Got::Answer,
             Fails { kind: TimedOut, .. } => Got::Broken(TransportErrorKind::Timeout),
             _ => Got::Broken(TransportErrorKind::Lost),
@@ -137,7 +141,7 @@ impl Again {
     }
 }
 
-/// hyper's own error for a server that closes the connection in place of an answer.
+/// Returns hyper's error for a server that closes the connection instead of answering.
 async fn hung_up() -> BoxError {
     let (ours, theirs) = tokio::io::duplex(1024);
     let (mut sender, connection) =
@@ -145,10 +149,10 @@ async fn hung_up() -> BoxError {
     tokio::spawn(connection);
     drop(theirs);
     let request = http::Request::new(Empty::<bytes::Bytes>::new());
-    sender.send_request(request).await.expect_err("nobody is there").into()
+    sender.send_request(request).await.expect_err("the server is gone").into()
 }
 
-/// hyper's own error for a server that says GOAWAY in place of an answer.
+/// Returns hyper's error for a server that sends GOAWAY instead of answering.
 async fn went_away() -> BoxError {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let server = tokio::spawn(async move {
@@ -179,7 +183,7 @@ async fn run(client: &Client, verb: &Method, mode: Mode) -> Result<(), Error> {
         Mode::Watch => {
             let maps = Api::<ConfigMap>::namespaced(client.clone(), "a");
             let events = maps.watch(&WatchParams::from("5")).await?;
-            assert_eq!(events.count().await, 0, "nothing comes out of a watch that saw nothing");
+            assert_eq!(events.count().await, 0, "a watch without events yields nothing");
             Ok(())
         }
     }

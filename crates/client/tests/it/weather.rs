@@ -1,4 +1,4 @@
-//! Bad weather over real connections: TLS on loopback, every case over HTTP/2 and over HTTP/1.1.
+//! Network faults over real connections: TLS on loopback, every case over HTTP/2 and over HTTP/1.1.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,10 +21,12 @@ const ITEM: &str = r#"{"metadata":{"name":"x","namespace":"a","resourceVersion":
 const ADDED: &str =
     r#"{"type":"ADDED","object":{"metadata":{"name":"x","namespace":"a","resourceVersion":"6"}}}"#;
 
-/// Longer than any request here takes on the slowest machine, and shorter than the time after which a connection is looked at.
+/// Longer than any request here takes on the slowest machine, and shorter than the interval after
+/// which a connection is checked.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Lets the limit pass at once, as soon as there is nothing else to do, for what waits for it.
+/// Lets the time limit pass at once for a future that waits for it, as soon as there is nothing
+/// else to do.
 async fn time_is_up<T>(waiting: impl Future<Output = T>) -> T {
     tokio::time::pause();
     let outcome = waiting.await;
@@ -32,7 +34,7 @@ async fn time_is_up<T>(waiting: impl Future<Output = T>) -> T {
     outcome
 }
 
-/// A server and a client for it, once for each HTTP version.
+/// A server and its client, for one HTTP version.
 struct Weather {
     server: Server,
     client: Client,
@@ -40,7 +42,8 @@ struct Weather {
     http: &'static str,
 }
 
-/// Runs a case over both versions. `answer` makes the answer to the n-th request, counted from 0.
+/// Runs a test over both versions. `answer` returns the response to the n-th request, counted from
+/// 0.
 async fn both(
     answer: impl Fn(usize) -> Response<Body> + Clone + Send + Sync + 'static,
     case: impl AsyncFn(Weather),
@@ -76,10 +79,10 @@ fn with_header(name: &'static str, value: &'static str, mut response: Response<B
     response
 }
 
-/// The bodies under way, oldest first.
+/// The bodies in progress, oldest first.
 type Senders = Arc<Mutex<Vec<mpsc::UnboundedSender<Bytes>>>>;
 
-/// Answers whose chunks the test sends by hand, and their senders in order.
+/// Returns responses whose chunks the test sends, and their senders in order.
 fn by_hand() -> (impl Fn(usize) -> Response<Body> + Clone, Senders) {
     let senders = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&senders);
@@ -110,7 +113,7 @@ async fn a_server_that_closes_in_the_middle_of_a_list_is_a_lost_connection() {
 }
 
 #[tokio::test]
-async fn a_server_that_closes_in_the_middle_of_a_frame_tells_the_events_before_it() {
+async fn events_before_a_frame_that_is_cut_off_are_delivered() {
     let (answer, senders) = by_hand();
     both(answer, async |weather| {
         let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
@@ -118,7 +121,7 @@ async fn a_server_that_closes_in_the_middle_of_a_frame_tells_the_events_before_i
         sender.send(format!("{ADDED}{{\"type\":\"MOD").into()).expect("still read");
         assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
         weather.server.cut();
-        let error = watch.next().await.expect("told").expect_err("torn");
+        let error = watch.next().await.expect("an error").expect_err("torn");
         assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
         assert!(watch.next().await.is_none());
     })
@@ -135,7 +138,7 @@ async fn an_orderly_end_in_the_middle_of_a_frame_is_torn_too() {
             .send(Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"\\u00"))
             .expect("still read");
         drop(sender);
-        let error = watch.next().await.expect("told").expect_err("torn");
+        let error = watch.next().await.expect("an error").expect_err("torn");
         assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
     })
     .await;
@@ -152,13 +155,13 @@ async fn an_event_split_into_single_bytes_is_one_event() {
         }
         assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
         drop(sender);
-        assert!(watch.next().await.is_none(), "a clean end is silent");
+        assert!(watch.next().await.is_none(), "a clean end is no error");
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_and_says_so() {
+async fn a_redirect_is_not_followed_and_is_an_error_that_says_so() {
     let answer = |_| with_code(302, with_header("location", "https://127.0.0.2/", empty()));
     both(answer, async |weather| {
         let error = weather.maps().get("x").await.expect_err("redirected");
@@ -169,7 +172,7 @@ async fn a_redirect_is_not_followed_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_page_of_a_proxy_is_told_as_what_it_is() {
+async fn an_html_page_of_a_proxy_is_a_malformed_response() {
     let answer = |_| with_header("content-type", "text/html", text("<html>please log in</html>"));
     both(answer, async |weather| {
         let object = weather.maps().get("x").await.expect_err("no object");
@@ -183,7 +186,7 @@ async fn a_page_of_a_proxy_is_told_as_what_it_is() {
 }
 
 #[tokio::test]
-async fn an_empty_body_is_an_error_where_an_object_was_asked_for() {
+async fn an_empty_body_instead_of_an_object_is_an_error() {
     both(
         |_| empty(),
         async |weather| {
@@ -198,7 +201,7 @@ async fn an_empty_body_is_an_error_where_an_object_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_500_without_a_status_is_refused_once_and_shows_its_text() {
+async fn a_500_without_a_status_is_not_retried_and_shows_its_text() {
     let answer = |_| with_code(500, with_header("content-type", "text/plain", text("etcd is on fire")));
     both(answer, async |weather| {
         let error = weather.maps().get("x").await.expect_err("refused");
@@ -212,14 +215,15 @@ async fn a_500_without_a_status_is_refused_once_and_shows_its_text() {
 }
 
 #[tokio::test]
-async fn a_429_is_sent_again_only_when_the_server_says_when() {
+async fn a_429_is_retried_only_with_retry_after() {
     let with_delay =
         |n| if n == 0 { with_code(429, with_header("retry-after", "0", empty())) } else { text(ITEM) };
     both(with_delay, async |weather| {
         weather.maps().create(&WriteParams::default(), &ConfigMap::default()).await.expect("created");
         assert_eq!(weather.asked.load(Ordering::SeqCst), 2);
-        // RQ-10: the short rest of the refusal was read, so that the connection could be used again. An HTTP/1.1 server
-        // is met by one handshake that offers HTTP/2 first.
+        // RQ-10: the rest of the error response was short and was read, so the connection could be
+        // reused. An HTTP/1.1 server
+        // first sees one handshake that offers HTTP/2.
         assert_eq!(weather.server.accepted(), if weather.http == "h2" { 1 } else { 2 });
     })
     .await;
@@ -234,12 +238,12 @@ async fn a_429_is_sent_again_only_when_the_server_says_when() {
 }
 
 #[tokio::test]
-async fn a_frame_without_end_is_refused_at_16_mib() {
+async fn an_endless_frame_is_rejected_at_16_mib() {
     both(
         |_| endless(),
         async |weather| {
             let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
-            let error = watch.next().await.expect("told").expect_err("no event");
+            let error = watch.next().await.expect("an error").expect_err("no event");
             assert!(matches!(error, Error::Malformed { .. }), "{error}");
         },
     )
@@ -251,10 +255,10 @@ async fn a_frame_without_end_is_refused_at_16_mib() {
         sender.send(Bytes::from_static(br#"{"type":"ADDED","object":{"data":{"a":""#)).expect("still read");
         let filler = Bytes::from(vec![b'x'; 1 << 20]);
         for _ in 0..100 {
-            // The client may have hung up already, which is the point.
+            // The client may have closed the connection already, as it should.
             let _ = sender.send(filler.clone());
         }
-        let error = watch.next().await.expect("told").expect_err("too large");
+        let error = watch.next().await.expect("an error").expect_err("too large");
         assert!(error.to_string().contains("larger than 16777216 bytes"), "{error}");
     })
     .await;
@@ -286,26 +290,26 @@ async fn half_a_chunk_then_silence_ends_at_the_time_limit() {
         }
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender.send(Bytes::from_static(br#"{"major":"#)).expect("still read");
-        let error = time_is_up(reading).await.expect("no panic").expect_err("no whole answer");
+        let error = time_is_up(reading).await.expect("no panic").expect_err("no complete response");
         assert!(matches!(error, Error::TimedOut(_)), "{error}");
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_watch_survives_a_cut_connection_and_goes_on_where_it_was() {
+async fn a_watch_survives_a_cut_connection_and_resumes() {
     let (answer, senders) = by_hand();
     both(answer, async |weather| {
         let mut watch = weather.maps().watch_from(WatchParams::from("5")).expect("a version");
         let event = |version: u32| Bytes::from(ADDED.replace("\"6\"", &format!("\"{version}\"")));
         for version in [6, 7] {
-            let (told, ()) = tokio::join!(watch.next(), async {
+            let (item, ()) = tokio::join!(watch.next(), async {
                 while senders.lock().expect("not poisoned").is_empty() {
                     tokio::task::yield_now().await;
                 }
                 senders.lock().expect("not poisoned")[0].send(event(version)).expect("still read");
             });
-            assert!(matches!(told, Some(Ok(WatchEvent::Added(_)))), "{told:?}");
+            assert!(matches!(item, Some(Ok(WatchEvent::Added(_)))), "{item:?}");
             senders.lock().expect("not poisoned").clear();
             weather.server.cut();
         }
@@ -314,7 +318,7 @@ async fn a_watch_survives_a_cut_connection_and_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn dropping_a_watch_ends_it_at_the_server() {
+async fn dropping_a_watch_closes_it_at_the_server() {
     let (answer, senders) = by_hand();
     both(answer, async |weather| {
         let watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
@@ -326,17 +330,17 @@ async fn dropping_a_watch_ends_it_at_the_server() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_answer_timed_out_is_not_used_again_over_http_1() {
-    let late = |n: usize| if n == 0 { streamed_for_ever() } else { text(ITEM) };
+async fn a_connection_whose_response_timed_out_is_not_reused_over_http_1() {
+    let late = |n: usize| if n == 0 { never_ending() } else { text(ITEM) };
     both(late, async |weather| {
-        let hasty = weather.client.get().path(&["/x"]).timeout(LIMIT);
-        let hasty = tokio::spawn(hasty.send::<serde_json::Value>());
+        let timed = weather.client.get().path(&["/x"]).timeout(LIMIT);
+        let timed = tokio::spawn(timed.send::<serde_json::Value>());
         while weather.asked.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        let outcome = time_is_up(hasty).await.expect("no panic");
+        let outcome = time_is_up(timed).await.expect("no panic");
         assert!(matches!(outcome, Err(Error::TimedOut(_))), "{outcome:?}");
-        weather.maps().get("x").await.expect("the next request is not harmed");
+        weather.maps().get("x").await.expect("the next request is not affected");
         let (http2, http1) = (1, 3);
         assert_eq!(
             weather.server.accepted(),
@@ -350,7 +354,7 @@ async fn a_connection_whose_answer_timed_out_is_not_used_again_over_http_1() {
 
 /// The upstream scenario ReuseRequest.
 #[tokio::test]
-async fn rq_10_one_request_after_another_takes_the_same_connection() {
+async fn rq_10_consecutive_requests_use_the_same_connection() {
     both(
         |_| text(ITEM),
         async |weather| {
@@ -365,9 +369,10 @@ async fn rq_10_one_request_after_another_takes_the_same_connection() {
     .await;
 }
 
-/// The upstream scenario TransportConcurrency: whatever travels at the same time, each gets its own answer.
+/// The upstream scenario TransportConcurrency: each of several concurrent requests gets its own
+/// response.
 #[tokio::test]
-async fn rq_10_requests_at_the_same_time_get_their_own_answers() {
+async fn rq_10_concurrent_requests_get_their_own_responses() {
     for http1 in [false, true] {
         let authority = Authority::new("cluster");
         let setup = ServerSetup::tls(authority.server(&["127.0.0.1"]));
@@ -391,9 +396,9 @@ async fn rq_10_requests_at_the_same_time_get_their_own_answers() {
     }
 }
 
-/// The upstream scenario RestClientTimeout: the limit of the settings holds for every request.
+/// The upstream scenario RestClientTimeout: the limit of the settings applies to every request.
 #[tokio::test]
-async fn a_server_that_does_not_answer_in_time_is_told_by_the_limit_of_the_settings() {
+async fn the_time_limit_of_the_settings_applies_to_a_server_that_does_not_answer() {
     let authority = Authority::new("cluster");
     let setup = ServerSetup::tls(authority.server(&["127.0.0.1"]));
     let never = |_, _| std::future::pending::<Response<Body>>();
@@ -406,8 +411,8 @@ async fn a_server_that_does_not_answer_in_time_is_told_by_the_limit_of_the_setti
     assert!(matches!(error, Error::TimedOut(limit) if limit == Duration::from_millis(200)), "{error}");
 }
 
-/// An answer that has begun and never goes on.
-fn streamed_for_ever() -> Response<Body> {
+/// A response that has begun and never continues.
+fn never_ending() -> Response<Body> {
     let (sender, response) = streamed();
     // The sender must outlive the test: dropping it would end the body.
     std::mem::forget(sender);
@@ -415,8 +420,8 @@ fn streamed_for_ever() -> Response<Body> {
 }
 
 #[tokio::test]
-async fn requests_at_the_same_time_are_sent_again_each_for_itself() {
-    // Fewer failures than one request may have retries, whoever meets them.
+async fn concurrent_requests_are_retried_independently() {
+    // Fewer errors than one request may have retries, whichever requests get them.
     let flaky =
         |n: usize| if n < 8 { with_code(503, with_header("retry-after", "0", empty())) } else { text(ITEM) };
     both(flaky, async |weather| {

@@ -1,15 +1,15 @@
-//! What a person is told when it does not work, word for word.
+//! The messages of configuration errors, word for word.
 
 use dogwatch_client::config::{Config, ConfigError, Environment, Overrides, User};
 
 use super::{Files, overrides, resolve, resolve_with, single, text, with_user};
 
-/// The words of the refusal.
+/// Returns the error message.
 fn told(result: Result<Config, ConfigError>) -> String {
     result.map(|_| "nothing is wrong").unwrap_err().to_string()
 }
 
-/// What is told about this kubeconfig, read from a file whose name becomes `FILE`.
+/// Returns the error message about a kubeconfig, read from a file whose name becomes `FILE`.
 fn told_of_file(yaml: &str, overrides: &Overrides) -> String {
     let files = Files::new();
     let path = files.write("config", yaml);
@@ -36,7 +36,7 @@ fn malformed_text() {
 }
 
 #[test]
-fn kc_4_names_that_the_caller_made_up() {
+fn kc_4_names_given_by_the_caller_that_do_not_exist() {
     let yaml = single("{server: 'https://h'}", "{}");
     let cases = [
         (overrides(|it| it.context = text("x")), "context \"x\" does not exist; defined: \"a\""),
@@ -55,7 +55,7 @@ fn kc_4_names_that_the_caller_made_up() {
 }
 
 #[test]
-fn kc_4_names_in_the_file_that_lead_nowhere() {
+fn kc_4_names_in_the_file_that_do_not_exist() {
     let head = "the configuration cannot be used:";
     assert_eq!(
         told(resolve("current-context: gone")),

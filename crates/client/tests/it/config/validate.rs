@@ -1,10 +1,10 @@
-//! What is wrong with entries (rule KC-8): one line per fact.
+//! Problems of entries (rule KC-8): one line per fact.
 
 use dogwatch_client::config::{ConfigError, Kubeconfig};
 
 use super::{Files, resolve, single};
 
-/// The problems of a kubeconfig, without the words before them.
+/// Returns the problems of a kubeconfig, without the heading.
 fn problems(yaml: &str) -> Vec<String> {
     match Kubeconfig::from_yaml(yaml).unwrap().validate() {
         Ok(()) => Vec::new(),
@@ -14,7 +14,7 @@ fn problems(yaml: &str) -> Vec<String> {
 }
 
 #[test]
-fn kc_8_what_is_sound_is_not_complained_about() {
+fn kc_8_valid_entries_have_no_problems() {
     let files = Files::new();
     let path = files.write("file", "pem").display().to_string();
     let v1 = "apiVersion: client.authentication.k8s.io/v1, command: c, interactiveMode";
@@ -211,7 +211,7 @@ fn kc_8_every_problem_is_reported() {
 }
 
 #[test]
-fn an_entry_that_is_not_used_may_be_wrong() {
+fn an_unused_entry_may_be_invalid() {
     let yaml = single("{server: 'https://h'}", "{}")
         .replace("clusters: [", "clusters: [{name: bad, cluster: {proxy-url: x}}, ")
         .replace("users: [", "users: [{name: bad, user: {exec: {interactiveMode: Odd}}}, ");
@@ -220,7 +220,7 @@ fn an_entry_that_is_not_used_may_be_wrong() {
 }
 
 #[test]
-fn nothing_at_all_is_not_valid() {
+fn an_empty_kubeconfig_is_not_valid() {
     let error = Kubeconfig::default().validate().unwrap_err();
     assert!(error.is_empty());
     assert!(!Kubeconfig::from_yaml("clusters: [{name: a}]").unwrap().validate().unwrap_err().is_empty());

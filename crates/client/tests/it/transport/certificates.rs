@@ -1,4 +1,4 @@
-//! Whom the transport believes, what it says when it does not, and how it follows certificates that rotate.
+//! Trust of the transport, its messages about certificates, and rotation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +13,7 @@ async fn hello(_: Request<hyper::body::Incoming>, _: Peer) -> Response<Body> {
     text("hello")
 }
 
-/// Answers with the client certificate, so that a test can compare; `/watch` stays open.
+/// Responds with the client certificate, so that a test can compare it; `/watch` stays open.
 async fn who(request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Body> {
     if request.uri().path() == "/watch" {
         let (sender, response) = streamed();
@@ -32,7 +32,7 @@ fn der(leaf: &Leaf) -> Vec<u8> {
     leaf.certificate_der().to_vec()
 }
 
-/// Files are read again on every occasion.
+/// Options with which files are read again on every occasion.
 fn eager() -> TransportOptions {
     let mut options = TransportOptions::default();
     options.reload_interval = Duration::ZERO;
@@ -63,10 +63,11 @@ async fn each_wrong_certificate_has_its_own_message() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_no_system_root_says_to_give_the_ca() {
+async fn without_a_system_root_the_error_says_to_set_the_ca() {
     let (server, _) = secure_server(hello).await;
     let config = Config::new(server.url().parse().unwrap());
-    // A machine without any root says so when the transport is made; either way the advice is the same.
+    // A machine without any root fails when the transport is created; either way the advice is the
+    // same.
     let error = match Transport::with_options(&config, no_plugin(), TransportOptions::default()) {
         Ok(transport) => send(&transport, get(&server.url())).await.unwrap_err(),
         Err(error) => error,
@@ -75,20 +76,20 @@ async fn a_certificate_of_no_system_root_says_to_give_the_ca() {
 }
 
 #[tokio::test]
-async fn the_name_in_the_certificate_can_be_given_and_verification_can_be_skipped() {
+async fn the_name_in_the_certificate_can_be_set_and_verification_can_be_skipped() {
     let authority = Authority::new("cluster");
     let server = ServerSetup::tls(authority.server(&["elsewhere.test"])).start(hello).await;
     let mut named = trusting(&server.url(), &authority);
     named.tls.server_name = Some("elsewhere.test".to_owned());
-    let mut careless = Config::new(server.url().parse().unwrap());
-    careless.tls.insecure_skip_verify = true;
-    for config in [named, careless] {
+    let mut insecure = Config::new(server.url().parse().unwrap());
+    insecure.tls.insecure_skip_verify = true;
+    for config in [named, insecure] {
         assert_eq!(fetch(&transport(&config), &server.url()).await, "hello");
     }
 }
 
 #[tokio::test]
-async fn tr_5_an_empty_ca_file_trusts_nobody() {
+async fn tr_5_an_empty_ca_file_trusts_no_server() {
     let (server, _) = secure_server(hello).await;
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut config = Config::new(server.url().parse().unwrap());
@@ -99,7 +100,7 @@ async fn tr_5_an_empty_ca_file_trusts_nobody() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_name_the_field_or_the_file() {
+async fn the_error_of_invalid_settings_names_the_field_or_the_file() {
     let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
     config.tls.insecure_skip_verify = true;
     let refused = |config: &Config| {
@@ -126,7 +127,7 @@ async fn server_with_users() -> (Server, Authority, Authority) {
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown() {
+async fn a_client_certificate_is_presented() {
     let (server, authority, users) = server_with_users().await;
     let (mut config, me) = (trusting(&server.url(), &authority), users.client("me"));
     assert!(shown(&transport(&config), &server).await.is_empty());
@@ -134,9 +135,10 @@ async fn a_client_certificate_is_shown() {
     assert_eq!(shown(&transport(&config), &server).await, der(&me));
 }
 
-/// In TLS 1.3 a server judges the client's certificate when the client believes the handshake done.
+/// In TLS 1.3 a server checks the client's certificate after the client considers the handshake
+/// complete.
 #[tokio::test]
-async fn a_refused_client_certificate_is_a_tls_error_in_both_protocols() {
+async fn a_rejected_client_certificate_is_a_tls_error_in_both_protocols() {
     let (authority, users) = (Authority::new("cluster"), Authority::new("users"));
     let leaf = authority.server(&["127.0.0.1"]);
     for setup in [ServerSetup::tls(leaf.clone()), ServerSetup::tls(leaf.clone()).http1_only()] {
@@ -194,7 +196,7 @@ async fn tr_4_half_a_rotation_keeps_the_certificate() {
 }
 
 #[tokio::test]
-async fn a_plugins_certificate_is_shown_from_the_next_request_on() {
+async fn a_plugins_certificate_is_presented_from_the_next_request_on() {
     let (server, authority, users) = server_with_users().await;
     let (first, second) = (users.client("first"), users.client("second"));
     let (plugin, identity) = watch::channel(None);
@@ -212,12 +214,12 @@ async fn a_plugins_certificate_is_shown_from_the_next_request_on() {
     assert_eq!(
         shown(&transport, &server).await,
         der(&second),
-        "a plugin that is gone leaves its last certificate"
+        "the last certificate of a dropped plugin stays"
     );
 }
 
 #[tokio::test]
-async fn a_certificate_of_the_settings_wins_over_a_plugins() {
+async fn a_certificate_of_the_settings_takes_precedence_over_a_plugins() {
     let (server, authority, users) = server_with_users().await;
     let (own, foreign) = (users.client("own"), users.client("plugin"));
     let mut config = trusting(&server.url(), &authority);
@@ -259,10 +261,11 @@ async fn tr_5_a_rotated_ca_file_is_followed_and_counted() {
     assert_eq!(reloads, expected);
 }
 
-/// While an authority rotates, a client may have its certificate some minutes later than the server: nobody has to do
-/// anything about it, and a watch waits.
+/// While an authority rotates, a client may get its certificate some minutes later than the server:
+/// no one has to
+/// act, and a watch waits.
 #[tokio::test]
-async fn only_certificates_that_cannot_change_need_a_person() {
+async fn only_certificates_that_cannot_change_are_permanent_errors() {
     let (right, wrong) = (Authority::new("right"), Authority::new("wrong"));
     let server = ServerSetup::tls(right.server(&["127.0.0.1"])).start(hello).await;
     let folder = tempfile::tempdir().unwrap();
@@ -301,9 +304,9 @@ async fn a_resuming_watch_waits_for_the_new_authority() {
     assert!(soon(events.next()).await.expect("an event").is_ok());
 }
 
-/// Old clusters have them, and `insecure-skip-tls-verify` is what their users set.
+/// Old clusters have them, and their users set `insecure-skip-tls-verify`.
 #[tokio::test]
-async fn a_server_certificate_of_version_1_will_do_where_none_is_verified() {
+async fn a_server_certificate_of_version_1_is_accepted_without_verification() {
     use rustls::sign::{CertifiedKey, SingleCertAndKey};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let leaf = Authority::new("old").server(&["127.0.0.1"]);
