@@ -24,9 +24,9 @@ use crate::auth::{AuthLayer, AuthOptions, Credentials, ImpersonateLayer, UserAge
 use crate::body::{BoxError, RequestBody, ResponseBody};
 use crate::config::{Config, ConfigError, Environment, Impersonation, Overrides};
 use crate::error::{Error, InvalidRequest};
+use crate::exchange::error_response::{self, RequestInfo};
 use crate::exchange::limiter::Limiter;
-use crate::exchange::meter::Meter;
-use crate::exchange::refusal::{self, Asked};
+use crate::exchange::request_metrics::RequestMetrics;
 use crate::exchange::retry::{self, Mode, Outcome, Policy};
 use crate::exchange::{DEFAULT_MAX_RETRIES, LogWarnings, ServerBackoff, WarningHandler, warning};
 use crate::issuer;
@@ -37,9 +37,9 @@ use crate::transport::{Transport, TransportErrorKind, TransportOptions};
 /// stores no more than a few MiB), and enough for the table of a large collection.
 const MAX_RESPONSE_BYTES: usize = 256 << 20;
 /// The number of bytes of an error response that are read.
-const MAX_REFUSAL_BYTES: usize = 1 << 20;
+const MAX_ERROR_BODY_BYTES: usize = 1 << 20;
 /// The time limit for reading the body of an error response.
-const REFUSAL_TIME: Duration = Duration::from_secs(5);
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of bytes of a response that are read, to reuse the connection, before the request is
 /// retried (rule RQ-10). `maxBodySlurpSize` in
 /// client-go v0.36.4 `rest/with_retry.go`.
@@ -112,7 +112,7 @@ struct Inner {
     backoff: Option<ServerBackoff>,
     /// The number of failures in a row, for `backoff`.
     failures: AtomicU32,
-    meter: Meter,
+    metrics_recorder: RequestMetrics,
 }
 
 /// A builder of [`Client`]s. Every setting has a default; see [`Client::new`].
@@ -149,7 +149,7 @@ pub(crate) struct Prepared {
 }
 
 /// A successful response whose body has not been read.
-pub(crate) struct Answer {
+pub(crate) struct OpenResponse {
     pub(crate) code: StatusCode,
     pub(crate) headers: HeaderMap,
     /// The extensions, including the upgraded connection if the server switched protocols.
@@ -253,14 +253,14 @@ impl Client {
     /// and few (rule RQ-5).
     ///
     /// The body of the response is not read. Dropping the future cancels the attempt in progress.
-    pub(crate) async fn exchange(&self, request: &Prepared) -> Result<Answer, Error> {
+    pub(crate) async fn exchange(&self, request: &Prepared) -> Result<OpenResponse, Error> {
         self.attempts(request, &mut None).await
     }
 
     /// Like [`Self::exchange`], but reads the whole body. All of it happens within the request's
     /// time limit, which begins
     /// when the client-side rate limit has admitted the request.
-    pub(crate) async fn exchange_whole(
+    pub(crate) async fn exchange_and_read(
         &self,
         request: &Prepared,
     ) -> Result<(StatusCode, HeaderMap, Bytes), Error> {
@@ -280,20 +280,20 @@ impl Client {
 
     async fn read_whole(&self, request: &Prepared, body: ResponseBody) -> Result<Bytes, Error> {
         let limit = self.inner.max_response_bytes;
-        let Some(body) = read_within(body, limit).await.map_err(|error| self.lost(error))? else {
+        let Some(body) = read_within(body, limit).await.map_err(|error| self.connection_error(error))? else {
             let request = format!("{} {}", request.method, request.template);
             let problem = format!(
                 "it is longer than {limit} bytes; read it as a stream, or raise max_response_bytes of the client"
             );
             return Err(Error::Malformed { request, problem });
         };
-        self.answered(&request.method, body.len());
+        self.record_response_size(&request.method, body.len());
         Ok(body)
     }
 
     /// Records the size of a response that was read to its end.
-    pub(crate) fn answered(&self, method: &Method, bytes: usize) {
-        self.inner.meter.answered(method, bytes);
+    pub(crate) fn record_response_size(&self, method: &Method, bytes: usize) {
+        self.inner.metrics_recorder.response_read(method, bytes);
     }
 
     /// Returns the stack that requests go through.
@@ -302,13 +302,17 @@ impl Client {
     }
 
     /// Converts an error of the stack, adding the server's address for messages.
-    pub(crate) fn lost(&self, error: BoxError) -> Error {
+    pub(crate) fn connection_error(&self, error: BoxError) -> Error {
         Error::from_stack(error, self.inner.server.as_str())
     }
 
     /// Attempts the request until one attempt is final. `previous` receives the error of an earlier
     /// attempt, for a caller that cuts this short.
-    async fn attempts(&self, request: &Prepared, previous: &mut Option<Error>) -> Result<Answer, Error> {
+    async fn attempts(
+        &self,
+        request: &Prepared,
+        previous: &mut Option<Error>,
+    ) -> Result<OpenResponse, Error> {
         let span = tracing::debug_span!("request", method = %request.method, path = request.template);
         self.attempts_in_span(request, previous).instrument(span).await
     }
@@ -317,7 +321,7 @@ impl Client {
         &self,
         request: &Prepared,
         previous: &mut Option<Error>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<OpenResponse, Error> {
         let max_retries = request.max_retries.unwrap_or(self.inner.max_retries);
         let policy = Policy { method: &request.method, mode: request.mode, max_retries };
         for attempt in 0.. {
@@ -352,7 +356,7 @@ impl Client {
         request: &Prepared,
         policy: &Policy<'_>,
         attempt: u32,
-    ) -> (Outcome, Result<Answer, Error>) {
+    ) -> (Outcome, Result<OpenResponse, Error>) {
         let start = Instant::now();
         let sent = match self.http_request(request) {
             Ok(sent) => sent,
@@ -360,12 +364,18 @@ impl Client {
         };
         let answered = self.inner.service.clone().oneshot(sent).await;
         let code = answered.as_ref().ok().map(http::Response::status);
-        self.inner.meter.attempt(&request.method, attempt, start.elapsed(), request.body.len(), code);
+        self.inner.metrics_recorder.attempt(
+            &request.method,
+            attempt,
+            start.elapsed(),
+            request.body.len(),
+            code,
+        );
         let response = match answered {
             Ok(response) => response,
             Err(error) => {
                 let kind = TransportErrorKind::of(error.as_ref());
-                return (Outcome::Failed(kind), Err(self.lost(error)));
+                return (Outcome::Failed(kind), Err(self.connection_error(error)));
             }
         };
         let (parts, body) = response.into_parts();
@@ -374,16 +384,17 @@ impl Client {
         let _ = self.inner.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
         let outcome =
             Outcome::Answered { code: parts.status, retry_after: retry::retry_after(&parts.headers) };
-        if refusal::is_success(parts.status) {
+        if error_response::is_success(parts.status) {
             let (code, headers, extensions) = (parts.status, parts.headers, parts.extensions);
-            return (outcome, Ok(Answer { code, headers, extensions, body }));
+            return (outcome, Ok(OpenResponse { code, headers, extensions, body }));
         }
         let again = policy.decide(attempt, outcome).is_some();
-        let limit = if again { MAX_DRAINED_BYTES } else { MAX_REFUSAL_BYTES };
+        let limit = if again { MAX_DRAINED_BYTES } else { MAX_ERROR_BODY_BYTES };
         // An error response whose body breaks off is still an error response: the code says enough.
-        let body = tokio::time::timeout(REFUSAL_TIME, read_up_to(body, limit)).await.unwrap_or_default();
-        let asked = Asked { method: &request.method, resource: &request.resource, name: &request.name };
-        (outcome, Err(refusal::explain(asked, parts.status, &parts.headers, &body).into()))
+        let body =
+            tokio::time::timeout(ERROR_BODY_TIMEOUT, read_up_to(body, limit)).await.unwrap_or_default();
+        let info = RequestInfo { method: &request.method, resource: &request.resource, name: &request.name };
+        (outcome, Err(error_response::to_status(info, parts.status, &parts.headers, &body).into()))
     }
 
     fn http_request(&self, request: &Prepared) -> Result<http::Request<RequestBody>, Error> {
@@ -405,7 +416,7 @@ impl Client {
     pub(crate) async fn throttle(&self, request: &Prepared) {
         let Some(limiter) = &self.inner.limiter else { return };
         let waited = limiter.wait().await;
-        self.inner.meter.throttled(&request.method, waited);
+        self.inner.metrics_recorder.throttled(&request.method, waited);
         if waited > Duration::from_secs(1) {
             tracing::info!(?waited, path = request.template, "request delayed by the client-side rate limit");
         }
@@ -513,7 +524,7 @@ impl ClientBuilder {
         Client {
             acting_as: None,
             inner: Arc::new(Inner {
-                meter: Meter::new(host),
+                metrics_recorder: RequestMetrics::new(host),
                 service,
                 server,
                 default_namespace: self.config.default_namespace,

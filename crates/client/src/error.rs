@@ -56,7 +56,7 @@ pub enum Error {
     /// The last of several attempts failed, and an earlier attempt failed differently (rule RQ-9;
     /// `WrapPreviousError` in client-go v0.36.4
     /// `rest/with_retry.go`).
-    #[error("{current} - error from a previous attempt: {}", previous.told_beside_another())]
+    #[error("{current} - error from a previous attempt: {}", previous.without_address())]
     AfterRetries {
         /// The error of the last attempt, which determines the kind of this error.
         #[source]
@@ -209,7 +209,7 @@ impl Error {
 
     /// Formats the error and its causes in one line, without the address, which the other error
     /// already names.
-    fn told_beside_another(&self) -> String {
+    fn without_address(&self) -> String {
         match self {
             Self::Unreachable { source, .. } => with_causes(source.as_ref()),
             other => with_causes(other),

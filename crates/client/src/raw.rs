@@ -51,7 +51,7 @@ impl Client {
         {
             request.extensions_mut().insert(who);
         }
-        self.service().oneshot(request).await.map_err(|error| self.lost(error))
+        self.service().oneshot(request).await.map_err(|error| self.connection_error(error))
     }
 
     /// Returns the absolute URI of a request: the server's address followed by path and query.
@@ -89,7 +89,7 @@ impl Request {
     /// See [`Request::send`]; [`Error::Malformed`] if the server responds without switching.
     pub async fn upgrade(self, protocol: &str) -> Result<(http::HeaderMap, Upgraded), Error> {
         let request = self.header(CONNECTION, "Upgrade").header(UPGRADE, protocol).max_retries(0);
-        let (name, mut response) = request.answer().await?;
+        let (name, mut response) = request.send_streamed().await?;
         let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let agreed = response.headers().get(UPGRADE).map(HeaderValue::as_bytes);
         if !switched || !agreed.is_some_and(|it| it.eq_ignore_ascii_case(protocol.as_bytes())) {

@@ -19,7 +19,7 @@ use crate::body::ResponseBody;
 use crate::client::{Client, Prepared};
 use crate::config::Impersonation;
 use crate::error::{Error, InvalidRequest};
-use crate::exchange::refusal;
+use crate::exchange::error_response;
 use crate::exchange::retry::Mode;
 use crate::template::template;
 
@@ -59,20 +59,20 @@ pub struct Request {
 #[derive(Clone, Debug)]
 enum Target {
     /// The parts given before the resource.
-    Unset(Vec<Part>),
+    Unset(Vec<PathPart>),
     Resource(ResourcePath),
     Absolute(String),
 }
 
 /// A segment of a path below the resource, in the caller's order.
 #[derive(Clone, Debug)]
-enum Part {
+enum PathPart {
     Namespace(String),
     Name(String),
     Subresource(String),
 }
 
-impl Part {
+impl PathPart {
     fn add_to(&self, path: ResourcePath) -> ResourcePath {
         match self {
             Self::Namespace(namespace) => path.namespace(namespace),
@@ -208,19 +208,19 @@ impl Request {
 
     /// Sets the namespace. Empty means all namespaces, and is rejected for a single object.
     pub fn namespace(self, namespace: &str) -> Self {
-        self.with(Part::Namespace(namespace.to_owned()))
+        self.with(PathPart::Namespace(namespace.to_owned()))
     }
 
     /// Sets the name of the object.
     pub fn name(self, name: &str) -> Self {
-        let mut this = self.with(Part::Name(name.to_owned()));
+        let mut this = self.with(PathPart::Name(name.to_owned()));
         this.name = name.to_owned();
         this
     }
 
     /// Sets the subresource of the object, for example `status`.
     pub fn subresource(self, subresource: &str) -> Self {
-        self.with(Part::Subresource(subresource.to_owned()))
+        self.with(PathPart::Subresource(subresource.to_owned()))
     }
 
     /// Appends segments to the path, whatever the order of the calls. A segment that would change
@@ -343,7 +343,7 @@ impl Request {
     pub async fn response(self) -> Result<Response, Error> {
         let prepared = self.prepare(Mode::Whole)?;
         let request = format!("{} {}", prepared.method, prepared.template);
-        let (code, headers, body) = self.client.exchange_whole(&prepared).await?;
+        let (code, headers, body) = self.client.exchange_and_read(&prepared).await?;
         Ok(Response { code, headers, body, request })
     }
 
@@ -356,12 +356,12 @@ impl Request {
     /// # Errors
     /// See [`Self::send`]; later errors come from the body.
     pub async fn stream(self) -> Result<ResponseBody, Error> {
-        Ok(self.answer().await?.1.into_body())
+        Ok(self.send_streamed().await?.1.into_body())
     }
 
     /// Sends the request like [`Self::stream`]; returns the name of the request for messages, and
     /// the response.
-    pub(crate) async fn answer(self) -> Result<(String, http::Response<ResponseBody>), Error> {
+    pub(crate) async fn send_streamed(self) -> Result<(String, http::Response<ResponseBody>), Error> {
         let prepared = self.prepare(Mode::Stream)?;
         self.client.throttle(&prepared).await;
         let answer = self.client.exchange(&prepared);
@@ -457,7 +457,7 @@ impl Request {
         })
     }
 
-    fn with(mut self, part: Part) -> Self {
+    fn with(mut self, part: PathPart) -> Self {
         if self.error.is_some() {
             return self;
         }
@@ -505,7 +505,7 @@ impl Response {
         if self.body.is_empty() {
             return Err(malformed(format!("0-length response with status code {}", self.code.as_u16())));
         }
-        if let Some(status) = refusal::refusal_in_success(&self.body) {
+        if let Some(status) = error_response::failure_in_success(&self.body) {
             return Err(status.into());
         }
         dogwatch_wire::from_slice(&self.body, fields).map_err(|bad| malformed(bad.to_string()))

@@ -23,7 +23,7 @@ use dogwatch_wire::Fields;
 use kube_core::Resource;
 
 use crate::client::Client;
-use crate::list::{Complete, as_it_is, with_kind};
+use crate::list::{CompleteItem, set_kind, unchanged};
 use crate::request::Request;
 
 pub use apply::{ApplyConflict, ApplyError};
@@ -47,7 +47,7 @@ pub struct Api<K> {
     form: Form,
     fields: Fields,
     /// Fills in the fields that the items of a list leave out.
-    complete: Complete<K>,
+    complete: CompleteItem<K>,
     payload: PhantomData<fn() -> K>,
 }
 
@@ -68,7 +68,7 @@ impl<K: View> Api<K> {
             namespace: None,
             form,
             fields: Fields::default(),
-            complete: as_it_is,
+            complete: unchanged,
             payload: PhantomData,
         }
     }
@@ -107,7 +107,7 @@ impl<K> Api<K> {
             namespace: None,
             form: Form::Full,
             fields: Fields::default(),
-            complete: with_kind,
+            complete: set_kind,
             payload: PhantomData,
         }
     }
@@ -132,7 +132,7 @@ impl<K> Api<K> {
     /// the whole object.
     pub fn reading<T: 'static>(&self) -> Api<T> {
         Api {
-            complete: with_kind,
+            complete: set_kind,
             client: self.client.clone(),
             resource: self.resource.clone(),
             namespace: self.namespace.clone(),

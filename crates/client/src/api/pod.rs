@@ -102,7 +102,7 @@ impl Api<Pod> {
     ) -> Result<impl Stream<Item = Result<Bytes, Error>> + use<>, Error> {
         let body = self.log_request(name, params).stream().await?;
         let client = self.client.clone();
-        Ok(body.into_data_stream().map(move |chunk| chunk.map_err(|error| client.lost(error))))
+        Ok(body.into_data_stream().map(move |chunk| chunk.map_err(|error| client.connection_error(error))))
     }
 
     /// Streams the log line by line, without line ends. Dropping the stream cancels the request.
@@ -131,7 +131,7 @@ impl Api<Pod> {
             }
             Ok(Some((String::from_utf8_lossy(&line).into_owned(), reader)))
         });
-        Ok(lines.map_err(move |error: std::io::Error| client.lost(error.into())))
+        Ok(lines.map_err(move |error: std::io::Error| client.connection_error(error.into())))
     }
 
     /// Requests the eviction of a pod, which its disruption budget may deny.

@@ -103,7 +103,10 @@ async fn checked(request: Request) -> Result<Table, Error> {
     if table.kind == "Table" {
         return Ok(table);
     }
-    let problem = format!("expected a Table, got {:?}: the server does not support tables for this resource", table.kind);
+    let problem = format!(
+        "expected a Table, got {:?}: the server does not support tables for this resource",
+        table.kind
+    );
     Err(Error::Malformed { request: "a table".to_owned(), problem })
 }
 

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use super::Api;
 use super::form::Shape;
 use crate::error::{Error, InvalidRequest};
-use crate::exchange::refusal;
+use crate::exchange::error_response;
 use crate::request::{Request, Response};
 
 /// A change to an object, in one of the three forms besides server-side apply.
@@ -134,7 +134,7 @@ impl<K> Api<K> {
     where
         K: DeserializeOwned,
     {
-        match refusal::as_status(&response.body) {
+        match error_response::as_status(&response.body) {
             Some(status) if status.status.as_deref() == Some("Success") => {
                 Ok(Deletion::Gone(Box::new(status)))
             }

@@ -27,12 +27,12 @@ pub struct Credentials {
 }
 
 struct Inner {
-    way: Way,
+    method: AuthMethod,
     identity: watch::Sender<Option<Identity>>,
 }
 
 /// The authentication method, by header. At most one, by rule KC-8.
-enum Way {
+enum AuthMethod {
     Anonymous,
     Fixed(HeaderValue),
     TokenFile(Renewing<TokenFile>),
@@ -81,15 +81,15 @@ impl Credentials {
 
     /// Like [`Credentials::new`], with all options.
     pub fn with_options(config: &Config, options: AuthOptions) -> Result<Self, AuthError> {
-        let way = choose(config, options)?;
-        if !matches!(way, Way::Anonymous) {
+        let method = choose(config, options)?;
+        if !matches!(method, AuthMethod::Anonymous) {
             plaintext::check(config)?;
         }
-        let identity = match &way {
-            Way::Plugin(renewing) => renewing.source().identity().clone(),
+        let identity = match &method {
+            AuthMethod::Plugin(renewing) => renewing.source().identity().clone(),
             _ => watch::Sender::new(None),
         };
-        Ok(Self { inner: Arc::new(Inner { way, identity }) })
+        Ok(Self { inner: Arc::new(Inner { method, identity }) })
     }
 
     /// Adds `Authorization`, unless the request already has one. May first read a file, run a
@@ -103,15 +103,15 @@ impl Credentials {
         if headers.contains_key(AUTHORIZATION) {
             return Ok(Ticket { used: None });
         }
-        let held = match &self.inner.way {
-            Way::Anonymous => return Ok(Ticket { used: None }),
-            Way::Fixed(header) => {
+        let held = match &self.inner.method {
+            AuthMethod::Anonymous => return Ok(Ticket { used: None }),
+            AuthMethod::Fixed(header) => {
                 headers.insert(AUTHORIZATION, header.clone());
                 return Ok(Ticket { used: None });
             }
-            Way::TokenFile(renewing) => renewing.get().await?,
-            Way::Oidc(renewing) => renewing.get().await?,
-            Way::Plugin(renewing) => {
+            AuthMethod::TokenFile(renewing) => renewing.get().await?,
+            AuthMethod::Oidc(renewing) => renewing.get().await?,
+            AuthMethod::Plugin(renewing) => {
                 let held = renewing.get().await?;
                 record_ttl(&held.issued.lifetime);
                 held
@@ -128,11 +128,11 @@ impl Credentials {
     /// are available already. The next [`Credentials::authorize`] renews them.
     pub fn rejected(&self, ticket: Ticket) {
         let Some(held) = &ticket.used else { return };
-        match &self.inner.way {
-            Way::Anonymous | Way::Fixed(_) => {}
-            Way::TokenFile(renewing) => renewing.reject(held),
-            Way::Oidc(renewing) => renewing.reject(held),
-            Way::Plugin(renewing) => renewing.reject(held),
+        match &self.inner.method {
+            AuthMethod::Anonymous | AuthMethod::Fixed(_) => {}
+            AuthMethod::TokenFile(renewing) => renewing.reject(held),
+            AuthMethod::Oidc(renewing) => renewing.reject(held),
+            AuthMethod::Plugin(renewing) => renewing.reject(held),
         }
     }
 
@@ -147,7 +147,7 @@ impl Credentials {
 
     /// Returns true if the credentials can be renewed after a 401.
     pub(super) fn renewable(&self) -> bool {
-        !matches!(self.inner.way, Way::Anonymous | Way::Fixed(_))
+        !matches!(self.inner.method, AuthMethod::Anonymous | AuthMethod::Fixed(_))
     }
 }
 
@@ -166,29 +166,32 @@ impl Ticket {
     }
 }
 
-fn choose(config: &Config, options: AuthOptions) -> Result<Way, AuthError> {
-    let wrong = |what: &str| AuthError::Misconfigured(what.to_owned());
+fn choose(config: &Config, options: AuthOptions) -> Result<AuthMethod, AuthError> {
+    let misconfigured = |what: &str| AuthError::Misconfigured(what.to_owned());
     let AuthSettings { token, token_file, basic: user, provider, exec } = &config.auth;
     if (token.is_some() || token_file.is_some()) && user.is_some() {
-        return Err(wrong("the user has both a token and a password: remove one"));
+        return Err(misconfigured("the user has both a token and a password: remove one"));
     }
     if provider.is_some() && exec.is_some() {
-        return Err(wrong("the user has both an auth-provider and an exec section: remove one"));
+        return Err(misconfigured("the user has both an auth-provider and an exec section: remove one"));
     }
     let fixed = token
         .as_ref()
         .map(|token| {
-            bearer(token).ok_or_else(|| wrong("the token has characters that are not valid in a header"))
+            bearer(token)
+                .ok_or_else(|| misconfigured("the token has characters that are not valid in a header"))
         })
         .transpose()?;
     if let Some(path) = token_file {
-        return Ok(Way::TokenFile(TokenFile::follow(path.clone(), fixed)));
+        return Ok(AuthMethod::TokenFile(TokenFile::follow(path.clone(), fixed)));
     }
     if let Some(header) = fixed {
-        return Ok(Way::Fixed(header));
+        return Ok(AuthMethod::Fixed(header));
     }
     if let Some(user) = user {
-        return basic(user).map(Way::Fixed).ok_or_else(|| wrong("a user name cannot contain a colon"));
+        return basic(user)
+            .map(AuthMethod::Fixed)
+            .ok_or_else(|| misconfigured("a user name cannot contain a colon"));
     }
     if let Some(provider) = provider {
         known(provider)?;
@@ -196,7 +199,7 @@ fn choose(config: &Config, options: AuthOptions) -> Result<Way, AuthError> {
         let write_back = || KubeconfigTokens::of(provider).map(|it| Arc::new(it) as Arc<dyn TokenStore>);
         let store = options.tokens.or_else(write_back);
         let oidc = Oidc::follow(provider, allow_plaintext, options.http, options.is_default_http, store)?;
-        return Ok(Way::Oidc(oidc));
+        return Ok(AuthMethod::Oidc(oidc));
     }
     match exec {
         // An explicit client certificate takes precedence over the plugin (rule AU-3).
@@ -205,9 +208,9 @@ fn choose(config: &Config, options: AuthOptions) -> Result<Way, AuthError> {
                 time_limit: options.plugin_time_limit,
                 stdin_unavailable: options.stdin_unavailable,
             };
-            Ok(Way::Plugin(Plugin::follow(exec, &config.plugin_policy, plugin)?))
+            Ok(AuthMethod::Plugin(Plugin::follow(exec, &config.plugin_policy, plugin)?))
         }
-        _ => Ok(Way::Anonymous),
+        _ => Ok(AuthMethod::Anonymous),
     }
 }
 
@@ -225,12 +228,12 @@ fn known(provider: &AuthProvider) -> Result<(), AuthError> {
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_tuple("Credentials");
-        match &self.inner.way {
-            Way::Anonymous => debug.field(&"none"),
-            Way::Fixed(_) => debug.field(&"[REDACTED]"),
-            Way::TokenFile(renewing) => debug.field(renewing),
-            Way::Oidc(renewing) => debug.field(renewing),
-            Way::Plugin(renewing) => debug.field(renewing),
+        match &self.inner.method {
+            AuthMethod::Anonymous => debug.field(&"none"),
+            AuthMethod::Fixed(_) => debug.field(&"[REDACTED]"),
+            AuthMethod::TokenFile(renewing) => debug.field(renewing),
+            AuthMethod::Oidc(renewing) => debug.field(renewing),
+            AuthMethod::Plugin(renewing) => debug.field(renewing),
         };
         debug.finish()
     }

@@ -84,14 +84,14 @@ fn add(target: &mut HeaderMap, headers: &[(HeaderName, HeaderValue)]) {
 
 /// Returns the headers of an impersonation, in a fixed order; none for an empty one.
 fn headers(who: &Impersonation) -> Result<Vec<(HeaderName, HeaderValue)>, AuthError> {
-    let wrong = |what: &str| AuthError::Misconfigured(format!("cannot impersonate: {what}"));
+    let misconfigured = |what: &str| AuthError::Misconfigured(format!("cannot impersonate: {what}"));
     let value = |text: &str| {
         HeaderValue::from_bytes(text.as_bytes())
-            .map_err(|_| wrong("a name or value has characters that are not valid in a header"))
+            .map_err(|_| misconfigured("a name or value has characters that are not valid in a header"))
     };
     let Some(user) = who.user.as_deref().filter(|user| !user.is_empty()) else {
         if who.uid.is_some() || !who.groups.is_empty() || !who.extra.is_empty() {
-            return Err(wrong("a uid, groups or extra attributes need a user"));
+            return Err(misconfigured("a uid, groups or extra attributes need a user"));
         }
         return Ok(Vec::new());
     };
@@ -104,7 +104,7 @@ fn headers(who: &Impersonation) -> Result<Vec<(HeaderName, HeaderValue)>, AuthEr
     }
     for (key, values) in &who.extra {
         let name = HeaderName::try_from(format!("{EXTRA}{}", escape(key)))
-            .map_err(|_| wrong("the key of an extra attribute is too long"))?;
+            .map_err(|_| misconfigured("the key of an extra attribute is too long"))?;
         for text in values {
             headers.push((name.clone(), value(text)?));
         }
@@ -114,7 +114,7 @@ fn headers(who: &Impersonation) -> Result<Vec<(HeaderName, HeaderValue)>, AuthEr
 
 /// Percent-encodes every byte that is not valid in a header name, and `%` itself. The server
 /// decodes it, and lowercases the
-/// key, like any header name.
+/// key, like any header name. `headerKeyEscape` in client-go v0.36.4 `transport/round_trippers.go`.
 fn escape(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {

@@ -31,12 +31,12 @@ pub(super) enum Lifetime {
     /// Until a wall-clock time, and renewed a little earlier.
     Until { renew_from: Timestamp, expires: Timestamp },
     /// Without limit, but its source may have a newer one after this time.
-    LookAgain { after: Instant },
+    ReloadAfter { time: Instant },
 }
 
 /// The freshness of a credential.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Wear {
+pub(super) enum Freshness {
     /// Usable.
     Fresh,
     /// Usable while one caller renews it.
@@ -58,19 +58,19 @@ impl Lifetime {
     pub(super) fn ttl_seconds(&self) -> f64 {
         match self {
             Self::Until { expires, .. } => Timestamp::now().duration_until(*expires).as_secs_f64(),
-            Self::UntilRejected | Self::LookAgain { .. } => f64::INFINITY,
+            Self::UntilRejected | Self::ReloadAfter { .. } => f64::INFINITY,
         }
     }
 
     /// Returns the freshness at this wall-clock time and this instant of the monotonic clock.
-    pub(super) fn wear(&self, now: Timestamp, tick: Instant) -> Wear {
+    pub(super) fn freshness(&self, now: Timestamp, tick: Instant) -> Freshness {
         match self {
-            Self::UntilRejected => Wear::Fresh,
-            Self::Until { expires, .. } if now >= *expires => Wear::Expired,
-            Self::Until { renew_from, .. } if now >= *renew_from => Wear::Aging,
-            Self::Until { .. } => Wear::Fresh,
-            Self::LookAgain { after } if tick >= *after => Wear::Aging,
-            Self::LookAgain { .. } => Wear::Fresh,
+            Self::UntilRejected => Freshness::Fresh,
+            Self::Until { expires, .. } if now >= *expires => Freshness::Expired,
+            Self::Until { renew_from, .. } if now >= *renew_from => Freshness::Aging,
+            Self::Until { .. } => Freshness::Fresh,
+            Self::ReloadAfter { time } if tick >= *time => Freshness::Aging,
+            Self::ReloadAfter { .. } => Freshness::Fresh,
         }
     }
 }
@@ -78,11 +78,11 @@ impl Lifetime {
 impl Issued {
     /// Returns true if the credential does not need renewal yet.
     pub(super) fn is_fresh(&self) -> bool {
-        self.lifetime.wear(Timestamp::now(), Instant::now()) == Wear::Fresh
+        self.lifetime.freshness(Timestamp::now(), Instant::now()) == Freshness::Fresh
     }
 
     /// Returns true if both have the same header and certificate.
-    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+    pub(super) fn is_equivalent(&self, other: &Self) -> bool {
         self.header == other.header && same_identity(self.identity.as_ref(), other.identity.as_ref())
     }
 }
@@ -129,20 +129,20 @@ mod tests {
         let tick = Instant::now();
         // One hour: the last 30 s. 40 s: the last quarter. Already expired: never fresh.
         let cases = [
-            (3600, 0, Wear::Fresh),
-            (3600, 3569, Wear::Fresh),
-            (3600, 3570, Wear::Aging),
-            (3600, 3599, Wear::Aging),
-            (3600, 3600, Wear::Expired),
-            (40, 29, Wear::Fresh),
-            (40, 30, Wear::Aging),
-            (40, 40, Wear::Expired),
-            (1, 0, Wear::Fresh),
-            (-5, 0, Wear::Expired),
+            (3600, 0, Freshness::Fresh),
+            (3600, 3569, Freshness::Fresh),
+            (3600, 3570, Freshness::Aging),
+            (3600, 3599, Freshness::Aging),
+            (3600, 3600, Freshness::Expired),
+            (40, 29, Freshness::Fresh),
+            (40, 30, Freshness::Aging),
+            (40, 40, Freshness::Expired),
+            (1, 0, Freshness::Fresh),
+            (-5, 0, Freshness::Expired),
         ];
         for (expires, now, expected) in cases {
             let lifetime = Lifetime::until(at(expires), at(0));
-            assert_eq!(lifetime.wear(at(now), tick), expected, "expires {expires}, now {now}");
+            assert_eq!(lifetime.freshness(at(now), tick), expected, "expires {expires}, now {now}");
         }
     }
 
@@ -150,7 +150,7 @@ mod tests {
     fn the_far_past_and_the_far_future_do_not_overflow() {
         for expires in [Timestamp::MIN, Timestamp::MAX] {
             for now in [Timestamp::MIN, Timestamp::MAX] {
-                Lifetime::until(expires, now).wear(now, Instant::now());
+                Lifetime::until(expires, now).freshness(now, Instant::now());
             }
         }
     }
@@ -158,10 +158,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_credential_that_is_reread_ages_but_never_expires() {
         let second = std::time::Duration::from_secs(1);
-        let lifetime = Lifetime::LookAgain { after: Instant::now() + second };
-        assert_eq!(lifetime.wear(Timestamp::MAX, Instant::now()), Wear::Fresh);
+        let lifetime = Lifetime::ReloadAfter { time: Instant::now() + second };
+        assert_eq!(lifetime.freshness(Timestamp::MAX, Instant::now()), Freshness::Fresh);
         tokio::time::advance(second).await;
-        assert_eq!(lifetime.wear(Timestamp::MIN, Instant::now()), Wear::Aging);
+        assert_eq!(lifetime.freshness(Timestamp::MIN, Instant::now()), Freshness::Aging);
         assert_eq!(lifetime.ttl_seconds(), f64::INFINITY);
     }
 }

@@ -43,18 +43,18 @@ use crate::config::{AuthProvider, Pem};
 const SKEW: SignedDuration = SignedDuration::from_secs(10);
 
 /// The time limit of a refresh, including discovery.
-const LIMIT: Duration = Duration::from_secs(30);
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The maximum size of a response.
-const ANSWER_LIMIT: usize = 1 << 20;
+const RESPONSE_LIMIT: usize = 1 << 20;
 
 /// The `oidc` provider of one user.
 pub(super) struct Oidc {
-    shared: Arc<Shared>,
+    provider_state: Arc<ProviderState>,
 }
 
 /// The state of a refresh, which runs in its own task; see [`Source::renew`] below.
-struct Shared {
+struct ProviderState {
     issuer: Url,
     client_id: String,
     client_secret: Option<SecretString>,
@@ -78,10 +78,10 @@ const LINEAGE: usize = 64;
 /// share one provider;
 /// client-go shares them by cluster, issuer and client-id (`cacheKey` in v0.36.4
 /// `plugin/pkg/client/auth/oidc/oidc.go`).
-static RUNNING: StdMutex<Vec<Running>> = StdMutex::new(Vec::new());
+static RUNNING: StdMutex<Vec<ActiveProvider>> = StdMutex::new(Vec::new());
 
-struct Running {
-    shared: Arc<Shared>,
+struct ActiveProvider {
+    provider_state: Arc<ProviderState>,
     renewing: Weak<Renewing<Oidc>>,
     /// True for the default HTTP client. Clients with their own HTTP client share a provider only
     /// if it is the same one.
@@ -134,17 +134,17 @@ impl Oidc {
     ) -> Result<Arc<Renewing<Self>>, AuthError> {
         let option =
             |name: &str| provider.config.get(name).map(String::as_str).filter(|value| !value.is_empty());
-        let must = |name| option(name).ok_or_else(|| wrong(format!("needs the option {name}")));
+        let must = |name| option(name).ok_or_else(|| misconfigured(format!("needs the option {name}")));
 
         let issuer = Url::parse(must("idp-issuer-url")?)
-            .map_err(|_| wrong("has an idp-issuer-url that is not an address"))?;
+            .map_err(|_| misconfigured("has an idp-issuer-url that is not an address"))?;
         if !allow_plaintext && !may_carry_credentials(&issuer) {
             return Err(AuthError::Plaintext { server: address(&issuer) });
         }
         let refresh_token = option("refresh-token").map(SecretString::from);
         let first = option("id-token").and_then(|token| issued(&SecretString::from(token)));
         if first.is_none() && refresh_token.is_none() {
-            return Err(wrong("has neither a usable id-token nor a refresh-token: log in again"));
+            return Err(misconfigured("has neither a usable id-token nor a refresh-token: log in again"));
         }
         if option("extra-scopes").is_some() {
             tracing::debug!("the option extra-scopes of the oidc provider has no effect on a refresh");
@@ -153,18 +153,18 @@ impl Oidc {
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|it| it.renewing.strong_count() > 0);
         let found = refresh_token.as_ref().and_then(|token| {
-            let same_way = |it: &&Running| match (&it.shared.http, &http) {
+            let same_http_client = |it: &&ActiveProvider| match (&it.provider_state.http, &http) {
                 _ if it.is_default_http && is_default_http => true,
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
                 _ => false,
             };
-            let mut logins = running.iter().filter(same_way);
-            logins.find(|it| it.shared.descends_from(&issuer, client_id, token))?.renewing.upgrade()
+            let mut logins = running.iter().filter(same_http_client);
+            logins.find(|it| it.provider_state.descends_from(&issuer, client_id, token))?.renewing.upgrade()
         });
         if let Some(renewing) = found {
             return Ok(renewing);
         }
-        let shared = Shared {
+        let provider_state = ProviderState {
             issuer,
             client_id: client_id.to_owned(),
             client_secret: option("client-secret").map(SecretString::from),
@@ -175,9 +175,9 @@ impl Oidc {
             lineage: StdMutex::new(refresh_token.iter().map(digest).collect()),
             refresh_token: Mutex::new(refresh_token),
         };
-        let shared = Arc::new(shared);
-        let renewing = Arc::new(Renewing::new(Self { shared: Arc::clone(&shared) }, first));
-        running.push(Running { shared, renewing: Arc::downgrade(&renewing), is_default_http });
+        let provider_state = Arc::new(provider_state);
+        let renewing = Arc::new(Renewing::new(Self { provider_state: Arc::clone(&provider_state) }, first));
+        running.push(ActiveProvider { provider_state, renewing: Arc::downgrade(&renewing), is_default_http });
         Ok(renewing)
     }
 }
@@ -188,22 +188,24 @@ impl Source for Oidc {
     /// Without a refresh-token there is nothing better, and one 401 must not end a session.
     const KEEPS_REJECTED: bool = true;
 
-    /// Refreshes in a separate task, which ends after [`LIMIT`] at the latest: a caller that is
+    /// Refreshes in a separate task, which ends after [`REFRESH_TIMEOUT`] at the latest: a caller that is
     /// dropped midway must
     /// not lose the new refresh-token when the old one is already invalid.
     async fn renew(&self) -> Result<Issued, AuthError> {
-        let shared = self.shared.clone();
-        match tokio::spawn(async move { shared.refresh().await }).await {
+        let provider_state = self.provider_state.clone();
+        match tokio::spawn(async move { provider_state.refresh().await }).await {
             Ok(result) => Ok(result?),
             Err(join) => match join.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(cancelled) => Err(self.shared.unreachable(&self.shared.issuer, cancelled.into()).into()),
+                Err(cancelled) => {
+                    Err(self.provider_state.unreachable(&self.provider_state.issuer, cancelled.into()).into())
+                }
             },
         }
     }
 }
 
-impl Shared {
+impl ProviderState {
     /// Returns true if the token is this login's current or an earlier refresh-token.
     fn descends_from(&self, issuer: &Url, client_id: &str, token: &SecretString) -> bool {
         let lineage = self.lineage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -232,7 +234,7 @@ impl Shared {
                 return Ok(issued);
             }
         }
-        let grant = tokio::time::timeout(LIMIT, self.exchange(&old))
+        let grant = tokio::time::timeout(REFRESH_TIMEOUT, self.exchange(&old))
             .await
             .map_err(|elapsed| self.unreachable(&self.issuer, elapsed.into()))??;
 
@@ -241,9 +243,7 @@ impl Shared {
         *refresh_token = Some(next.clone());
         self.remember(&next);
         let Some(SecretText(id_token)) = grant.id_token else {
-            return Err(OidcError::Malformed(
-                "there is no id_token; log in with the scope openid",
-            ));
+            return Err(OidcError::Malformed("there is no id_token; log in with the scope openid"));
         };
         let issued = issued(&id_token).ok_or(OidcError::Malformed("the id_token is not a JWT"))?;
         if let Some(store) = &self.store
@@ -265,7 +265,7 @@ impl Shared {
             format!("{}/.well-known/openid-configuration", self.issuer.as_str().trim_end_matches('/'));
         let document =
             Url::parse(&document).map_err(|_| OidcError::Malformed("the issuer has no discovery address"))?;
-        let body = self.ask(&document, Request::get(document.as_str()).body(Full::default())).await?;
+        let body = self.request(&document, Request::get(document.as_str()).body(Full::default())).await?;
         let discovery: Discovery = serde_json::from_slice(&body)
             .map_err(|_| OidcError::Malformed("the discovery document names no token_endpoint"))?;
         let endpoint = Url::parse(&discovery.token_endpoint)
@@ -295,7 +295,7 @@ impl Shared {
         refresh_token: &SecretString,
         secret_in: SecretIn,
     ) -> Result<Grant, OidcError> {
-        let body = self.ask(endpoint, self.grant_request(endpoint, refresh_token, secret_in)).await?;
+        let body = self.request(endpoint, self.grant_request(endpoint, refresh_token, secret_in)).await?;
         serde_json::from_slice(&body).map_err(|_| OidcError::Malformed("the token response is not JSON"))
     }
 
@@ -327,12 +327,16 @@ impl Shared {
     }
 
     /// Sends one request and reads its whole response, if it is a success.
-    async fn ask(&self, url: &Url, request: http::Result<Request<RequestBody>>) -> Result<Bytes, OidcError> {
+    async fn request(
+        &self,
+        url: &Url,
+        request: http::Result<Request<RequestBody>>,
+    ) -> Result<Bytes, OidcError> {
         let Some(http) = &self.http else {
             return Err(OidcError::NoHttp { issuer: address(&self.issuer) });
         };
-        let mut request =
-            request.map_err(|_| OidcError::Malformed("an address has characters that are not valid in HTTP"))?;
+        let mut request = request
+            .map_err(|_| OidcError::Malformed("an address has characters that are not valid in HTTP"))?;
         request.headers_mut().insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
         if let Some(secret) = request.headers_mut().get_mut(header::AUTHORIZATION) {
             secret.set_sensitive(true);
@@ -342,7 +346,7 @@ impl Shared {
         let status = response.status();
         // Boxed, because the compiler cannot prove that the future of `Limited` is `Send`.
         let reading: BoxFuture<'static, Result<Collected<Bytes>, BoxError>> =
-            Box::pin(Limited::new(response.into_body(), ANSWER_LIMIT).collect());
+            Box::pin(Limited::new(response.into_body(), RESPONSE_LIMIT).collect());
         let body = reading.await.map_err(|source| self.unreachable(url, source))?.to_bytes();
         if status == StatusCode::OK {
             return Ok(body);
@@ -359,12 +363,12 @@ impl Shared {
 /// quoted.
 fn error_code(body: &[u8]) -> String {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct ErrorResponse {
         error: String,
     }
     serde_json::from_slice(body)
         .ok()
-        .map(|Refusal { error }| error)
+        .map(|ErrorResponse { error }| error)
         .filter(|code| code.len() <= 40 && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
         .unwrap_or_default()
 }
@@ -385,11 +389,11 @@ fn roots(data: Option<&str>, file: Option<&str>) -> Result<Option<Pem>, AuthErro
     let Some(data) = data else { return Ok(file.map(|path| Pem::File(PathBuf::from(path)))) };
     let text = STANDARD.decode(data).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let text =
-        text.ok_or_else(|| wrong("has an idp-certificate-authority-data that is not base64 of PEM"))?;
+        text.ok_or_else(|| misconfigured("has an idp-certificate-authority-data that is not base64 of PEM"))?;
     Ok(Some(Pem::Data(SecretString::from(text))))
 }
 
-fn wrong(what: impl std::fmt::Display) -> AuthError {
+fn misconfigured(what: impl std::fmt::Display) -> AuthError {
     AuthError::Misconfigured(format!("the auth-provider oidc {what}"))
 }
 

@@ -27,7 +27,7 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::error::AuthError;
-use super::issued::{Issued, Wear};
+use super::issued::{Freshness, Issued};
 
 /// The time that a usable credential is kept after a failed renewal, before the next attempt.
 const HOLD_OFF: Duration = Duration::from_secs(10);
@@ -91,7 +91,7 @@ struct Running {
 impl Held {
     /// Returns true if the server would see a difference between this and `earlier`.
     pub(super) fn differs_from(&self, earlier: &Self) -> bool {
-        !self.issued.says_the_same(&earlier.issued)
+        !self.issued.is_equivalent(&earlier.issued)
     }
 }
 
@@ -117,12 +117,12 @@ impl<S: Source> Renewing<S> {
                 // dropped with its
                 // runtime before it ran.
                 state.running.take_if(|it| it.task.is_finished());
-                match (state.look::<S>(), &state.running) {
-                    (Look::Use(held), _) | (Look::Renew { meanwhile: Some(held) }, Some(_)) => {
+                match (state.decide::<S>(), &state.running) {
+                    (Decision::Use(held), _) | (Decision::Renew { meanwhile: Some(held) }, Some(_)) => {
                         return Ok(held);
                     }
-                    (Look::Renew { .. }, Some(running)) => (running.outcome.clone(), None),
-                    (Look::Renew { meanwhile }, None) => {
+                    (Decision::Renew { .. }, Some(running)) => (running.outcome.clone(), None),
+                    (Decision::Renew { meanwhile }, None) => {
                         let running = self.start();
                         (state.running.insert(running).outcome.clone(), meanwhile)
                     }
@@ -146,7 +146,7 @@ impl<S: Source> Renewing<S> {
         let task = tokio::spawn(async move {
             // A guard, so that it also runs when the source panics: the next caller must not join a
             // renewal that has ended.
-            let _ended = Ended(Arc::clone(&state));
+            let _guard = RenewalGuard(Arc::clone(&state));
             let result = source.renew().await;
             lock(&state).settle::<S>(result)
         });
@@ -178,9 +178,9 @@ impl<S> Drop for Renewing<S> {
 }
 
 /// A guard that removes a renewal from the state when the renewal ends.
-struct Ended(Arc<Mutex<State>>);
+struct RenewalGuard(Arc<Mutex<State>>);
 
-impl Drop for Ended {
+impl Drop for RenewalGuard {
     fn drop(&mut self) {
         lock(&self.0).running = None;
     }
@@ -192,7 +192,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 }
 
 /// The decision about the current credential.
-enum Look {
+enum Decision {
     Use(Held),
     Renew {
         /// The credential to use while another caller waits for the renewal.
@@ -201,24 +201,24 @@ enum Look {
 }
 
 impl State {
-    fn look<S: Source>(&self) -> Look {
-        let renew = |meanwhile| Look::Renew { meanwhile };
+    fn decide<S: Source>(&self) -> Decision {
+        let renew = |meanwhile| Decision::Renew { meanwhile };
         let Some(current) = &self.current else { return renew(None) };
-        let wear = current.issued.lifetime.wear(Timestamp::now(), Instant::now());
-        if self.hold_off.is_some_and(|until| Instant::now() < until) && self.serves::<S>(wear) {
-            return Look::Use(current.clone());
+        let freshness = current.issued.lifetime.freshness(Timestamp::now(), Instant::now());
+        if self.hold_off.is_some_and(|until| Instant::now() < until) && self.is_usable::<S>(freshness) {
+            return Decision::Use(current.clone());
         }
-        match wear {
+        match freshness {
             _ if self.rejected => renew(None),
-            Wear::Fresh => Look::Use(current.clone()),
-            Wear::Aging => renew(Some(current.clone())),
-            Wear::Expired => renew(None),
+            Freshness::Fresh => Decision::Use(current.clone()),
+            Freshness::Aging => renew(Some(current.clone())),
+            Freshness::Expired => renew(None),
         }
     }
 
     /// Returns true if the current credential may be used when no newer one is available.
-    fn serves<S: Source>(&self, wear: Wear) -> bool {
-        wear != Wear::Expired && (S::KEEPS_REJECTED || !self.rejected)
+    fn is_usable<S: Source>(&self, freshness: Freshness) -> bool {
+        freshness != Freshness::Expired && (S::KEEPS_REJECTED || !self.rejected)
     }
 
     fn settle<S: Source>(&mut self, result: Result<Issued, AuthError>) -> Result<Held, AuthError> {
@@ -249,7 +249,9 @@ impl State {
 
     fn fall_back<S: Source>(&self, error: AuthError) -> Result<Held, AuthError> {
         match &self.current {
-            Some(held) if self.serves::<S>(held.issued.lifetime.wear(Timestamp::now(), Instant::now())) => {
+            Some(held)
+                if self.is_usable::<S>(held.issued.lifetime.freshness(Timestamp::now(), Instant::now())) =>
+            {
                 Ok(held.clone())
             }
             _ => Err(error),
@@ -358,8 +360,9 @@ mod tests {
         let renewing = Renewing::new(source, None);
         renewing.get().await.unwrap();
         let limit = Duration::from_secs(2);
-        let held =
-            tokio::time::timeout(limit, renewing.get()).await.expect("the request does not wait for the source");
+        let held = tokio::time::timeout(limit, renewing.get())
+            .await
+            .expect("the request does not wait for the source");
         assert_eq!(text(&held.unwrap()), "Bearer 1");
         renewing.source.permits.as_ref().unwrap().add_permits(1);
         tokio::time::sleep(Duration::from_millis(1)).await;

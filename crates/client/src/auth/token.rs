@@ -39,7 +39,7 @@ impl TokenFile {
         let first = first.map(|header| Issued {
             header: Some(header),
             identity: None,
-            lifetime: Lifetime::LookAgain { after: Instant::now() },
+            lifetime: Lifetime::ReloadAfter { time: Instant::now() },
         });
         Renewing::new(Self { path }, first)
     }
@@ -66,7 +66,7 @@ impl Source for TokenFile {
             .read()
             .await
             .map_err(|source| AuthError::TokenFile { path: self.path.clone(), source: Arc::new(source) })?;
-        let lifetime = Lifetime::LookAgain { after: Instant::now() + READ_AGAIN_AFTER };
+        let lifetime = Lifetime::ReloadAfter { time: Instant::now() + READ_AGAIN_AFTER };
         Ok(Issued { header: Some(header), identity: None, lifetime })
     }
 }

@@ -28,7 +28,7 @@ pub struct UserAgentService<S> {
 /// architectures,
 /// because existing audit log filters use those. A process does not know its own version: it is
 /// `unknown`
-/// unless the program sets a user agent itself.
+/// unless the program sets a user agent itself. The format of `buildUserAgent` in client-go v0.36.4 `rest/config.go`, with the library instead of the commit.
 pub fn default_user_agent() -> String {
     let program = env::args_os().next().unwrap_or_default();
     let name = Path::new(&program).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -55,7 +55,9 @@ impl UserAgentLayer {
     pub fn new(configured: Option<&str>) -> Result<Self, AuthError> {
         let text = configured.map_or_else(default_user_agent, str::to_owned);
         let value = HeaderValue::try_from(text).map_err(|_| {
-            AuthError::Misconfigured("the user agent has characters that are not valid in a header".to_owned())
+            AuthError::Misconfigured(
+                "the user agent has characters that are not valid in a header".to_owned(),
+            )
         })?;
         Ok(Self { value })
     }

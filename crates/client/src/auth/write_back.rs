@@ -26,7 +26,7 @@ use crate::body::BoxError;
 use crate::config::{AuthProvider, Kubeconfig};
 
 /// The number of attempts to take the lock file, and the pause after each: five seconds in all.
-const LOCK_LOOKS: u32 = 100;
+const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// A token store that writes into a kubeconfig.
@@ -35,7 +35,7 @@ pub(super) struct KubeconfigTokens {
     /// The login of the entry; `None` if the entry lacks the fields that identify it.
     login: Option<Login>,
     /// The tokens that are in the file, to be replaced next.
-    written: Arc<Mutex<Written>>,
+    written: Arc<Mutex<StoredTokens>>,
 }
 
 /// The fields of a user entry that stay the same when its tokens are refreshed.
@@ -60,7 +60,7 @@ impl Login {
 }
 
 #[derive(Clone)]
-struct Written {
+struct StoredTokens {
     id_token: Option<SecretString>,
     refresh_token: SecretString,
 }
@@ -69,7 +69,7 @@ impl KubeconfigTokens {
     /// Returns `None` for a provider that was not read from a file, or that has no refresh-token.
     pub(super) fn of(provider: &AuthProvider) -> Option<Self> {
         let option = |name: &str| provider.config.get(name).filter(|it| !it.is_empty());
-        let written = Written {
+        let written = StoredTokens {
             id_token: option("id-token").map(|it| SecretString::from(it.as_str())),
             refresh_token: SecretString::from(option("refresh-token")?.as_str()),
         };
@@ -86,7 +86,7 @@ impl TokenStore for KubeconfigTokens {
         Box::pin(async move {
             let write = move || {
                 let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-                let next = Written {
+                let next = StoredTokens {
                     id_token: written.id_token.as_ref().map(|_| tokens.id_token.clone()),
                     refresh_token: tokens.refresh_token.clone(),
                 };
@@ -104,7 +104,7 @@ impl TokenStore for KubeconfigTokens {
         Box::pin(async move {
             let read = move || {
                 let found = find_tokens(&fs::read_to_string(file).ok()?, &login?)?;
-                *written.lock().unwrap_or_else(PoisonError::into_inner) = Written {
+                *written.lock().unwrap_or_else(PoisonError::into_inner) = StoredTokens {
                     id_token: Some(found.id_token.clone()),
                     refresh_token: found.refresh_token.clone(),
                 };
@@ -131,7 +131,7 @@ fn find_tokens(text: &str, login: &Login) -> Option<RefreshedTokens> {
     })
 }
 
-fn replace_tokens(file: &Path, old: &Written, new: &Written) -> io::Result<()> {
+fn replace_tokens(file: &Path, old: &StoredTokens, new: &StoredTokens) -> io::Result<()> {
     if fs::metadata(file)?.permissions().readonly() {
         let problem = "the file is read-only; log in again with a writable kubeconfig";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
@@ -152,7 +152,7 @@ fn replace_tokens(file: &Path, old: &Written, new: &Written) -> io::Result<()> {
     if !differs_by_tokens(&text, &replaced, old, new) {
         return Err(io::Error::other("the new tokens cannot replace the old ones"));
     }
-    put(&file, &replaced, |from, to| fs::rename(from, to))
+    replace_or_overwrite(&file, &replaced, |from, to| fs::rename(from, to))
 }
 
 /// Replaces a token wherever it is a whole word, in every user that has it.
@@ -173,7 +173,9 @@ fn replace(text: &str, old: &SecretString, new: &SecretString) -> io::Result<Str
         }
     }
     if done == 0 {
-        return Err(io::Error::other("the file no longer contains the tokens that were read from it; log in again"));
+        return Err(io::Error::other(
+            "the file no longer contains the tokens that were read from it; log in again",
+        ));
     }
     replaced.push_str(&text[done..]);
     Ok(replaced)
@@ -182,7 +184,7 @@ fn replace(text: &str, old: &SecretString, new: &SecretString) -> io::Result<Str
 /// Returns true if both texts are kubeconfigs that differ only in the tokens of their users.
 ///
 /// A short token may also be the name of a user, or any other word.
-fn differs_by_tokens(before: &str, after: &str, old: &Written, new: &Written) -> bool {
+fn differs_by_tokens(before: &str, after: &str, old: &StoredTokens, new: &StoredTokens) -> bool {
     let (Ok(mut before), Ok(after)) = (Kubeconfig::from_yaml(before), Kubeconfig::from_yaml(after)) else {
         return false;
     };
@@ -205,7 +207,11 @@ fn differs_by_tokens(before: &str, after: &str, old: &Written, new: &Written) ->
 }
 
 /// Replaces the file atomically if possible, and overwrites it otherwise.
-fn put(file: &Path, text: &str, rename: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+fn replace_or_overwrite(
+    file: &Path,
+    text: &str,
+    rename: impl Fn(&Path, &Path) -> io::Result<()>,
+) -> io::Result<()> {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, ResourceBusy};
     match replace_file(file, text, rename) {
         // A file that is a mount point, or a file of another owner that is merely writable, cannot
@@ -226,26 +232,26 @@ fn put(file: &Path, text: &str, rename: impl Fn(&Path, &Path) -> io::Result<()>)
 /// Replaces the file atomically: a reader sees the old or the new content, and owner and
 /// permissions are kept.
 fn replace_file(file: &Path, text: &str, rename: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
-    let beside = beside(file, &format!(".{}", std::process::id()));
+    let temporary = sibling(file, &format!(".{}", std::process::id()));
     // An earlier process with this id may have left one behind; this process holds the lock.
-    let _ = fs::remove_file(&beside);
+    let _ = fs::remove_file(&temporary);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let write = || {
         let was = fs::metadata(file)?;
-        let mut new = options.open(&beside)?;
+        let mut new = options.open(&temporary)?;
         new.write_all(text.as_bytes())?;
         keep_owner(&new, &was)?;
         new.set_permissions(was.permissions())?;
         new.sync_all()?;
-        rename(&beside, file)
+        rename(&temporary, file)
     };
     let written = write();
     if written.is_err() {
         // If writing fails, removing often fails too; the first error is the one to report.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
@@ -273,13 +279,13 @@ struct LockFile(PathBuf);
 
 impl LockFile {
     fn take(file: &Path) -> io::Result<Self> {
-        let lock = beside(file, ".lock");
-        let mut looks = 0;
+        let lock = sibling(file, ".lock");
+        let mut attempts = 0;
         loop {
-            looks += 1;
+            attempts += 1;
             match OpenOptions::new().write(true).create_new(true).open(&lock) {
                 Ok(_) => return Ok(Self(lock)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && looks < LOCK_LOOKS => {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempts < LOCK_ATTEMPTS => {
                     std::thread::sleep(LOCK_PAUSE);
                 }
                 Err(error) => {
@@ -297,7 +303,7 @@ impl Drop for LockFile {
     }
 }
 
-fn beside(file: &Path, suffix: &str) -> PathBuf {
+fn sibling(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     file.with_file_name(name)
@@ -415,9 +421,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("config");
         fs::write(&file, FILE).unwrap();
-        put(&file, "shorter", |_, _| Err(io::ErrorKind::ResourceBusy.into())).unwrap();
+        replace_or_overwrite(&file, "shorter", |_, _| Err(io::ErrorKind::ResourceBusy.into())).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "shorter");
-        put(&file, "other", |_, _| Err(io::ErrorKind::StorageFull.into())).unwrap_err();
+        replace_or_overwrite(&file, "other", |_, _| Err(io::ErrorKind::StorageFull.into())).unwrap_err();
         assert_eq!(fs::read_to_string(&file).unwrap(), "shorter");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left behind");
     }

@@ -46,7 +46,7 @@ pub enum ConfigError {
     /// No cluster is configured: name one.
     #[error("{0}")]
     NoCluster(NoCluster),
-    /// This is not a pod, or one without a service account.
+    /// The process does not run in a pod, or the pod has no service account.
     #[error("not running in a pod: {reason}")]
     NotInCluster {
         /// The missing variable or file.

@@ -36,7 +36,7 @@ impl Config {
             return Err(ConfigError::Files(loaded.broken));
         }
         let target = select(&loaded.kubeconfig, overrides)?;
-        if let Some(target) = target.as_ref().filter(|target| !target.by_default || explicit.is_some()) {
+        if let Some(target) = target.as_ref().filter(|target| !target.from_defaults || explicit.is_some()) {
             return resolve(target, overrides, environment);
         }
         let pod = match explicit {
@@ -46,7 +46,7 @@ impl Config {
         match (pod, target) {
             (Some(Ok(())), _) => resolve(&incluster::target(environment, overrides)?, overrides, environment),
             (_, Some(target)) => resolve(&target, overrides, environment),
-            (pod, None) => Err(ConfigError::NoCluster(nowhere(&loaded, pod.and_then(Result::err)))),
+            (pod, None) => Err(ConfigError::NoCluster(searched_places(&loaded, pod.and_then(Result::err)))),
         }
     }
 
@@ -70,10 +70,10 @@ impl Config {
         match select(kubeconfig, overrides)? {
             Some(target) => resolve(&target, overrides, environment),
             None => {
-                let mut nowhere = nowhere(&Loaded::default(), None);
-                nowhere.looked_at.push("the given kubeconfig (names no cluster)".to_owned());
-                nowhere.contexts = names(kubeconfig);
-                Err(ConfigError::NoCluster(nowhere))
+                let mut searched_places = searched_places(&Loaded::default(), None);
+                searched_places.looked_at.push("the given kubeconfig (names no cluster)".to_owned());
+                searched_places.contexts = names(kubeconfig);
+                Err(ConfigError::NoCluster(searched_places))
             }
         }
     }
@@ -90,7 +90,7 @@ impl Config {
 }
 
 /// Lists the places that were searched, for the error message.
-fn nowhere(loaded: &Loaded, no_pod: Option<String>) -> NoCluster {
+fn searched_places(loaded: &Loaded, no_pod: Option<String>) -> NoCluster {
     let silent = loaded.files.iter().map(|file| format!("{} (names no cluster)", file.display()));
     let missing = loaded.missing.iter().map(|file| format!("{} (does not exist)", file.display()));
     NoCluster { looked_at: silent.chain(missing).collect(), contexts: names(&loaded.kubeconfig), no_pod }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::absent::as_default;
-use super::other::{Named, NamedExtension, OtherFields};
+use super::opaque::{Named, NamedExtension, OtherFields};
 use super::redact;
 use super::user::User;
 

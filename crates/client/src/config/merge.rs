@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::absent::{Absent as _, given};
 use super::kubeconfig::{Cluster, Kubeconfig, Preferences};
-use super::other::{Named, NamedExtension, OtherFields};
+use super::opaque::{Named, NamedExtension, OtherFields};
 use super::user::User;
 
 impl Kubeconfig {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::absent::{given, overlay};
 use super::kubeconfig::Cluster;
-use super::other::{NamedExtension, OtherFields};
+use super::opaque::{NamedExtension, OtherFields};
 use super::settings::PluginPolicy;
 use super::user::User;
 
@@ -45,7 +45,7 @@ impl Overrides {
     pub(super) fn cluster(&self, entry: Option<&Cluster>) -> Cluster {
         let mut cluster = self.cluster_defaults.clone();
         if let Some(entry) = entry {
-            cluster.lay_over(entry);
+            cluster.apply(entry);
             cluster.origin.clone_from(&entry.origin);
         }
         self.apply_to_cluster(&mut cluster);
@@ -56,7 +56,7 @@ impl Overrides {
     /// `tls-server-name` does not apply to it.
     pub(super) fn apply_to_cluster(&self, cluster: &mut Cluster) {
         let info = &self.cluster_info;
-        cluster.lay_over(info);
+        cluster.apply(info);
         if given(&info.server).is_some() || given(&info.tls_server_name).is_some() {
             cluster.tls_server_name.clone_from(&info.tls_server_name);
         }
@@ -82,29 +82,29 @@ impl Overrides {
         if info.exec.is_some() || info.auth_provider.is_some() {
             (user.exec, user.auth_provider) = (None, None);
         }
-        user.lay_over(info);
+        user.apply(info);
     }
 }
 
 impl Cluster {
     /// Takes every field that `over` sets. The three trust settings are one unit: setting any
     /// replaces all.
-    fn lay_over(&mut self, over: &Self) {
+    fn apply(&mut self, over: &Self) {
         overlay(&mut self.server, &over.server);
         overlay(&mut self.tls_server_name, &over.tls_server_name);
         overlay(&mut self.proxy_url, &over.proxy_url);
         self.disable_compression |= over.disable_compression;
-        if over.says_whom_to_trust() {
+        if over.has_trust_settings() {
             self.insecure_skip_tls_verify = over.insecure_skip_tls_verify;
             self.certificate_authority.clone_from(&over.certificate_authority);
             self.certificate_authority_data.clone_from(&over.certificate_authority_data);
         }
-        lay_extensions_over(&mut self.extensions, &over.extensions);
-        lay_fields_over(&mut self.other, &over.other);
+        apply_extensions(&mut self.extensions, &over.extensions);
+        apply_fields(&mut self.other, &over.other);
     }
 
     /// Returns true if roots are set, or verification is off.
-    pub(super) fn says_whom_to_trust(&self) -> bool {
+    pub(super) fn has_trust_settings(&self) -> bool {
         self.insecure_skip_tls_verify
             || given(&self.certificate_authority).is_some()
             || given(&self.certificate_authority_data).is_some()
@@ -112,7 +112,7 @@ impl Cluster {
 }
 
 impl User {
-    fn lay_over(&mut self, over: &Self) {
+    fn apply(&mut self, over: &Self) {
         overlay(&mut self.client_certificate, &over.client_certificate);
         overlay(&mut self.client_certificate_data, &over.client_certificate_data);
         overlay(&mut self.client_key, &over.client_key);
@@ -133,8 +133,8 @@ impl User {
         if over.exec.is_some() {
             self.exec.clone_from(&over.exec);
         }
-        lay_extensions_over(&mut self.extensions, &over.extensions);
-        lay_fields_over(&mut self.other, &over.other);
+        apply_extensions(&mut self.extensions, &over.extensions);
+        apply_fields(&mut self.other, &over.other);
     }
 
     /// Returns true if a bearer token is set, directly or as a file.
@@ -164,12 +164,12 @@ impl User {
     }
 }
 
-fn lay_extensions_over(extensions: &mut Vec<NamedExtension>, over: &[NamedExtension]) {
+fn apply_extensions(extensions: &mut Vec<NamedExtension>, over: &[NamedExtension]) {
     extensions.retain(|extension| over.iter().all(|new| new.name != extension.name));
     extensions.extend_from_slice(over);
 }
 
-fn lay_fields_over(fields: &mut OtherFields, over: &OtherFields) {
+fn apply_fields(fields: &mut OtherFields, over: &OtherFields) {
     fields.0.extend(over.0.clone());
 }
 

@@ -30,7 +30,7 @@ pub(super) fn resolve(
         return Err(ConfigError::Invalid(problems));
     }
     let server = address(target).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
-    refuse_exposure(target, &server, overrides)?;
+    reject_plaintext(target, &server, overrides)?;
     let mut config = Config::new(server);
     fill(&mut config, target).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
     config.default_namespace = namespace(target, environment);
@@ -46,14 +46,14 @@ pub(super) fn resolve(
 /// Returns the address. A bare `host:port` is https if any TLS setting is present, and http
 /// otherwise.
 fn address(target: &Target) -> Result<Url, Problem> {
-    let tls = target.cluster.says_whom_to_trust() || target.user.has_certificate();
+    let tls = target.cluster.has_trust_settings() || target.user.has_certificate();
     let text = given(&target.cluster.server).map_or("", String::as_str);
     server::server(text, tls).map_err(|message| target.cluster_entry.problem("server", message))
 }
 
 /// Rejects credentials that would be sent in clear text to another machine. client-go drops them
 /// silently, and the server then answers 401.
-fn refuse_exposure(target: &Target, server: &Url, overrides: &Overrides) -> Result<(), ConfigError> {
+fn reject_plaintext(target: &Target, server: &Url, overrides: &Overrides) -> Result<(), ConfigError> {
     match target.user.credential() {
         Some(credential) if server::is_exposed(server) && !overrides.allow_plaintext_credentials => {
             Err(ConfigError::PlaintextCredentials {

@@ -10,7 +10,7 @@
 use super::absent::given;
 use super::error::{ConfigError, Entry, EntryKind, Problem};
 use super::kubeconfig::{Cluster, Context, Kubeconfig};
-use super::other::Named;
+use super::opaque::Named;
 use super::overrides::Overrides;
 use super::user::User;
 use super::validate;
@@ -27,7 +27,7 @@ pub(super) struct Target {
     /// The namespace of the context or the overrides, if one is set.
     pub(super) namespace: Option<String>,
     /// True if only the defaults name the server.
-    pub(super) by_default: bool,
+    pub(super) from_defaults: bool,
     /// The problems of the context: missing entries, or an invalid namespace.
     problems: Vec<Problem>,
 }
@@ -37,14 +37,14 @@ impl Target {
     pub(super) fn new(name: &str, mut cluster: Cluster, mut user: User, overrides: &Overrides) -> Self {
         overrides.apply_to_cluster(&mut cluster);
         overrides.apply_to_user(&mut user);
-        let problems = asked_namespace(overrides).into_iter().collect();
+        let problems = override_namespace_problem(overrides).into_iter().collect();
         Self {
             cluster,
             cluster_entry: Entry::new(EntryKind::Cluster, name, None),
             user,
             user_entry: Entry::new(EntryKind::User, name, None),
             namespace: given(&overrides.namespace).cloned(),
-            by_default: false,
+            from_defaults: false,
             problems,
         }
     }
@@ -82,7 +82,7 @@ pub(super) fn select(kubeconfig: &Kubeconfig, overrides: &Overrides) -> Result<O
         Some(name) => problems.extend(context_problems(name, &context, cluster, user, overrides)),
         None => {}
     }
-    problems.extend(asked_namespace(overrides));
+    problems.extend(override_namespace_problem(overrides));
 
     let merged = overrides.cluster(cluster);
     if context_name.is_none() && cluster_name.is_none() && given(&merged.server).is_none() {
@@ -96,7 +96,7 @@ pub(super) fn select(kubeconfig: &Kubeconfig, overrides: &Overrides) -> Result<O
         user_entry: entry(EntryKind::User, user_name, user.and_then(|it| it.origin.as_ref())),
         user: merged_user,
         namespace: given(&overrides.namespace).or(given(&context.namespace)).cloned(),
-        by_default: context_name.is_none()
+        from_defaults: context_name.is_none()
             && cluster_name.is_none()
             && given(&overrides.cluster_info.server).is_none(),
         problems,
@@ -132,7 +132,7 @@ fn context_problems(
 }
 
 /// Returns the problem with the caller's namespace.
-fn asked_namespace(overrides: &Overrides) -> Option<Problem> {
+fn override_namespace_problem(overrides: &Overrides) -> Option<Problem> {
     validate::namespace(&Entry::new(EntryKind::Context, "", None), given(&overrides.namespace))
 }
 

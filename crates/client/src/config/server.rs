@@ -82,7 +82,10 @@ mod tests {
             ("host:80/foo", "\"host:80/foo\" has a path but no scheme; write https:// in front of it"),
             ("https://", "\"https://\" is not an address: empty host"),
             ("https://host:x", "\"https://host:x\" is not an address: invalid port number"),
-            ("https://a:b@host", "contains a user or password; set username and password of the user instead"),
+            (
+                "https://a:b@host",
+                "contains a user or password; set username and password of the user instead",
+            ),
             ("https://a:b@host:x", "\"https://[REDACTED]@host:x\" is not an address: invalid port number"),
         ];
         for (text, message) in cases {

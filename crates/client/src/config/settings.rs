@@ -90,7 +90,7 @@ pub struct AuthSettings {
     pub token: Option<SecretString>,
     /// A file with a bearer token, read again about once a minute.
     pub token_file: Option<PathBuf>,
-    /// User and password.
+    /// A user name and a password.
     pub basic: Option<BasicAuth>,
     /// The legacy `auth-provider` section; only `oidc` is supported.
     pub provider: Option<AuthProvider>,
@@ -98,7 +98,7 @@ pub struct AuthSettings {
     pub exec: Option<ExecConfig>,
 }
 
-/// User and password.
+/// A user name and a password.
 #[derive(Clone, Debug)]
 pub struct BasicAuth {
     /// The user name.

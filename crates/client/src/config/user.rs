@@ -10,7 +10,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::absent::{as_default, read_secret, write_secret};
-use super::other::{NamedExtension, OtherFields};
+use super::opaque::{NamedExtension, OtherFields};
 use super::redact;
 
 /// The credentials of a user.

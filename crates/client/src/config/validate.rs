@@ -78,7 +78,8 @@ pub(super) fn dangling(context: &Entry, field: &'static str, name: &str) -> Prob
 /// Validates a namespace: it must be a DNS label, since it becomes part of a path.
 pub(super) fn namespace(entry: &Entry, namespace: Option<&String>) -> Option<Problem> {
     let wrong = namespace.filter(|namespace| !is_dns_label(namespace))?;
-    let message = format!("{wrong:?} is not a DNS label: at most 63 of a-z, 0-9 and -, with no - at either end");
+    let message =
+        format!("{wrong:?} is not a DNS label: at most 63 of a-z, 0-9 and -, with no - at either end");
     Some(entry.problem("namespace", message))
 }
 
@@ -104,12 +105,18 @@ pub(super) fn cluster(entry: &Entry, cluster: &Cluster) -> Vec<Problem> {
     let (file, data) = (given(&cluster.certificate_authority), given(&cluster.certificate_authority_data));
     if file.is_some() && data.is_some() {
         problems.push(
-            entry.problem("certificate-authority", "excludes certificate-authority-data; set only one of them"),
+            entry.problem(
+                "certificate-authority",
+                "excludes certificate-authority-data; set only one of them",
+            ),
         );
     }
     if cluster.insecure_skip_tls_verify && (file.is_some() || data.is_some()) {
         problems.push(
-            entry.problem("insecure-skip-tls-verify", "excludes a certificate authority; set only one of them"),
+            entry.problem(
+                "insecure-skip-tls-verify",
+                "excludes a certificate authority; set only one of them",
+            ),
         );
     }
     check_file(&mut problems, entry, "certificate-authority", file);
@@ -155,8 +162,9 @@ fn certificate(problems: &mut Vec<Problem>, entry: &Entry, user: &User) {
     let (file, data) = (given(&user.client_certificate), given(&user.client_certificate_data));
     let (key_file, key_data) = (given(&user.client_key), given(&user.client_key_data));
     if file.is_some() && data.is_some() {
-        problems
-            .push(entry.problem("client-certificate", "excludes client-certificate-data; set only one of them"));
+        problems.push(
+            entry.problem("client-certificate", "excludes client-certificate-data; set only one of them"),
+        );
     }
     if key_file.is_some() && key_data.is_some() {
         problems.push(entry.problem("client-key", "excludes client-key-data; set only one of them"));

@@ -8,7 +8,7 @@ use serde_saphyr::{NonFiniteFloatPolicy, Options};
 
 use super::error::{ConfigError, FileError};
 use super::kubeconfig::Kubeconfig;
-use super::other::Named;
+use super::opaque::Named;
 
 impl Kubeconfig {
     /// Parses a kubeconfig from YAML or JSON. Empty text is an empty kubeconfig. Several documents

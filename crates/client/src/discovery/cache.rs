@@ -13,8 +13,8 @@ use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
 use tokio::time::Instant;
 
-use super::disk::{Disk, DiskCache, Kept, Versions};
-use super::fetch::{self, DiscoveryFormat, Reading};
+use super::disk::{CachedFiles, Disk, DiskCache, Versions};
+use super::fetch::{self, DiscoveryFormat, FetchedDiscovery};
 use super::http_cache::HttpCache;
 use super::legacy;
 use super::model::Discovery;
@@ -61,7 +61,7 @@ type Fetch = BoxFuture<'static, Outcome>;
 struct State {
     held: Option<Held>,
     /// The last result of aggregated documents; survives invalidation, for revalidation.
-    known: Option<Reading>,
+    known: Option<FetchedDiscovery>,
     /// The fetch in progress, kept alive by its waiters.
     running: Option<WeakShared<Fetch>>,
     /// The number of invalidations: a fetch that began before one stores nothing.
@@ -95,7 +95,7 @@ impl CachedDiscovery {
     pub fn with_options(client: Client, options: DiscoveryOptions) -> Self {
         let http = options.disk.as_ref().and_then(|it| it.http_directory.clone());
         let source = match http {
-            Some(directory) => Source::kept(client, HttpCache::new(directory)),
+            Some(directory) => Source::with_cache(client, HttpCache::new(directory)),
             None => Source::of(client),
         };
         let disk = options.disk.clone().map(|it| Arc::new(Disk::new(it)));
@@ -119,8 +119,8 @@ impl CachedDiscovery {
     pub async fn get(&self) -> Result<Arc<Discovery>, Arc<Error>> {
         let fetch = {
             let mut state = self.shared.lock();
-            match state.held.as_ref().filter(|it| it.counts()) {
-                Some(held) if !held.is_worth_repair() => return Ok(Arc::clone(&held.discovery)),
+            match state.held.as_ref().filter(|it| it.is_valid()) {
+                Some(held) if !held.has_transient_failures() => return Ok(Arc::clone(&held.discovery)),
                 held => {
                     let held = held.map(|it| Arc::clone(&it.discovery));
                     state.join_or_start(|generation| Arc::clone(&self.shared).run(generation, held).boxed())
@@ -136,11 +136,12 @@ impl CachedDiscovery {
     /// [`Self::get`] requests the failed versions each time, which takes up to the time limit of a
     /// request while an
     /// aggregated API server is down.
-    pub(crate) async fn kept(&self) -> Result<Arc<Discovery>, Arc<Error>> {
+    pub(crate) async fn cached(&self) -> Result<Arc<Discovery>, Arc<Error>> {
         let kept = {
             let state = self.shared.lock();
-            let held = state.held.as_ref().filter(|it| it.counts());
-            let usable = held.filter(|it| !it.is_worth_repair() || it.asked.elapsed() < REPAIR_INTERVAL);
+            let held = state.held.as_ref().filter(|it| it.is_valid());
+            let usable =
+                held.filter(|it| !it.has_transient_failures() || it.asked.elapsed() < REPAIR_INTERVAL);
             usable.map(|it| Arc::clone(&it.discovery))
         };
         match kept {
@@ -161,7 +162,7 @@ impl CachedDiscovery {
     pub fn is_fresh(&self) -> bool {
         let limit = self.shared.options.fresh_for;
         let state = self.shared.lock();
-        let held = state.held.as_ref().filter(|it| it.counts());
+        let held = state.held.as_ref().filter(|it| it.is_valid());
         held.is_some_and(|it| it.fresh && limit.is_none_or(|limit| it.since.elapsed() <= limit))
     }
 
@@ -195,11 +196,11 @@ impl State {
 }
 
 impl Held {
-    fn counts(&self) -> bool {
+    fn is_valid(&self) -> bool {
         self.expires.is_none_or(|it| Instant::now() < it)
     }
 
-    fn is_worth_repair(&self) -> bool {
+    fn has_transient_failures(&self) -> bool {
         self.discovery.failures.iter().any(|it| it.reason.is_transient())
     }
 }
@@ -246,7 +247,7 @@ impl Inner {
 
     /// Reads the directory, and requests the versions it lacks.
     async fn read_disk(&self, generation: u64) -> Option<Arc<Discovery>> {
-        let Kept { discovery, missing, ours, left } = self.disk.as_ref()?.read().await?;
+        let CachedFiles { discovery, missing, ours, left } = self.disk.as_ref()?.read().await?;
         discovery.resources().next()?;
         if missing.is_empty() {
             let discovery = Arc::new(discovery);

@@ -70,11 +70,11 @@ pub fn kubectl_directory(parent: &Path, server: &Url) -> PathBuf {
 #[derive(Debug)]
 pub(crate) struct Disk {
     settings: DiskCache,
-    own: Mutex<Own>,
+    own: Mutex<OwnFiles>,
 }
 
 #[derive(Debug, Default)]
-struct Own {
+struct OwnFiles {
     files: HashSet<PathBuf>,
     /// True if only files of this process are valid.
     invalidated: bool,
@@ -85,7 +85,7 @@ pub(crate) type Versions = Vec<(String, String)>;
 
 /// The content of the directory.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CachedFiles {
     pub(crate) discovery: Discovery,
     /// The versions of the group list without a valid file.
     pub(crate) missing: Versions,
@@ -103,11 +103,11 @@ impl Disk {
     /// Makes all files invalid, except those that this process writes from now on.
     pub(crate) fn invalidate(&self) {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        *own = Own { files: HashSet::new(), invalidated: true };
+        *own = OwnFiles { files: HashSet::new(), invalidated: true };
     }
 
     /// Reads the directory, off the async workers. `None` without a valid group list.
-    pub(crate) async fn read(self: &Arc<Self>) -> Option<Kept> {
+    pub(crate) async fn read(self: &Arc<Self>) -> Option<CachedFiles> {
         let this = Arc::clone(self);
         tokio::task::spawn_blocking(move || this.read_now()).await.ok().flatten()
     }
@@ -121,8 +121,8 @@ impl Disk {
         let _ = tokio::task::spawn_blocking(move || this.write_now(&discovery, only.as_ref())).await;
     }
 
-    fn read_now(&self) -> Option<Kept> {
-        let mut kept = Kept {
+    fn read_now(&self) -> Option<CachedFiles> {
+        let mut kept = CachedFiles {
             discovery: Discovery::default(),
             missing: Vec::new(),
             ours: true,
@@ -148,7 +148,7 @@ impl Disk {
     }
 
     /// Reads one file, if it is valid and complete; its owner and age are recorded in `kept`.
-    fn read_file<T: DeserializeOwned + Document>(&self, path: &Path, kept: &mut Kept) -> Option<T> {
+    fn read_file<T: DeserializeOwned + Document>(&self, path: &Path, kept: &mut CachedFiles) -> Option<T> {
         let ours = {
             let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
             let ours = own.files.contains(path);
@@ -201,7 +201,7 @@ impl Disk {
 
     fn write_file(&self, path: &Path, document: &impl Serialize) -> Result<(), (PathBuf, io::Error)> {
         let text = serde_json::to_vec(document).expect("structs of strings always serialise");
-        if !renewed(path, &text) {
+        if !touch_if_unchanged(path, &text) {
             replace(path, &text).map_err(|error| (path.to_owned(), error))?;
         }
         self.own.lock().unwrap_or_else(PoisonError::into_inner).files.insert(path.to_owned());
@@ -243,7 +243,7 @@ impl Document for ResourceList {
 
 /// Updates the modification time of a file with this content: replacing it would cost a write to
 /// disk.
-fn renewed(path: &Path, text: &[u8]) -> bool {
+fn touch_if_unchanged(path: &Path, text: &[u8]) -> bool {
     fs::read(path).is_ok_and(|it| it == text)
         && File::options().write(true).open(path).and_then(|it| it.set_modified(SystemTime::now())).is_ok()
 }

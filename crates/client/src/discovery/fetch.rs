@@ -10,7 +10,7 @@ use super::aggregated::{self, GroupDiscoveryList};
 use super::document::{ApiVersions, GroupList};
 use super::legacy;
 use super::model::{ApiGroup, ApiVersion, Discovery, GroupFailure};
-use super::source::{Answer, Source, is_not_modified};
+use super::source::{DocumentResponse, Source, is_not_modified};
 use crate::client::Client;
 use crate::error::Error;
 use crate::request::JSON;
@@ -36,7 +36,7 @@ pub enum DiscoveryFormat {
 
 /// A result with the ETags to revalidate it.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct FetchedDiscovery {
     pub(crate) discovery: Arc<Discovery>,
     /// The ETags of `/api` and `/apis`; only for aggregated documents.
     tags: Option<[Option<String>; 2]>,
@@ -91,15 +91,15 @@ impl Discovery {
 pub(crate) async fn read(
     source: &Source,
     format: DiscoveryFormat,
-    known: Option<&Reading>,
-) -> Result<Reading, Error> {
+    known: Option<&FetchedDiscovery>,
+) -> Result<FetchedDiscovery, Error> {
     let mut discovery = Discovery::default();
     // A group may disappear while its resources are requested: one more round, only for what is
     // missing.
     for _ in 0..ATTEMPTS {
         match pages(source, format, known).await? {
-            Read::Whole(reading) => return Ok(reading),
-            Read::Groups(groups, stale) => {
+            FetchStep::Whole(reading) => return Ok(reading),
+            FetchStep::Groups(groups, stale) => {
                 discovery = legacy::fill(source, groups, &discovery).await;
                 discovery.failures.extend(stale);
             }
@@ -108,22 +108,26 @@ pub(crate) async fn read(
             break;
         }
     }
-    Ok(Reading { discovery: Arc::new(discovery), tags: None })
+    Ok(FetchedDiscovery { discovery: Arc::new(discovery), tags: None })
 }
 
 /// The result of the two requests.
-enum Read {
-    Whole(Reading),
+enum FetchStep {
+    Whole(FetchedDiscovery),
     Groups(Vec<ApiGroup>, Vec<GroupFailure>),
 }
 
-async fn pages(source: &Source, format: DiscoveryFormat, known: Option<&Reading>) -> Result<Read, Error> {
+async fn pages(
+    source: &Source,
+    format: DiscoveryFormat,
+    known: Option<&FetchedDiscovery>,
+) -> Result<FetchStep, Error> {
     let tag = |at: usize| known.and_then(|it| it.tags.as_ref()?[at].as_deref());
     let api = page(source, format, "/api", tag(0));
     let apis = page(source, format, "/apis", tag(1));
     let (api, apis) = future::try_join(api, apis).await?;
     if let (Page::Unchanged, Page::Unchanged, Some(known)) = (&api, &apis, known) {
-        return Ok(Read::Whole(known.clone()));
+        return Ok(FetchStep::Whole(known.clone()));
     }
     let (api, apis) = (api.or_known(known, true), apis.or_known(known, false));
     // A mix of both formats is not trusted: resources count only if both documents include them.
@@ -136,10 +140,10 @@ async fn pages(source: &Source, format: DiscoveryFormat, known: Option<&Reading>
         for version in groups.iter_mut().flat_map(|it| &mut it.versions) {
             *version = ApiVersion::unknown(&version.version);
         }
-        return Ok(Read::Groups(groups, failures));
+        return Ok(FetchStep::Groups(groups, failures));
     }
     let discovery = Arc::new(Discovery { groups, failures });
-    Ok(Read::Whole(Reading { discovery, tags: Some([api_tag, apis_tag]) }))
+    Ok(FetchStep::Whole(FetchedDiscovery { discovery, tags: Some([api_tag, apis_tag]) }))
 }
 
 async fn page(
@@ -161,7 +165,7 @@ async fn page(
 }
 
 impl Page {
-    fn of(answer: Answer<'_>, path: &str) -> Result<Self, Error> {
+    fn of(answer: DocumentResponse<'_>, path: &str) -> Result<Self, Error> {
         if answer.header(CONTENT_TYPE).is_some_and(aggregated::is_aggregated) {
             let (groups, failures) = answer.json::<GroupDiscoveryList>()?.into_groups();
             return Ok(Self::Aggregated { groups, failures, tag: answer.header(ETAG).map(str::to_owned) });
@@ -174,7 +178,7 @@ impl Page {
 
     /// Takes unchanged groups from the previous result: the core group for `/api`, all others for
     /// `/apis`.
-    fn or_known(self, known: Option<&Reading>, core: bool) -> Self {
+    fn or_known(self, known: Option<&FetchedDiscovery>, core: bool) -> Self {
         let (Self::Unchanged, Some(known)) = (&self, known) else { return self };
         let discovery = &known.discovery;
         let mine = |group: &str| group.is_empty() == core;
@@ -194,7 +198,7 @@ impl Page {
     }
 }
 
-impl Reading {
+impl FetchedDiscovery {
     /// Returns true if the documents were aggregated.
     pub(crate) fn is_aggregated(&self) -> bool {
         self.tags.is_some()

@@ -58,17 +58,17 @@ impl HttpCache {
 
     /// Returns the stored response to a GET of this URL with this `Accept` header, if it can be
     /// revalidated.
-    pub(crate) async fn find(self: &Arc<Self>, url: &str, accept: &str) -> Option<Entry> {
+    pub(crate) async fn get(self: &Arc<Self>, url: &str, accept: &str) -> Option<Entry> {
         let path = self.path(url);
-        let entry = tokio::task::spawn_blocking(move || find(&path)).await.ok()??;
+        let entry = tokio::task::spawn_blocking(move || read(&path)).await.ok()??;
         let same = entry.headers.get(VARIED_ACCEPT).is_some_and(|it| it.as_bytes() == accept.as_bytes());
         (same && entry.tag().is_some()).then_some(entry)
     }
 
     /// Stores a response, or removes the previous one if this one cannot be revalidated. A failed
     /// write is logged once.
-    pub(crate) async fn keep(self: &Arc<Self>, url: &str, accept: &str, answer: &Entry) {
-        let Some(text) = written(accept, answer) else { return self.forget(url).await };
+    pub(crate) async fn put(self: &Arc<Self>, url: &str, accept: &str, answer: &Entry) {
+        let Some(text) = encode(accept, answer) else { return self.remove(url).await };
         let path = self.path(url);
         let outcome = tokio::task::spawn_blocking(move || replace(&path, &text)).await;
         if let Ok(Err(error)) = outcome
@@ -80,7 +80,7 @@ impl HttpCache {
     }
 
     /// Removes the entry of this URL, if there is one.
-    pub(crate) async fn forget(&self, url: &str) {
+    pub(crate) async fn remove(&self, url: &str) {
         // An error is harmless: a missing entry needs no removal, and one that cannot be removed is
         // revalidated.
         let _ = tokio::fs::remove_file(self.path(url)).await;
@@ -98,7 +98,7 @@ impl Entry {
     }
 
     /// Returns true if the response may be stored and can be revalidated later.
-    fn is_worth_keeping(&self) -> bool {
+    fn is_cacheable(&self) -> bool {
         let lists = |name: HeaderName, word: &str| {
             let values = self.headers.get_all(name);
             let mut words = values.iter().filter_map(|it| it.to_str().ok()).flat_map(|it| it.split(','));
@@ -115,7 +115,7 @@ impl Entry {
 }
 
 /// Reads an entry; a damaged one is removed.
-fn find(path: &Path) -> Option<Entry> {
+fn read(path: &Path) -> Option<Entry> {
     let text = fs::read(path).ok()?;
     let whole = text.split_at_checked(SUM).filter(|(sum, rest)| *sum == &*Sha256::digest(rest));
     let Some((_, response)) = whole else {
@@ -133,8 +133,8 @@ fn not_found(error: io::Error) -> io::Result<()> {
 }
 
 /// Encodes an entry as a file; `None` if it must not be stored.
-fn written(accept: &str, answer: &Entry) -> Option<Vec<u8>> {
-    if !answer.is_worth_keeping() {
+fn encode(accept: &str, answer: &Entry) -> Option<Vec<u8>> {
+    if !answer.is_cacheable() {
         return None;
     }
     let mut response = b"HTTP/1.1 200 OK\r\n".to_vec();
@@ -219,38 +219,38 @@ mod tests {
             (&[("etag", "\"1\""), ("vary", "*")], false),
             (&[("etag", "\"1\""), ("vary", "Accept, Authorization")], false),
         ] {
-            assert_eq!(written("a", &entry(headers, "{}")).is_some(), kept, "{headers:?}");
+            assert_eq!(encode("a", &entry(headers, "{}")).is_some(), kept, "{headers:?}");
         }
     }
 
     #[tokio::test]
     async fn di_4_sum_disk_cache_no_such_key() {
         let (_directory, cache) = cache();
-        assert_eq!(cache.find("testing", "a").await, None);
-        cache.forget("testing").await;
+        assert_eq!(cache.get("testing", "a").await, None);
+        cache.remove("testing").await;
     }
 
     #[tokio::test]
     async fn di_4_sum_disk_cache_overwrite_existing_key() {
         let (_directory, cache) = cache();
         for body in ["cool value!", "I'm different!", ""] {
-            cache.keep("testing", "a", &entry(&[("etag", "\"1\""), ("content-type", "x/y")], body)).await;
-            let found = cache.find("testing", "a").await.expect("kept");
+            cache.put("testing", "a", &entry(&[("etag", "\"1\""), ("content-type", "x/y")], body)).await;
+            let found = cache.get("testing", "a").await.expect("kept");
             assert_eq!((&found.body[..], found.tag()), (body.as_bytes(), Some("\"1\"")));
             assert_eq!(found.headers[CONTENT_TYPE], "x/y");
         }
-        assert_eq!(cache.find("testing", "b").await, None, "requested in another format");
-        assert_eq!(cache.find("other", "a").await, None);
+        assert_eq!(cache.get("testing", "b").await, None, "requested in another format");
+        assert_eq!(cache.get("other", "a").await, None);
     }
 
     #[tokio::test]
     async fn di_4_sum_disk_cache_delete_key() {
         let (_directory, cache) = cache();
-        cache.keep("testing", "a", &entry(&[("etag", "\"1\"")], "x")).await;
-        cache.forget("testing").await;
-        assert_eq!(cache.find("testing", "a").await, None);
-        cache.keep("testing", "a", &entry(&[("etag", "\"1\"")], "x")).await;
-        cache.keep("testing", "a", &entry(&[], "without a tag")).await;
+        cache.put("testing", "a", &entry(&[("etag", "\"1\"")], "x")).await;
+        cache.remove("testing").await;
+        assert_eq!(cache.get("testing", "a").await, None);
+        cache.put("testing", "a", &entry(&[("etag", "\"1\"")], "x")).await;
+        cache.put("testing", "a", &entry(&[], "without a tag")).await;
         assert!(!cache.path("testing").exists(), "a response without an ETag replaces one with an ETag");
     }
 
@@ -258,7 +258,7 @@ mod tests {
     async fn di_4_sum_disk_cache_empty_file_and_invalid_checksum_are_removed() {
         let (_directory, cache) = cache();
         let path = cache.path("testing");
-        cache.keep("testing", "a", &entry(&[("etag", "\"1\"")], "testing")).await;
+        cache.put("testing", "a", &entry(&[("etag", "\"1\"")], "testing")).await;
         let whole = fs::read(&path).expect("kept");
         let mut flipped = whole.clone();
         *flipped.last_mut().expect("not empty") ^= 1;
@@ -267,11 +267,11 @@ mod tests {
         let wrong_sum = [&[0; SUM][..], &whole[SUM..]].concat();
         for damaged in [&[][..], b"short", &whole[..SUM], truncated, &flipped, &longer, &wrong_sum] {
             fs::write(&path, damaged).expect("written");
-            assert_eq!(cache.find("testing", "a").await, None, "{} bytes", damaged.len());
+            assert_eq!(cache.get("testing", "a").await, None, "{} bytes", damaged.len());
             assert!(!path.exists(), "{} bytes", damaged.len());
         }
         fs::write(&path, &whole).expect("written");
-        assert!(cache.find("testing", "a").await.is_some());
+        assert!(cache.get("testing", "a").await.is_some());
     }
 
     #[test]
@@ -304,7 +304,7 @@ mod tests {
         #[test]
         fn any_body_reads_back_and_any_bytes_are_tolerated(body: Vec<u8>, noise: Vec<u8>) {
             let kept = Entry { body: body.clone().into(), ..entry(&[("etag", "\"1\"")], "") };
-            let text = written("a, b;q=1", &kept).expect("has a tag");
+            let text = encode("a, b;q=1", &kept).expect("has a tag");
             proptest::prop_assert_eq!(&text[..SUM], &*Sha256::digest(&text[SUM..]));
             let read = parse(&text[SUM..]).expect("whole");
             proptest::prop_assert_eq!(&read.body[..], &body[..]);

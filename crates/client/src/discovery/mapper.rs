@@ -72,7 +72,7 @@ impl RestMapper {
     pub async fn resolve_all(&self, words: &str) -> Result<Vec<Match>, MapError> {
         let mut all: Vec<Match> = Vec::new();
         for word in words.split(',').map(str::trim).filter(|it| !it.is_empty()) {
-            let kept = self.discovery().kept().await.map_err(MapError::Discovery)?;
+            let kept = self.discovery().cached().await.map_err(MapError::Discovery)?;
             let found = match in_category(&kept, word) {
                 Ok(_) => self.category(word).await?,
                 // An unknown name may be a category that discovery has not seen yet.
@@ -120,7 +120,7 @@ impl RestMapper {
     /// an aggregated API server that is
     /// down does not slow down names of other groups.
     async fn find<T>(&self, look: impl Fn(&Discovery) -> Result<T, NoMatch>) -> Result<T, MapError> {
-        let kept = self.discovery.kept().await.map_err(MapError::Discovery)?;
+        let kept = self.discovery.cached().await.map_err(MapError::Discovery)?;
         match look(&kept) {
             Ok(found) => Ok(found),
             Err(_) => self.find_in_all(look).await,

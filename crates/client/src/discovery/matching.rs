@@ -1,7 +1,7 @@
 //! Matching of names and kinds against the resources of a server: pure, no I/O (rule DI-5).
 //!
 //! ```text
-//! deployments.v1.apps ─► readings: (name, version, group), then (name, group)
+//! deployments.v1.apps ─► interpretations: (name, version, group), then (name, group)
 //!                     ─► each against names, then short names; then each against kinds
 //!                     ─► first by priority: core v1, then groups in order, preferred versions first
 //! ```
@@ -51,7 +51,7 @@ pub struct NoMatch {
 
 /// One interpretation of a name. Missing parts match anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reading<'a> {
+struct Interpretation<'a> {
     name: &'a str,
     group: Option<&'a str>,
     version: Option<&'a str>,
@@ -70,15 +70,15 @@ enum Names {
 /// Case is ignored, and a prefix of the group is enough: `storageclass.storage`.
 pub(crate) fn by_word(discovery: &Discovery, word: &str) -> Result<Match, NoMatch> {
     let order = by_priority(discovery);
-    let (name, group, qualified) = readings(word);
-    let named = |reading| {
-        find(&order, word, reading, Names::PluralOrSingular)
-            .or_else(|| find(&order, word, reading, Names::Short))
+    let (name, group, qualified) = interpretations(word);
+    let named = |interpretation| {
+        find(&order, word, interpretation, Names::PluralOrSingular)
+            .or_else(|| find(&order, word, interpretation, Names::Short))
     };
-    let of_kind = |reading| find(&order, word, reading, Names::Kind);
-    let grouped = Reading { name, group: group.filter(|it| !it.is_empty()), version: None };
+    let of_kind = |interpretation| find(&order, word, interpretation, Names::Kind);
+    let grouped = Interpretation { name, group: group.filter(|it| !it.is_empty()), version: None };
     // `pods.v1`, the form that `Gvr` prints: the apparent group is a version of the core group.
-    let core = group.map(|version| Reading { name, group: Some(""), version: Some(version) });
+    let core = group.map(|version| Interpretation { name, group: Some(""), version: Some(version) });
     qualified
         .and_then(named)
         .or_else(|| named(grouped))
@@ -94,12 +94,12 @@ pub(crate) fn by_kind(discovery: &Discovery, kind: &Gvk) -> Result<Match, NoMatc
     let order = by_priority(discovery);
     // A kind includes its group, and that of the core group is empty: only the version can be
     // missing.
-    let reading = Reading {
+    let interpretation = Interpretation {
         name: &kind.kind,
         group: Some(&kind.group),
         version: Some(kind.version.as_str()).filter(|it| !it.is_empty()),
     };
-    let exact = |it: &&&ServedResource| reading.is_of(it) && it.resource.gvk.kind == kind.kind;
+    let exact = |it: &&&ServedResource| interpretation.is_of(it) && it.resource.gvk.kind == kind.kind;
     let found = order.iter().find(exact);
     let resource = found.ok_or_else(|| NoMatch::new(discovery, &kind.to_string()))?;
     Ok(Match { resource: ServedResource::clone(resource), ambiguity: None })
@@ -109,10 +109,13 @@ pub(crate) fn by_kind(discovery: &Discovery, kind: &Gvk) -> Result<Match, NoMatc
 pub(crate) fn by_resource(discovery: &Discovery, resource: &Gvr) -> Result<Match, NoMatch> {
     let order = by_priority(discovery);
     let said = |it| Some(it).filter(|it: &&str| !it.is_empty());
-    let reading =
-        Reading { name: &resource.resource, group: said(&resource.group), version: said(&resource.version) };
-    find(&order, &resource.resource, reading, Names::PluralOrSingular)
-        .or_else(|| find(&order, &resource.resource, reading, Names::Short))
+    let interpretation = Interpretation {
+        name: &resource.resource,
+        group: said(&resource.group),
+        version: said(&resource.version),
+    };
+    find(&order, &resource.resource, interpretation, Names::PluralOrSingular)
+        .or_else(|| find(&order, &resource.resource, interpretation, Names::Short))
         .ok_or_else(|| NoMatch::new(discovery, &resource.to_string()))
 }
 
@@ -127,9 +130,9 @@ fn by_priority(discovery: &Discovery) -> Vec<&ServedResource> {
 
 /// Splits a name: the part before the first dot, the rest, and the interpretation as name, version
 /// and group if there are two dots.
-fn readings(word: &str) -> (&str, Option<&str>, Option<Reading<'_>>) {
+fn interpretations(word: &str) -> (&str, Option<&str>, Option<Interpretation<'_>>) {
     let Some((name, rest)) = word.split_once('.') else { return (word, None, None) };
-    let qualified = rest.split_once('.').map(|(version, group)| Reading {
+    let qualified = rest.split_once('.').map(|(version, group)| Interpretation {
         name,
         group: Some(group).filter(|it| !it.is_empty()),
         version: Some(version),
@@ -138,12 +141,19 @@ fn readings(word: &str) -> (&str, Option<&str>, Option<Reading<'_>>) {
 }
 
 /// Returns the first match, and the other matches. A group that does not exist is used as a prefix.
-fn find(order: &[&ServedResource], word: &str, reading: Reading<'_>, names: Names) -> Option<Match> {
-    let mut found: Vec<_> = order.iter().filter(|it| reading.is_of(it) && reading.names(it, names)).collect();
-    if found.is_empty() && reading.version.is_none() && reading.group.is_some() {
-        let starts =
-            |it: &ServedResource| reading.group.is_some_and(|start| it.resource.gvk.group.starts_with(start));
-        found = order.iter().filter(|it| starts(it) && reading.names(it, names)).collect();
+fn find(
+    order: &[&ServedResource],
+    word: &str,
+    interpretation: Interpretation<'_>,
+    names: Names,
+) -> Option<Match> {
+    let mut found: Vec<_> =
+        order.iter().filter(|it| interpretation.is_of(it) && interpretation.names(it, names)).collect();
+    if found.is_empty() && interpretation.version.is_none() && interpretation.group.is_some() {
+        let starts = |it: &ServedResource| {
+            interpretation.group.is_some_and(|start| it.resource.gvk.group.starts_with(start))
+        };
+        found = order.iter().filter(|it| starts(it) && interpretation.names(it, names)).collect();
     }
     let (first, rest) = found.split_first()?;
     // Other versions of the same resource are not ambiguous.
@@ -158,7 +168,7 @@ fn find(order: &[&ServedResource], word: &str, reading: Reading<'_>, names: Name
     Some(Match { resource: ServedResource::clone(first), ambiguity })
 }
 
-impl Reading<'_> {
+impl Interpretation<'_> {
     /// Returns true if group and version match.
     fn is_of(&self, it: &ServedResource) -> bool {
         let same = |wanted: Option<&str>, has: &str| wanted.is_none_or(|it| it.eq_ignore_ascii_case(has));

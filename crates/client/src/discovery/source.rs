@@ -28,9 +28,9 @@ pub(crate) struct Source {
 
 /// A response: from the server, or from the cache after the server confirmed it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Answer<'a> {
-    Now(&'a Response),
-    Kept(&'a Entry),
+pub(crate) enum DocumentResponse<'a> {
+    Fresh(&'a Response),
+    Cached(&'a Entry),
 }
 
 impl Source {
@@ -40,7 +40,7 @@ impl Source {
     }
 
     /// Creates a source that transfers only changed documents.
-    pub(crate) fn kept(client: Client, cache: HttpCache) -> Self {
+    pub(crate) fn with_cache(client: Client, cache: HttpCache) -> Self {
         Self { client, kept: Some(Arc::new(cache)) }
     }
 
@@ -59,13 +59,13 @@ impl Source {
         path: &[&str],
         accept: &str,
         tag: Option<&str>,
-        read: impl Fn(Answer<'_>) -> Result<R, Error>,
+        read: impl Fn(DocumentResponse<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let timeout = self.client.timeout().unwrap_or(TIMEOUT);
         let request = self.client.get().path(path).accept(accept).timeout(timeout);
         let url = self.client.server().as_str().trim_end_matches('/').to_owned() + &request.target()?;
         let kept = match (&self.kept, tag) {
-            (Some(cache), None) => cache.find(&url, accept).await,
+            (Some(cache), None) => cache.get(&url, accept).await,
             _ => None,
         };
         let answer = match tag.or(kept.as_ref().and_then(Entry::tag)) {
@@ -73,7 +73,8 @@ impl Source {
             None => request.clone().response().await,
         };
         let answer = match (answer, &kept) {
-            (Err(error), Some(kept)) if is_not_modified(&error) => match read(Answer::Kept(kept)) {
+            (Err(error), Some(kept)) if is_not_modified(&error) => match read(DocumentResponse::Cached(kept))
+            {
                 Ok(read) => return Ok(read),
                 // The cached entry is not a valid document: request it again without the ETag.
                 Err(_) => request.response().await,
@@ -89,17 +90,17 @@ impl Source {
         url: &str,
         accept: &str,
         answer: Result<Response, Error>,
-        read: impl Fn(Answer<'_>) -> Result<R, Error>,
+        read: impl Fn(DocumentResponse<'_>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let result = answer.and_then(|it| Ok((read(Answer::Now(&it))?, it)));
+        let result = answer.and_then(|it| Ok((read(DocumentResponse::Fresh(&it))?, it)));
         match (&self.kept, result) {
             (Some(cache), Ok((read, answer))) if answer.code == StatusCode::OK => {
                 let entry = Entry { headers: answer.headers, body: answer.body };
-                cache.keep(url, accept, &entry).await;
+                cache.put(url, accept, &entry).await;
                 Ok(read)
             }
             (Some(cache), Err(error)) if error.is_not_found() => {
-                cache.forget(url).await;
+                cache.remove(url).await;
                 Err(error)
             }
             (_, result) => result.map(|it| it.0),
@@ -112,12 +113,12 @@ pub(crate) fn is_not_modified(error: &Error) -> bool {
     error.status().is_some_and(|it| it.code == StatusCode::NOT_MODIFIED.as_u16())
 }
 
-impl Answer<'_> {
+impl DocumentResponse<'_> {
     /// Returns a header that is text.
     pub(crate) fn header(&self, name: HeaderName) -> Option<&str> {
         let headers = match self {
-            Self::Now(answer) => &answer.headers,
-            Self::Kept(entry) => &entry.headers,
+            Self::Fresh(answer) => &answer.headers,
+            Self::Cached(entry) => &entry.headers,
         };
         headers.get(name)?.to_str().ok()
     }
@@ -128,8 +129,8 @@ impl Answer<'_> {
     /// Returns an error if the body is not a `T`.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         match self {
-            Self::Now(answer) => answer.json(),
-            Self::Kept(entry) => {
+            Self::Fresh(answer) => answer.json(),
+            Self::Cached(entry) => {
                 let fields = Fields::default().keep_managed_fields();
                 Ok(dogwatch_wire::from_slice(&entry.body, fields)?)
             }

@@ -5,8 +5,8 @@
 pub(crate) mod retry;
 pub(crate) mod limiter;
 pub(crate) mod warning;
-pub(crate) mod refusal;
-pub(crate) mod meter;
+pub(crate) mod error_response;
+pub(crate) mod request_metrics;
 
 pub use retry::{DEFAULT_MAX_RETRIES, ServerBackoff};
 pub use warning::{DistinctWarnings, IgnoreWarnings, LogWarnings, Warning, WarningHandler};

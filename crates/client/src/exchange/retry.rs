@@ -62,14 +62,15 @@ impl Policy<'_> {
     fn delay(&self, outcome: Outcome) -> Option<Duration> {
         match outcome {
             Outcome::Answered { code, retry_after } => {
+                // `checkWait` in client-go v0.36.4 `rest/with_retry.go`.
                 let overloaded = code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error();
                 retry_after.filter(|_| overloaded)
             }
-            Outcome::Failed(kind) => self.survives(kind).then_some(AFTER_LOST_CONNECTION),
+            Outcome::Failed(kind) => self.is_retryable(kind).then_some(AFTER_LOST_CONNECTION),
         }
     }
 
-    fn survives(&self, kind: TransportErrorKind) -> bool {
+    fn is_retryable(&self, kind: TransportErrorKind) -> bool {
         let harmless = matches!(*self.method, Method::GET | Method::HEAD | Method::OPTIONS);
         match self.mode {
             Mode::Whole => harmless && kind == TransportErrorKind::Lost,

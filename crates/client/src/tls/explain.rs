@@ -22,7 +22,7 @@ fn explain_certificate(problem: &CertificateError, host: &str, trust: &Trust) ->
         }
         CertificateError::Expired => format!("the certificate of {host} has expired"),
         CertificateError::ExpiredContext { not_after, .. } => {
-            format!("the certificate of {host} expired on {}", moment(*not_after))
+            format!("the certificate of {host} expired on {}", format_time(*not_after))
         }
         CertificateError::NotValidYet => {
             format!("the certificate of {host} is not valid yet; check the clock")
@@ -30,7 +30,7 @@ fn explain_certificate(problem: &CertificateError, host: &str, trust: &Trust) ->
         CertificateError::NotValidYetContext { not_before, .. } => {
             format!(
                 "the certificate of {host} is not valid before {}; check the clock",
-                moment(*not_before)
+                format_time(*not_before)
             )
         }
         CertificateError::NotValidForName => {
@@ -61,7 +61,7 @@ fn explain_alert(alert: AlertDescription, host: &str) -> String {
     }
 }
 
-fn moment(time: UnixTime) -> String {
+fn format_time(time: UnixTime) -> String {
     match i64::try_from(time.as_secs()).ok().and_then(|seconds| Timestamp::from_second(seconds).ok()) {
         Some(timestamp) => timestamp.to_string(),
         None => "a date out of range".to_owned(),

@@ -10,12 +10,12 @@ use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
 
 use super::TlsError;
-use super::pem::Text;
+use super::pem::PemText;
 use crate::config::{Identity, Pem};
 
 /// A certificate with its key, ready to sign.
 #[derive(Clone, Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedIdentity {
     key: Arc<CertifiedKey>,
     /// Digests of the PEM texts of certificate and key, to detect a change without keeping them.
     digests: [[u8; 32]; 2],
@@ -24,25 +24,25 @@ pub(super) struct Loaded {
 /// The current certificate. Shared by every rustls configuration of a transport.
 #[derive(Debug, Default)]
 pub(super) struct CurrentCertificate {
-    loaded: ArcSwapOption<Loaded>,
+    loaded: ArcSwapOption<LoadedIdentity>,
 }
 
-impl Loaded {
+impl LoadedIdentity {
     /// Reads and checks an identity. Errors name the fields as in the kubeconfig.
     pub(super) fn read(identity: &Identity, provider: &CryptoProvider) -> Result<Self, TlsError> {
-        let certificate = Text::read(&identity.certificate, "client-certificate-data")?;
-        let key = Text::read(&identity.key, "client-key-data")?;
+        let certificate = PemText::read(&identity.certificate, "client-certificate-data")?;
+        let key = PemText::read(&identity.key, "client-key-data")?;
         Self::parse(&certificate, &key, provider)
     }
 
     /// Reads and checks the two files without blocking the runtime.
-    pub(super) async fn read_again(files: &Files, provider: &CryptoProvider) -> Result<Self, TlsError> {
-        let certificate = Text::read_again(&files.certificate).await?;
-        let key = Text::read_again(&files.key).await?;
+    pub(super) async fn reload(files: &IdentityFiles, provider: &CryptoProvider) -> Result<Self, TlsError> {
+        let certificate = PemText::reload(&files.certificate).await?;
+        let key = PemText::reload(&files.key).await?;
         Self::parse(&certificate, &key, provider)
     }
 
-    fn parse(certificate: &Text, key: &Text, provider: &CryptoProvider) -> Result<Self, TlsError> {
+    fn parse(certificate: &PemText, key: &PemText, provider: &CryptoProvider) -> Result<Self, TlsError> {
         let unusable = |source| TlsError::UnusableKey { what: key.name.clone(), source };
         let signing = provider.key_provider.load_private_key(key.private_key()?).map_err(unusable)?;
         let certified = CertifiedKey::new(certificate.certificates()?, signing);
@@ -69,12 +69,12 @@ impl Loaded {
 
 /// The paths of certificate and key, if both are files and so may rotate (rule TR-4).
 #[derive(Clone, Debug)]
-pub(super) struct Files {
+pub(super) struct IdentityFiles {
     certificate: PathBuf,
     key: PathBuf,
 }
 
-impl Files {
+impl IdentityFiles {
     /// Returns `None` if either part is data: data never changes.
     pub(super) fn of(identity: &Identity) -> Option<Self> {
         match (&identity.certificate, &identity.key) {
@@ -88,7 +88,7 @@ impl Files {
 
 impl CurrentCertificate {
     /// Replaces the certificate; returns true if it differs from the previous one.
-    pub(super) fn set(&self, loaded: Option<Loaded>) -> bool {
+    pub(super) fn set(&self, loaded: Option<LoadedIdentity>) -> bool {
         let before = self.loaded.load();
         let same = before.as_ref().map(|it| it.digests) == loaded.as_ref().map(|it| it.digests);
         if !same {
@@ -118,9 +118,9 @@ mod tests {
         (certificate.pem(), key.serialize_pem())
     }
 
-    fn load(certificate: &str, key: &str) -> Result<Loaded, TlsError> {
+    fn load(certificate: &str, key: &str) -> Result<LoadedIdentity, TlsError> {
         let identity = Identity { certificate: Pem::Data(certificate.into()), key: Pem::Data(key.into()) };
-        Loaded::read(&identity, &rustls::crypto::ring::default_provider())
+        LoadedIdentity::read(&identity, &rustls::crypto::ring::default_provider())
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Reads [`TlsSettings`](crate::config::TlsSettings) and a plugin's certificate; the transport gets
 //! a rustls
-//! configuration per connection pool and replaces the pool when `Follower` reports a change.
+//! configuration per connection pool and replaces the pool when `CertificateReloader` reports a change.
 //! Nothing
 //! here opens a socket, and nothing runs in the background: files are read when a request or a
 //! handshake needs them.
@@ -13,8 +13,8 @@ mod roots;
 mod explain;
 mod verifier;
 mod identity;
-mod follow;
+mod reload;
 
 pub use error::TlsError;
 pub(crate) use explain::explain;
-pub(crate) use follow::{Follower, Offer, Pace};
+pub(crate) use reload::{Alpn, CertificateReloader, ReloadIntervals};

@@ -13,13 +13,13 @@ use super::TlsError;
 use crate::config::Pem;
 
 /// PEM text with its name for messages.
-pub(super) struct Text {
+pub(super) struct PemText {
     /// A path, or the name of a kubeconfig field.
     pub(super) name: String,
     bytes: SecretSlice<u8>,
 }
 
-impl Text {
+impl PemText {
     /// Takes inline data, named `field`, or reads the file.
     pub(super) fn read(pem: &Pem, field: &str) -> Result<Self, TlsError> {
         match pem {
@@ -32,7 +32,7 @@ impl Text {
     }
 
     /// Reads the file without blocking the runtime.
-    pub(super) async fn read_again(path: &Path) -> Result<Self, TlsError> {
+    pub(super) async fn reload(path: &Path) -> Result<Self, TlsError> {
         let bytes = tokio::fs::read(path).await.map_err(|source| unreadable(path, source))?;
         Ok(Self::new(path.display().to_string(), bytes))
     }
@@ -58,9 +58,11 @@ impl Text {
     pub(super) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         let found = CertificateDer::pem_slice_iter(self.bytes()).collect::<Result<Vec<_>, _>>();
         match found {
-            Ok(certificates) if certificates.is_empty() => Err(self.malformed("it contains no PEM certificate")),
+            Ok(certificates) if certificates.is_empty() => {
+                Err(self.malformed("it contains no PEM certificate"))
+            }
             Ok(certificates) => Ok(certificates),
-            Err(error) => Err(self.malformed(word(&error))),
+            Err(error) => Err(self.malformed(describe(&error))),
         }
     }
 
@@ -68,7 +70,7 @@ impl Text {
     pub(super) fn private_key(&self) -> Result<PrivateKeyDer<'static>, TlsError> {
         PrivateKeyDer::from_pem_slice(self.bytes()).map_err(|error| match error {
             Syntax::NoItemsFound => self.malformed("it contains no PEM private key"),
-            other => self.malformed(word(&other)),
+            other => self.malformed(describe(&other)),
         })
     }
 
@@ -82,7 +84,7 @@ fn unreadable(path: &Path, source: std::io::Error) -> TlsError {
 }
 
 /// Describes an error. The messages of the PEM library quote the text, which may be a key.
-fn word(error: &Syntax) -> &'static str {
+fn describe(error: &Syntax) -> &'static str {
     match error {
         Syntax::MissingSectionEnd { .. } => "a PEM section has no END line",
         Syntax::IllegalSectionStart { .. } => "a BEGIN line is broken",
@@ -96,8 +98,8 @@ fn word(error: &Syntax) -> &'static str {
 mod tests {
     use super::*;
 
-    fn text(content: &str) -> Text {
-        Text::new("client-key-data".to_owned(), content.as_bytes().to_vec())
+    fn text(content: &str) -> PemText {
+        PemText::new("client-key-data".to_owned(), content.as_bytes().to_vec())
     }
 
     #[test]
@@ -130,7 +132,7 @@ mod tests {
     #[test]
     fn a_missing_file_is_named() {
         let path = std::path::PathBuf::from("/nonexistent/ca.crt");
-        let error = Text::read(&Pem::File(path), "certificate-authority").err().unwrap();
+        let error = PemText::read(&Pem::File(path), "certificate-authority").err().unwrap();
         assert_eq!(error.to_string(), "cannot read /nonexistent/ca.crt");
     }
 }

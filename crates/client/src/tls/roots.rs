@@ -6,7 +6,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 
 use super::TlsError;
-use super::pem::Text;
+use super::pem::PemText;
 use crate::config::{Pem, TlsSettings};
 
 /// The kubeconfig's name of a CA that is not a file.
@@ -16,11 +16,11 @@ const CA_FIELD: &str = "certificate-authority-data";
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
     /// No verification.
-    Everyone,
+    Unverified,
     /// The roots of the system: no CA was given.
     System(Arc<RootCertStore>),
     /// Only these roots; none of the system's.
-    Only {
+    Custom {
         /// Empty for an empty CA file: then no server is trusted.
         roots: Arc<RootCertStore>,
         /// The file or field they came from.
@@ -35,15 +35,15 @@ impl Trust {
     pub(super) fn load(settings: &TlsSettings) -> Result<Self, TlsError> {
         match (&settings.ca, settings.insecure_skip_verify) {
             (Some(_), true) => Err(TlsError::CaAndInsecure),
-            (None, true) => Ok(Self::Everyone),
-            (Some(ca), false) => Self::only(&Text::read(ca, CA_FIELD)?),
+            (None, true) => Ok(Self::Unverified),
+            (Some(ca), false) => Self::custom(&PemText::read(ca, CA_FIELD)?),
             (None, false) => Ok(Self::System(Arc::new(system_roots()?))),
         }
     }
 
     /// Trusts only these roots. Blank text is an empty set, so that an incomplete mount cannot
     /// widen the trust.
-    pub(super) fn only(text: &Text) -> Result<Self, TlsError> {
+    pub(super) fn custom(text: &PemText) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         if !text.is_blank() {
             let (added, ignored) = roots.add_parsable_certificates(text.certificates()?);
@@ -54,25 +54,25 @@ impl Trust {
                 tracing::warn!(ca = %text.name, ignored, "certificates of the CA bundle cannot be parsed");
             }
         }
-        Ok(Self::Only { roots: Arc::new(roots), name: text.name.clone(), digest: text.digest() })
+        Ok(Self::Custom { roots: Arc::new(roots), name: text.name.clone(), digest: text.digest() })
     }
 
     /// Returns true if these roots were read from the same text.
-    pub(super) fn is_from(&self, text: &Text) -> bool {
-        matches!(self, Self::Only { digest, .. } if *digest == text.digest())
+    pub(super) fn is_from(&self, text: &PemText) -> bool {
+        matches!(self, Self::Custom { digest, .. } if *digest == text.digest())
     }
 
     /// Returns the end of the sentence "the certificate is not signed by …".
     pub(super) fn describe(&self) -> String {
         match self {
-            Self::Everyone => "anyone".to_owned(),
+            Self::Unverified => "anyone".to_owned(),
             Self::System(_) => {
                 "any root certificate of this system; set the cluster's certificate authority".to_owned()
             }
-            Self::Only { roots, name, .. } if roots.is_empty() => {
+            Self::Custom { roots, name, .. } if roots.is_empty() => {
                 format!("the certificate authority in {name}, which is empty")
             }
-            Self::Only { name, .. } => format!("the certificate authority in {name}"),
+            Self::Custom { name, .. } => format!("the certificate authority in {name}"),
         }
     }
 
@@ -81,7 +81,7 @@ impl Trust {
     pub(super) fn for_proxy(&self) -> RootCertStore {
         // Without system roots, the cluster's remain.
         let mut roots = system_roots().unwrap_or_else(|_| RootCertStore::empty());
-        if let Self::Only { roots: cluster, .. } = self {
+        if let Self::Custom { roots: cluster, .. } = self {
             roots.extend(cluster.roots.iter().cloned());
         }
         roots
@@ -126,7 +126,9 @@ mod tests {
 
     #[test]
     fn tr_5_an_empty_ca_trusts_no_server_instead_of_the_systems_roots() {
-        let Trust::Only { roots, .. } = Trust::load(&data(" \n")).unwrap() else { panic!("a CA was given") };
+        let Trust::Custom { roots, .. } = Trust::load(&data(" \n")).unwrap() else {
+            panic!("a CA was given")
+        };
         assert!(roots.is_empty());
     }
 

@@ -11,9 +11,9 @@ use rustls::{CertificateError, DigitallySignedStruct, SignatureScheme};
 /// can parse the
 /// certificate.
 #[derive(Debug)]
-pub(super) struct BelieveEveryone(pub(super) Arc<CryptoProvider>);
+pub(super) struct AcceptAnyCertificate(pub(super) Arc<CryptoProvider>);
 
-impl ServerCertVerifier for BelieveEveryone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,

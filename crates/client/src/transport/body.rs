@@ -10,20 +10,20 @@ use hyper::body::Incoming;
 use super::error::TransportError;
 
 /// A hyper body with converted errors, which holds `P` until it ends or is dropped.
-pub(super) struct Counted<P> {
+pub(super) struct SlotBody<P> {
     inner: Incoming,
-    place: Option<P>,
+    slot: Option<P>,
 }
 
-impl<P> Counted<P> {
-    pub(super) fn new(inner: Incoming, place: P) -> Self {
+impl<P> SlotBody<P> {
+    pub(super) fn new(inner: Incoming, slot: P) -> Self {
         // An empty body may never be polled, so it releases its slot at once.
-        let place = if inner.is_end_stream() { None } else { Some(place) };
-        Self { inner, place }
+        let slot = if inner.is_end_stream() { None } else { Some(slot) };
+        Self { inner, slot }
     }
 }
 
-impl<P: Unpin> Body for Counted<P> {
+impl<P: Unpin> Body for SlotBody<P> {
     type Data = Bytes;
     type Error = TransportError;
 
@@ -33,7 +33,7 @@ impl<P: Unpin> Body for Counted<P> {
     ) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
         let polled = Pin::new(&mut self.inner).poll_frame(cx);
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) || self.inner.is_end_stream() {
-            self.place = None;
+            self.slot = None;
         }
         polled.map_err(TransportError::in_body)
     }

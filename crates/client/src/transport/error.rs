@@ -53,7 +53,7 @@ impl TransportError {
         Self { kind, message: message.into(), sent: false, may_rotate: false, source: None }
     }
 
-    pub(crate) fn because(mut self, source: impl Into<BoxError>) -> Self {
+    pub(crate) fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(Arc::from(source.into()));
         self
     }
@@ -77,7 +77,7 @@ impl TransportError {
             }
             _ => "the request failed",
         };
-        Self { sent: !unprocessed, ..Self::new(kind, message).because(error) }
+        Self { sent: !unprocessed, ..Self::new(kind, message).with_source(error) }
     }
 
     /// Creates the error of a request that was not passed to a connection.
@@ -93,12 +93,12 @@ impl TransportError {
             TransportErrorKind::Lost => "the connection was lost in the middle of the response",
             _ => "the response could not be read to its end",
         };
-        Self { sent: true, ..Self::new(kind, message).because(error) }
+        Self { sent: true, ..Self::new(kind, message).with_source(error) }
     }
 
     /// Marks an error that was found in a response.
-    pub(crate) fn after_the_request(self, source: impl Into<BoxError>) -> Self {
-        Self { sent: true, ..self.because(source) }
+    pub(crate) fn found_in_response(self, source: impl Into<BoxError>) -> Self {
+        Self { sent: true, ..self.with_source(source) }
     }
 
     /// Marks an error as one with certificates that may be replaced at any time.
@@ -181,7 +181,7 @@ impl Error for TransportError {
 
 impl From<TlsError> for TransportError {
     fn from(error: TlsError) -> Self {
-        Self::new(TransportErrorKind::Config, "the TLS settings cannot be used").because(error)
+        Self::new(TransportErrorKind::Config, "the TLS settings cannot be used").with_source(error)
     }
 }
 

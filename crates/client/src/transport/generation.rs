@@ -8,7 +8,7 @@ use http::{Request, Response, Uri, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::body::Counted;
+use super::body::SlotBody;
 use super::connector::Connector;
 use super::error::{TransportError, TransportErrorKind};
 use super::http1::Http1Connector;
@@ -60,7 +60,7 @@ impl Generation {
         let Some(pool) = self.http2_pool(&request)? else { return self.send_http1(request).await };
         match pool.send(request).await? {
             Sent::Answered(response) => Ok(response),
-            Sent::SpeaksHttp1(request) => self.send_http1(request).await,
+            Sent::Http1Only(request) => self.send_http1(request).await,
         }
     }
 
@@ -91,7 +91,7 @@ impl Generation {
     ) -> Result<Response<ResponseBody>, TransportError> {
         match self.http1.request(request).await {
             // HTTP/1.1 connections are not shared, so there is no stream slot to hold.
-            Ok(response) => Ok(response.map(|body| boxed(Counted::new(body, ())))),
+            Ok(response) => Ok(response.map(|body| boxed(SlotBody::new(body, ())))),
             Err(error) if error.is_connect() => Err(from_connector(error)),
             Err(error) => Err(if was_unsent(&error) {
                 TransportError::before_sending(error)
@@ -118,6 +118,6 @@ fn from_connector(error: hyper_util::client::legacy::Error) -> TransportError {
 
 fn server_of(scheme: &Scheme, authority: &Authority) -> Result<Uri, TransportError> {
     Uri::builder().scheme(scheme.clone()).authority(authority.clone()).path_and_query("/").build().map_err(
-        |error| TransportError::new(TransportErrorKind::Config, "not a server's address").because(error),
+        |error| TransportError::new(TransportErrorKind::Config, "not a server's address").with_source(error),
     )
 }

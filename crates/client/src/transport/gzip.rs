@@ -78,11 +78,11 @@ where
             request.headers_mut().entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("gzip"));
         }
         let answer = self.inner.call(request);
-        Box::pin(async move { answer.await.map(unpack) })
+        Box::pin(async move { answer.await.map(decompress) })
     }
 }
 
-fn unpack(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+fn decompress(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     let gzipped = response
         .headers()
         .get(CONTENT_ENCODING)
@@ -92,27 +92,27 @@ fn unpack(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     }
     response.headers_mut().remove(CONTENT_ENCODING);
     response.headers_mut().remove(CONTENT_LENGTH);
-    response.map(|body| boxed(Unpacked::new(body)))
+    response.map(|body| boxed(DecompressedBody::new(body)))
 }
 
 /// A body that is decompressed while it is read.
-struct Unpacked {
-    decoder: GzipDecoder<StreamReader<Packed, Bytes>>,
+struct DecompressedBody {
+    decoder: GzipDecoder<StreamReader<CompressedStream, Bytes>>,
     buffer: BytesMut,
     /// True until the first read: an empty body (of HEAD, for example) is valid.
-    untouched: bool,
+    unread: bool,
     ended: bool,
 }
 
-impl Unpacked {
+impl DecompressedBody {
     fn new(body: ResponseBody) -> Self {
-        let mut decoder = GzipDecoder::new(StreamReader::new(Packed(body)));
+        let mut decoder = GzipDecoder::new(StreamReader::new(CompressedStream(body)));
         decoder.multiple_members(true);
-        Self { decoder, buffer: BytesMut::new(), untouched: true, ended: false }
+        Self { decoder, buffer: BytesMut::new(), unread: true, ended: false }
     }
 }
 
-impl Body for Unpacked {
+impl Body for DecompressedBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -124,9 +124,9 @@ impl Body for Unpacked {
         if this.ended {
             return Poll::Ready(None);
         }
-        if this.untouched {
+        if this.unread {
             let packed = ready!(Pin::new(this.decoder.get_mut()).poll_fill_buf(cx)).map(<[u8]>::is_empty);
-            this.untouched = false;
+            this.unread = false;
             match packed {
                 Ok(false) => {}
                 Ok(true) => {
@@ -152,21 +152,21 @@ impl Body for Unpacked {
     }
 }
 
-impl Unpacked {
+impl DecompressedBody {
     /// Ends the body and converts the error.
     fn fail(&mut self, error: io::Error) -> BoxError {
         self.ended = true;
         // An error of the compressed body is passed on unchanged.
-        match error.downcast::<FromBelow>() {
-            Ok(FromBelow(error)) => error,
+        match error.downcast::<InnerBodyError>() {
+            Ok(InnerBodyError(error)) => error,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 TransportError::new(TransportErrorKind::Lost, "the gzip data of the response ends too early")
-                    .after_the_request(error)
+                    .found_in_response(error)
                     .into()
             }
             Err(error) => {
                 TransportError::new(TransportErrorKind::Other, "the gzip data of the response is corrupt")
-                    .after_the_request(error)
+                    .found_in_response(error)
                     .into()
             }
         }
@@ -174,14 +174,14 @@ impl Unpacked {
 }
 
 /// The data of a body, as the stream that a decoder reads.
-struct Packed(ResponseBody);
+struct CompressedStream(ResponseBody);
 
 /// A wrapper that carries an error of the compressed body through the decoder.
 #[derive(Debug, thiserror::Error)]
-#[error("the packed body failed")]
-struct FromBelow(#[source] BoxError);
+#[error("the compressed body failed")]
+struct InnerBodyError(#[source] BoxError);
 
-impl Stream for Packed {
+impl Stream for CompressedStream {
     type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
@@ -192,7 +192,7 @@ impl Stream for Packed {
                     Ok(data) if !data.is_empty() => return Poll::Ready(Some(Ok(data))),
                     _ => {}
                 },
-                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(FromBelow(error))))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(InnerBodyError(error))))),
                 None => return Poll::Ready(None),
             }
         }
@@ -228,7 +228,7 @@ mod tests {
             .header(CONTENT_LENGTH, "1")
             .body(boxed(StreamBody::new(frames)))
             .unwrap();
-        (sender, unpack(response))
+        (sender, decompress(response))
     }
 
     async fn next(response: &mut Response<ResponseBody>) -> Bytes {
@@ -340,7 +340,7 @@ mod tests {
             size in 1_usize..50,
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            let unpacked = runtime.block_on(async {
+            let decompressed = runtime.block_on(async {
                 let mut packed = Vec::new();
                 for text in &texts {
                     packed.extend(member(text).await);
@@ -352,7 +352,7 @@ mod tests {
                 drop(sender);
                 response.into_body().collect().await.unwrap().to_bytes()
             });
-            prop_assert_eq!(&unpacked[..], &texts.concat()[..]);
+            prop_assert_eq!(&decompressed[..], &texts.concat()[..]);
         }
     }
 }

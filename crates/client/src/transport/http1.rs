@@ -21,9 +21,9 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tower_service::Service;
 
-use super::connector::{Connector, Wire};
+use super::connector::{Connector, ServerConnection};
 use super::error::{TransportError, TransportErrorKind};
-use crate::tls::Offer;
+use crate::tls::Alpn;
 
 /// The time an open connection waits for a request. Servers wait longer than this for the first
 /// request, so a connection
@@ -49,7 +49,7 @@ struct Unclaimed {
 struct Dial {
     number: u64,
     target: Uri,
-    opened: oneshot::Receiver<Result<Wire, TransportError>>,
+    opened: oneshot::Receiver<Result<ServerConnection, TransportError>>,
     task: AbortHandle,
 }
 
@@ -71,7 +71,7 @@ impl Http1Connector {
         let (connector, unclaimed) = (self.connector.clone(), Arc::downgrade(&self.unclaimed));
         let address = target.clone();
         let task = tokio::spawn(async move {
-            let dialed = connector.connect(&address, Offer::Http1).await;
+            let dialed = connector.connect(&address, Alpn::Http1).await;
             drop(connector);
             let failed = dialed.is_err();
             if failed {
@@ -108,7 +108,7 @@ impl Unclaimed {
 }
 
 impl Service<Uri> for Http1Connector {
-    type Response = Wire;
+    type Response = ServerConnection;
     type Error = TransportError;
     type Future = Opening;
 
@@ -123,7 +123,7 @@ impl Service<Uri> for Http1Connector {
 }
 
 impl Future for Opening {
-    type Output = Result<Wire, TransportError>;
+    type Output = Result<ServerConnection, TransportError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let dial = self.dial.as_mut().expect("a future is not polled after its end");

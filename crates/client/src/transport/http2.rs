@@ -29,12 +29,12 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::body::Counted;
-use super::connector::{Connector, Wire};
+use super::body::SlotBody;
+use super::connector::{Connector, ServerConnection};
 use super::error::{TransportError, TransportErrorKind};
 use super::options::TransportOptions;
 use crate::body::{RequestBody, ResponseBody, boxed};
-use crate::tls::Offer;
+use crate::tls::Alpn;
 
 /// The number of unread bytes that a server may send on one stream. Go's value
 /// (`transportDefaultStreamFlow`): a list with 100 ms of latency still
@@ -78,7 +78,7 @@ const STREAMS_BEFORE_SETTINGS: usize = 7;
 const SETTINGS_TIME: Duration = Duration::from_secs(1);
 
 type Sender = http2::SendRequest<RequestBody>;
-type Connection = http2::Connection<Wire, RequestBody, TokioExecutor>;
+type Connection = http2::Connection<ServerConnection, RequestBody, TokioExecutor>;
 /// An attempt to open a connection, awaited by all requests that need one; they share its error.
 /// `None` if its task was
 /// dropped with its runtime: a program may use one client with several runtimes in turn.
@@ -87,7 +87,7 @@ type Dialing = Shared<BoxFuture<'static, Option<Result<(), TransportError>>>>;
 /// The HTTP/2 connections to one server.
 pub(super) struct Http2Pool {
     dialer: Dialer,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
 }
 
 /// The parameters for opening a connection.
@@ -107,16 +107,16 @@ struct Settings {
 
 /// The connections that take new requests, and the attempt to open another.
 #[derive(Default)]
-struct Open {
+struct OpenConnections {
     /// The connections in the order they were opened. A std mutex: never held across an await.
     connections: Mutex<Vec<Arc<SharedConnection>>>,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
 #[derive(Default)]
-struct State {
+struct PoolState {
     /// True if the server chose HTTP/1.1; HTTP/2 is not offered again.
-    speaks_http1: bool,
+    http1_only: bool,
     /// The attempt in progress. At most one connection is opened at a time, so that a burst of
     /// requests opens one connection
     /// and not one per request.
@@ -129,7 +129,7 @@ struct SharedConnection {
     load: Mutex<Load>,
     /// Wakes [`drive`] to read the server's limit. In its own `Arc`: the task must not keep the
     /// sender alive.
-    look: Arc<Notify>,
+    recheck: Arc<Notify>,
 }
 
 struct Load {
@@ -145,7 +145,7 @@ struct Load {
 }
 
 /// A stream slot on a connection, released when dropped.
-pub(super) struct Place {
+pub(super) struct StreamSlot {
     connection: Arc<SharedConnection>,
 }
 
@@ -154,7 +154,7 @@ pub(super) enum Sent {
     /// The server answered.
     Answered(Response<ResponseBody>),
     /// The server does not support HTTP/2; the request was not sent.
-    SpeaksHttp1(Request<RequestBody>),
+    Http1Only(Request<RequestBody>),
 }
 
 impl Http2Pool {
@@ -181,21 +181,21 @@ impl Http2Pool {
     pub(super) async fn send(&self, mut request: Request<RequestBody>) -> Result<Sent, TransportError> {
         let (mut unsent, mut unprocessed) = (0, 0);
         loop {
-            let Some(place) = self.place().await? else { return Ok(Sent::SpeaksHttp1(request)) };
-            let mut sender = place.connection.sender.clone();
+            let Some(slot) = self.reserve().await? else { return Ok(Sent::Http1Only(request)) };
+            let mut sender = slot.connection.sender.clone();
             // The body is shared, not copied.
             let copy = request.clone();
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
-                    place.connection.load().has_answered = true;
-                    place.connection.look.notify_one();
-                    return Ok(Sent::Answered(response.map(|body| boxed(Counted::new(body, place)))));
+                    slot.connection.load().has_answered = true;
+                    slot.connection.recheck.notify_one();
+                    return Ok(Sent::Answered(response.map(|body| boxed(SlotBody::new(body, slot)))));
                 }
                 Err(error) => error,
             };
             request = match error.take_message() {
                 Some(returned) => {
-                    let mut load = place.connection.load();
+                    let mut load = slot.connection.load();
                     load.closing = true;
                     // A server that shuts down ends all its connections, however many, and each
                     // returns the request.
@@ -215,11 +215,11 @@ impl Http2Pool {
                     }
                     tracing::debug!(%error, unprocessed, "the server did not process the request; sending it again");
                     if error.is_go_away() {
-                        place.connection.load().closing = true;
+                        slot.connection.load().closing = true;
                     }
                     // The server may have lowered its limit.
-                    place.connection.look.notify_one();
-                    drop(place);
+                    slot.connection.recheck.notify_one();
+                    drop(slot);
                     if unprocessed > 1 {
                         tokio::time::sleep(UNPROCESSED_PAUSE * (1 << (unprocessed - 2))).await;
                     }
@@ -230,16 +230,16 @@ impl Http2Pool {
     }
 
     /// Reserves a slot on an open or a new connection; `None` if the server supports HTTP/1.1 only.
-    async fn place(&self) -> Result<Option<Place>, TransportError> {
+    async fn reserve(&self) -> Result<Option<StreamSlot>, TransportError> {
         let mut dropped = 0;
         loop {
             let dialing = {
                 let mut state = self.open.state();
-                if state.speaks_http1 {
+                if state.http1_only {
                     return Ok(None);
                 }
-                if let Some(place) = self.open.place() {
-                    return Ok(Some(place));
+                if let Some(slot) = self.open.reserve() {
+                    return Ok(Some(slot));
                 }
                 state.dialing.get_or_insert_with(|| self.dialer.start(&self.open)).clone()
             };
@@ -262,7 +262,7 @@ impl Http2Pool {
 
 impl Dialer {
     /// Opens a connection in its own task, so that a caller that is dropped does not cancel it.
-    fn start(&self, open: &Arc<Open>) -> Dialing {
+    fn start(&self, open: &Arc<OpenConnections>) -> Dialing {
         let (done, dialed) = oneshot::channel();
         let dialer = self.clone();
         let open = Arc::downgrade(open);
@@ -272,7 +272,7 @@ impl Dialer {
             let Some(open) = open.upgrade() else { return };
             let result = match dialed {
                 Ok(None) => {
-                    open.state().speaks_http1 = true;
+                    open.state().http1_only = true;
                     Ok(())
                 }
                 Ok(Some((sender, connection))) => {
@@ -290,7 +290,7 @@ impl Dialer {
     /// Opens a connection and waits for the server's stream limit; `None` if the server supports
     /// HTTP/1.1 only.
     async fn dial(&self) -> Result<Option<(Sender, Connection)>, TransportError> {
-        let wire = self.connector.connect(&self.server, Offer::Http2OrHttp1).await?;
+        let wire = self.connector.connect(&self.server, Alpn::Http2OrHttp1).await?;
         if !wire.is_http2 {
             return Ok(None);
         }
@@ -314,21 +314,21 @@ impl Dialer {
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn add(self: &Arc<Self>, sender: Sender, connection: Connection, settings: Settings) {
         let limit = connection.current_max_send_streams().clamp(1, settings.max_streams);
         let idle_since = Instant::now();
         let load = Load { in_flight: 0, limit, idle_since, closing: false, has_answered: false };
-        let shared = Arc::new(SharedConnection { sender, load: Mutex::new(load), look: Arc::default() });
-        let member = Member { shared: Arc::downgrade(&shared), open: Arc::downgrade(self) };
-        tokio::spawn(drive(connection, member, Arc::clone(&shared.look), settings));
+        let shared = Arc::new(SharedConnection { sender, load: Mutex::new(load), recheck: Arc::default() });
+        let entry = PoolEntry { shared: Arc::downgrade(&shared), open: Arc::downgrade(self) };
+        tokio::spawn(drive(connection, entry, Arc::clone(&shared.recheck), settings));
         self.connections().push(shared);
     }
 
     /// Reserves a slot on the oldest connection with room, so that later ones become idle and
     /// close.
-    fn place(&self) -> Option<Place> {
-        self.connections().iter().find_map(SharedConnection::place)
+    fn reserve(&self) -> Option<StreamSlot> {
+        self.connections().iter().find_map(SharedConnection::reserve)
     }
 
     fn remove(&self, connection: &Arc<SharedConnection>) {
@@ -339,19 +339,19 @@ impl Open {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SharedConnection {
-    fn place(self: &Arc<Self>) -> Option<Place> {
+    fn reserve(self: &Arc<Self>) -> Option<StreamSlot> {
         let mut load = self.load();
         if load.closing || load.in_flight >= load.limit || self.sender.is_closed() {
             return None;
         }
         load.in_flight += 1;
-        Some(Place { connection: Arc::clone(self) })
+        Some(StreamSlot { connection: Arc::clone(self) })
     }
 
     fn load(&self) -> MutexGuard<'_, Load> {
@@ -359,7 +359,7 @@ impl SharedConnection {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut load = self.connection.load();
         load.in_flight -= 1;
@@ -370,12 +370,12 @@ impl Drop for Place {
 }
 
 /// A connection's entry in its pool. It keeps neither alive.
-struct Member {
+struct PoolEntry {
     shared: Weak<SharedConnection>,
-    open: Weak<Open>,
+    open: Weak<OpenConnections>,
 }
 
-impl Member {
+impl PoolEntry {
     fn remove(&self) {
         if let (Some(open), Some(shared)) = (self.open.upgrade(), self.shared.upgrade()) {
             open.remove(&shared);
@@ -410,7 +410,7 @@ fn after(instant: Instant, duration: Duration) -> Instant {
 }
 
 /// Runs one connection to its end.
-async fn drive(mut connection: Connection, member: Member, look: Arc<Notify>, settings: Settings) {
+async fn drive(mut connection: Connection, entry: PoolEntry, recheck: Arc<Notify>, settings: Settings) {
     let mut review = after(Instant::now(), settings.idle_timeout);
     loop {
         tokio::select! {
@@ -419,11 +419,11 @@ async fn drive(mut connection: Connection, member: Member, look: Arc<Notify>, se
                 if let Err(error) = ended {
                     tracing::debug!(%error, "an HTTP/2 connection ended");
                 }
-                return member.remove();
+                return entry.remove();
             }
-            () = look.notified() => {}
+            () = recheck.notified() => {}
             () = tokio::time::sleep_until(review) => {}
         }
-        review = member.review(connection.current_max_send_streams(), &settings);
+        review = entry.review(connection.current_max_send_streams(), &settings);
     }
 }

@@ -1,9 +1,9 @@
 //! The transport: from a host name to connection pools for HTTP/2 and HTTP/1.1.
 //!
 //! ```text
-//! Transport ─ gzip ─ switch ─► Generation ─┬─ Http2Pool per host ─┐
-//!                      ▲                   └─ HTTP/1.1 pool ──────┴─ Connector ─ proxy ─ TCP ─ TLS
-//!                tls::Follower
+//! Transport ─ gzip ─ rotation ─► Generation ─┬─ Http2Pool per host ─┐
+//!                       ▲                    └─ HTTP/1.1 pool ──────┴─ Connector ─ proxy ─ TCP ─ TLS
+//!            tls::CertificateReloader
 //! ```
 //!
 //! Takes requests with absolute URIs and returns responses with streamed bodies. It knows nothing
@@ -22,7 +22,7 @@ mod http1;
 mod http2;
 mod generation;
 mod gzip;
-mod switch;
+mod rotation;
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -36,7 +36,7 @@ pub use error::{TransportError, TransportErrorKind};
 pub use gzip::{Gzip, GzipLayer};
 pub use options::TransportOptions;
 pub use proxy::ProxyEnvironment;
-use switch::{Answer, Switch};
+use rotation::{ResponseFuture, RotatingTransport};
 
 use crate::body::{RequestBody, ResponseBody};
 use crate::config::{Config, Identity};
@@ -54,7 +54,7 @@ use crate::config::{Config, Identity};
 /// Errors of bodies are boxed [`TransportError`]s.
 #[derive(Clone)]
 pub struct Transport {
-    service: Gzip<Switch>,
+    service: Gzip<RotatingTransport>,
 }
 
 impl Transport {
@@ -79,23 +79,23 @@ impl Transport {
         plugin_identity: watch::Receiver<Option<Identity>>,
         options: TransportOptions,
     ) -> Result<Self, TransportError> {
-        let switch = Switch::new(config, plugin_identity, options)?;
+        let rotation = RotatingTransport::new(config, plugin_identity, options)?;
         metrics::counter!("rest_client_transport_create_calls_total").increment(1);
-        Ok(Self { service: GzipLayer::new(!config.disable_compression).layer(switch) })
+        Ok(Self { service: GzipLayer::new(!config.disable_compression).layer(rotation) })
     }
 }
 
 impl Service<Request<RequestBody>> for Transport {
     type Response = Response<ResponseBody>;
     type Error = TransportError;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
     /// Always ready: waiting happens in the future.
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> Answer {
+    fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
         self.service.call(request)
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::proxy::ProxyEnvironment;
-use crate::tls::Pace;
+use crate::tls::ReloadIntervals;
 
 /// Timeouts and limits of a transport. Start from [`Default`] or [`TransportOptions::from_env`].
 #[derive(Clone, Debug)]
@@ -89,8 +89,8 @@ impl TransportOptions {
         Some(self.idle_timeout).filter(|it| !it.is_zero())
     }
 
-    pub(super) fn pace(&self) -> Pace {
-        Pace { on_request: self.reload_interval, on_handshake: self.handshake_reload_interval }
+    pub(super) fn reload_intervals(&self) -> ReloadIntervals {
+        ReloadIntervals { on_request: self.reload_interval, on_handshake: self.handshake_reload_interval }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 
 /// The parts of an event that the decision depends on.
 #[derive(Debug)]
-pub(super) enum Said<'a> {
+pub(super) enum EventInfo<'a> {
     /// An object event at this version.
     Object(ResourceVersion),
     Bookmark(ResourceVersion),
@@ -21,7 +21,7 @@ pub(super) enum Said<'a> {
 
 /// The reaction to an event or error.
 #[derive(Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum Action {
     /// Deliver the event to the caller, and continue from this version.
     Deliver(ResourceVersion),
     /// Continue from this version, without delivering anything.
@@ -34,25 +34,27 @@ pub(super) enum Verdict {
     End(Status),
 }
 
-pub(super) fn on_event(said: Said<'_>) -> Verdict {
-    match said {
-        Said::Object(version) | Said::Bookmark(version) if version.is_unset() => {
+pub(super) fn on_event(event: EventInfo<'_>) -> Action {
+    match event {
+        EventInfo::Object(version) | EventInfo::Bookmark(version) if version.is_unset() => {
             let message =
                 "the server sent an event without a resource version, so the watch cannot be resumed";
-            Verdict::End(Status::failure(Reason::InternalError, message))
+            Action::End(Status::failure(Reason::InternalError, message))
         }
-        Said::Object(version) => Verdict::Deliver(version),
-        Said::Bookmark(version) => Verdict::Advance(version),
+        EventInfo::Object(version) => Action::Deliver(version),
+        EventInfo::Bookmark(version) => Action::Advance(version),
         // The version is known even if the object is not; resuming before it would only yield the
         // same event again.
-        Said::Bad(BadItem { version, event, .. })
+        EventInfo::Bad(BadItem { version, event, .. })
             if version.is_exact() && *event != Some(EventKind::Error) =>
         {
-            Verdict::Deliver(version.clone())
+            Action::Deliver(version.clone())
         }
-        Said::Bad(_) => Verdict::Report,
-        Said::Error(status) if status.code == 410 || status.is_expired() => Verdict::End(status.clone()),
-        Said::Error(status) => Verdict::Restart(status.suggested_delay().unwrap_or_default()),
+        EventInfo::Bad(_) => Action::Report,
+        // client-go ends on 410 alone (v0.36.4 `tools/watch/retrywatcher.go`); here the reason
+        // `Expired` counts too.
+        EventInfo::Error(status) if status.code == 410 || status.is_expired() => Action::End(status.clone()),
+        EventInfo::Error(status) => Action::Restart(status.suggested_delay().unwrap_or_default()),
     }
 }
 
@@ -95,12 +97,12 @@ pub(super) fn is_permanent(error: &Error) -> bool {
 }
 
 /// Decides about an error of opening a watch. Most are temporary; missing permissions are not.
-pub(super) fn on_refused_start(error: &Error, on_gone: OnGone) -> Verdict {
+pub(super) fn on_open_error(error: &Error, on_gone: OnGone) -> Action {
     match error.status() {
-        Some(status) if on_gone == OnGone::End && error.is_expired() => Verdict::End(status.clone()),
-        Some(status) if status.is_unauthorized() || status.is_forbidden() => Verdict::End(status.clone()),
-        Some(status) => Verdict::Restart(status.suggested_delay().unwrap_or_default()),
-        None => Verdict::Restart(Duration::ZERO),
+        Some(status) if on_gone == OnGone::End && error.is_expired() => Action::End(status.clone()),
+        Some(status) if status.is_unauthorized() || status.is_forbidden() => Action::End(status.clone()),
+        Some(status) => Action::Restart(status.suggested_delay().unwrap_or_default()),
+        None => Action::Restart(Duration::ZERO),
     }
 }
 
@@ -117,14 +119,15 @@ mod tests {
 
     #[test]
     fn rw_1_events_advance_the_version_and_bookmarks_are_not_delivered() {
-        assert_eq!(on_event(Said::Object("5".into())), Verdict::Deliver("5".into()));
-        assert_eq!(on_event(Said::Bookmark("6".into())), Verdict::Advance("6".into()));
+        assert_eq!(on_event(EventInfo::Object("5".into())), Action::Deliver("5".into()));
+        assert_eq!(on_event(EventInfo::Bookmark("6".into())), Action::Advance("6".into()));
     }
 
     #[test]
     fn rw_1_an_event_without_a_version_ends_the_watch() {
-        for said in [Said::Object(ResourceVersion::UNSET), Said::Bookmark(ResourceVersion::UNSET)] {
-            assert!(matches!(on_event(said), Verdict::End(status) if status.is_internal_error()));
+        for event in [EventInfo::Object(ResourceVersion::UNSET), EventInfo::Bookmark(ResourceVersion::UNSET)]
+        {
+            assert!(matches!(on_event(event), Action::End(status) if status.is_internal_error()));
         }
     }
 
@@ -138,11 +141,11 @@ mod tests {
             (failure(Reason::TooManyRequests, 3), Some(3)),
             (failure(Reason::Forbidden, 0), Some(0)),
         ] {
-            let verdict = on_event(Said::Error(&status));
+            let action = on_event(EventInfo::Error(&status));
             match expected {
-                None => assert_eq!(verdict, Verdict::End(status)),
+                None => assert_eq!(action, Action::End(status)),
                 Some(seconds) => {
-                    assert_eq!(verdict, Verdict::Restart(Duration::from_secs(seconds)), "{status}")
+                    assert_eq!(action, Action::Restart(Duration::from_secs(seconds)), "{status}")
                 }
             }
         }
@@ -159,18 +162,18 @@ mod tests {
             (Reason::NotFound, false),
         ] {
             let error = failure(reason.clone(), 2).into();
-            let verdict = on_refused_start(&error, OnGone::TryAgain);
-            assert_eq!(matches!(verdict, Verdict::End(_)), ends, "{reason:?}");
+            let action = on_open_error(&error, OnGone::TryAgain);
+            assert_eq!(matches!(action, Action::End(_)), ends, "{reason:?}");
             let gone = matches!(reason, Reason::Gone | Reason::Expired);
-            let relisting = on_refused_start(&error, OnGone::End);
-            assert_eq!(matches!(relisting, Verdict::End(_)), ends || gone, "{reason:?}");
+            let relisting = on_open_error(&error, OnGone::End);
+            assert_eq!(matches!(relisting, Action::End(_)), ends || gone, "{reason:?}");
             if !ends {
-                assert_eq!(verdict, Verdict::Restart(Duration::from_secs(2)));
+                assert_eq!(action, Action::Restart(Duration::from_secs(2)));
             }
         }
         assert!(!is_permanent(&Error::TimedOut(Duration::ZERO)));
-        let timed_out = on_refused_start(&Error::TimedOut(Duration::ZERO), OnGone::End);
-        assert_eq!(timed_out, Verdict::Restart(Duration::ZERO));
+        let timed_out = on_open_error(&Error::TimedOut(Duration::ZERO), OnGone::End);
+        assert_eq!(timed_out, Action::Restart(Duration::ZERO));
     }
 
     #[test]
@@ -182,8 +185,8 @@ mod tests {
             path: String::new(),
             reason: "poison".to_owned(),
         };
-        assert_eq!(on_event(Said::Bad(&bad)), Verdict::Deliver("8".into()));
+        assert_eq!(on_event(EventInfo::Bad(&bad)), Action::Deliver("8".into()));
         bad.version = ResourceVersion::UNSET;
-        assert_eq!(on_event(Said::Bad(&bad)), Verdict::Report);
+        assert_eq!(on_event(EventInfo::Bad(&bad)), Action::Report);
     }
 }

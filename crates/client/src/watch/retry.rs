@@ -18,7 +18,7 @@ use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::resume::{OnGone, Said, Verdict, is_permanent, on_event, on_refused_start};
+use super::resume::{Action, EventInfo, OnGone, is_permanent, on_event, on_open_error};
 use super::stream::{WatchSource, WatchStream};
 use crate::error::{Error, InvalidRequest};
 
@@ -118,10 +118,10 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
                 }
                 continue;
             };
-            let (verdict, item) = match open.next().await {
-                Some(Ok(event)) => (on_event(said(&event)), Some(Ok(event))),
+            let (action, item) = match open.next().await {
+                Some(Ok(event)) => (on_event(event_info(&event)), Some(Ok(event))),
                 Some(Err(Error::Undecodable(bad))) => {
-                    (on_event(Said::Bad(&bad)), Some(Err(Error::Undecodable(bad))))
+                    (on_event(EventInfo::Bad(&bad)), Some(Err(Error::Undecodable(bad))))
                 }
                 // The body is not a stream of events. After a first event this may be a broken
                 // frame, which the next
@@ -133,22 +133,22 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
                 // Lost or ended: either way, the next watch resumes from the last version.
                 Some(Err(error)) => {
                     self.failures.log(&error, &self.params.version);
-                    (Verdict::Restart(Duration::ZERO), None)
+                    (Action::Restart(Duration::ZERO), None)
                 }
-                None => (Verdict::Restart(Duration::ZERO), None),
+                None => (Action::Restart(Duration::ZERO), None),
             };
-            match verdict {
-                Verdict::Deliver(version) => {
-                    self.arrived(version);
+            match action {
+                Action::Deliver(version) => {
+                    self.advance_to(version);
                     return item;
                 }
-                Verdict::Report => return item,
-                Verdict::Advance(version) => self.arrived(version),
-                Verdict::Restart(delay) => {
+                Action::Report => return item,
+                Action::Advance(version) => self.advance_to(version),
+                Action::Restart(delay) => {
                     self.open = None;
                     self.wait_at_least(delay);
                 }
-                Verdict::End(status) => {
+                Action::End(status) => {
                     self.ended = true;
                     return Some(Ok(WatchEvent::Error(status)));
                 }
@@ -158,7 +158,7 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
     }
 
     /// Records that the watch reached a version.
-    fn arrived(&mut self, version: ResourceVersion) {
+    fn advance_to(&mut self, version: ResourceVersion) {
         self.params.version = version;
         self.delivered = true;
         self.failures = FailureLog::default();
@@ -188,12 +188,12 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
                 self.ended = true;
                 return Some(Err(error));
             }
-            Err(error) => match on_refused_start(&error, self.on_gone) {
-                Verdict::End(status) => {
+            Err(error) => match on_open_error(&error, self.on_gone) {
+                Action::End(status) => {
                     self.ended = true;
                     return Some(Ok(WatchEvent::Error(status)));
                 }
-                Verdict::Restart(delay) => {
+                Action::Restart(delay) => {
                     self.failures.log(&error, &self.params.version);
                     self.wait_at_least(delay);
                 }
@@ -220,14 +220,14 @@ impl FailureLog {
     }
 }
 
-fn said<K: Object>(event: &WatchEvent<K>) -> Said<'_> {
+fn event_info<K: Object>(event: &WatchEvent<K>) -> EventInfo<'_> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
-            Said::Object(object.version())
+            EventInfo::Object(object.version())
         }
-        WatchEvent::Bookmark(bookmark) => Said::Bookmark(bookmark.version.clone()),
-        WatchEvent::Error(status) => Said::Error(status),
-        _ => Said::Bookmark(ResourceVersion::UNSET),
+        WatchEvent::Bookmark(bookmark) => EventInfo::Bookmark(bookmark.version.clone()),
+        WatchEvent::Error(status) => EventInfo::Error(status),
+        _ => EventInfo::Bookmark(ResourceVersion::UNSET),
     }
 }
 

@@ -123,7 +123,7 @@ impl<K: DeserializeOwned> Stream for WatchStream<K> {
                     }
                     Err(_trailers) => Ok(true),
                 },
-                Some(Err(error)) => Err(open.client.lost(error)),
+                Some(Err(error)) => Err(open.client.connection_error(error)),
                 None => Ok(false),
             };
             match more {
@@ -157,7 +157,7 @@ impl<K> std::fmt::Debug for WatchStream<K> {
 fn not_a_watch(client: &Client, request: &str, error: WatchError) -> Error {
     match error {
         WatchError::Torn { .. } => {
-            client.lost(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, error).into())
+            client.connection_error(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, error).into())
         }
         other => Error::Malformed { request: request.to_owned(), problem: other.to_string() },
     }

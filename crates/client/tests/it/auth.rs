@@ -97,7 +97,7 @@ async fn authorize(credentials: &Credentials) -> Result<(String, Ticket), AuthEr
 }
 
 /// Returns an error and all its causes, in every form a log could show.
-fn every_word(error: &(dyn std::error::Error + 'static)) -> String {
+fn full_text(error: &(dyn std::error::Error + 'static)) -> String {
     let mut words = String::new();
     let mut next = Some(error);
     while let Some(error) = next {

@@ -161,7 +161,11 @@ async fn di_2_a_version_that_fails_twice_is_recorded_as_a_failure() {
     assert!(found.serves("apps", "v1"), "it is served, but not known");
     let asked = server.paths();
     assert_eq!(asked.iter().filter(|it| *it == "/apis/apps/v1").count(), 2);
-    assert_eq!(asked.iter().filter(|it| *it == "/api/v1").count(), 1, "a known version is not requested again");
+    assert_eq!(
+        asked.iter().filter(|it| *it == "/api/v1").count(),
+        1,
+        "a known version is not requested again"
+    );
 }
 
 #[tokio::test]
@@ -202,7 +206,7 @@ async fn di_2_versions_are_requested_concurrently_up_to_a_limit() {
     let found = server.client().discover().await.expect("discovered");
     assert_eq!(found.resources().count(), 100);
     assert!(found.groups.iter().map(|it| &it.name).eq(&names), "in the server's order");
-    assert_eq!(server.most_under_way(), 16);
+    assert_eq!(server.max_in_flight(), 16);
 }
 
 #[tokio::test(start_paused = true)]

@@ -32,14 +32,14 @@ pub(crate) struct DiscoveryServer {
 #[derive(Debug, Default)]
 struct State {
     answers: BTreeMap<String, Answer>,
-    seen: Vec<Ask>,
-    under_way: usize,
-    most_under_way: usize,
+    seen: Vec<RecordedRequest>,
+    in_flight: usize,
+    max_in_flight: usize,
 }
 
 /// A recorded request.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct RecordedRequest {
     pub(crate) path: String,
     pub(crate) query: String,
     pub(crate) accept: String,
@@ -114,7 +114,7 @@ impl DiscoveryServer {
     }
 
     /// Returns the requests since the last call.
-    pub(crate) fn asked(&self) -> Vec<Ask> {
+    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
         std::mem::take(&mut self.lock().seen)
     }
 
@@ -123,8 +123,8 @@ impl DiscoveryServer {
         self.asked().into_iter().map(|it| it.path).collect()
     }
 
-    pub(crate) fn most_under_way(&self) -> usize {
-        self.lock().most_under_way
+    pub(crate) fn max_in_flight(&self) -> usize {
+        self.lock().max_in_flight
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -164,7 +164,7 @@ impl Service<Request<RequestBody>> for DiscoveryServer {
         Box::pin(async move {
             let header =
                 |name| request.headers().get(name).and_then(|it| it.to_str().ok()).map(str::to_owned);
-            let ask = Ask {
+            let ask = RecordedRequest {
                 path: request.uri().path().to_owned(),
                 query: request.uri().query().unwrap_or_default().to_owned(),
                 accept: header(ACCEPT).unwrap_or_default(),
@@ -173,14 +173,14 @@ impl Service<Request<RequestBody>> for DiscoveryServer {
             {
                 let mut state = this.lock();
                 state.seen.push(ask.clone());
-                state.under_way += 1;
-                state.most_under_way = state.most_under_way.max(state.under_way);
+                state.in_flight += 1;
+                state.max_in_flight = state.max_in_flight.max(state.in_flight);
             }
             let mut open = this.open.subscribe();
             // Yields, so that requests made together are in progress together.
             tokio::task::yield_now().await;
             let _ = open.wait_for(|it| *it).await;
-            this.lock().under_way -= 1;
+            this.lock().in_flight -= 1;
             Ok(this.answer(&ask.path, ask.if_none_match.as_deref()))
         })
     }

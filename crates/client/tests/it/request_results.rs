@@ -201,9 +201,9 @@ async fn a_body_that_breaks_off_is_a_lost_connection() {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Heard(Arc<Mutex<Vec<Warning>>>);
+struct RecordedWarnings(Arc<Mutex<Vec<Warning>>>);
 
-impl WarningHandler for Heard {
+impl WarningHandler for RecordedWarnings {
     fn warn(&self, warning: &Warning) {
         self.0.lock().expect("not poisoned").push(warning.clone());
     }
@@ -215,7 +215,7 @@ async fn rq_14_warnings_reach_the_handler_even_if_the_request_fails() {
         json(200, "{}").header("warning", r#"299 - "old""#).header("warning", r#"299 - "older""#),
         refusal(404, "NotFound").header("warning", r#"299 - "gone""#),
     ]);
-    let heard = Heard::default();
+    let heard = RecordedWarnings::default();
     let config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
     let layer = tower::layer::layer_fn(move |_| script.clone());
     let client = Client::builder(config).warnings(heard.clone()).layer(layer).build().expect("valid");

@@ -98,7 +98,11 @@ async fn rq_9_wrap_previous_error() {
         refusal(429, "TooManyRequests"),
     ]);
     let error = script.client().get().path(&["/x"]).send::<Value>().await.expect_err("refused");
-    assert_eq!(error.to_string(), "TooManyRequests (TooManyRequests)", "the same error twice is reported once");
+    assert_eq!(
+        error.to_string(),
+        "TooManyRequests (TooManyRequests)",
+        "the same error twice is reported once"
+    );
 }
 
 #[tokio::test(start_paused = true)]

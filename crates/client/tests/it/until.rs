@@ -181,7 +181,10 @@ async fn until_with_sync_checks_no_condition_before_the_list_is_complete() {
 async fn until_with_sync_a_condition_that_already_holds_needs_no_watch() {
     let script = Script::new([listing("5", &[object("first", "3")])]);
     let state = maps(&script).wait_until(&ListParams::default(), |state| state.len() == 1).await;
-    assert_eq!(state.expect("the condition holds").keys().map(ToString::to_string).collect::<Vec<_>>(), ["a/first"]);
+    assert_eq!(
+        state.expect("the condition holds").keys().map(ToString::to_string).collect::<Vec<_>>(),
+        ["a/first"]
+    );
     assert_eq!(script.seen().len(), 1);
 }
 

@@ -37,7 +37,7 @@ fn maps(script: &Script) -> Api<ConfigMap> {
 }
 
 /// Describes each item of a stream in a word or two.
-async fn told(events: impl Stream<Item = Result<WatchEvent<ConfigMap>, Error>>) -> Vec<String> {
+async fn describe_all(events: impl Stream<Item = Result<WatchEvent<ConfigMap>, Error>>) -> Vec<String> {
     let word = |event: Result<WatchEvent<ConfigMap>, Error>| match event {
         Ok(WatchEvent::Added(object)) => format!("added {}", object.version()),
         Ok(WatchEvent::Modified(object)) => format!("modified {}", object.version()),
@@ -53,14 +53,14 @@ async fn told(events: impl Stream<Item = Result<WatchEvent<ConfigMap>, Error>>) 
 
 async fn raw(answer: Reply) -> Vec<String> {
     let script = Script::new([answer]);
-    told(maps(&script).watch(&WatchParams::from("5")).await.expect("opened")).await
+    describe_all(maps(&script).watch(&WatchParams::from("5")).await.expect("opened")).await
 }
 
 /// Collects the items of a resuming watch until it ends, or for ten minutes.
 async fn resumed(script: &Script) -> Vec<String> {
     let watch = maps(script).watch_from(WatchParams::from("5")).expect("a version");
     let deadline = tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(600));
-    told(watch.take_until(deadline)).await
+    describe_all(watch.take_until(deadline)).await
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn rq_8_a_watch_that_keeps_losing_its_connection_is_one_that_ended_at_once
     for kind in [ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof, ErrorKind::TimedOut] {
         let script = Script::new((0..20).map(|_| fails(kind)));
         let opened = maps(&script).watch(&WatchParams::from("5")).await.expect("no error");
-        assert!(told(opened).await.is_empty());
+        assert!(describe_all(opened).await.is_empty());
         assert_eq!(script.seen().len(), 11);
     }
     let script = Script::new([fails(ErrorKind::ConnectionRefused)]);
@@ -162,7 +162,7 @@ async fn rq_8_request_watch() {
         let opened = Api::<ConfigMap>::namespaced(client, "a").watch(&WatchParams::from("5")).await;
         assert_eq!(script.seen().len(), attempts, "{name}");
         match (opened, refused) {
-            (Ok(events), None) => assert!(told(events).await.is_empty(), "{name}"),
+            (Ok(events), None) => assert!(describe_all(events).await.is_empty(), "{name}"),
             (Err(error), Some(expected)) => assert!(expected(&error), "{name}: {error}"),
             (opened, _) => panic!("{name}: {opened:?}"),
         }
@@ -228,7 +228,7 @@ async fn rq_15_a_watch_yields_its_events_after_any_number_of_retries() {
         let later = (0..retries).map(|_| reply(429).header("retry-after", "1"));
         let script = Script::new(later.chain([watching(&events)]));
         let opened = maps(&script).watch(&WatchParams::from("5")).await.expect("opened");
-        assert_eq!(told(opened).await, ["added 6", "modified 7", "deleted 8"]);
+        assert_eq!(describe_all(opened).await, ["added 6", "modified 7", "deleted 8"]);
         assert_eq!(script.seen().len(), retries + 1);
     }
 }
@@ -243,7 +243,7 @@ async fn rq_15_a_watch_is_decoded_by_its_content_type_and_an_unknown_one_is_reje
     };
     for known in ["application/json", "application/json; charset=utf-8", "application/JSON;stream=watch"] {
         let opened = maps(&answered(known)).watch(&WatchParams::from("5")).await.expect("opened");
-        assert_eq!(told(opened).await, ["added 6"], "{known}");
+        assert_eq!(describe_all(opened).await, ["added 6"], "{known}");
     }
     for unknown in ["foobar", "application/vnd.kubernetes.protobuf;stream=watch", "text/html"] {
         let refused = maps(&answered(unknown)).watch(&WatchParams::from("5")).await.expect_err("unknown");
@@ -321,7 +321,7 @@ async fn resumed_over(history: &[&str], from: &str, most: usize, watches: usize)
     script.then([watching(&[]).silence()]);
     let watch = maps(&script).watch_from(WatchParams::from(from)).expect("a version");
     let deadline = tokio::time::sleep(Duration::from_secs(600));
-    let events = told(watch.take_until(deadline)).await;
+    let events = describe_all(watch.take_until(deadline)).await;
     assert_eq!(script.seen().len(), watches + 1);
     events
 }

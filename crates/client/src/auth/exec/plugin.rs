@@ -55,10 +55,10 @@ impl Plugin {
         options: PluginOptions,
     ) -> Result<Arc<Renewing<Self>>, AuthError> {
         if config.command.is_empty() {
-            return Err(wrong("names no command"));
+            return Err(misconfigured("names no command"));
         }
         let version = Version::parse(&config.api_version).ok_or_else(|| {
-            wrong(format_args!(
+            misconfigured(format_args!(
                 "asks for API version `{}`; client.authentication.k8s.io/v1 and /v1beta1 are known",
                 config.api_version
             ))
@@ -67,11 +67,11 @@ impl Plugin {
             (Some(mode), _) => mode,
             (None, Version::V1Beta1) => InteractiveMode::IfAvailable,
             (None, Version::V1) => {
-                return Err(wrong("names no interactiveMode: Never, IfAvailable or Always"));
+                return Err(misconfigured("names no interactiveMode: Never, IfAvailable or Always"));
             }
         };
         if config.env.iter().any(|variable| variable.name.is_empty() || variable.name.contains(['=', '\0'])) {
-            return Err(wrong("has a variable with an invalid name"));
+            return Err(misconfigured("has a variable with an invalid name"));
         }
         policy::check(policy)?;
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,9 +108,9 @@ impl Source for Plugin {
         let interactive = self.runner.interactive()?;
         let config = self.runner.config();
         let cluster = config.cluster.as_ref().filter(|_| config.provide_cluster_info);
-        let info = protocol::question(self.version, cluster, interactive);
+        let info = protocol::exec_info(self.version, cluster, interactive);
         let stdout = self.runner.run(&info, interactive).await?;
-        let issued = protocol::answer(self.version, &stdout, Timestamp::now())
+        let issued = protocol::parse_output(self.version, &stdout, Timestamp::now())
             .map_err(|problem| PluginError::Malformed { command: self.runner.command(), problem })?;
         self.identity.send_if_modified(|current| {
             let changed = !same_identity(current.as_ref(), issued.identity.as_ref());
@@ -126,7 +126,7 @@ impl Source for Plugin {
     }
 }
 
-fn wrong(what: impl std::fmt::Display) -> AuthError {
+fn misconfigured(what: impl std::fmt::Display) -> AuthError {
     AuthError::Misconfigured(format!("the exec section of the user {what}"))
 }
 

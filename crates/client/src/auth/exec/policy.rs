@@ -10,17 +10,17 @@ use crate::config::PluginPolicy;
 /// Rejects an allowlist that is empty or has entries that could never match.
 pub(super) fn check(policy: &PluginPolicy) -> Result<(), AuthError> {
     let PluginPolicy::Allowlist(commands) = policy else { return Ok(()) };
-    let wrong = |what: String| Err(AuthError::Misconfigured(format!("the plugin allowlist {what}")));
+    let misconfigured = |what: String| Err(AuthError::Misconfigured(format!("the plugin allowlist {what}")));
     if commands.is_empty() {
-        return wrong("is empty: to allow no plugin, use DenyAll".to_owned());
+        return misconfigured("is empty: to allow no plugin, use DenyAll".to_owned());
     }
     for command in commands {
         if command.is_empty() {
-            return wrong("has an empty entry".to_owned());
+            return misconfigured("has an empty entry".to_owned());
         }
         let cleaned = clean(command);
         if cleaned.as_os_str() != OsStr::new(command) {
-            return wrong(format!("has the entry `{command}`: write it as `{}`", cleaned.display()));
+            return misconfigured(format!("has the entry `{command}`: write it as `{}`", cleaned.display()));
         }
     }
     Ok(())

@@ -28,7 +28,7 @@ pub(super) enum Version {
 /// The value of `KUBERNETES_EXEC_INFO`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Question<'a> {
+struct ExecInfo<'a> {
     api_version: &'a str,
     kind: &'a str,
     spec: Spec<'a>,
@@ -44,7 +44,7 @@ struct Spec<'a> {
 /// The output of a plugin.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct ExecCredential {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
@@ -80,19 +80,18 @@ impl Version {
 
 /// Returns the value of `KUBERNETES_EXEC_INFO`. `cluster` is set only if the kubeconfig has
 /// `provideClusterInfo`.
-pub(super) fn question(version: Version, cluster: Option<&ExecCluster>, interactive: bool) -> String {
-    let question =
-        Question { api_version: version.as_str(), kind: KIND, spec: Spec { cluster, interactive } };
-    serde_json::to_string(&question).expect("plain fields and JSON values serialize")
+pub(super) fn exec_info(version: Version, cluster: Option<&ExecCluster>, interactive: bool) -> String {
+    let info = ExecInfo { api_version: version.as_str(), kind: KIND, spec: Spec { cluster, interactive } };
+    serde_json::to_string(&info).expect("plain fields and JSON values serialize")
 }
 
 /// Parses the output of a plugin. The error describes the problem.
-pub(super) fn answer(version: Version, stdout: &[u8], now: Timestamp) -> Result<Issued, String> {
-    let answer = parse(stdout)?;
-    if answer.kind != KIND {
+pub(super) fn parse_output(version: Version, stdout: &[u8], now: Timestamp) -> Result<Issued, String> {
+    let credential = parse(stdout)?;
+    if credential.kind != KIND {
         return Err(format!("it is not of kind {KIND}"));
     }
-    match Version::parse(&answer.api_version) {
+    match Version::parse(&credential.api_version) {
         Some(returned) if returned == version => {}
         Some(returned) => {
             return Err(format!(
@@ -108,7 +107,7 @@ pub(super) fn answer(version: Version, stdout: &[u8], now: Timestamp) -> Result<
             ));
         }
     }
-    let status = answer.status.ok_or("it has no status")?;
+    let status = credential.status.ok_or("it has no status")?;
     status.issued(now)
 }
 
@@ -116,7 +115,9 @@ impl Status {
     fn issued(self, now: Timestamp) -> Result<Issued, String> {
         let given = |field: Option<String>| field.filter(|text| !text.is_empty()).map(SecretString::from);
         let header = match given(self.token) {
-            Some(token) => Some(bearer(&token).ok_or("its token has characters that are not valid in a header")?),
+            Some(token) => {
+                Some(bearer(&token).ok_or("its token has characters that are not valid in a header")?)
+            }
             None => None,
         };
         let identity = match (given(self.client_certificate_data), given(self.client_key_data)) {
@@ -140,9 +141,9 @@ impl Status {
 }
 
 /// Parses the document as JSON or, like client-go's decoder, as YAML.
-fn parse(stdout: &[u8]) -> Result<Answer, String> {
+fn parse(stdout: &[u8]) -> Result<ExecCredential, String> {
     let error = match serde_json::from_slice(stdout) {
-        Ok(answer) => return Ok(answer),
+        Ok(credential) => return Ok(credential),
         // Empty output is an empty YAML document, and a field of the wrong type stays wrong in
         // YAML.
         Err(error) if error.is_data() || stdout.trim_ascii().is_empty() => {
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
 
     fn problem(stdout: &str) -> String {
-        answer(Version::V1, stdout.as_bytes(), Timestamp::UNIX_EPOCH).expect_err("a problem")
+        parse_output(Version::V1, stdout.as_bytes(), Timestamp::UNIX_EPOCH).expect_err("a problem")
     }
 
     fn status(status: &str) -> String {
@@ -227,7 +228,8 @@ mod tests {
     #[test]
     fn au_3_a_certificate_must_belong_to_its_key() {
         let ((certificate, key), (_, other)) = (pair(), pair());
-        let good = answer(Version::V1, with_identity(&certificate, &key).as_bytes(), Timestamp::UNIX_EPOCH);
+        let good =
+            parse_output(Version::V1, with_identity(&certificate, &key).as_bytes(), Timestamp::UNIX_EPOCH);
         assert!(good.expect("a pair").identity.is_some());
         let expected = "its clientKeyData does not belong to its clientCertificateData";
         assert_eq!(problem(&with_identity(&certificate, &other)), expected);
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn au_3_yaml_is_understood_as_by_client_go() {
         let yaml = "apiVersion: client.authentication.k8s.io/v1\nkind: ExecCredential\nstatus:\n  token: t\n";
-        let issued = answer(Version::V1, yaml.as_bytes(), Timestamp::UNIX_EPOCH).expect("a credential");
+        let issued = parse_output(Version::V1, yaml.as_bytes(), Timestamp::UNIX_EPOCH).expect("a credential");
         assert!(issued.header.is_some());
     }
 
@@ -271,7 +273,7 @@ mod tests {
     fn au_3_the_output_must_have_the_configured_version() {
         let beta = status(r#"{"token":"t"}"#).replace("/v1\"", "/v1beta1\"");
         assert!(problem(&beta).ends_with("returned client.authentication.k8s.io/v1beta1"));
-        assert!(answer(Version::V1Beta1, beta.as_bytes(), Timestamp::UNIX_EPOCH).is_ok());
+        assert!(parse_output(Version::V1Beta1, beta.as_bytes(), Timestamp::UNIX_EPOCH).is_ok());
         let alpha = status(r#"{"token":"t"}"#).replace("/v1\"", "/v1alpha1\"");
         assert!(problem(&alpha).ends_with("the plugin returned another one"));
         assert_eq!(Version::parse("client.authentication.k8s.io/v1alpha1"), None);
@@ -281,7 +283,7 @@ mod tests {
     #[test]
     fn a_token_with_an_expiry_is_issued_until_then() {
         let stdout = status(r#"{"token":"t","expirationTimestamp":"1970-01-01T01:00:00Z"}"#);
-        let issued = answer(Version::V1, stdout.as_bytes(), Timestamp::UNIX_EPOCH).unwrap();
+        let issued = parse_output(Version::V1, stdout.as_bytes(), Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(issued.header.unwrap(), "Bearer t");
         let hour = Timestamp::from_second(3600).unwrap();
         assert_eq!(issued.lifetime, Lifetime::until(hour, Timestamp::UNIX_EPOCH));
@@ -290,7 +292,7 @@ mod tests {
     #[test]
     fn au_3_a_plugin_receives_its_version_and_interactivity() {
         assert_eq!(
-            question(Version::V1Beta1, None, true),
+            exec_info(Version::V1Beta1, None, true),
             r#"{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{"interactive":true}}"#
         );
     }

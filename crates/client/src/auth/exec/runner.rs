@@ -99,7 +99,7 @@ impl Runner {
                 policy::permits(&rules, &command, &program, search.as_deref()).map(|()| Some(program))
             })
             .await
-            .map_err(|source| self.broken(io::Error::other(source)))?
+            .map_err(|source| self.start_error(io::Error::other(source)))?
             .map_err(denied),
         };
         metrics::record_policy(decision.is_ok());
@@ -117,7 +117,7 @@ impl Runner {
             io::ErrorKind::NotFound => {
                 PluginError::NotFound { command: self.command(), hint: self.hint.take() }
             }
-            _ => self.broken(source),
+            _ => self.start_error(source),
         })?;
         // An interactive plugin stays in this process's group: a background group may not read from
         // the terminal.
@@ -135,7 +135,7 @@ impl Runner {
                 }
             }
         }
-        .map_err(|source| self.broken(source))?;
+        .map_err(|source| self.start_error(source))?;
         // The plugin ended by itself. Processes that it left behind, such as an agent that keeps a
         // session, stay on purpose.
         group.release();
@@ -210,7 +210,7 @@ impl Runner {
         Ok((status, bytes))
     }
 
-    fn broken(&self, source: io::Error) -> PluginError {
+    fn start_error(&self, source: io::Error) -> PluginError {
         PluginError::Start { command: self.command(), source: Arc::new(source) }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use super::plugin::{Script, V1, document};
-use super::{Server, authorize, config, every_word};
+use super::{Server, authorize, config, full_text};
 use crate::support::soon;
 
 async fn failure(credentials: &Credentials) -> PluginError {
@@ -136,7 +136,7 @@ async fn au_3_invalid_output_is_rejected_without_quoting_it() {
     ];
     for (script, expected) in cases {
         let error = failure(&Script::new(&script).credentials()).await;
-        let words = every_word(&error);
+        let words = full_text(&error);
         assert!(words.starts_with("credential plugin `/bin/sh` printed no usable credential: "), "{words}");
         assert!(words.contains(expected), "{words} / {expected}");
         assert!(!words.contains("s3cret"), "{words}");

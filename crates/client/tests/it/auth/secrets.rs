@@ -16,14 +16,14 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::plugin::Script;
-use super::{config, every_word};
+use super::{config, full_text};
 
 /// Returns everything that could reach a log on the way from settings to a request.
 async fn everything_shown(config: &Config, options: AuthOptions) -> String {
     let mut shown = format!("{config:?} {options:?} ");
     let credentials = match Credentials::with_options(config, options) {
         Ok(credentials) => credentials,
-        Err(error) => return shown + &every_word(&error),
+        Err(error) => return shown + &full_text(&error),
     };
     let mut headers = HeaderMap::new();
     match credentials.authorize(&mut headers).await {
@@ -31,10 +31,10 @@ async fn everything_shown(config: &Config, options: AuthOptions) -> String {
             shown += &format!("{ticket:?} {ticket:#?} {headers:?}");
             credentials.rejected(ticket);
             if let Err(error) = credentials.authorize(&mut HeaderMap::new()).await {
-                shown += &every_word(&error);
+                shown += &full_text(&error);
             }
         }
-        Err(error) => shown += &every_word(&error),
+        Err(error) => shown += &full_text(&error),
     }
     let layer = AuthLayer::new(credentials.clone());
     shown + &format!("{credentials:?} {credentials:#?} {layer:?} {:?}", credentials.identity())
@@ -152,5 +152,5 @@ fn a_password_in_the_address_is_not_shown_by_the_error_about_it() {
     let mut config = Config::new("http://jane:Hunter2Hunter2@cluster.example".parse().unwrap());
     config.auth.token = Some("t".into());
     let error: AuthError = Credentials::new(&config, None).unwrap_err();
-    assert_hidden(&every_word(&error), "Hunter2Hunter2");
+    assert_hidden(&full_text(&error), "Hunter2Hunter2");
 }

@@ -70,14 +70,8 @@ fn kc_8_problems_of_clusters() {
 fn kc_8_problems_of_users() {
     let exec = "apiVersion: client.authentication.k8s.io/v1, command: c, interactiveMode: Never";
     let cases = [
-        (
-            "{token: t, username: u}".to_owned(),
-            "token: excludes username and password; set only one of them",
-        ),
-        (
-            "{token: t, password: p}".to_owned(),
-            "token: excludes username and password; set only one of them",
-        ),
+        ("{token: t, username: u}".to_owned(), "token: excludes username and password; set only one of them"),
+        ("{token: t, password: p}".to_owned(), "token: excludes username and password; set only one of them"),
         (
             "{client-certificate-data: Yg==}".to_owned(),
             "client-key: is missing: client-certificate needs client-key or client-key-data",
@@ -112,7 +106,10 @@ fn kc_8_problems_of_users() {
         ),
         ("{as-uid: u}".to_owned(), "as: is missing: as-uid, as-groups and as-user-extra need it"),
         ("{as-groups: [g]}".to_owned(), "as: is missing: as-uid, as-groups and as-user-extra need it"),
-        ("{as-user-extra: {k: [v]}}".to_owned(), "as: is missing: as-uid, as-groups and as-user-extra need it"),
+        (
+            "{as-user-extra: {k: [v]}}".to_owned(),
+            "as: is missing: as-uid, as-groups and as-user-extra need it",
+        ),
     ];
     for (user, problem) in cases {
         assert_eq!(problems(&single("{server: h}", &user)), [format!("user \"a\": {problem}")], "{user}");

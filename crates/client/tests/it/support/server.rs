@@ -72,7 +72,7 @@ struct Counts {
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Control {
     cuts: usize,
-    goodbyes: usize,
+    shutdowns: usize,
 }
 
 impl ServerSetup {
@@ -198,8 +198,8 @@ impl Server {
     }
 
     /// Shuts down all connections gracefully: GOAWAY, or `Connection: close`.
-    pub(crate) fn say_goodbye(&self) {
-        self.control.send_modify(|control| control.goodbyes += 1);
+    pub(crate) fn shut_down_gracefully(&self) {
+        self.control.send_modify(|control| control.shutdowns += 1);
     }
 }
 

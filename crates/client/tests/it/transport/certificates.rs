@@ -14,7 +14,7 @@ async fn hello(_: Request<hyper::body::Incoming>, _: Peer) -> Response<Body> {
 }
 
 /// Responds with the client certificate, so that a test can compare it; `/watch` stays open.
-async fn who(request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Body> {
+async fn client_certificate(request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Body> {
     if request.uri().path() == "/watch" {
         let (sender, response) = streamed();
         tokio::spawn(async move { sender.closed().await });
@@ -23,7 +23,7 @@ async fn who(request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Bo
     text(peer.certificate.map(|it| it.to_vec()).unwrap_or_default())
 }
 
-async fn shown(transport: &Transport, server: &Server) -> Vec<u8> {
+async fn presented(transport: &Transport, server: &Server) -> Vec<u8> {
     let response = send(transport, get(&server.url())).await.unwrap();
     response.into_body().collect().await.unwrap().to_bytes().to_vec()
 }
@@ -123,16 +123,16 @@ async fn the_error_of_invalid_settings_names_the_field_or_the_file() {
 async fn server_with_users() -> (Server, Authority, Authority) {
     let (authority, users) = (Authority::new("cluster"), Authority::new("users"));
     let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).ask_for_certificates(&users, false);
-    (setup.start(who).await, authority, users)
+    (setup.start(client_certificate).await, authority, users)
 }
 
 #[tokio::test]
 async fn a_client_certificate_is_presented() {
     let (server, authority, users) = server_with_users().await;
     let (mut config, me) = (trusting(&server.url(), &authority), users.client("me"));
-    assert!(shown(&transport(&config), &server).await.is_empty());
+    assert!(presented(&transport(&config), &server).await.is_empty());
     config.tls.identity = Some(me.identity());
-    assert_eq!(shown(&transport(&config), &server).await, der(&me));
+    assert_eq!(presented(&transport(&config), &server).await, der(&me));
 }
 
 /// In TLS 1.3 a server checks the client's certificate after the client considers the handshake
@@ -142,7 +142,7 @@ async fn a_rejected_client_certificate_is_a_tls_error_in_both_protocols() {
     let (authority, users) = (Authority::new("cluster"), Authority::new("users"));
     let leaf = authority.server(&["127.0.0.1"]);
     for setup in [ServerSetup::tls(leaf.clone()), ServerSetup::tls(leaf.clone()).http1_only()] {
-        let server = setup.ask_for_certificates(&users, true).start(who).await;
+        let server = setup.ask_for_certificates(&users, true).start(client_certificate).await;
         let error =
             send(&transport(&trusting(&server.url(), &authority)), get(&server.url())).await.unwrap_err();
         assert_eq!(error.kind(), TransportErrorKind::Tls, "{}", chain(&error));
@@ -164,19 +164,19 @@ async fn tr_4_a_rotated_certificate_file_replaces_idle_connections_and_spares_bu
     let mut config = trusting(&server.url(), &authority);
     config.tls.identity = Some(write(folder.path(), &first));
     let transport = Transport::with_options(&config, no_plugin(), eager()).unwrap();
-    assert_eq!(shown(&transport, &server).await, der(&first));
-    assert_eq!(shown(&transport, &server).await, der(&first));
+    assert_eq!(presented(&transport, &server).await, der(&first));
+    assert_eq!(presented(&transport, &server).await, der(&first));
     assert_eq!(server.accepted(), 1, "nothing changed, nothing reconnects");
 
     let watching = send(&transport, get(&format!("{}/watch", server.url()))).await.unwrap();
     write(folder.path(), &second);
-    assert_eq!(shown(&transport, &server).await, der(&second));
+    assert_eq!(presented(&transport, &server).await, der(&second));
     assert_eq!((server.accepted(), server.open()), (2, 2), "the watch keeps its connection");
     drop(watching);
     server.wait_for_open(1).await;
 
     write(folder.path(), &first);
-    assert_eq!(shown(&transport, &server).await, der(&first));
+    assert_eq!(presented(&transport, &server).await, der(&first));
     server.wait_for_open(1).await;
     assert_eq!(server.accepted(), 3);
 }
@@ -190,9 +190,9 @@ async fn tr_4_half_a_rotation_keeps_the_certificate() {
     config.tls.identity = Some(write(folder.path(), &first));
     let transport = Transport::with_options(&config, no_plugin(), eager()).unwrap();
     std::fs::write(folder.path().join("tls.crt"), &second.certificate).unwrap();
-    assert_eq!(shown(&transport, &server).await, der(&first));
+    assert_eq!(presented(&transport, &server).await, der(&first));
     std::fs::write(folder.path().join("tls.key"), &second.key).unwrap();
-    assert_eq!(shown(&transport, &server).await, der(&second));
+    assert_eq!(presented(&transport, &server).await, der(&second));
 }
 
 #[tokio::test]
@@ -202,17 +202,17 @@ async fn a_plugins_certificate_is_presented_from_the_next_request_on() {
     let (plugin, identity) = watch::channel(None);
     let config = trusting(&server.url(), &authority);
     let transport = Transport::with_options(&config, identity, TransportOptions::default()).unwrap();
-    assert!(shown(&transport, &server).await.is_empty());
+    assert!(presented(&transport, &server).await.is_empty());
     for (connections, leaf) in [(2, &first), (3, &second)] {
         plugin.send_replace(Some(leaf.identity()));
-        assert_eq!(shown(&transport, &server).await, der(leaf));
-        assert_eq!(shown(&transport, &server).await, der(leaf));
+        assert_eq!(presented(&transport, &server).await, der(leaf));
+        assert_eq!(presented(&transport, &server).await, der(leaf));
         server.wait_for_open(1).await;
         assert_eq!(server.accepted(), connections);
     }
     drop(plugin);
     assert_eq!(
-        shown(&transport, &server).await,
+        presented(&transport, &server).await,
         der(&second),
         "the last certificate of a dropped plugin stays"
     );
@@ -226,7 +226,7 @@ async fn a_certificate_of_the_settings_takes_precedence_over_a_plugins() {
     config.tls.identity = Some(own.identity());
     let (_plugin, identity) = watch::channel(Some(foreign.identity()));
     let transport = Transport::with_options(&config, identity, TransportOptions::default()).unwrap();
-    assert_eq!(shown(&transport, &server).await, der(&own));
+    assert_eq!(presented(&transport, &server).await, der(&own));
 }
 
 #[tokio::test]

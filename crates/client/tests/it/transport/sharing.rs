@@ -131,7 +131,7 @@ async fn a_connection_that_got_a_goaway_is_replaced_without_an_error() {
     let transport = transport(&trusting(&server.url(), &authority));
     for connection in 1..=3 {
         assert_eq!(fetch(&transport, &server.url()).await, connection.to_string());
-        server.say_goodbye();
+        server.shut_down_gracefully();
         server.wait_for_open(0).await;
     }
 }

@@ -60,7 +60,7 @@ async fn refuse(stream: impl AsyncRead + AsyncWrite + Unpin, refused: usize) {
 }
 
 /// Reads one request and sends a GOAWAY with an earlier stream id: no stream was processed.
-async fn say_goodbye(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+async fn send_goaway(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let mut preface = [0; PREFACE];
     stream.read_exact(&mut preface).await.expect("a preface");
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -93,7 +93,7 @@ async fn a_post_whose_stream_is_refused_is_retried() {
 #[tokio::test]
 async fn a_post_above_the_last_stream_of_a_goaway_goes_to_another_connection() {
     let serve = async |stream, number| match number {
-        1 => say_goodbye(stream).await,
+        1 => send_goaway(stream).await,
         _ => refuse(stream, 0).await,
     };
     let (url, authority, accepted, _running) = raw_server(serve).await;
@@ -158,7 +158,9 @@ async fn a_connection_outlives_the_request_that_it_was_opened_for() {
     let transport = transport(&trusting(&url, &authority));
     for _ in 0..3 {
         let dropped = transport.clone().oneshot(get(&url));
-        tokio::time::timeout(Duration::from_millis(50), dropped).await.expect_err("the server does not answer yet");
+        tokio::time::timeout(Duration::from_millis(50), dropped)
+            .await
+            .expect_err("the server does not answer yet");
     }
     gate.add_permits(1);
     assert_eq!(fetch(&transport, &url).await, "1");
@@ -219,7 +221,7 @@ async fn a_post_succeeds_however_many_connections_got_a_goaway() {
         index += 1;
         index % 2 == 0
     });
-    server.say_goodbye();
+    server.shut_down_gracefully();
     for watch in &mut watches {
         // The data before the GOAWAY is read, so that the GOAWAY arrives soon.
         soon(watch.body_mut().frame()).await.expect("a line").expect("a line");
@@ -257,7 +259,9 @@ async fn a_connection_of_http_1_outlives_the_request_that_it_was_opened_for() {
     let transport = Transport::with_options(&trusting(&url, &authority), no_plugin(), options).unwrap();
     for _ in 0..3 {
         let dropped = transport.clone().oneshot(get(&url));
-        tokio::time::timeout(Duration::from_millis(50), dropped).await.expect_err("the server does not answer yet");
+        tokio::time::timeout(Duration::from_millis(50), dropped)
+            .await
+            .expect_err("the server does not answer yet");
     }
     gate.add_permits(1);
     assert_eq!(fetch(&transport, &url).await, "ok");

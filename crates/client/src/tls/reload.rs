@@ -1,8 +1,8 @@
 //! Certificate rotation: reloading of the CA file, the client certificate's files, and a credential
 //! plugin's certificate.
 //!
-//! There are no change notifications: the transport calls [`Follower::before_request`] and
-//! [`Follower::before_handshake`], and compares [`Follower::version`] with the version of its
+//! There are no change notifications: the transport calls [`CertificateReloader::before_request`] and
+//! [`CertificateReloader::before_handshake`], and compares [`CertificateReloader::version`] with the version of its
 //! connections.
 //! So no background task is needed, and an idle program reads nothing.
 
@@ -22,15 +22,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::TlsError;
-use super::identity::{CurrentCertificate, Files, Loaded};
-use super::pem::Text;
+use super::identity::{CurrentCertificate, IdentityFiles, LoadedIdentity};
+use super::pem::PemText;
 use super::roots::{Trust, ca_file};
-use super::verifier::BelieveEveryone;
+use super::verifier::AcceptAnyCertificate;
 use crate::config::{Identity, TlsSettings};
 
 /// The protocols that a handshake offers by ALPN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offer {
+pub(crate) enum Alpn {
     /// HTTP/2, or HTTP/1.1 if the server prefers it.
     Http2OrHttp1,
     /// HTTP/1.1 only.
@@ -39,7 +39,7 @@ pub(crate) enum Offer {
 
 /// The intervals at which files are read again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ReloadIntervals {
     /// The minimum interval between reads by requests (rules TR-4 and TR-5: five minutes).
     /// `CertCallbackRefreshDuration` in client-go v0.36.4
     /// `transport/cert_rotation.go` and `caRefreshDuration` in `transport/ca_rotation.go`.
@@ -51,14 +51,14 @@ pub(crate) struct Pace {
 
 /// The TLS configuration of a transport, updated from its files and its plugin.
 #[derive(Debug)]
-pub(crate) struct Follower {
+pub(crate) struct CertificateReloader {
     provider: Arc<CryptoProvider>,
     server_name: Option<String>,
-    pace: Pace,
+    intervals: ReloadIntervals,
     trust: ArcSwap<Trust>,
     certificate: Arc<CurrentCertificate>,
     ca_file: Option<PathBuf>,
-    files: Option<Files>,
+    files: Option<IdentityFiles>,
     /// Incremented with every change of trust or certificate.
     version: AtomicU64,
     /// A std mutex: it is never held across an await.
@@ -74,13 +74,13 @@ struct State {
     plugin: Option<watch::Receiver<Option<Identity>>>,
 }
 
-impl Follower {
+impl CertificateReloader {
     /// Reads everything once. Anything unusable is an error here; later, the last good state is
     /// kept instead.
     pub(crate) fn new(
         settings: &TlsSettings,
         plugin: watch::Receiver<Option<Identity>>,
-        pace: Pace,
+        intervals: ReloadIntervals,
     ) -> Result<Self, TlsError> {
         let provider = provider();
         let trust = Trust::load(settings)?;
@@ -89,23 +89,23 @@ impl Follower {
         }
         let certificate = Arc::new(CurrentCertificate::default());
         if let Some(identity) = &settings.identity {
-            certificate.set(Some(Loaded::read(identity, &provider)?));
+            certificate.set(Some(LoadedIdentity::read(identity, &provider)?));
         }
         let now = Instant::now();
         let plugin = settings.identity.is_none().then_some(plugin);
-        let follower = Self {
+        let reloader = Self {
             provider,
             server_name: settings.server_name.clone(),
-            pace,
+            intervals,
             trust: ArcSwap::from_pointee(trust),
             certificate,
             ca_file: ca_file(settings).cloned(),
-            files: settings.identity.as_ref().and_then(Files::of),
+            files: settings.identity.as_ref().and_then(IdentityFiles::of),
             version: AtomicU64::new(0),
             state: Mutex::new(State { ca_read: now, files_read: now, plugin }),
         };
-        follower.take_plugin_identity(true);
-        Ok(follower)
+        reloader.take_plugin_identity(true);
+        Ok(reloader)
     }
 
     /// Returns the number of changes so far. Connections made at another version should be
@@ -123,10 +123,10 @@ impl Follower {
     /// Takes a plugin's new certificate at once, and reads files again if the interval has passed.
     pub(crate) async fn before_request(&self) {
         self.take_plugin_identity(false);
-        if self.ca_file.is_some() && self.is_due(|state| &mut state.ca_read, self.pace.on_request) {
+        if self.ca_file.is_some() && self.is_due(|state| &mut state.ca_read, self.intervals.on_request) {
             self.reload_ca().await;
         }
-        if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.pace.on_request) {
+        if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.intervals.on_request) {
             self.reload_files().await;
         }
     }
@@ -134,7 +134,7 @@ impl Follower {
     /// Ensures that the certificate about to be presented was read at most a second ago.
     pub(crate) async fn before_handshake(&self) {
         self.take_plugin_identity(false);
-        if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.pace.on_handshake) {
+        if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.intervals.on_handshake) {
             self.reload_files().await;
         }
     }
@@ -151,14 +151,14 @@ impl Follower {
 
     /// Returns a configuration with the current roots. It looks up the client certificate at every
     /// handshake.
-    pub(crate) fn client_config(&self, offer: Offer) -> Result<ClientConfig, TlsError> {
+    pub(crate) fn client_config(&self, offer: Alpn) -> Result<ClientConfig, TlsError> {
         let trust = self.trust.load_full();
         let builder = match &*trust {
-            Trust::Everyone => self
+            Trust::Unverified => self
                 .base()?
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(BelieveEveryone(Arc::clone(&self.provider)))),
-            Trust::System(roots) | Trust::Only { roots, .. } => {
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(Arc::clone(&self.provider)))),
+            Trust::System(roots) | Trust::Custom { roots, .. } => {
                 self.base()?.with_root_certificates(Arc::clone(roots))
             }
         };
@@ -171,7 +171,7 @@ impl Follower {
         let roots: RootCertStore = self.trust.load().for_proxy();
         let builder: ConfigBuilder<ClientConfig, WantsClientCert> =
             self.base()?.with_root_certificates(roots);
-        Ok(finish(builder.with_no_client_auth(), Offer::Http1))
+        Ok(finish(builder.with_no_client_auth(), Alpn::Http1))
     }
 
     fn base(&self) -> Result<ConfigBuilder<ClientConfig, rustls::WantsVerifier>, TlsError> {
@@ -196,33 +196,35 @@ impl Follower {
                 last
             }
         };
-        match identity.map(|it| Loaded::read(&it, &self.provider)).transpose() {
-            Ok(loaded) => self.note(self.certificate.set(loaded)),
+        match identity.map(|it| LoadedIdentity::read(&it, &self.provider)).transpose() {
+            Ok(loaded) => self.record_change(self.certificate.set(loaded)),
             Err(error) => tracing::warn!(%error, "the credential plugin's certificate is invalid"),
         }
     }
 
     async fn reload_files(&self) {
         let Some(files) = &self.files else { return };
-        match Loaded::read_again(files, &self.provider).await {
+        match LoadedIdentity::reload(files, &self.provider).await {
             Ok(loaded) => {
                 let changed = self.certificate.set(Some(loaded));
                 if changed {
                     tracing::info!("the client certificate changed");
                 }
-                self.note(changed);
+                self.record_change(changed);
             }
             // During a rotation the pair may not match; a later read finds it complete.
-            Err(error) => tracing::warn!(%error, "cannot reload the client certificate, keeping the current one"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot reload the client certificate, keeping the current one")
+            }
         }
     }
 
     async fn reload_ca(&self) {
         let Some(path) = &self.ca_file else { return };
-        let (reason, result) = match Text::read_again(path).await {
+        let (reason, result) = match PemText::reload(path).await {
             Ok(text) if text.is_blank() => ("empty", Err(text.malformed("it is empty"))),
             Ok(text) if self.trust.load().is_from(&text) => ("unchanged", Ok(None)),
-            Ok(text) => match Trust::only(&text) {
+            Ok(text) => match Trust::custom(&text) {
                 Ok(trust) => ("updated", Ok(Some(trust))),
                 Err(error) => ("ca_parse_error", Err(error)),
             },
@@ -235,10 +237,12 @@ impl Follower {
             Ok(None) => {}
             Ok(Some(trust)) => {
                 self.trust.store(Arc::new(trust));
-                self.note(true);
+                self.record_change(true);
                 tracing::info!(ca = %path.display(), "the certificate authority changed");
             }
-            Err(error) => tracing::warn!(%error, "cannot reload the certificate authority, keeping the current one"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot reload the certificate authority, keeping the current one")
+            }
         }
     }
 
@@ -256,7 +260,7 @@ impl Follower {
         due
     }
 
-    fn note(&self, changed: bool) {
+    fn record_change(&self, changed: bool) {
         if changed {
             self.version.fetch_add(1, Ordering::AcqRel);
         }
@@ -275,10 +279,10 @@ fn provider() -> Arc<CryptoProvider> {
     CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()))
 }
 
-fn finish(mut config: ClientConfig, offer: Offer) -> ClientConfig {
+fn finish(mut config: ClientConfig, offer: Alpn) -> ClientConfig {
     config.alpn_protocols = match offer {
-        Offer::Http2OrHttp1 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        Offer::Http1 => vec![b"http/1.1".to_vec()],
+        Alpn::Http2OrHttp1 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Alpn::Http1 => vec![b"http/1.1".to_vec()],
     };
     // A resumed session keeps the certificate of the first handshake, even after a rotation.
     // client-go does not resume
@@ -299,7 +303,8 @@ mod tests {
     use super::*;
     use crate::config::Pem;
 
-    const PACE: Pace = Pace { on_request: Duration::from_secs(300), on_handshake: Duration::from_secs(1) };
+    const INTERVALS: ReloadIntervals =
+        ReloadIntervals { on_request: Duration::from_secs(300), on_handshake: Duration::from_secs(1) };
 
     fn ca(name: &str) -> String {
         let key = rcgen::KeyPair::generate().unwrap();
@@ -308,9 +313,9 @@ mod tests {
         params.self_signed(&key).unwrap().pem()
     }
 
-    fn follow(ca: &Path) -> Follower {
+    fn follow(ca: &Path) -> CertificateReloader {
         let settings = TlsSettings { ca: Some(Pem::File(ca.to_owned())), ..TlsSettings::default() };
-        Follower::new(&settings, watch::channel(None).1, PACE).unwrap()
+        CertificateReloader::new(&settings, watch::channel(None).1, INTERVALS).unwrap()
     }
 
     /// A mount that is being replaced may be missing, empty or incomplete for a moment.
@@ -319,21 +324,21 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
         std::fs::write(&path, ca("one")).unwrap();
-        let follower = follow(&path);
+        let reloader = follow(&path);
 
         for content in [None, Some(""), Some("garbage"), Some("-----BEGIN CERTIFICATE-----\nAAAA")] {
             match content {
                 Some(content) => std::fs::write(&path, content).unwrap(),
                 None => std::fs::remove_file(&path).unwrap(),
             }
-            tokio::time::advance(PACE.on_request).await;
-            follower.before_request().await;
-            assert_eq!(follower.version(), 0, "{content:?}");
+            tokio::time::advance(INTERVALS.on_request).await;
+            reloader.before_request().await;
+            assert_eq!(reloader.version(), 0, "{content:?}");
         }
         std::fs::write(&path, ca("two")).unwrap();
-        tokio::time::advance(PACE.on_request).await;
-        follower.before_request().await;
-        assert_eq!(follower.version(), 1);
+        tokio::time::advance(INTERVALS.on_request).await;
+        reloader.before_request().await;
+        assert_eq!(reloader.version(), 1);
     }
 
     /// The upstream test `TestEmptyCAFileRotationLifecycle`: an empty file may be filled later, and
@@ -343,12 +348,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
         std::fs::write(&path, "").unwrap();
-        let follower = follow(&path);
+        let reloader = follow(&path);
         for (content, version) in [("", 0), (ca("one").as_str(), 1), ("", 1)] {
             std::fs::write(&path, content).unwrap();
-            tokio::time::advance(PACE.on_request).await;
-            follower.before_request().await;
-            assert_eq!(follower.version(), version);
+            tokio::time::advance(INTERVALS.on_request).await;
+            reloader.before_request().await;
+            assert_eq!(reloader.version(), version);
         }
     }
 
@@ -366,15 +371,15 @@ mod tests {
             (None, ["failure", "read_error"]),
         ] {
             std::fs::write(&path, &one).unwrap();
-            let follower = follow(&path);
+            let reloader = follow(&path);
             match content {
                 Some(content) => std::fs::write(&path, content).unwrap(),
                 None => std::fs::remove_file(&path).unwrap(),
             }
-            tokio::time::advance(PACE.on_request).await;
+            tokio::time::advance(INTERVALS.on_request).await;
             let recorder = metrics_util::debugging::DebuggingRecorder::new();
             let guard = metrics::set_default_local_recorder(&recorder);
-            follower.before_request().await;
+            reloader.before_request().await;
             drop(guard);
             let counted = recorder.snapshotter().snapshot().into_vec();
             let [(key, ..)] = counted.as_slice() else { panic!("one read: {counted:?}") };
@@ -389,18 +394,18 @@ mod tests {
         let path = folder.path().join("ca.crt");
         let (one, two) = (ca("one"), ca("two"));
         std::fs::write(&path, &one).unwrap();
-        let follower = follow(&path);
+        let reloader = follow(&path);
 
         std::fs::write(&path, &two).unwrap();
-        tokio::time::advance(PACE.on_request - Duration::from_secs(1)).await;
-        follower.before_request().await;
-        assert_eq!(follower.version(), 0, "too early to read");
+        tokio::time::advance(INTERVALS.on_request - Duration::from_secs(1)).await;
+        reloader.before_request().await;
+        assert_eq!(reloader.version(), 0, "too early to read");
         tokio::time::advance(Duration::from_secs(1)).await;
-        follower.before_request().await;
-        assert_eq!(follower.version(), 1);
-        tokio::time::advance(PACE.on_request).await;
-        follower.before_request().await;
-        assert_eq!(follower.version(), 1, "unchanged since");
+        reloader.before_request().await;
+        assert_eq!(reloader.version(), 1);
+        tokio::time::advance(INTERVALS.on_request).await;
+        reloader.before_request().await;
+        assert_eq!(reloader.version(), 1, "unchanged since");
     }
 
     #[test]
@@ -410,7 +415,7 @@ mod tests {
             server_name: Some("not a name".to_owned()),
             ..TlsSettings::default()
         };
-        let error = Follower::new(&settings, watch::channel(None).1, PACE).unwrap_err();
+        let error = CertificateReloader::new(&settings, watch::channel(None).1, INTERVALS).unwrap_err();
         assert!(error.to_string().contains("not a name"), "{error}");
     }
 
@@ -433,15 +438,15 @@ mod tests {
         let settings = TlsSettings { insecure_skip_verify: true, ..TlsSettings::default() };
         for _ in 0..200 {
             let (sender, plugin) = watch::channel(None);
-            let follower = Follower::new(&settings, plugin, PACE).unwrap();
+            let reloader = CertificateReloader::new(&settings, plugin, INTERVALS).unwrap();
             sender.send(Some(identity.clone())).unwrap();
             let barrier = std::sync::Barrier::new(4);
             std::thread::scope(|scope| {
                 for _ in 0..4 {
                     scope.spawn(|| {
                         barrier.wait();
-                        follower.take_plugin_identity(false);
-                        assert_eq!(follower.version(), 1);
+                        reloader.take_plugin_identity(false);
+                        assert_eq!(reloader.version(), 1);
                     });
                 }
             });
@@ -456,7 +461,7 @@ mod tests {
         let suites = installed.cipher_suites.len();
         installed.install_default().expect("no other test installs a provider");
         let settings = TlsSettings { insecure_skip_verify: true, ..TlsSettings::default() };
-        let follower = Follower::new(&settings, watch::channel(None).1, PACE).unwrap();
-        assert_eq!(follower.provider.cipher_suites.len(), suites);
+        let reloader = CertificateReloader::new(&settings, watch::channel(None).1, INTERVALS).unwrap();
+        assert_eq!(reloader.provider.cipher_suites.len(), suites);
     }
 }

@@ -7,11 +7,11 @@ use metrics::{Label, counter, histogram};
 
 /// A recorder of metrics for requests to one server. Every attempt counts.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct RequestMetrics {
     host: String,
 }
 
-impl Meter {
+impl RequestMetrics {
     /// Creates a recorder that labels all metrics with `host`.
     pub(crate) fn new(host: impl Into<String>) -> Self {
         Self { host: host.into() }
@@ -39,7 +39,7 @@ impl Meter {
     }
 
     /// Records a complete response of `received` bytes.
-    pub(crate) fn answered(&self, method: &Method, received: usize) {
+    pub(crate) fn response_read(&self, method: &Method, received: usize) {
         histogram!("rest_client_response_size_bytes", self.labels(method)).record(received as f64);
     }
 
@@ -69,17 +69,17 @@ mod tests {
         let recorder = DebuggingRecorder::new();
         let snapshotter = recorder.snapshotter();
         metrics::with_local_recorder(&recorder, || {
-            let meter = Meter::new("server:6443");
-            meter.attempt(
+            let metrics_recorder = RequestMetrics::new("server:6443");
+            metrics_recorder.attempt(
                 &Method::GET,
                 0,
                 Duration::from_millis(5),
                 0,
                 Some(StatusCode::SERVICE_UNAVAILABLE),
             );
-            meter.attempt(&Method::GET, 1, Duration::from_millis(5), 0, None);
-            meter.answered(&Method::GET, 10);
-            meter.throttled(&Method::GET, Duration::ZERO);
+            metrics_recorder.attempt(&Method::GET, 1, Duration::from_millis(5), 0, None);
+            metrics_recorder.response_read(&Method::GET, 10);
+            metrics_recorder.throttled(&Method::GET, Duration::ZERO);
         });
         let mut names: Vec<_> = snapshotter
             .snapshot()

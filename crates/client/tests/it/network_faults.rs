@@ -35,7 +35,7 @@ async fn time_is_up<T>(waiting: impl Future<Output = T>) -> T {
 }
 
 /// A server and its client, for one HTTP version.
-struct Weather {
+struct FaultCase {
     server: Server,
     client: Client,
     asked: Arc<AtomicUsize>,
@@ -46,7 +46,7 @@ struct Weather {
 /// 0.
 async fn both(
     answer: impl Fn(usize) -> Response<Body> + Clone + Send + Sync + 'static,
-    case: impl AsyncFn(Weather),
+    test: impl AsyncFn(FaultCase),
 ) {
     for http in ["h2", "http/1.1"] {
         let authority = Authority::new("cluster");
@@ -59,11 +59,11 @@ async fn both(
         let mut config = Config::new(server.url().parse().expect("a URL"));
         config.tls.ca = Some(Pem::Data(authority.pem().into()));
         let client = Client::new(config).expect("valid settings");
-        case(Weather { server, client, asked, http }).await;
+        test(FaultCase { server, client, asked, http }).await;
     }
 }
 
-impl Weather {
+impl FaultCase {
     fn maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), "a")
     }
@@ -97,17 +97,17 @@ fn by_hand() -> (impl Fn(usize) -> Response<Body> + Clone, Senders) {
 #[tokio::test]
 async fn a_server_that_closes_in_the_middle_of_a_list_is_a_lost_connection() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let reading = weather.maps();
+    both(answer, async |case| {
+        let reading = case.maps();
         let listing = tokio::spawn(async move { reading.list(&ListParams::default()).await });
         while senders.lock().expect("not poisoned").is_empty() {
             tokio::task::yield_now().await;
         }
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender.send(format!(r#"{{"metadata":{{}},"items":[{ITEM},"#).into()).expect("still read");
-        weather.server.cut();
+        case.server.cut();
         let error = listing.await.expect("no panic").expect_err("a list that broke off");
-        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
+        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", case.http);
     })
     .await;
 }
@@ -115,14 +115,14 @@ async fn a_server_that_closes_in_the_middle_of_a_list_is_a_lost_connection() {
 #[tokio::test]
 async fn events_before_a_frame_that_is_cut_off_are_delivered() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+    both(answer, async |case| {
+        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender.send(format!("{ADDED}{{\"type\":\"MOD").into()).expect("still read");
         assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
-        weather.server.cut();
+        case.server.cut();
         let error = watch.next().await.expect("an error").expect_err("torn");
-        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
+        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", case.http);
         assert!(watch.next().await.is_none());
     })
     .await;
@@ -131,15 +131,15 @@ async fn events_before_a_frame_that_is_cut_off_are_delivered() {
 #[tokio::test]
 async fn an_orderly_end_in_the_middle_of_a_frame_is_torn_too() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+    both(answer, async |case| {
+        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender
             .send(Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"\\u00"))
             .expect("still read");
         drop(sender);
         let error = watch.next().await.expect("an error").expect_err("torn");
-        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
+        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", case.http);
     })
     .await;
 }
@@ -147,8 +147,8 @@ async fn an_orderly_end_in_the_middle_of_a_frame_is_torn_too() {
 #[tokio::test]
 async fn an_event_split_into_single_bytes_is_one_event() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+    both(answer, async |case| {
+        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         for byte in ADDED.bytes() {
             sender.send(Bytes::copy_from_slice(&[byte])).expect("still read");
@@ -163,10 +163,10 @@ async fn an_event_split_into_single_bytes_is_one_event() {
 #[tokio::test]
 async fn a_redirect_is_not_followed_and_is_an_error_that_says_so() {
     let answer = |_| with_code(302, with_header("location", "https://127.0.0.2/", empty()));
-    both(answer, async |weather| {
-        let error = weather.maps().get("x").await.expect_err("redirected");
+    both(answer, async |case| {
+        let error = case.maps().get("x").await.expect_err("redirected");
         assert!(error.to_string().contains("redirected") && error.to_string().contains("302"), "{error}");
-        assert_eq!(weather.asked.load(Ordering::SeqCst), 1);
+        assert_eq!(case.asked.load(Ordering::SeqCst), 1);
     })
     .await;
 }
@@ -174,12 +174,12 @@ async fn a_redirect_is_not_followed_and_is_an_error_that_says_so() {
 #[tokio::test]
 async fn an_html_page_of_a_proxy_is_a_malformed_response() {
     let answer = |_| with_header("content-type", "text/html", text("<html>please log in</html>"));
-    both(answer, async |weather| {
-        let object = weather.maps().get("x").await.expect_err("no object");
-        let list = weather.maps().list(&ListParams::default()).await.expect_err("no list");
-        let watch = weather.maps().watch(&WatchParams::from("5")).await.expect_err("no watch");
+    both(answer, async |case| {
+        let object = case.maps().get("x").await.expect_err("no object");
+        let list = case.maps().list(&ListParams::default()).await.expect_err("no list");
+        let watch = case.maps().watch(&WatchParams::from("5")).await.expect_err("no watch");
         for error in [object, list, watch] {
-            assert!(matches!(error, Error::Malformed { .. }), "{} {error}", weather.http);
+            assert!(matches!(error, Error::Malformed { .. }), "{} {error}", case.http);
         }
     })
     .await;
@@ -189,11 +189,11 @@ async fn an_html_page_of_a_proxy_is_a_malformed_response() {
 async fn an_empty_body_instead_of_an_object_is_an_error() {
     both(
         |_| empty(),
-        async |weather| {
-            let error = weather.maps().get("x").await.expect_err("nothing");
+        async |case| {
+            let error = case.maps().get("x").await.expect_err("nothing");
             assert!(error.to_string().contains("0-length response"), "{error}");
-            assert!(weather.maps().list(&ListParams::default()).await.is_err());
-            let ended = weather.maps().watch(&WatchParams::from("5")).await.expect("opened").next().await;
+            assert!(case.maps().list(&ListParams::default()).await.is_err());
+            let ended = case.maps().watch(&WatchParams::from("5")).await.expect("opened").next().await;
             assert!(ended.is_none(), "a watch may end before its first event");
         },
     )
@@ -203,13 +203,13 @@ async fn an_empty_body_instead_of_an_object_is_an_error() {
 #[tokio::test]
 async fn a_500_without_a_status_is_not_retried_and_shows_its_text() {
     let answer = |_| with_code(500, with_header("content-type", "text/plain", text("etcd is on fire")));
-    both(answer, async |weather| {
-        let error = weather.maps().get("x").await.expect_err("refused");
+    both(answer, async |case| {
+        let error = case.maps().get("x").await.expect_err("refused");
         assert!(
             error.status().is_some_and(|it| it.is_internal_error()) && error.to_string().contains("on fire"),
             "{error}"
         );
-        assert_eq!(weather.asked.load(Ordering::SeqCst), 1);
+        assert_eq!(case.asked.load(Ordering::SeqCst), 1);
     })
     .await;
 }
@@ -218,20 +218,20 @@ async fn a_500_without_a_status_is_not_retried_and_shows_its_text() {
 async fn a_429_is_retried_only_with_retry_after() {
     let with_delay =
         |n| if n == 0 { with_code(429, with_header("retry-after", "0", empty())) } else { text(ITEM) };
-    both(with_delay, async |weather| {
-        weather.maps().create(&WriteParams::default(), &ConfigMap::default()).await.expect("created");
-        assert_eq!(weather.asked.load(Ordering::SeqCst), 2);
+    both(with_delay, async |case| {
+        case.maps().create(&WriteParams::default(), &ConfigMap::default()).await.expect("created");
+        assert_eq!(case.asked.load(Ordering::SeqCst), 2);
         // RQ-10: the rest of the error response was short and was read, so the connection could be
         // reused. An HTTP/1.1 server
         // first sees one handshake that offers HTTP/2.
-        assert_eq!(weather.server.accepted(), if weather.http == "h2" { 1 } else { 2 });
+        assert_eq!(case.server.accepted(), if case.http == "h2" { 1 } else { 2 });
     })
     .await;
     both(
         |_| with_code(429, empty()),
-        async |weather| {
-            assert!(weather.maps().get("x").await.expect_err("refused").is_too_many_requests());
-            assert_eq!(weather.asked.load(Ordering::SeqCst), 1);
+        async |case| {
+            assert!(case.maps().get("x").await.expect_err("refused").is_too_many_requests());
+            assert_eq!(case.asked.load(Ordering::SeqCst), 1);
         },
     )
     .await;
@@ -241,16 +241,16 @@ async fn a_429_is_retried_only_with_retry_after() {
 async fn an_endless_frame_is_rejected_at_16_mib() {
     both(
         |_| endless(),
-        async |weather| {
-            let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        async |case| {
+            let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
             let error = watch.next().await.expect("an error").expect_err("no event");
             assert!(matches!(error, Error::Malformed { .. }), "{error}");
         },
     )
     .await;
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+    both(answer, async |case| {
+        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender.send(Bytes::from_static(br#"{"type":"ADDED","object":{"data":{"a":""#)).expect("still read");
         let filler = Bytes::from(vec![b'x'; 1 << 20]);
@@ -270,9 +270,9 @@ async fn invalid_utf_8_names_the_object_and_the_next_one_still_comes() {
     let body = Bytes::from(body);
     both(
         move |_| text(body.clone()),
-        async |weather| {
-            let list = weather.maps().list(&ListParams::default()).await.expect("listed");
-            assert_eq!((list.items.len(), list.bad.len()), (1, 1), "{}", weather.http);
+        async |case| {
+            let list = case.maps().list(&ListParams::default()).await.expect("listed");
+            assert_eq!((list.items.len(), list.bad.len()), (1, 1), "{}", case.http);
             assert!(list.bad[0].reason.contains("UTF-8"), "{}", list.bad[0]);
         },
     )
@@ -282,8 +282,8 @@ async fn invalid_utf_8_names_the_object_and_the_next_one_still_comes() {
 #[tokio::test]
 async fn half_a_chunk_then_silence_ends_at_the_time_limit() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let request = weather.client.get().path(&["/version"]).timeout(LIMIT);
+    both(answer, async |case| {
+        let request = case.client.get().path(&["/version"]).timeout(LIMIT);
         let reading = tokio::spawn(request.send::<serde_json::Value>());
         while senders.lock().expect("not poisoned").is_empty() {
             tokio::task::yield_now().await;
@@ -299,8 +299,8 @@ async fn half_a_chunk_then_silence_ends_at_the_time_limit() {
 #[tokio::test]
 async fn a_watch_survives_a_cut_connection_and_resumes() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let mut watch = weather.maps().watch_from(WatchParams::from("5")).expect("a version");
+    both(answer, async |case| {
+        let mut watch = case.maps().watch_from(WatchParams::from("5")).expect("a version");
         let event = |version: u32| Bytes::from(ADDED.replace("\"6\"", &format!("\"{version}\"")));
         for version in [6, 7] {
             let (item, ()) = tokio::join!(watch.next(), async {
@@ -311,7 +311,7 @@ async fn a_watch_survives_a_cut_connection_and_resumes() {
             });
             assert!(matches!(item, Some(Ok(WatchEvent::Added(_)))), "{item:?}");
             senders.lock().expect("not poisoned").clear();
-            weather.server.cut();
+            case.server.cut();
         }
     })
     .await;
@@ -320,8 +320,8 @@ async fn a_watch_survives_a_cut_connection_and_resumes() {
 #[tokio::test]
 async fn dropping_a_watch_closes_it_at_the_server() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+    both(answer, async |case| {
+        let watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         drop(watch);
         sender.closed().await;
@@ -332,22 +332,17 @@ async fn dropping_a_watch_closes_it_at_the_server() {
 #[tokio::test]
 async fn a_connection_whose_response_timed_out_is_not_reused_over_http_1() {
     let late = |n: usize| if n == 0 { never_ending() } else { text(ITEM) };
-    both(late, async |weather| {
-        let timed = weather.client.get().path(&["/x"]).timeout(LIMIT);
+    both(late, async |case| {
+        let timed = case.client.get().path(&["/x"]).timeout(LIMIT);
         let timed = tokio::spawn(timed.send::<serde_json::Value>());
-        while weather.asked.load(Ordering::SeqCst) == 0 {
+        while case.asked.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
         let outcome = time_is_up(timed).await.expect("no panic");
         assert!(matches!(outcome, Err(Error::TimedOut(_))), "{outcome:?}");
-        weather.maps().get("x").await.expect("the next request is not affected");
+        case.maps().get("x").await.expect("the next request is not affected");
         let (http2, http1) = (1, 3);
-        assert_eq!(
-            weather.server.accepted(),
-            if weather.http == "h2" { http2 } else { http1 },
-            "{}",
-            weather.http
-        );
+        assert_eq!(case.server.accepted(), if case.http == "h2" { http2 } else { http1 }, "{}", case.http);
     })
     .await;
 }
@@ -357,13 +352,13 @@ async fn a_connection_whose_response_timed_out_is_not_reused_over_http_1() {
 async fn rq_10_consecutive_requests_use_the_same_connection() {
     both(
         |_| text(ITEM),
-        async |weather| {
-            weather.maps().get("x").await.expect("answered");
-            let before = weather.server.accepted();
+        async |case| {
+            case.maps().get("x").await.expect("answered");
+            let before = case.server.accepted();
             for _ in 0..5 {
-                weather.maps().get("x").await.expect("answered");
+                case.maps().get("x").await.expect("answered");
             }
-            assert_eq!(weather.server.accepted(), before, "{}", weather.http);
+            assert_eq!(case.server.accepted(), before, "{}", case.http);
         },
     )
     .await;
@@ -424,11 +419,11 @@ async fn concurrent_requests_are_retried_independently() {
     // Fewer errors than one request may have retries, whichever requests get them.
     let flaky =
         |n: usize| if n < 8 { with_code(503, with_header("retry-after", "0", empty())) } else { text(ITEM) };
-    both(flaky, async |weather| {
-        let maps = weather.maps();
+    both(flaky, async |case| {
+        let maps = case.maps();
         let requests = (0..50).map(|_| maps.get("x"));
         let answers = futures_util::future::join_all(requests).await;
-        assert!(answers.iter().all(Result::is_ok), "{} {answers:?}", weather.http);
+        assert!(answers.iter().all(Result::is_ok), "{} {answers:?}", case.http);
     })
     .await;
 }

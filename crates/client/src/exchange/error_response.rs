@@ -10,19 +10,24 @@ const SHOWN_BYTES: usize = 2048;
 
 /// The parts of a request that an error message names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestInfo<'a> {
     pub(crate) method: &'a Method,
     pub(crate) resource: &'a str,
     pub(crate) name: &'a str,
 }
 
-/// Returns true if a code means success.
+/// Returns true if a code means success: the range of `transformResponse` in client-go v0.36.4 `rest/request.go`, and 101 for upgrades.
 pub(crate) fn is_success(code: StatusCode) -> bool {
     (200..=206).contains(&code.as_u16()) || code == StatusCode::SWITCHING_PROTOCOLS
 }
 
 /// Returns the `Status` of a response: the one in its body, or one made from its code and text.
-pub(crate) fn explain(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
+pub(crate) fn to_status(
+    request: RequestInfo<'_>,
+    code: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Status {
     match as_status(body) {
         Some(mut status) if status.is_failure() => {
             if status.code == 0 {
@@ -30,12 +35,12 @@ pub(crate) fn explain(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, b
             }
             status
         }
-        _ => by_code(asked, code, headers, body),
+        _ => by_code(request, code, headers, body),
     }
 }
 
 /// Returns the `Status` in a successful response if it reports anything but success.
-pub(crate) fn refusal_in_success(body: &[u8]) -> Option<Status> {
+pub(crate) fn failure_in_success(body: &[u8]) -> Option<Status> {
     let status = as_status(body)?;
     (status.status.as_deref() != Some("Success")).then_some(status)
 }
@@ -56,8 +61,8 @@ pub(crate) fn as_status(body: &[u8]) -> Option<Status> {
     is_status.then(|| serde_json::from_slice(body).ok()).flatten()
 }
 
-fn by_code(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
-    let reason = reason_of(asked.method, code);
+fn by_code(request: RequestInfo<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
+    let reason = reason_of(request.method, code);
     let text = readable(headers, body);
     let retry_after =
         super::retry::retry_after(headers).map_or(0, |it| it.as_secs().try_into().unwrap_or(u32::MAX));
@@ -68,11 +73,11 @@ fn by_code(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8])
     };
     Status {
         status: Some("Failure".to_owned()),
-        message: message(asked, code, text),
+        message: message(request, code, text),
         reason,
         details: Some(Details {
-            name: asked.name.to_owned(),
-            kind: asked.resource.to_owned(),
+            name: request.name.to_owned(),
+            kind: request.resource.to_owned(),
             causes: vec![cause],
             retry_after_seconds: retry_after,
             ..Details::default()
@@ -105,7 +110,7 @@ fn reason_of(method: &Method, code: StatusCode) -> Reason {
 
 // Most of the texts are those of `NewGenericServerResponse` in apimachinery v0.36.4
 // `pkg/api/errors/errors.go`.
-fn message(asked: Asked<'_>, code: StatusCode, text: Option<&str>) -> String {
+fn message(request: RequestInfo<'_>, code: StatusCode, text: Option<&str>) -> String {
     let what = match code.as_u16() {
         300..=399 => {
             "the server redirected the request, which an API server never does: is the address right?"
@@ -129,8 +134,8 @@ fn message(asked: Asked<'_>, code: StatusCode, text: Option<&str>) -> String {
         500.. => "an error on the server has prevented the request from succeeding",
         _ => "the server responded with a status code the client does not understand",
     };
-    let mut message = format!("{what} ({}", asked.method.as_str().to_ascii_lowercase());
-    for part in [asked.resource, asked.name].into_iter().filter(|it| !it.is_empty()) {
+    let mut message = format!("{what} ({}", request.method.as_str().to_ascii_lowercase());
+    for part in [request.resource, request.name].into_iter().filter(|it| !it.is_empty()) {
         message.push(' ');
         message.push_str(part);
     }
@@ -161,8 +166,8 @@ mod tests {
     fn explained(method: Method, code: u16, content_type: Option<&str>, body: &str) -> Status {
         let headers =
             content_type.map(|it| (CONTENT_TYPE, it.parse().expect("a header"))).into_iter().collect();
-        let asked = Asked { method: &method, resource: "pods", name: "a" };
-        explain(asked, StatusCode::from_u16(code).expect("a code"), &headers, body.as_bytes())
+        let request = RequestInfo { method: &method, resource: "pods", name: "a" };
+        to_status(request, StatusCode::from_u16(code).expect("a code"), &headers, body.as_bytes())
     }
 
     #[test]
@@ -216,7 +221,7 @@ mod tests {
 
     #[test]
     fn rq_12_a_success_that_contains_a_failure_is_a_failure() {
-        let refused = |body: &str| refusal_in_success(body.as_bytes()).is_some();
+        let refused = |body: &str| failure_in_success(body.as_bytes()).is_some();
         assert!(refused(r#"{"kind":"Status","apiVersion":"v1","status":"Failure"}"#));
         assert!(!refused(r#"{"kind":"Status","apiVersion":"v1","status":"Success"}"#));
         assert!(!refused(r#"{"kind":"Pod","apiVersion":"v1","status":{"phase":"Running"}}"#));

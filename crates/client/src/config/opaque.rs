@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::absent::as_default;
-use super::loose;
+use super::any_value;
 
 /// Data of another program, with its name.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -19,7 +19,7 @@ pub struct NamedExtension {
     #[serde(default, deserialize_with = "as_default")]
     pub name: String,
     /// The data, uninterpreted.
-    #[serde(default, deserialize_with = "loose::read")]
+    #[serde(default, deserialize_with = "any_value::read")]
     pub extension: Value,
     /// Fields that this library does not know.
     #[serde(flatten)]
@@ -29,7 +29,7 @@ pub struct NamedExtension {
 /// Fields that this library does not know, kept unchanged. `Debug` shows only their names.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct OtherFields(#[serde(deserialize_with = "loose::read_fields")] pub BTreeMap<String, Value>);
+pub struct OtherFields(#[serde(deserialize_with = "any_value::read_fields")] pub BTreeMap<String, Value>);
 
 /// An entry or extension with a name that is unique in its section.
 pub(super) trait Named {
