@@ -33,16 +33,14 @@ use crate::issuer;
 use crate::transport::{Transport, TransportErrorKind, TransportOptions};
 
 /// The default limit on the bytes of one response that is read whole. Far above any object (a
-/// server
-/// stores no more than a few MiB), and enough for the table of a large collection.
+/// server stores no more than a few MiB), and enough for the table of a large collection.
 const MAX_RESPONSE_BYTES: usize = 256 << 20;
 /// The number of bytes of an error response that are read.
 const MAX_ERROR_BODY_BYTES: usize = 1 << 20;
 /// The time limit for reading the body of an error response.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The number of bytes of a response that are read, to reuse the connection, before the request is
-/// retried (rule RQ-10). `maxBodySlurpSize` in
-/// client-go v0.36.4 `rest/with_retry.go`.
+/// retried (rule RQ-10). `maxBodySlurpSize` in client-go v0.36.4 `rest/with_retry.go`.
 const MAX_DRAINED_BYTES: usize = 2048;
 
 /// The stack of layers that a client sends its requests through.
@@ -218,8 +216,7 @@ impl Client {
     }
 
     /// Returns a value that identifies this client: equal for clones, different for a client with
-    /// other connections or with another
-    /// impersonated user.
+    /// other connections or with another impersonated user.
     pub fn identity(&self) -> ClientIdentity {
         let acting_as = self.acting_as.as_ref().map_or(0, |it| Arc::as_ptr(it) as usize);
         ClientIdentity { inner: Arc::as_ptr(&self.inner) as usize, acting_as }
@@ -248,9 +245,8 @@ impl Client {
     /// Sends a request, with retries, until it succeeds or fails for good.
     ///
     /// The first attempt does not wait for the client-side rate limit: the caller does, with
-    /// [`Self::throttle`], before
-    /// the time limit of the request begins. Only a watch skips the rate limit: watches are long
-    /// and few (rule RQ-5).
+    /// [`Self::throttle`], before the time limit of the request begins. Only a watch skips the rate
+    /// limit: watches are long and few (rule RQ-5).
     ///
     /// The body of the response is not read. Dropping the future cancels the attempt in progress.
     pub(crate) async fn exchange(&self, request: &Prepared) -> Result<OpenResponse, Error> {
@@ -258,8 +254,7 @@ impl Client {
     }
 
     /// Like [`Self::exchange`], but reads the whole body. All of it happens within the request's
-    /// time limit, which begins
-    /// when the client-side rate limit has admitted the request.
+    /// time limit, which begins when the client-side rate limit has admitted the request.
     pub(crate) async fn exchange_and_read(
         &self,
         request: &Prepared,
@@ -449,8 +444,7 @@ impl ClientBuilder {
     /// [`Error::Malformed`].
     ///
     /// Lists and watches are limited per object instead, and
-    /// [`Request::stream`](crate::Request::stream) is not limited.
-    /// Defaults to 256 MiB.
+    /// [`Request::stream`](crate::Request::stream) is not limited. Defaults to 256 MiB.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
         self

@@ -17,7 +17,8 @@ pub enum Error {
     /// The server answered with an error. The [`Status`] holds the reason.
     #[error("{0}")]
     Refused(Box<Status>),
-    /// The server could not be reached, or the connection broke. The same request may succeed later.
+    /// The server could not be reached, or the connection broke. The same request may succeed
+    /// later.
     #[error("cannot reach the API server at {server}")]
     Unreachable {
         /// The address that was tried.
@@ -54,8 +55,7 @@ pub enum Error {
     #[error(transparent)]
     InvalidRequest(#[from] InvalidRequest),
     /// The last of several attempts failed, and an earlier attempt failed differently (rule RQ-9;
-    /// `WrapPreviousError` in client-go v0.36.4
-    /// `rest/with_retry.go`).
+    /// `WrapPreviousError` in client-go v0.36.4 `rest/with_retry.go`).
     #[error("{current} - error from a previous attempt: {}", previous.without_address())]
     AfterRetries {
         /// The error of the last attempt, which determines the kind of this error.

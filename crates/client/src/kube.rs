@@ -22,8 +22,7 @@ impl TryFrom<kube_client::Config> for Config {
     /// Converts the server, its CA, the credentials and impersonation.
     ///
     /// Read and write timeouts are dropped: HTTP/2 PING detects a dead connection. Extra headers
-    /// are dropped too; convert to a
-    /// [`Client`] to keep those.
+    /// are dropped too; convert to a [`Client`] to keep those.
     fn try_from(source: kube_client::Config) -> Result<Self, ConfigError> {
         let mut cluster = json!({
             "server": source.cluster_url.to_string(),

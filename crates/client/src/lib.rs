@@ -35,8 +35,8 @@
 //! ```
 //!
 //! [`Config`] holds the resolved settings: the server's address and the credentials. [`Client`] is
-//! a stack of layers over the connections. [`Api`] is a handle on one
-//! collection. [`Request`] is the lower level, for paths that no handle covers.
+//! a stack of layers over the connections. [`Api`] is a handle on one collection. [`Request`] is
+//! the lower level, for paths that no handle covers.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

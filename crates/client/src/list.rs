@@ -7,8 +7,7 @@
 //! ```
 //!
 //! The time limit of a request counts only while the stream waits for the server: neither the
-//! client-side rate limit nor the
-//! reader's work between two objects is part of it.
+//! client-side rate limit nor the reader's work between two objects is part of it.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -59,11 +58,9 @@ pub enum Listed<K> {
 /// A stream of the objects of a list, in the server's order.
 ///
 /// The time limit of the settings, if there is one, applies to each response including its body;
-/// time that the reader
-/// spends between two objects does not count. An error ends the stream. The list is complete, and
-/// the version of
-/// [`ListStream::into_metadata`] is valid, only when the stream has ended without an error.
-/// Dropping the stream cancels the request.
+/// time that the reader spends between two objects does not count. An error ends the stream. The
+/// list is complete, and the version of [`ListStream::into_metadata`] is valid, only when the
+/// stream has ended without an error. Dropping the stream cancels the request.
 #[must_use = "a list is read only as its stream is polled"]
 pub struct ListStream<K> {
     source: ListSource,
@@ -207,8 +204,8 @@ impl<K: DeserializeOwned> ListStream<K> {
 
     /// Restarts the list without a limit if the continue token expired; returns true if it does.
     fn restarts_after(&mut self, error: &Error) -> bool {
-        // As in client-go v0.36.4 `tools/pager/pager.go`: only an expired continue token falls back to
-        // a full list; an expiry on the first page is the caller's to handle.
+        // As in client-go v0.36.4 `tools/pager/pager.go`: only an expired continue token falls back
+        // to a full list; an expiry on the first page is the caller's to handle.
         let expired = error.status().is_some_and(|it| it.is_expired());
         if !expired || !self.paginated {
             return false;

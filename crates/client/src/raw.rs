@@ -2,8 +2,7 @@
 //! upgrades.
 //!
 //! Credentials, impersonation and the user agent are added as for every request. The other features
-//! of the client
-//! (rate limit, retries, warnings, metrics, decoding) do not apply.
+//! of the client (rate limit, retries, warnings, metrics, decoding) do not apply.
 
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::uri::PathAndQuery;
@@ -21,10 +20,8 @@ impl Client {
     /// code.
     ///
     /// The URI is a path and query below the server's address; an absolute one must point to the
-    /// server. There is no rate
-    /// limit, no retry and no time limit. The body of the response is decompressed and streamed.
-    /// Dropping the future
-    /// or the body cancels the request.
+    /// server. There is no rate limit, no retry and no time limit. The body of the response is
+    /// decompressed and streamed. Dropping the future or the body cancels the request.
     ///
     /// # Errors
     /// Returns an error if the URI points elsewhere, the server cannot be reached, or there are no
@@ -76,14 +73,12 @@ impl Client {
 
 impl Request {
     /// Sends the request as a protocol upgrade, and returns the connection once the server has
-    /// switched: for exec,
-    /// attach and port-forward, and for any WebSocket.
+    /// switched: for exec, attach and port-forward, and for any WebSocket.
     ///
     /// The caller sets the headers of the protocol, such as `Sec-WebSocket-Key` and
-    /// `Sec-WebSocket-Protocol`. The
-    /// request uses a new HTTP/1.1 connection, without retries; a limit set with
-    /// [`Request::timeout`]
-    /// holds until the server has switched. Dropping the stream closes the connection.
+    /// `Sec-WebSocket-Protocol`. The request uses a new HTTP/1.1 connection, without retries; a
+    /// limit set with [`Request::timeout`] holds until the server has switched. Dropping the stream
+    /// closes the connection.
     ///
     /// # Errors
     /// See [`Request::send`]; [`Error::Malformed`] if the server responds without switching.

@@ -1,8 +1,8 @@
 //! A builder of requests in chained calls (rules RQ-1 to RQ-4).
 //!
 //! The first error is kept: later calls change nothing, and sending returns it without using the
-//! network. Handles
-//! such as [`crate::Api`] are built on this; use it directly for paths that no handle covers.
+//! network. Handles such as [`crate::Api`] are built on this; use it directly for paths that no
+//! handle covers.
 
 use std::fmt;
 use std::time::Duration;
@@ -196,7 +196,8 @@ impl Request {
     /// The URI of another server, or a path that leads above the base path, is rejected.
     pub fn uri(mut self, uri: &str) -> Self {
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-        // A colon in the first segment makes it a scheme; in later ones it is part of a name, as in `system:node`.
+        // A colon in the first segment makes it a scheme; in later ones it is part of a name, as in
+        // `system:node`.
         let has_scheme = path.split('/').next().is_some_and(|it| it.contains(':'));
         if !is_plain_path(path) || path.contains("//") || has_scheme || uri.contains('#') {
             return self.fail(InvalidRequest::Address(uri.to_owned()));
@@ -350,8 +351,8 @@ impl Request {
     /// Sends the request and returns the body as a stream. Dropping the body cancels the request.
     ///
     /// A limit set with [`Self::timeout`] holds until the response begins, and is sent to the
-    /// server. The client's default
-    /// limit does not apply, and the time to read the body is not limited.
+    /// server. The client's default limit does not apply, and the time to read the body is not
+    /// limited.
     ///
     /// # Errors
     /// See [`Self::send`]; later errors come from the body.

@@ -38,9 +38,8 @@ impl<K: DeserializeOwned> Api<K> {
     /// Applies a state: creates the object, or changes the given fields, and returns it as stored.
     ///
     /// `state` is anything that serialises to an object with the fields to own; a typed object that
-    /// omits its defaults is fine.
-    /// `apiVersion`, `kind` and the name, which the server requires, are filled in if missing.
-    /// `params` must name the manager: see [`PatchParams::apply`].
+    /// omits its defaults is fine. `apiVersion`, `kind` and the name, which the server requires,
+    /// are filled in if missing. `params` must name the manager: see [`PatchParams::apply`].
     ///
     /// # Errors
     /// [`ApplyError::Conflict`] if other managers own fields that would change.

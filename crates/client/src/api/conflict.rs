@@ -28,8 +28,7 @@ impl ConflictRetries {
 /// Runs `write` until it returns anything but a conflict, or the attempts are used up.
 ///
 /// `write` must read the object anew each time; writing the same stale object again can only
-/// conflict again. The future is `Send`
-/// if those of `write` are.
+/// conflict again. The future is `Send` if those of `write` are.
 ///
 /// ```
 /// # use dogwatch_client::api::{ConflictRetries, retry_on_conflict};

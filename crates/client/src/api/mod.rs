@@ -1,8 +1,7 @@
 //! Handles on collections: the payload type, and every verb.
 //!
 //! [`Api<K>`] is the typed, the dynamic and the metadata-only handle: they differ in the source of
-//! their
-//! names (the type or a [`ResourceType`]) and in the form of the objects they request.
+//! their names (the type or a [`ResourceType`]) and in the form of the objects they request.
 
 mod form;
 mod conflict;
@@ -143,8 +142,7 @@ impl<K> Api<K> {
     }
 
     /// Decodes `metadata.managedFields` too. By default they are skipped: they are half of many
-    /// objects, and a server
-    /// keeps them if an object is written without them.
+    /// objects, and a server keeps them if an object is written without them.
     #[must_use]
     pub fn with_managed_fields(mut self) -> Self {
         self.fields = Fields::default().keep_managed_fields();

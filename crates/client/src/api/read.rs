@@ -68,8 +68,7 @@ impl<K: DeserializeOwned> Api<K> {
     /// Reads the whole collection page by page, so that no single response is large (rule PG-1).
     ///
     /// Pages hold 500 objects unless the parameters set a limit. If the continue token expires, the
-    /// list is read
-    /// again in one response.
+    /// list is read again in one response.
     ///
     /// # Errors
     /// `Expired` if the server no longer keeps the requested version.
@@ -98,8 +97,7 @@ impl<K: DeserializeOwned> Api<K> {
     /// Opens a watch: the events of one response. Dropping the stream closes it.
     ///
     /// The stream ends when the server ends the watch, which it does regularly; see
-    /// [`Self::watch_from`] for one
-    /// that resumes.
+    /// [`Self::watch_from`] for one that resumes.
     ///
     /// # Errors
     /// `Expired` if the server no longer keeps the version.

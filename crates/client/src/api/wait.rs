@@ -28,16 +28,14 @@ impl<K: DeserializeOwned + Object> Api<K> {
     /// event. client-go's `Until`.
     ///
     /// The condition sees every event after the version, in order, but no bookmarks. For a state
-    /// rather than an event
-    /// use [`Self::wait_until`] or [`Self::wait_for`], which survive a compacted history. There is
-    /// no time limit: wrap the call in
-    /// `tokio::time::timeout`. Dropping the future closes the watch.
+    /// rather than an event use [`Self::wait_until`] or [`Self::wait_for`], which survive a
+    /// compacted history. There is no time limit: wrap the call in `tokio::time::timeout`. Dropping
+    /// the future closes the watch.
     ///
     /// # Errors
     /// [`UntilError::Watch`] if the version is not a specific one, if the server no longer keeps it
-    /// (`Expired`), if the
-    /// caller may not watch, or if an object cannot be decoded; [`UntilError::Condition`] if the
-    /// condition returns an error.
+    /// (`Expired`), if the caller may not watch, or if an object cannot be decoded;
+    /// [`UntilError::Condition`] if the condition returns an error.
     pub async fn until<J: Judgement>(
         &self,
         params: WatchParams,
@@ -50,20 +48,18 @@ impl<K: DeserializeOwned + Object> Api<K> {
     /// client-go's `UntilWithSync`.
     ///
     /// The condition is checked for whole states only: the list, and then the list after each
-    /// change. It may not
-    /// see every state in between, but it sees the last one: lost connections are resumed, and
-    /// after a compaction
-    /// the collection is listed again. All selected objects are held in memory meanwhile.
+    /// change. It may not see every state in between, but it sees the last one: lost connections
+    /// are resumed, and after a compaction the collection is listed again. All selected objects are
+    /// held in memory meanwhile.
     ///
     /// `params` select the objects; their version and limit apply to the first list only. There is
-    /// no time limit: wrap the call in
-    /// `tokio::time::timeout`. Dropping the future cancels the request in progress.
+    /// no time limit: wrap the call in `tokio::time::timeout`. Dropping the future cancels the
+    /// request in progress.
     ///
     /// # Errors
     /// [`UntilError::Condition`] if the condition returns an error; [`UntilError::Watch`] if the
-    /// server's error is permanent, for
-    /// example missing permissions, or if an object cannot be decoded. Temporary errors are retried
-    /// for ever.
+    /// server's error is permanent, for example missing permissions, or if an object cannot be
+    /// decoded. Temporary errors are retried for ever.
     pub async fn wait_until<J: Judgement>(
         &self,
         params: &ListParams,

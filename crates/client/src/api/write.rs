@@ -16,7 +16,8 @@ use crate::request::{Request, Response};
 pub enum Patch<'a, P: ?Sized> {
     /// A list of operations (RFC 6902): `json_patch::Patch` or anything that serialises like it.
     Json(&'a P),
-    /// A partial object: present fields replace, `null` removes (RFC 7386). Lists are replaced whole.
+    /// A partial object: present fields replace, `null` removes (RFC 7386). Lists are replaced
+    /// whole.
     Merge(&'a P),
     /// A partial object whose lists are merged by key. Built-in kinds only.
     Strategic(&'a P),

@@ -19,8 +19,8 @@ use super::write_back::KubeconfigTokens;
 use crate::config::{AuthProvider, AuthSettings, Config, Identity};
 
 /// The credentials of a client. Clones share one state: one token cache, one plugin process at a
-/// time. Other credentials with the same
-/// `exec` section, or the same login at an `oidc` provider, share that part of it.
+/// time. Other credentials with the same `exec` section, or the same login at an `oidc` provider,
+/// share that part of it.
 #[derive(Clone)]
 pub struct Credentials {
     inner: Arc<Inner>,
@@ -48,8 +48,7 @@ pub struct AuthOptions {
     /// id-token is an error.
     pub http: Option<Arc<dyn HttpFetch>>,
     /// The store for refreshed tokens of the `oidc` provider. Without it, they are written back to
-    /// the kubeconfig that the
-    /// provider was read from, if it was read from one.
+    /// the kubeconfig that the provider was read from, if it was read from one.
     pub tokens: Option<Arc<dyn TokenStore>>,
     /// The time limit of a credential plugin that is not interactive. Defaults to 60 s.
     pub plugin_time_limit: Option<Duration>,
@@ -73,8 +72,7 @@ impl Credentials {
     /// none.
     ///
     /// Nothing is read, run or sent yet. Rejects settings that contradict each other, name an
-    /// unknown provider,
-    /// or would send credentials in clear text (rule KC-7).
+    /// unknown provider, or would send credentials in clear text (rule KC-7).
     pub fn new(config: &Config, http: Option<Arc<dyn HttpFetch>>) -> Result<Self, AuthError> {
         Self::with_options(config, AuthOptions { http, ..AuthOptions::default() })
     }
@@ -93,9 +91,8 @@ impl Credentials {
     }
 
     /// Adds `Authorization`, unless the request already has one. May first read a file, run a
-    /// plugin or refresh a
-    /// token; while one caller does, the others wait only if there is no usable credential in the
-    /// meantime.
+    /// plugin or refresh a token; while one caller does, the others wait only if there is no usable
+    /// credential in the meantime.
     ///
     /// Dropping the future leaves a plugin or refresh running for the next caller; dropping the
     /// last clone ends it.
@@ -124,8 +121,8 @@ impl Credentials {
     }
 
     /// Reports that the server answered 401 to the request with this ticket: its credentials are
-    /// discarded, unless newer ones
-    /// are available already. The next [`Credentials::authorize`] renews them.
+    /// discarded, unless newer ones are available already. The next [`Credentials::authorize`]
+    /// renews them.
     pub fn rejected(&self, ticket: Ticket) {
         let Some(held) = &ticket.used else { return };
         match &self.inner.method {
@@ -139,8 +136,8 @@ impl Credentials {
     /// Returns the channel of a plugin's client certificate; `None` in it while there is none.
     ///
     /// The value changes before the [`Credentials::authorize`] that obtained it returns, so a
-    /// transport that reads it for
-    /// each request never uses a connection made with the old certificate.
+    /// transport that reads it for each request never uses a connection made with the old
+    /// certificate.
     pub fn identity(&self) -> watch::Receiver<Option<Identity>> {
         self.inner.identity.subscribe()
     }

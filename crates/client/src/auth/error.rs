@@ -1,8 +1,7 @@
 //! Errors of authentication.
 //!
 //! All of them are `Clone`: callers that waited for one renewal share its error. None contains a
-//! secret; the output of
-//! a plugin or an identity provider is described, never quoted.
+//! secret; the output of a plugin or an identity provider is described, never quoted.
 
 use std::io;
 use std::path::PathBuf;

@@ -42,14 +42,12 @@ where
 /// kubeconfig they came from.
 pub trait TokenStore: Send + Sync + 'static {
     /// Stores the tokens of one refresh. Calls never overlap. An error is logged; the tokens stay
-    /// in use
-    /// in this process.
+    /// in use in this process.
     fn store(&self, tokens: RefreshedTokens) -> BoxFuture<'static, Result<(), BoxError>>;
 
     /// Returns the stored tokens, if there are any. Called before each refresh: another program may
-    /// have
-    /// refreshed the same login since, and a refresh-token that is used twice looks like theft to
-    /// the provider.
+    /// have refreshed the same login since, and a refresh-token that is used twice looks like theft
+    /// to the provider.
     ///
     /// Defaults to `None`; then the tokens of this process are used.
     fn load(&self) -> BoxFuture<'static, Option<RefreshedTokens>> {

@@ -21,8 +21,8 @@ const EXTRA: &str = "impersonate-extra-";
 /// A layer that adds the impersonation headers to requests.
 ///
 /// An [`Impersonation`] among the extensions of a request replaces the layer's own completely; an
-/// empty one
-/// turns impersonation off. A request that already has `Impersonate-User` is passed on unchanged.
+/// empty one turns impersonation off. A request that already has `Impersonate-User` is passed on
+/// unchanged.
 #[derive(Clone, Debug)]
 pub struct ImpersonateLayer {
     headers: Arc<[(HeaderName, HeaderValue)]>,
@@ -37,8 +37,7 @@ pub struct ImpersonateService<S> {
 
 impl ImpersonateLayer {
     /// Creates a layer that impersonates `default` unless a request overrides it. Returns an error
-    /// if `default` has attributes without a user, or
-    /// characters that are not valid in a header.
+    /// if `default` has attributes without a user, or characters that are not valid in a header.
     pub fn new(default: &Impersonation) -> Result<Self, AuthError> {
         Ok(Self { headers: headers(default)?.into() })
     }
@@ -113,8 +112,8 @@ fn headers(who: &Impersonation) -> Result<Vec<(HeaderName, HeaderValue)>, AuthEr
 }
 
 /// Percent-encodes every byte that is not valid in a header name, and `%` itself. The server
-/// decodes it, and lowercases the
-/// key, like any header name. `headerKeyEscape` in client-go v0.36.4 `transport/round_trippers.go`.
+/// decodes it, and lowercases the key, like any header name. `headerKeyEscape` in client-go v0.36.4
+/// `transport/round_trippers.go`.
 fn escape(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {

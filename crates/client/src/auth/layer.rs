@@ -21,12 +21,10 @@ pub struct AuthLayer {
 /// A service that adds credentials to its requests.
 ///
 /// A request that already has an `Authorization` header is passed on unchanged. If any other is
-/// answered with 401,
-/// the credentials are renewed, and if the renewal yields different ones, the request is sent a
-/// second time, whatever
-/// its method: a server that answers 401 has not executed it. The second response is final. If
-/// there are no newer credentials, or
-/// the renewal fails, the caller gets the 401.
+/// answered with 401, the credentials are renewed, and if the renewal yields different ones, the
+/// request is sent a second time, whatever its method: a server that answers 401 has not executed
+/// it. The second response is final. If there are no newer credentials, or the renewal fails, the
+/// caller gets the 401.
 #[derive(Clone, Debug)]
 pub struct AuthService<S> {
     inner: S,
@@ -88,8 +86,7 @@ where
 }
 
 /// Returns true for a path whose responses come from a program behind the API server: its 401 says
-/// nothing about these
-/// credentials, and a write must not be sent to it twice.
+/// nothing about these credentials, and a write must not be sent to it twice.
 fn is_proxied(path: &str) -> bool {
     // `…/services/<name>/proxy/…`. An object, a namespace or a custom subresource may be called
     // `proxy` too.

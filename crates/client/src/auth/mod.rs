@@ -9,14 +9,12 @@
 //! ```
 //!
 //! [`Credentials`] chooses one method by rule KC-8 and owns its state; [`AuthLayer`] adds it to
-//! requests and
-//! answers a 401 with one renewal. [`ImpersonateLayer`] and [`UserAgentLayer`] are the two other
-//! layers that write
-//! headers; from outside to inside the order is impersonation, user agent, credentials (rule AU-1).
+//! requests and answers a 401 with one renewal. [`ImpersonateLayer`] and [`UserAgentLayer`] are the
+//! two other layers that write headers; from outside to inside the order is impersonation, user
+//! agent, credentials (rule AU-1).
 //!
 //! Nothing here opens a connection: the `oidc` provider is given an [`HttpFetch`]. Nothing here
-//! knows TLS: a
-//! certificate from a plugin is published through [`Credentials::identity`].
+//! knows TLS: a certificate from a plugin is published through [`Credentials::identity`].
 
 mod error;
 mod plaintext;

@@ -1,12 +1,9 @@
 //! The legacy `auth-provider` named `oidc`: an id-token, renewed with a refresh-token (rule AU-4).
 //!
 //! Reads the options of the kubeconfig, takes the token endpoint from the issuer's discovery
-//! document, and exchanges the
-//! refresh-token for the next id-token. It uses an [`HttpFetch`] and never verifies a signature:
-//! the API
-//! server does. The option `extra-scopes` is accepted and has no effect, as in client-go: a refresh
-//! keeps the scopes
-//! of the login.
+//! document, and exchanges the refresh-token for the next id-token. It uses an [`HttpFetch`] and
+//! never verifies a signature: the API server does. The option `extra-scopes` is accepted and has
+//! no effect, as in client-go: a refresh keeps the scopes of the login.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -38,8 +35,7 @@ use crate::body::{BoxError, RequestBody};
 use crate::config::{AuthProvider, Pem};
 
 /// The time before its expiry from which an id-token counts as expired, because clocks differ.
-/// `expiryDelta` in client-go v0.36.4
-/// `plugin/pkg/client/auth/oidc/oidc.go`.
+/// `expiryDelta` in client-go v0.36.4 `plugin/pkg/client/auth/oidc/oidc.go`.
 const SKEW: SignedDuration = SignedDuration::from_secs(10);
 
 /// The time limit of a refresh, including discovery.
@@ -70,14 +66,12 @@ struct ProviderState {
 }
 
 /// The number of refresh-tokens that are remembered: a client made from settings that were read
-/// some refreshes ago
-/// still finds the provider that used its token.
+/// some refreshes ago still finds the provider that used its token.
 const LINEAGE: usize = 64;
 
 /// The providers of this process. A refresh-token can be used once, so clients of the same login
-/// share one provider;
-/// client-go shares them by cluster, issuer and client-id (`cacheKey` in v0.36.4
-/// `plugin/pkg/client/auth/oidc/oidc.go`).
+/// share one provider; client-go shares them by cluster, issuer and client-id (`cacheKey` in
+/// v0.36.4 `plugin/pkg/client/auth/oidc/oidc.go`).
 static RUNNING: StdMutex<Vec<ActiveProvider>> = StdMutex::new(Vec::new());
 
 struct ActiveProvider {
@@ -188,9 +182,9 @@ impl Source for Oidc {
     /// Without a refresh-token there is nothing better, and one 401 must not end a session.
     const KEEPS_REJECTED: bool = true;
 
-    /// Refreshes in a separate task, which ends after [`REFRESH_TIMEOUT`] at the latest: a caller that is
-    /// dropped midway must
-    /// not lose the new refresh-token when the old one is already invalid.
+    /// Refreshes in a separate task, which ends after [`REFRESH_TIMEOUT`] at the latest: a caller
+    /// that is dropped midway must not lose the new refresh-token when the old one is already
+    /// invalid.
     async fn renew(&self) -> Result<Issued, AuthError> {
         let provider_state = self.provider_state.clone();
         match tokio::spawn(async move { provider_state.refresh().await }).await {

@@ -7,13 +7,11 @@
 //! ```
 //!
 //! A [`Source`] obtains a new credential; [`Renewing`] decides when. It does not know tokens,
-//! files, processes
-//! or providers.
+//! files, processes or providers.
 //!
 //! A renewal runs in its own task. A caller with a short time limit, or one that is dropped, would
-//! otherwise cancel
-//! the renewal: a plugin that needs a second would never finish for callers that wait half a
-//! second.
+//! otherwise cancel the renewal: a plugin that needs a second would never finish for callers that
+//! wait half a second.
 
 use std::fmt;
 use std::future::Future;
@@ -33,9 +31,8 @@ use super::issued::{Freshness, Issued};
 const HOLD_OFF: Duration = Duration::from_secs(10);
 
 /// The time that the caller that starts the renewal of a usable credential waits for the new one.
-/// Reading a file takes
-/// less; a plugin or a provider may take a minute, which no request should wait while its
-/// credential is good.
+/// Reading a file takes less; a plugin or a provider may take a minute, which no request should
+/// wait while its credential is good.
 const AGING_WAIT: Duration = Duration::from_secs(1);
 
 /// A source of credentials.
@@ -61,10 +58,9 @@ pub(super) struct Held {
 /// One credential, shared and renewed.
 ///
 /// A fresh one is returned at once. So is an aging one; only the caller that starts its renewal
-/// waits briefly for the new
-/// one. Without a usable one, all callers wait for one renewal and share its result, including an
-/// error. A caller that is dropped
-/// leaves the renewal running for the others; dropping the last `Renewing` cancels it.
+/// waits briefly for the new one. Without a usable one, all callers wait for one renewal and share
+/// its result, including an error. A caller that is dropped leaves the renewal running for the
+/// others; dropping the last `Renewing` cancels it.
 pub(super) struct Renewing<S> {
     source: Arc<S>,
     state: Arc<Mutex<State>>,
@@ -114,8 +110,7 @@ impl<S: Source> Renewing<S> {
             let (outcome, meanwhile) = {
                 let mut state = lock(&self.state);
                 // A renewal that ended has removed itself. One that is finished and still here was
-                // dropped with its
-                // runtime before it ran.
+                // dropped with its runtime before it ran.
                 state.running.take_if(|it| it.task.is_finished());
                 match (state.decide::<S>(), &state.running) {
                     (Decision::Use(held), _) | (Decision::Renew { meanwhile: Some(held) }, Some(_)) => {

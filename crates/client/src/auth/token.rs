@@ -14,8 +14,8 @@ use super::issued::{Issued, Lifetime};
 use super::renew::{Renewing, Source};
 
 /// The time that a token from a file is used before the file is read again. client-go caches it for
-/// 60 s with a leeway
-/// of 10 s (v0.36.4 `transport/token_source.go`). A kubelet rotates tokens well before they expire.
+/// 60 s with a leeway of 10 s (v0.36.4 `transport/token_source.go`). A kubelet rotates tokens well
+/// before they expire.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(50);
 
 /// A file with a bearer token.
@@ -33,8 +33,7 @@ pub(super) fn bearer(token: &SecretString) -> Option<HeaderValue> {
 
 impl TokenFile {
     /// Creates a credential that reads `path` when the first request needs it, and then about once
-    /// a minute. `first` is used while
-    /// the file cannot be read.
+    /// a minute. `first` is used while the file cannot be read.
     pub(super) fn follow(path: PathBuf, first: Option<HeaderValue>) -> Renewing<Self> {
         let first = first.map(|header| Issued {
             header: Some(header),

@@ -25,10 +25,9 @@ pub struct UserAgentService<S> {
 }
 
 /// Returns `<binary>/<version> (<os>/<arch>) dogwatch/<version>`, with Go's names of systems and
-/// architectures,
-/// because existing audit log filters use those. A process does not know its own version: it is
-/// `unknown`
-/// unless the program sets a user agent itself. The format of `buildUserAgent` in client-go v0.36.4 `rest/config.go`, with the library instead of the commit.
+/// architectures, because existing audit log filters use those. A process does not know its own
+/// version: it is `unknown` unless the program sets a user agent itself. The format of
+/// `buildUserAgent` in client-go v0.36.4 `rest/config.go`, with the library instead of the commit.
 pub fn default_user_agent() -> String {
     let program = env::args_os().next().unwrap_or_default();
     let name = Path::new(&program).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();

@@ -1,14 +1,12 @@
 //! Writing refreshed tokens back into the kubeconfig that they came from.
 //!
 //! Many identity providers invalidate a refresh-token when it is used. Tokens that only this
-//! process knows would log out every
-//! other user of the file, including kubectl; client-go writes them back for the same reason
-//! (`rest.AuthProviderConfigPersister`).
+//! process knows would log out every other user of the file, including kubectl; client-go writes
+//! them back for the same reason (`rest.AuthProviderConfigPersister`).
 //!
 //! Only the tokens change: they are replaced in the text, so that comments, order and anchors stay.
-//! The result is parsed
-//! before it replaces the file, and must differ only in the tokens. A read-only file is not
-//! changed.
+//! The result is parsed before it replaces the file, and must differ only in the tokens. A
+//! read-only file is not changed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -215,8 +213,7 @@ fn replace_or_overwrite(
     use io::ErrorKind::{CrossesDevices, PermissionDenied, ResourceBusy};
     match replace_file(file, text, rename) {
         // A file that is a mount point, or a file of another owner that is merely writable, cannot
-        // be replaced.
-        // client-go always overwrites the file.
+        // be replaced. client-go always overwrites the file.
         Err(error) if matches!(error.kind(), CrossesDevices | PermissionDenied | ResourceBusy) => {
             let mut file = OpenOptions::new().write(true).open(file)?;
             // The file is truncated afterwards, so that it is never empty: the old text is nearly
@@ -273,8 +270,7 @@ fn keep_owner(_: &File, _: &Metadata) -> io::Result<()> {
 }
 
 /// The lock file that client-go takes to write a kubeconfig: the kubeconfig's name with `.lock`
-/// appended (`lockFile` in client-go
-/// v0.36.4 `tools/clientcmd/config.go`).
+/// appended (`lockFile` in client-go v0.36.4 `tools/clientcmd/config.go`).
 struct LockFile(PathBuf);
 
 impl LockFile {

@@ -1,8 +1,8 @@
 //! Deserialisation of opaque data: any YAML becomes a JSON value.
 //!
 //! YAML allows keys that are not strings, which a JSON value cannot hold and Go converts to
-//! strings. This module does the same: data that
-//! the library does not use must not make a kubeconfig unreadable.
+//! strings. This module does the same: data that the library does not use must not make a
+//! kubeconfig unreadable.
 
 use std::collections::BTreeMap;
 use std::fmt;

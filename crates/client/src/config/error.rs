@@ -1,9 +1,8 @@
 //! Errors of the configuration, with one variant per reaction of the caller.
 //!
 //! Every message names the file, the position in it or the entry and field, and never a secret.
-//! Several problems are
-//! reported together, one per line. Causes are part of the text, because a list of problems has no
-//! single source.
+//! Several problems are reported together, one per line. Causes are part of the text, because a
+//! list of problems has no single source.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -57,8 +57,8 @@ fn address(environment: &Environment) -> Result<String, String> {
 }
 
 /// Returns the path of the cluster's roots. Without them the system's roots are used, which most
-/// likely do not verify the server:
-/// an error is logged here, where the cause is known, but the configuration is not rejected.
+/// likely do not verify the server: an error is logged here, where the cause is known, but the
+/// configuration is not rejected.
 fn certificate_authority(environment: &Environment) -> Option<PathBuf> {
     let path = environment.service_account_file("ca.crt");
     match std::fs::read_to_string(&path) {

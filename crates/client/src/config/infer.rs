@@ -18,17 +18,14 @@ use super::settings::Config;
 
 impl Config {
     /// Infers the configuration of this process: from the files that `KUBECONFIG` lists, or
-    /// `.kube/config` of the home directory,
-    /// or the service account of the pod it runs in.
+    /// `.kube/config` of the home directory, or the service account of the pod it runs in.
     pub fn from_env() -> Result<Self, ConfigError> {
         Self::infer(&Environment::from_process(), &Overrides::default())
     }
 
     /// Infers the configuration from any environment, with overrides. The pod is used only if
-    /// neither the files nor the
-    /// overrides name a cluster, and never if the caller names a file. A file that exists and
-    /// cannot be used
-    /// is an error, not a reason to search elsewhere.
+    /// neither the files nor the overrides name a cluster, and never if the caller names a file. A
+    /// file that exists and cannot be used is an error, not a reason to search elsewhere.
     pub fn infer(environment: &Environment, overrides: &Overrides) -> Result<Self, ConfigError> {
         let explicit = given(&overrides.kubeconfig);
         let loaded = Kubeconfig::load(environment, explicit.map(|path| path.as_path()))?;

@@ -2,8 +2,7 @@
 //! file.
 //!
 //! These types mirror the file and decide nothing. Unknown fields are kept at every level, so that
-//! reading
-//! and writing a file loses nothing. Only `to_yaml` writes secrets; `Debug` hides them.
+//! reading and writing a file loses nothing. Only `to_yaml` writes secrets; `Debug` hides them.
 //! Text becomes these types in `yaml.rs`, several files become one in `merge.rs`, and `resolve.rs`
 //! makes settings of them.
 

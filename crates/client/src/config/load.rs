@@ -1,7 +1,7 @@
 //! Finding and reading the kubeconfig files (rules KC-1 and KC-10).
 //!
-//! Only reads; validation happens later, for the entries in use. It writes one thing: a
-//! kubeconfig at the path of very old tools is copied to today's path.
+//! Only reads; validation happens later, for the entries in use. It writes one thing: a kubeconfig
+//! at the path of very old tools is copied to today's path.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -49,8 +49,8 @@ impl Kubeconfig {
     ///
     /// First, whichever files are read, `.kube/.kubeconfig` of the home directory is copied to
     /// `.kube/config` if only the former exists, as kubectl does (`Migrate` in client-go v0.36.4
-    /// `tools/clientcmd/loader.go`). If that fails, a warning is logged and
-    /// the old file is read instead of the new one.
+    /// `tools/clientcmd/loader.go`). If that fails, a warning is logged and the old file is read
+    /// instead of the new one.
     pub fn load(environment: &Environment, explicit: Option<&Path>) -> Result<Loaded, ConfigError> {
         let home = environment.kube_dir().map(Home::new);
         if let Some(home) = &home {
@@ -122,8 +122,7 @@ impl Home {
     }
 
     /// Writes the copy to a temporary file and hard-links it to its name, unless another process
-    /// was faster: readers never see a
-    /// partial file, and no file is overwritten.
+    /// was faster: readers never see a partial file, and no file is overwritten.
     fn copy(&self, permissions: Permissions) -> io::Result<()> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let text = fs::read(&self.legacy)?;
@@ -145,8 +144,7 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 /// Creates a file that is readable only by those who can read the old one. client-go leaves that to
-/// the umask (`os.WriteFile` with 0666),
-/// which can make a private kubeconfig world-readable.
+/// the umask (`os.WriteFile` with 0666), which can make a private kubeconfig world-readable.
 fn new_file(path: &Path, permissions: &Permissions) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -1,8 +1,8 @@
 //! Merging several kubeconfigs into one (rule KC-2): the first file that defines a value wins.
 //!
 //! An entry is taken whole or not at all; its fields are never mixed with those of another entry of
-//! the same name. Paths are
-//! resolved against the file that contains them, which is why every entry records its origin.
+//! the same name. Paths are resolved against the file that contains them, which is why every entry
+//! records its origin.
 
 use std::path::{Path, PathBuf};
 
@@ -36,8 +36,8 @@ impl Kubeconfig {
     }
 
     /// Makes relative paths absolute, each against the directory of the file that defines its
-    /// entry. Entries without
-    /// an origin keep their paths, which are then relative to the working directory.
+    /// entry. Entries without an origin keep their paths, which are then relative to the working
+    /// directory.
     pub fn resolve_paths(&mut self) {
         self.clusters.iter_mut().for_each(|entry| entry.cluster.resolve_paths());
         self.users.iter_mut().for_each(|entry| entry.user.resolve_paths());

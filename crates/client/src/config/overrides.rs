@@ -63,8 +63,7 @@ impl Overrides {
     }
 
     /// Applies the caller's fields to a user. A credential replaces those that exclude it, so that
-    /// a token given on
-    /// a command line is the token that is used.
+    /// a token given on a command line is the token that is used.
     pub(super) fn apply_to_user(&self, user: &mut User) {
         let info = &self.user_info;
         if info.has_token() {

@@ -1,7 +1,7 @@
 //! Conversion of the `exec` section of a user to the settings of a credential plugin.
 //!
-//! Expects a validated section. Starts nothing. The cluster's data for the plugin is put
-//! together here, because only here both the user and the cluster are known.
+//! Expects a validated section. Starts nothing. The cluster's data for the plugin is put together
+//! here, because only here both the user and the cluster are known.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,5 @@
 //! Redaction for `Debug` and messages: addresses without user and password, arguments and variables
-//! without
-//! their values.
+//! without their values.
 
 use std::fmt;
 

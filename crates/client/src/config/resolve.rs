@@ -1,8 +1,7 @@
 //! Conversion of a [`Target`] to the settings of a client (rules KC-6, KC-7 and KC-8).
 //!
 //! This is the last module that knows about entries. Files that may change stay paths; only the
-//! token file is read
-//! once, so that a missing one is reported here and not by the first request.
+//! token file is read once, so that a missing one is reported here and not by the first request.
 
 use secrecy::ExposeSecret as _;
 use url::Url;

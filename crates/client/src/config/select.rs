@@ -2,10 +2,8 @@
 //! (rule KC-4).
 //!
 //! A name that the caller gives must exist. A name in a file that does not exist is a problem,
-//! unless the caller
-//! supplies the entry's values. client-go goes on without the entry instead, which turns a mistyped
-//! user
-//! into an anonymous one.
+//! unless the caller supplies the entry's values. client-go goes on without the entry instead,
+//! which turns a mistyped user into an anonymous one.
 
 use super::absent::given;
 use super::error::{ConfigError, Entry, EntryKind, Problem};

@@ -6,8 +6,7 @@ use url::{Host, Url};
 use super::redact;
 
 /// Parses the URL of a server. A bare `host` or `host:port` gets its scheme from `tls`. A path is
-/// kept as the prefix of all
-/// requests; a query and a fragment are dropped.
+/// kept as the prefix of all requests; a query and a fragment are dropped.
 pub(super) fn server(text: &str, tls: bool) -> Result<Url, String> {
     let shown = redact::address(text);
     let bare = !text.contains("://");

@@ -1,8 +1,8 @@
 //! The resolved settings of a client.
 //!
 //! A kubeconfig or a pod's environment becomes a [`Config`]; no layer below this module reads
-//! either. Certificates and
-//! tokens in files stay paths here, so that they can be read again when they rotate.
+//! either. Certificates and tokens in files stay paths here, so that they can be read again when
+//! they rotate.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -114,7 +114,8 @@ pub struct AuthProvider {
     pub name: String,
     /// The provider's options. Some are secrets, so `Debug` shows none.
     pub config: BTreeMap<String, String>,
-    /// The kubeconfig that the section was read from. Refreshed tokens are written back to it, as kubectl does.
+    /// The kubeconfig that the section was read from. Refreshed tokens are written back to it, as
+    /// kubectl does.
     pub origin: Option<PathBuf>,
 }
 

@@ -1,8 +1,7 @@
 //! Validation of entries (rule KC-8): all problems, each with its entry and field.
 //!
 //! Checks whether files are readable, and changes nothing. `select.rs` validates the entries it
-//! chose;
-//! [`Kubeconfig::validate`] validates all of them.
+//! chose; [`Kubeconfig::validate`] validates all of them.
 
 use std::path::PathBuf;
 

@@ -12,8 +12,8 @@ use super::opaque::Named;
 
 impl Kubeconfig {
     /// Parses a kubeconfig from YAML or JSON. Empty text is an empty kubeconfig. Several documents
-    /// are merged like
-    /// several files: the first that defines an entry wins. Relative paths are unchanged.
+    /// are merged like several files: the first that defines an entry wins. Relative paths are
+    /// unchanged.
     pub fn from_yaml(text: &str) -> Result<Self, ConfigError> {
         parse(text).map_err(|error| ConfigError::Files(vec![error]))
     }
@@ -64,8 +64,7 @@ fn parse(text: &str) -> Result<Kubeconfig, FileError> {
 }
 
 /// Parses the documents of the text. JSON is nearly YAML, except for its escapes of rare
-/// characters, so it is tried first;
-/// invalid JSON gets the YAML parser's error.
+/// characters, so it is tried first; invalid JSON gets the YAML parser's error.
 fn documents(text: &str) -> Result<Vec<Kubeconfig>, FileError> {
     if text.trim_start().starts_with('{')
         && let Ok(document) = serde_json::from_str(text)

@@ -1,8 +1,7 @@
 //! Discovery cached in memory until it is invalidated, and refreshed cheaply (rules DI-3, DI-4).
 //!
 //! One fetch at a time: callers that arrive during a fetch wait for the same one. It is cancelled
-//! when the last of them
-//! is dropped; nothing runs in the background.
+//! when the last of them is dropped; nothing runs in the background.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,10 +32,9 @@ pub struct DiscoveryOptions {
     /// The cache on disk. Off by default.
     pub disk: Option<DiskCache>,
     /// The time that a result counts as fresh. Without a limit, a result from the server is fresh
-    /// until it is invalidated, as in
-    /// client-go; then a [`RestMapper`](super::RestMapper) does not notice resources that are added
-    /// later. With one, an unknown
-    /// name leads to another request, unless the last one was within this time.
+    /// until it is invalidated, as in client-go; then a [`RestMapper`](super::RestMapper) does not
+    /// notice resources that are added later. With one, an unknown name leads to another request,
+    /// unless the last one was within this time.
     pub fresh_for: Option<Duration>,
 }
 
@@ -110,8 +108,7 @@ impl CachedDiscovery {
     /// Returns the server's resources, from the cache or from the server.
     ///
     /// Versions that failed temporarily are requested again each time. Dropping the future is safe;
-    /// the
-    /// fetch continues if another caller waits for it, and is cancelled otherwise.
+    /// the fetch continues if another caller waits for it, and is cancelled otherwise.
     ///
     /// # Errors
     /// Returns an error if the groups cannot be read; nothing is cached then. All waiting callers
@@ -134,8 +131,7 @@ impl CachedDiscovery {
     /// [`Self::get`].
     ///
     /// [`Self::get`] requests the failed versions each time, which takes up to the time limit of a
-    /// request while an
-    /// aggregated API server is down.
+    /// request while an aggregated API server is down.
     pub(crate) async fn cached(&self) -> Result<Arc<Discovery>, Arc<Error>> {
         let kept = {
             let state = self.shared.lock();
@@ -151,8 +147,8 @@ impl CachedDiscovery {
     }
 
     /// Discards the cached result; the next [`Self::get`] asks the server. Files of a directory are
-    /// valid only once this process
-    /// has written them again. A fetch in progress continues, but its result is not cached.
+    /// valid only once this process has written them again. A fetch in progress continues, but its
+    /// result is not cached.
     pub fn invalidate(&self) {
         self.shared.lock().invalidate(self.shared.disk.as_deref());
     }

@@ -6,8 +6,7 @@
 //! ```
 //!
 //! A file is valid while it is younger than the time to live. A file that cannot be read or parsed
-//! counts as
-//! missing; a file that cannot be written is logged. Nothing here returns an error.
+//! counts as missing; a file that cannot be written is logged. Nothing here returns an error.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -32,8 +31,8 @@ pub struct DiskCache {
     /// The time that a file is valid after it was written. kubectl uses six hours.
     pub ttl: Duration,
     /// The directory of the HTTP cache: the server's responses with their ETags, so that an
-    /// unchanged one is not transferred
-    /// again when the files above are too old. Off by default. One directory serves many servers.
+    /// unchanged one is not transferred again when the files above are too old. Off by default. One
+    /// directory serves many servers.
     pub http_directory: Option<PathBuf>,
 }
 
@@ -44,9 +43,8 @@ impl DiskCache {
     }
 
     /// Caches the HTTP responses as well, in another directory. The format is that of kubectl's
-    /// `~/.kube/cache/http`;
-    /// share that only with a kubectl that accepts the same content types, or each replaces the
-    /// other's entries.
+    /// `~/.kube/cache/http`; share that only with a kubectl that accepts the same content types, or
+    /// each replaces the other's entries.
     #[must_use]
     pub fn http(mut self, directory: impl Into<PathBuf>) -> Self {
         self.http_directory = Some(directory.into());
@@ -113,8 +111,7 @@ impl Disk {
     }
 
     /// Writes what is known and not empty: everything and the group list, or only some versions.
-    /// Runs to its end even
-    /// if the future is dropped.
+    /// Runs to its end even if the future is dropped.
     pub(crate) async fn write(self: &Arc<Self>, discovery: Arc<Discovery>, only: Option<Versions>) {
         let this = Arc::clone(self);
         // The task does not panic; if the runtime is shutting down, nothing is written.

@@ -16,8 +16,7 @@ use crate::error::Error;
 use crate::request::JSON;
 
 /// The number of rounds of unaggregated requests before a failed version counts as failed.
-/// `defaultRetries` in client-go v0.36.4
-/// `discovery/discovery_client.go`.
+/// `defaultRetries` in client-go v0.36.4 `discovery/discovery_client.go`.
 const ATTEMPTS: u32 = 2;
 
 /// The discovery documents to request.

@@ -6,12 +6,10 @@
 //! ```
 //!
 //! Layout and format are client-go's (v0.36.4 `discovery/cached/disk/round_tripper.go`). An entry
-//! is used only for the `Accept` header it was written for;
-//! a response to another one replaces it. The checksum distinguishes a complete file from a damaged
-//! one, which is removed; that is
-//! why nothing needs to be synced to disk. Nothing here returns an error, and nothing here decides
-//! what is still valid: the
-//! server does.
+//! is used only for the `Accept` header it was written for; a response to another one replaces it.
+//! The checksum distinguishes a complete file from a damaged one, which is removed; that is why
+//! nothing needs to be synced to disk. Nothing here returns an error, and nothing here decides what
+//! is still valid: the server does.
 
 use std::fs;
 use std::io;

@@ -14,8 +14,7 @@ use crate::error::Error;
 /// A mapper from names that users type, and from kinds, to resources.
 ///
 /// Cheap to clone; clones share the discovery. An unknown name leads to another request to the
-/// server, once, unless
-/// the cached discovery is [fresh](CachedDiscovery::is_fresh).
+/// server, once, unless the cached discovery is [fresh](CachedDiscovery::is_fresh).
 #[derive(Clone, Debug)]
 pub struct RestMapper {
     discovery: CachedDiscovery,
@@ -117,8 +116,7 @@ impl RestMapper {
     }
 
     /// Searches the cached result first, and requests failed versions only if that finds nothing:
-    /// an aggregated API server that is
-    /// down does not slow down names of other groups.
+    /// an aggregated API server that is down does not slow down names of other groups.
     async fn find<T>(&self, look: impl Fn(&Discovery) -> Result<T, NoMatch>) -> Result<T, MapError> {
         let kept = self.discovery.cached().await.map_err(MapError::Discovery)?;
         match look(&kept) {

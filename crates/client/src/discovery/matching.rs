@@ -31,8 +31,7 @@ pub struct Ambiguity {
     /// The name.
     pub word: String,
     /// True for a short name. Authors of custom resources choose short names, so a collision
-    /// deserves a warning; a plural such as `events`
-    /// in two groups is common.
+    /// deserves a warning; a plural such as `events` in two groups is common.
     pub short_name: bool,
     /// The other matches, in full: `poddlers.acme.com`.
     pub others: Vec<String>,
@@ -66,8 +65,8 @@ enum Names {
 }
 
 /// Finds the resource of a name: `pods`, `pod`, `po`, `Pod`, `deployments.apps`,
-/// `deployments.v1.apps`, `Deployment.v1.apps`.
-/// Case is ignored, and a prefix of the group is enough: `storageclass.storage`.
+/// `deployments.v1.apps`, `Deployment.v1.apps`. Case is ignored, and a prefix of the group is
+/// enough: `storageclass.storage`.
 pub(crate) fn by_word(discovery: &Discovery, word: &str) -> Result<Match, NoMatch> {
     let order = by_priority(discovery);
     let (name, group, qualified) = interpretations(word);

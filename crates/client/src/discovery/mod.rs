@@ -6,12 +6,10 @@
 //! ```
 //!
 //! [`Discovery`] is one result: the server's groups, versions and resources, in the server's order
-//! of priority.
-//! [`CachedDiscovery`] keeps a result until it is invalidated, in memory and optionally in a
-//! directory shared
-//! with kubectl; HTTP responses may be cached as well, so that only changes are transferred.
-//! [`RestMapper`] resolves `deploy`, `Deployment.v1.apps` or a [`Gvk`](dogwatch_core::Gvk) to a
-//! resource.
+//! of priority. [`CachedDiscovery`] keeps a result until it is invalidated, in memory and
+//! optionally in a directory shared with kubectl; HTTP responses may be cached as well, so that
+//! only changes are transferred. [`RestMapper`] resolves `deploy`, `Deployment.v1.apps` or a
+//! [`Gvk`](dogwatch_core::Gvk) to a resource.
 //!
 //! Nothing here knows the objects of a resource; that is the task of [`crate::Api`].
 

@@ -12,8 +12,7 @@ use crate::transport::TransportErrorKind;
 /// The API resources of a server, as far as they could be discovered.
 ///
 /// Groups are in the server's order of priority, the core group first. Versions that could not be
-/// discovered are in `failures`;
-/// the rest is still valid (rules DI-1, DI-2).
+/// discovered are in `failures`; the rest is still valid (rules DI-1, DI-2).
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
     /// The groups, highest priority first.

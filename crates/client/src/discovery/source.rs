@@ -15,8 +15,8 @@ use crate::error::Error;
 use crate::request::Response;
 
 /// The time limit of one discovery request, unless the client has its own. `defaultTimeout` in
-/// client-go v0.36.4 `discovery/discovery_client.go`, an odd number
-/// that is easily distinguished from other limits.
+/// client-go v0.36.4 `discovery/discovery_client.go`, an odd number that is easily distinguished
+/// from other limits.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(32);
 
 /// A source of documents. Cheap to clone.
@@ -49,8 +49,7 @@ impl Source {
     }
 
     /// Requests a document and parses it. With a caller's own ETag, an unchanged document is an
-    /// error for which
-    /// [`is_not_modified`] holds. Only documents that can be parsed are cached.
+    /// error for which [`is_not_modified`] holds. Only documents that can be parsed are cached.
     ///
     /// # Errors
     /// Returns an error if the request fails, or the error of `read` for the server's response.

@@ -16,7 +16,8 @@ pub(crate) struct RequestInfo<'a> {
     pub(crate) name: &'a str,
 }
 
-/// Returns true if a code means success: the range of `transformResponse` in client-go v0.36.4 `rest/request.go`, and 101 for upgrades.
+/// Returns true if a code means success: the range of `transformResponse` in client-go v0.36.4
+/// `rest/request.go`, and 101 for upgrades.
 pub(crate) fn is_success(code: StatusCode) -> bool {
     (200..=206).contains(&code.as_u16()) || code == StatusCode::SWITCHING_PROTOCOLS
 }

@@ -8,8 +8,7 @@
 //! ```
 //!
 //! A server that sends `Retry-After` did not execute the request, so any method may be retried.
-//! After a lost connection
-//! that is unknown: a POST may have been executed, and is never repeated.
+//! After a lost connection that is unknown: a POST may have been executed, and is never repeated.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Certificate rotation: reloading of the CA file, the client certificate's files, and a credential
 //! plugin's certificate.
 //!
-//! There are no change notifications: the transport calls [`CertificateReloader::before_request`] and
-//! [`CertificateReloader::before_handshake`], and compares [`CertificateReloader::version`] with the version of its
-//! connections.
-//! So no background task is needed, and an idle program reads nothing.
+//! There are no change notifications: the transport calls [`CertificateReloader::before_request`]
+//! and [`CertificateReloader::before_handshake`], and compares [`CertificateReloader::version`]
+//! with the version of its connections. So no background task is needed, and an idle program reads
+//! nothing.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,8 +41,8 @@ pub(crate) enum Alpn {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReloadIntervals {
     /// The minimum interval between reads by requests (rules TR-4 and TR-5: five minutes).
-    /// `CertCallbackRefreshDuration` in client-go v0.36.4
-    /// `transport/cert_rotation.go` and `caRefreshDuration` in `transport/ca_rotation.go`.
+    /// `CertCallbackRefreshDuration` in client-go v0.36.4 `transport/cert_rotation.go` and
+    /// `caRefreshDuration` in `transport/ca_rotation.go`.
     pub(crate) on_request: Duration,
     /// The minimum interval between reads by handshakes (rule TR-4: one second). Only for the
     /// client certificate.
@@ -182,8 +182,8 @@ impl CertificateReloader {
 
     fn take_plugin_identity(&self, first: bool) {
         // The lock is held until the certificate and the version are set. Otherwise, of the
-        // requests that waited for the same plugin, one would take
-        // the certificate, and another would see no change and use a connection without it.
+        // requests that waited for the same plugin, one would take the certificate, and another
+        // would see no change and use a connection without it.
         let mut state = self.state();
         let Some(plugin) = &mut state.plugin else { return };
         let identity = match plugin.has_changed() {
@@ -247,8 +247,7 @@ impl CertificateReloader {
     }
 
     /// Returns true if `interval` has passed since the chosen time; if so, that time becomes now,
-    /// so that of many requests
-    /// only one reads.
+    /// so that of many requests only one reads.
     fn is_due(&self, choose: impl FnOnce(&mut State) -> &mut Instant, interval: Duration) -> bool {
         let mut state = self.state();
         let last = choose(&mut state);
@@ -285,8 +284,7 @@ fn finish(mut config: ClientConfig, offer: Alpn) -> ClientConfig {
         Alpn::Http1 => vec![b"http/1.1".to_vec()],
     };
     // A resumed session keeps the certificate of the first handshake, even after a rotation.
-    // client-go does not resume
-    // sessions either.
+    // client-go does not resume sessions either.
     config.resumption = Resumption::disabled();
     config
 }
@@ -425,8 +423,7 @@ mod tests {
     }
 
     /// Requests that waited for one plugin continue together. The first takes the certificate; the
-    /// others must not overtake it
-    /// and use a connection without the certificate.
+    /// others must not overtake it and use a connection without the certificate.
     #[test]
     fn no_request_overtakes_the_one_that_takes_a_plugins_certificate() {
         let key = rcgen::KeyPair::generate().unwrap();

@@ -8,8 +8,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, SignatureScheme};
 
 /// A verifier that accepts every certificate. Handshake signatures are still verified, if rustls
-/// can parse the
-/// certificate.
+/// can parse the certificate.
 #[derive(Debug)]
 pub(super) struct AcceptAnyCertificate(pub(super) Arc<CryptoProvider>);
 
@@ -49,8 +48,7 @@ impl ServerCertVerifier for AcceptAnyCertificate {
 }
 
 /// Accepts a certificate that rustls cannot parse, such as an X.509 version 1 certificate: its
-/// content is
-/// not used anyway, and Go accepts it. A wrong signature stays an error.
+/// content is not used anyway, and Go accepts it. A wrong signature stays an error.
 fn lenient(
     checked: Result<HandshakeSignatureValid, rustls::Error>,
 ) -> Result<HandshakeSignatureValid, rustls::Error> {

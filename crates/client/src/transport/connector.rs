@@ -228,8 +228,7 @@ async fn socks_tunnel(proxy: &Proxy, stream: BoxStream, target: Uri) -> Result<B
 }
 
 /// A connector that returns an open stream. The tunnels of hyper-util want to dial themselves; this
-/// keeps dial errors in
-/// this module.
+/// keeps dial errors in this module.
 struct OpenStream(Option<BoxStream>);
 
 impl Service<Uri> for OpenStream {

@@ -1,8 +1,7 @@
 //! Transport errors, classified by the caller's options.
 //!
 //! [`TransportErrorKind::of`] is the only place that classifies errors of hyper, h2, rustls and the
-//! operating
-//! system; everything above uses the kind.
+//! operating system; everything above uses the kind.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -63,9 +62,8 @@ impl TransportError {
         let error = error.into();
         let kind = TransportErrorKind::of(&*error);
         // RFC 9113, 6.8 and 8.7: a refused stream, and one above the last stream of a GOAWAY, was
-        // not processed. h2 reports
-        // the GOAWAY as a stream's error only in that case; other streams end with their
-        // connection.
+        // not processed. h2 reports the GOAWAY as a stream's error only in that case; other streams
+        // end with their connection.
         let unprocessed = find::<h2::Error>(&*error).is_some_and(|it| {
             it.is_remote() && (it.is_go_away() || it.reason() == Some(h2::Reason::REFUSED_STREAM))
         });
@@ -145,8 +143,7 @@ impl TransportError {
     /// Returns true if a retry cannot help: certificates or settings must be changed first.
     ///
     /// False for certificates that are read from files or come from a plugin: while they rotate,
-    /// the two sides may not
-    /// match for some minutes.
+    /// the two sides may not match for some minutes.
     pub fn needs_a_person(&self) -> bool {
         match self.kind {
             TransportErrorKind::Tls => !self.may_rotate,
@@ -239,8 +236,7 @@ fn of_hyper(error: &hyper::Error) -> Option<TransportErrorKind> {
         || error.is_body_write_aborted();
     if lost {
         // A server that rejects the client certificate ends the TLS session; whether a request was
-        // already on its way depends on
-        // timing, so the TLS error decides.
+        // already on its way depends on timing, so the TLS error decides.
         let by_tls = find::<rustls::Error>(error).is_some();
         Some(if by_tls { TransportErrorKind::Tls } else { TransportErrorKind::Lost })
     } else if error.is_parse() || error.is_user() {

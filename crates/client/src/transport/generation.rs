@@ -65,8 +65,7 @@ impl Generation {
     }
 
     /// Returns the HTTP/2 pool to try first; `None` for plaintext (HTTP/2 is negotiated during the
-    /// TLS handshake) and for upgrades
-    /// (they exist in HTTP/1.1 only).
+    /// TLS handshake) and for upgrades (they exist in HTTP/1.1 only).
     fn http2_pool(&self, request: &Request<RequestBody>) -> Result<Option<Arc<Http2Pool>>, TransportError> {
         let uri = request.uri();
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {

@@ -1,8 +1,7 @@
 //! Gzip: requested, and decompressed as it arrives (rule TR-6).
 //!
 //! Decoding is streaming and supports several members in a row: a server may compress each event of
-//! a watch as its own
-//! member, and each must be yielded when its bytes have arrived, not at the end.
+//! a watch as its own member, and each must be yielded when its bytes have arrived, not at the end.
 
 use std::future::Future;
 use std::io;
@@ -35,8 +34,7 @@ pub struct GzipLayer {
 
 impl GzipLayer {
     /// Creates the layer. With `ask`, `Accept-Encoding: gzip` is added to requests without that
-    /// header. Gzip responses are decompressed in
-    /// any case.
+    /// header. Gzip responses are decompressed in any case.
     pub fn new(ask: bool) -> Self {
         Self { ask }
     }
@@ -52,8 +50,7 @@ impl<S> Layer<S> for GzipLayer {
 
 /// A service that requests gzip and decompresses gzip responses: `Content-Encoding` and
 /// `Content-Length` are removed. Invalid gzip fails with [`TransportErrorKind::Other`], and a
-/// truncated body
-/// with [`TransportErrorKind::Lost`].
+/// truncated body with [`TransportErrorKind::Lost`].
 #[derive(Clone, Copy, Debug)]
 pub struct Gzip<S> {
     inner: S,
@@ -236,8 +233,7 @@ mod tests {
     }
 
     /// Kubernetes 1.37 compresses a watch event by event; a decoder that waits for the next member,
-    /// or supports only one,
-    /// delivers events late or never.
+    /// or supports only one, delivers events late or never.
     #[tokio::test]
     async fn tr_6_each_member_is_decompressed_when_its_bytes_have_arrived() {
         let (sender, mut response) = body("gzip");

@@ -2,12 +2,9 @@
 //! for.
 //!
 //! The pool of hyper-util opens a connection inside the request that needs it, and drops it midway
-//! with that request.
-//! A client with a time limit shorter than the connection setup would never connect. So connections
-//! are opened in
-//! tasks; one whose request was dropped is left to the next request, as in Go's transport
-//! (`dialConnFor` in
-//! `net/http/transport.go`).
+//! with that request. A client with a time limit shorter than the connection setup would never
+//! connect. So connections are opened in tasks; one whose request was dropped is left to the next
+//! request, as in Go's transport (`dialConnFor` in `net/http/transport.go`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,8 +23,7 @@ use super::error::{TransportError, TransportErrorKind};
 use crate::tls::Alpn;
 
 /// The time an open connection waits for a request. Servers wait longer than this for the first
-/// request, so a connection
-/// found here is still open.
+/// request, so a connection found here is still open.
 const UNCLAIMED: Duration = Duration::from_secs(10);
 
 /// The connector of the HTTP/1.1 pool. Clones share the unclaimed connections.

@@ -1,21 +1,17 @@
 //! The HTTP/2 connections to one server: as few as possible, as many as needed.
 //!
 //! Requests share a connection until it carries the maximum number of streams; then another
-//! connection is opened. A stream
-//! counts until its response body ends or is dropped, so watches count for as long as they last.
-//! Without this,
-//! requests beyond the server's limit would wait behind watches that never end.
+//! connection is opened. A stream counts until its response body ends or is dropped, so watches
+//! count for as long as they last. Without this, requests beyond the server's limit would wait
+//! behind watches that never end.
 //!
 //! A connection takes requests once the server's SETTINGS have arrived, so that its limit is known
-//! before the first
-//! stream. Each connection has one task ([`drive`]), which ends by itself when the pool and the
-//! last response are gone.
-//! Connections are opened in tasks as well: a caller that is dropped leaves the connection to the
-//! next one.
+//! before the first stream. Each connection has one task ([`drive`]), which ends by itself when the
+//! pool and the last response are gone. Connections are opened in tasks as well: a caller that is
+//! dropped leaves the connection to the next one.
 //!
 //! A request that the server certainly did not process (REFUSED_STREAM, or a GOAWAY with an earlier
-//! stream id) is
-//! sent again whatever its method is, as in Go's transport (`http2canRetryError` in
+//! stream id) is sent again whatever its method is, as in Go's transport (`http2canRetryError` in
 //! Go's `net/http/h2_bundle.go`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -37,21 +33,20 @@ use crate::body::{RequestBody, ResponseBody, boxed};
 use crate::tls::Alpn;
 
 /// The number of unread bytes that a server may send on one stream. Go's value
-/// (`transportDefaultStreamFlow`): a list with 100 ms of latency still
-/// reaches 40 MB/s. It also bounds the memory of a watch whose reader stalls.
+/// (`transportDefaultStreamFlow`): a list with 100 ms of latency still reaches 40 MB/s. It also
+/// bounds the memory of a watch whose reader stalls.
 const STREAM_WINDOW: u32 = 4 << 20;
 
 /// The same for all streams of a connection together. Go's value (`transportDefaultConnFlow`).
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
 /// The maximum number of streams for which stalled readers cannot use up the connection window:
-/// whatever they hold, a
-/// whole stream window is left for another stream.
+/// whatever they hold, a whole stream window is left for another stream.
 const MOST_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize - 1;
 
 /// The number of times that an unsent request is passed to another connection, not counting
-/// connections that have answered before.
-/// Each of these connections had just been opened; three in a row are no coincidence.
+/// connections that have answered before. Each of these connections had just been opened; three in
+/// a row are no coincidence.
 const UNSENT_RETRIES: u32 = 3;
 
 /// The number of times that opening a connection is repeated because its task was dropped.
@@ -61,8 +56,7 @@ const DROPPED_DIALS: u32 = 3;
 const UNPROCESSED_RETRIES: u32 = 6;
 
 /// The pause before the second retry, doubled for each further one. The first retry is immediate:
-/// usually only the
-/// connection ended, not the server.
+/// usually only the connection ended, not the server.
 const UNPROCESSED_PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum size of response headers. hyper's default of 16 KiB is less than what servers with
@@ -80,8 +74,8 @@ const SETTINGS_TIME: Duration = Duration::from_secs(1);
 type Sender = http2::SendRequest<RequestBody>;
 type Connection = http2::Connection<ServerConnection, RequestBody, TokioExecutor>;
 /// An attempt to open a connection, awaited by all requests that need one; they share its error.
-/// `None` if its task was
-/// dropped with its runtime: a program may use one client with several runtimes in turn.
+/// `None` if its task was dropped with its runtime: a program may use one client with several
+/// runtimes in turn.
 type Dialing = Shared<BoxFuture<'static, Option<Result<(), TransportError>>>>;
 
 /// The HTTP/2 connections to one server.
@@ -118,8 +112,7 @@ struct PoolState {
     /// True if the server chose HTTP/1.1; HTTP/2 is not offered again.
     http1_only: bool,
     /// The attempt in progress. At most one connection is opened at a time, so that a burst of
-    /// requests opens one connection
-    /// and not one per request.
+    /// requests opens one connection and not one per request.
     dialing: Option<Dialing>,
 }
 
@@ -198,8 +191,8 @@ impl Http2Pool {
                     let mut load = slot.connection.load();
                     load.closing = true;
                     // A server that shuts down ends all its connections, however many, and each
-                    // returns the request.
-                    // Only connections that ended before they answered anything count.
+                    // returns the request. Only connections that ended before they answered
+                    // anything count.
                     unsent += u32::from(!load.has_answered);
                     drop(load);
                     if unsent > UNSENT_RETRIES {
@@ -383,8 +376,7 @@ impl PoolEntry {
     }
 
     /// Records the server's limit, removes the connection from the pool if it has been idle for
-    /// long, and returns the time of
-    /// the next review.
+    /// long, and returns the time of the next review.
     fn review(&self, allowed: usize, settings: &Settings) -> Instant {
         let now = Instant::now();
         let Some(shared) = self.shared.upgrade() else { return after(now, settings.idle_timeout) };

@@ -7,10 +7,9 @@
 //! ```
 //!
 //! Takes requests with absolute URIs and returns responses with streamed bodies. It knows nothing
-//! of Kubernetes: credentials,
-//! retries and rate limits are layers above. When a certificate changes, a new generation takes new
-//! requests; those
-//! in flight on the old one finish there, and its connections close after the last of them.
+//! of Kubernetes: credentials, retries and rate limits are layers above. When a certificate
+//! changes, a new generation takes new requests; those in flight on the old one finish there, and
+//! its connections close after the last of them.
 
 mod dns;
 mod error;
@@ -44,12 +43,10 @@ use crate::config::{Config, Identity};
 /// The HTTP transport to a server.
 ///
 /// Cheap to clone; clones share their connections. Requests must have absolute URIs. Over HTTP/2
-/// many requests share
-/// a connection, and another is opened before the server's stream limit is reached, so that no
-/// request waits behind
-/// watches. A request with an `Upgrade` header always uses HTTP/1.1; take the upgraded stream with
-/// `hyper::upgrade::on`. Dropping the future of a request, or the body of its response, cancels the
-/// request.
+/// many requests share a connection, and another is opened before the server's stream limit is
+/// reached, so that no request waits behind watches. A request with an `Upgrade` header always uses
+/// HTTP/1.1; take the upgraded stream with `hyper::upgrade::on`. Dropping the future of a request,
+/// or the body of its response, cancels the request.
 ///
 /// Errors of bodies are boxed [`TransportError`]s.
 #[derive(Clone)]
@@ -59,12 +56,11 @@ pub struct Transport {
 
 impl Transport {
     /// Creates a transport from the settings and this process's environment (`HTTPS_PROXY`,
-    /// `DISABLE_HTTP2`, …; see
-    /// [`TransportOptions::from_env`]). Reads certificates, opens no connection.
+    /// `DISABLE_HTTP2`, …; see [`TransportOptions::from_env`]). Reads certificates, opens no
+    /// connection.
     ///
     /// `plugin_identity` holds the client certificate of a credential plugin; a certificate in the
-    /// settings takes
-    /// precedence. A change takes effect with the next request.
+    /// settings takes precedence. A change takes effect with the next request.
     pub fn new(
         config: &Config,
         plugin_identity: watch::Receiver<Option<Identity>>,

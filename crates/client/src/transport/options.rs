@@ -27,9 +27,8 @@ pub struct TransportOptions {
     /// The number of unused HTTP/1.1 connections kept per host. Defaults to 25.
     pub max_idle_per_host: usize,
     /// The number of requests that share an HTTP/2 connection, including bodies that are being
-    /// read; the next one opens another connection.
-    /// A lower limit of the server takes precedence. The default of 90 is below the
-    /// minimum of 100 that RFC 9113 (6.5.2) recommends to servers;
+    /// read; the next one opens another connection. A lower limit of the server takes precedence.
+    /// The default of 90 is below the minimum of 100 that RFC 9113 (6.5.2) recommends to servers;
     /// values above 255 are reduced to 255, because with more, stalled readers could use up the
     /// connection window.
     pub max_streams_per_connection: usize,
@@ -65,9 +64,8 @@ impl Default for TransportOptions {
 
 impl TransportOptions {
     /// Returns the defaults, changed by the variables that client-go reads:
-    /// `HTTP2_READ_IDLE_TIMEOUT_SECONDS` (0 disables),
-    /// `HTTP2_PING_TIMEOUT_SECONDS`, `DISABLE_HTTP2` (any value) and the proxy variables (see
-    /// [`ProxyEnvironment`]).
+    /// `HTTP2_READ_IDLE_TIMEOUT_SECONDS` (0 disables), `HTTP2_PING_TIMEOUT_SECONDS`,
+    /// `DISABLE_HTTP2` (any value) and the proxy variables (see [`ProxyEnvironment`]).
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let mut options = Self::default();
         match seconds(&lookup, "HTTP2_READ_IDLE_TIMEOUT_SECONDS") {

@@ -1,9 +1,8 @@
 //! Proxies: the choice of a proxy for a host, and its address and credentials.
 //!
 //! A `proxy-url` of the settings is used for everything. Otherwise the environment decides, and
-//! `NO_PROXY` is matched
-//! against the host of the cluster. Hosts on loopback never use a proxy of the environment, as in
-//! Go.
+//! `NO_PROXY` is matched against the host of the cluster. Hosts on loopback never use a proxy of
+//! the environment, as in Go.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,8 +17,9 @@ use super::error::{TransportError, TransportErrorKind};
 
 /// The proxy variables of an environment, unparsed.
 ///
-/// `NO_PROXY` is a list of names (a name covers its subdomains; `.name` and `*.name` as well), addresses, address ranges
-/// such as `10.0.0.0/8`, each with an optional `:port`, or `*` for all hosts.
+/// `NO_PROXY` is a list of names (a name covers its subdomains; `.name` and `*.name` as well),
+/// addresses, address ranges such as `10.0.0.0/8`, each with an optional `:port`, or `*` for all
+/// hosts.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ProxyEnvironment {
@@ -35,8 +35,7 @@ pub struct ProxyEnvironment {
 
 impl ProxyEnvironment {
     /// Reads the four variables, in upper or else in lower case. `HTTP_PROXY` is ignored in a CGI
-    /// program, where
-    /// a client could set it by a header.
+    /// program, where a client could set it by a header.
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let read = |name: &str| {
             lookup(name).or_else(|| lookup(&name.to_ascii_lowercase())).filter(|value| !value.is_empty())
@@ -107,8 +106,7 @@ impl ProxyRules {
         }
         let mut environment = environment;
         // Go does not read ALL_PROXY: a value that only other programs support, such as a desktop's
-        // `socks://`, must not
-        // prevent a client from working.
+        // `socks://`, must not prevent a client from working.
         if environment.all.as_deref().is_some_and(|it| !is_usable(it)) {
             tracing::warn!("ALL_PROXY is not an http, https or socks5 address and is ignored");
             environment.all = None;
@@ -155,8 +153,7 @@ fn is_usable(address: &str) -> bool {
 }
 
 /// Returns true for a target without a proxy, whatever the proxy variables are: a loopback address,
-/// or one that
-/// `NO_PROXY` covers.
+/// or one that `NO_PROXY` covers.
 fn goes_direct(environment: &ProxyEnvironment, target: &Uri) -> bool {
     let Some(host) = target.host() else { return true };
     let exceptions = exceptions(environment.no.as_deref().unwrap_or_default(), port_of(target));

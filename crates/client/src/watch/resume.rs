@@ -67,13 +67,12 @@ pub(super) enum OnGone {
     End,
 }
 
-/// Returns true if a retry cannot help: the request, the settings, the
-/// certificates or the credentials must be changed first, or the response is not a watch.
+/// Returns true if a retry cannot help: the request, the settings, the certificates or the
+/// credentials must be changed first, or the response is not a watch.
 ///
 /// An expired token, an unavailable provider or a failing plugin may all recover, and are not
-/// permanent. Neither are
-/// certificates that are read from files, which rotate, or a 404: a custom resource may be defined
-/// later.
+/// permanent. Neither are certificates that are read from files, which rotate, or a 404: a custom
+/// resource may be defined later.
 pub(super) fn is_permanent(error: &Error) -> bool {
     match error {
         Error::InvalidRequest(_) | Error::Config(_) | Error::Unconnectable(_) | Error::Malformed { .. } => {

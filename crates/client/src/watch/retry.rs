@@ -35,17 +35,14 @@ const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// Bookmarks are not delivered. The stream ends:
 ///
 /// - after an `ERROR` event, if the server's error is final: the history was compacted (410: list
-///   again), or the caller
-///   may not watch (401, 403);
+///   again), or the caller may not watch (401, 403);
 /// - after an `Err`, if no further attempt can succeed: the request, the settings, the certificates
-///   or the credentials
-///   must be changed first, or the response is not a watch.
+///   or the credentials must be changed first, or the response is not a watch.
 ///
 /// `Err(Error::Undecodable)` concerns one object, and the stream continues after it. Everything
-/// else, such as a server
-/// that cannot be reached, is retried without end: the first error, and then one a minute, is
-/// logged at `warn`.
-/// `Retry-After` counts from the error that carries it. Dropping the stream closes the watch.
+/// else, such as a server that cannot be reached, is retried without end: the first error, and then
+/// one a minute, is logged at `warn`. `Retry-After` counts from the error that carries it. Dropping
+/// the stream closes the watch.
 #[must_use = "a watch is read only as its stream is polled"]
 pub struct RetryWatcher<K> {
     events: BoxStream<'static, Result<WatchEvent<K>, Error>>,
@@ -124,8 +121,8 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
                     (on_event(EventInfo::Bad(&bad)), Some(Err(Error::Undecodable(bad))))
                 }
                 // The body is not a stream of events. After a first event this may be a broken
-                // frame, which the next
-                // watch does not repeat; before it, the response is not a watch.
+                // frame, which the next watch does not repeat; before it, the response is not a
+                // watch.
                 Some(Err(error @ Error::Malformed { .. })) if !self.delivered => {
                     self.ended = true;
                     return Some(Err(error));

@@ -67,8 +67,7 @@ impl WatchSource {
                 Ok(WatchStream { ready: VecDeque::new(), open, broken: None })
             }
             // If connections keep breaking while the watch is opened, return a watch that ended at
-            // once: the
-            // caller resumes it like any other (rule RQ-8).
+            // once: the caller resumes it like any other (rule RQ-8).
             Err(error)
                 if matches!(
                     error.transport(),
@@ -87,8 +86,8 @@ impl Request {
     /// Opens a watch on the collection of the request. Dropping the stream closes it.
     ///
     /// The payload is whatever the `Accept` header requests: [`Api::watch`](crate::Api::watch)
-    /// supports whole objects and metadata, and
-    /// this is for other forms, such as one `Table` for each event.
+    /// supports whole objects and metadata, and this is for other forms, such as one `Table` for
+    /// each event.
     ///
     /// # Errors
     /// See [`Self::send`]; `Expired` if the server no longer keeps the version.

@@ -1,8 +1,8 @@
 //! Reading a watch until a condition holds.
 //!
 //! The loop is here; the caller chooses the source of events: one open watch, one that resumes, or
-//! any stream.
-//! It does not use lists: [`crate::Api::wait_until`] waits for a state rather than for an event.
+//! any stream. It does not use lists: [`crate::Api::wait_until`] waits for a state rather than for
+//! an event.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -58,13 +58,11 @@ pub type EventCondition<K> = Box<dyn FnMut(&WatchEvent<K>) -> Result<bool, BoxEr
 /// `UntilWithoutRetry`.
 ///
 /// The condition sees every object event and bookmark, once each and in order, and none after the
-/// one it accepted. An
-/// `ERROR` event is an error here, and so is an object that cannot be decoded: it might have been
-/// the awaited one.
+/// one it accepted. An `ERROR` event is an error here, and so is an object that cannot be decoded:
+/// it might have been the awaited one.
 ///
 /// There is no time limit: wrap the call in `tokio::time::timeout`. Dropping the future drops the
-/// stream and closes the
-/// watch.
+/// stream and closes the watch.
 ///
 /// ```no_run
 /// # async fn example(pods: dogwatch_client::Api<k8s_openapi::api::core::v1::Pod>) -> Result<(), dogwatch_client::UntilError> {
@@ -80,8 +78,7 @@ pub type EventCondition<K> = Box<dyn FnMut(&WatchEvent<K>) -> Result<bool, BoxEr
 ///
 /// # Errors
 /// [`UntilError::Closed`] if the stream ends first, [`UntilError::Condition`] if the condition
-/// returns an error,
-/// [`UntilError::Watch`] if the watch fails.
+/// returns an error, [`UntilError::Watch`] if the watch fails.
 pub async fn until<K, J: Judgement>(
     events: impl Stream<Item = Result<WatchEvent<K>, Error>>,
     mut condition: impl FnMut(&WatchEvent<K>) -> J,
@@ -100,8 +97,8 @@ pub async fn until<K, J: Judgement>(
 /// Combines conditions that must hold one after another into one.
 ///
 /// Each is checked from the event that met the previous one, including that event: one event may
-/// meet several in a row.
-/// Once all have been met it holds for every event; an empty sequence holds at once.
+/// meet several in a row. Once all have been met it holds for every event; an empty sequence holds
+/// at once.
 pub fn in_order<K>(
     conditions: impl IntoIterator<Item = EventCondition<K>>,
 ) -> impl FnMut(&WatchEvent<K>) -> Result<bool, BoxError> {

@@ -20,8 +20,7 @@ async fn di_1_an_error_of_either_document_is_an_error_unless_there_is_no_core_gr
 }
 
 /// The upstream table GetAPIGroupResources: a version that is not available does not affect the
-/// others, and a server that
-/// returns no groups is an error.
+/// others, and a server that returns no groups is an error.
 #[tokio::test]
 async fn di_5_a_mapper_resolves_the_available_resources() {
     let server = DiscoveryServer::legacy().code("/apis/apps/v1", 503);

@@ -162,8 +162,8 @@ async fn pg_1_list_pager_list() {
 }
 
 /// The upstream scenario "expires on second page" of both tables. There is no option to fail at
-/// once: a stream reports that it
-/// starts again, and a reader that cannot use that drops it; all earlier items were delivered.
+/// once: a stream reports that it starts again, and a reader that cannot use that drops it; all
+/// earlier items were delivered.
 #[tokio::test]
 async fn pg_1_each_list_item_of_the_first_page_comes_before_the_expiry() {
     let script = pages_of_ten(21, true);
@@ -176,8 +176,7 @@ async fn pg_1_each_list_item_of_the_first_page_comes_before_the_expiry() {
 }
 
 /// The upstream scenarios "error processing item" and "cancel context while processing": the reader
-/// of the stream may stop
-/// anywhere, and nothing more is requested.
+/// of the stream may stop anywhere, and nothing more is requested.
 #[tokio::test]
 async fn pg_1_each_list_item_may_be_the_last_one_read() {
     for stop_after in [3, 10, 11] {
@@ -197,8 +196,7 @@ async fn pg_1_each_list_item_may_be_the_last_one_read() {
 }
 
 /// The upstream table ListPager_eachListPageBuffered. Pages are not requested ahead of the reader,
-/// so
-/// that memory holds a chunk and not ten pages.
+/// so that memory holds a chunk and not ten pages.
 #[tokio::test]
 async fn pg_1_each_list_page_is_requested_when_it_is_read() {
     for (pages, read) in [(1, 1), (5, 1), (5, 2), (5, 5)] {

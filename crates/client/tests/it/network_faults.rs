@@ -222,8 +222,7 @@ async fn a_429_is_retried_only_with_retry_after() {
         case.maps().create(&WriteParams::default(), &ConfigMap::default()).await.expect("created");
         assert_eq!(case.asked.load(Ordering::SeqCst), 2);
         // RQ-10: the rest of the error response was short and was read, so the connection could be
-        // reused. An HTTP/1.1 server
-        // first sees one handshake that offers HTTP/2.
+        // reused. An HTTP/1.1 server first sees one handshake that offers HTTP/2.
         assert_eq!(case.server.accepted(), if case.http == "h2" { 1 } else { 2 });
     })
     .await;

@@ -1,6 +1,5 @@
 //! Repeated attempts in every mode: their number, their order with limits and waits, the errors
-//! kept of earlier
-//! attempts, and the bodies released (rules RQ-5 to RQ-11).
+//! kept of earlier attempts, and the bodies released (rules RQ-5 to RQ-11).
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -90,8 +89,7 @@ async fn rq_6_request_with_retry_in_every_mode() {
 }
 
 /// The upstream scenario RequestWithRetry: with and without a body. A body is always held in
-/// memory, so it can always
-/// be sent again.
+/// memory, so it can always be sent again.
 #[tokio::test(start_paused = true)]
 async fn rq_6_a_request_is_retried_with_its_body() {
     for body in ["", "bytes"] {
@@ -140,8 +138,8 @@ async fn rq_12_the_status_of_the_last_attempt_is_whole() {
 }
 
 /// The upstream scenarios …RetryWithRateLimiterBackoffAndMetrics and …WithRetryInvokeOrder: first
-/// the longer of `Retry-After`
-/// and backoff, then the client-side rate limit; the first attempt of a watch is not limited.
+/// the longer of `Retry-After` and backoff, then the client-side rate limit; the first attempt of a
+/// watch is not limited.
 #[tokio::test(start_paused = true)]
 async fn rq_6_the_longer_wait_comes_before_the_rate_limit() {
     let limit = |config: &mut Config| config.rate_limit = Some(RateLimit { qps: 0.1, burst: 1 });
@@ -155,8 +153,7 @@ async fn rq_6_the_longer_wait_comes_before_the_rate_limit() {
             mode.run(&client).await.expect("answered in the end");
             let at: Vec<_> = script.seen().iter().map(|it| (it.at - start).as_secs()).collect();
             // The first attempt took the only token; the next token comes after ten seconds. If the
-            // rate limit came
-            // before the wait, both would add up.
+            // rate limit came before the wait, both would add up.
             let second = if mode == Watch { expected } else { 10 };
             assert_eq!(at, [0, second], "{mode:?}");
         }

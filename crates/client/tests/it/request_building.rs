@@ -286,8 +286,7 @@ fn rq_3_params_are_added_and_encoded() {
 }
 
 /// The upstream scenarios VersionedParams, …FromListOptions and UnacceptableParamNames: options are
-/// added to existing
-/// parameters, and no name is reserved.
+/// added to existing parameters, and no name is reserved.
 #[test]
 fn rq_3_versioned_params() {
     let at = |version: &str| ListParams::default().at(version).query().expect("valid");

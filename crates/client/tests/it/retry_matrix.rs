@@ -2,8 +2,7 @@
 //! response.
 //!
 //! Every attempt meets the same condition; two retries are allowed. The test checks the number of
-//! attempts, their
-//! duration, and the result.
+//! attempts, their duration, and the result.
 
 use std::io;
 use std::time::Duration;

@@ -164,8 +164,7 @@ async fn until_with_retry_sees_every_event_over_many_watches() {
 }
 
 /// The upstream scenarios "doesn't wait for sync with no precondition" and "waits indefinitely with
-/// precondition if it can't
-/// sync": no condition is checked before the state is known.
+/// precondition if it can't sync": no condition is checked before the state is known.
 #[tokio::test(start_paused = true)]
 async fn until_with_sync_checks_no_condition_before_the_list_is_complete() {
     let script = Script::new([listing("5", &[]).silence()]);

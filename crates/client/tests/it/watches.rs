@@ -254,7 +254,8 @@ async fn rq_15_a_watch_is_decoded_by_its_content_type_and_an_unknown_one_is_reje
     }
 }
 
-/// The upstream scenarios Decoder, Decoder_SourceClose and EncodeDecodeRoundTrip: every type of event, and the end of the body.
+/// The upstream scenarios Decoder, Decoder_SourceClose and EncodeDecodeRoundTrip: every type of
+/// event, and the end of the body.
 #[tokio::test]
 async fn rq_15_every_type_of_event_is_delivered_and_an_unknown_one_ends_the_watch() {
     for (kind, expected) in [
@@ -327,8 +328,7 @@ async fn resumed_over(history: &[&str], from: &str, most: usize, watches: usize)
 }
 
 /// The cases of the upstream table RetryWatcher with closed watches: the history, the first
-/// version, the events per watch, the number of watches, and
-/// the delivered events.
+/// version, the events per watch, the number of watches, and the delivered events.
 #[tokio::test(start_paused = true)]
 async fn rw_1_retry_watcher_survives_closed_watches() {
     type Case = (&'static [&'static str], &'static str, usize, usize, &'static [&'static str]);
@@ -350,8 +350,7 @@ async fn rw_1_retry_watcher_survives_closed_watches() {
 }
 
 /// The cases of the upstream table RetryWatcher with errors: the first response, the number of
-/// watches, and the delivered
-/// items.
+/// watches, and the delivered items.
 #[tokio::test(start_paused = true)]
 async fn rw_1_retry_watcher_recovers_from_temporary_errors_and_ends_with_the_others() {
     let six = || event("ADDED", "6");

@@ -8,8 +8,7 @@ use std::path::{Component, Path, PathBuf, is_separator};
 /// in the search path.
 ///
 /// Relative directories of the search path are skipped: the result must not depend on the working
-/// directory. Reads
-/// the file system, so it must run on a thread that may block.
+/// directory. Reads the file system, so it must run on a thread that may block.
 pub(super) fn look_path(command: &str, search: Option<&OsStr>) -> Option<PathBuf> {
     if command.chars().any(is_separator) {
         return executable(Path::new(command));

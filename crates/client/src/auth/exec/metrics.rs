@@ -12,9 +12,8 @@ use crate::auth::issued::Lifetime;
 use crate::config::{Identity, Pem};
 
 /// Counts one policy check, with client-go's label `status`. (The registration in component-base
-/// v0.36.4
-/// `metrics/prometheus/restclient/metrics.go` declares two labels and sets one, so it defines no
-/// other name.)
+/// v0.36.4 `metrics/prometheus/restclient/metrics.go` declares two labels and sets one, so it
+/// defines no other name.)
 pub(super) fn record_policy(allowed: bool) {
     let status = if allowed { "allowed" } else { "denied" };
     counter!("rest_client_exec_plugin_policy_call_total", "status" => status).increment(1);

@@ -5,8 +5,7 @@
 //! ```
 //!
 //! [`Plugin`] is the [`Source`](super::renew::Source) that the rest of `auth` uses. There is no
-//! background refresh: a plugin
-//! runs only when a request needs the credential.
+//! background refresh: a plugin runs only when a request needs the credential.
 
 mod protocol;
 mod lookup;

@@ -1,12 +1,10 @@
 //! A credential plugin as a source of credentials.
 //!
 //! Reads the `exec` section, returns headers in [`Issued`] and sends certificates through a watch
-//! channel. [`Renewing`] decides when the plugin
-//! runs, and [`Runner`] runs it.
+//! channel. [`Renewing`] decides when the plugin runs, and [`Runner`] runs it.
 //!
 //! Clients with the same plugin configuration share the plugin, as in client-go (`globalCache` in
-//! v0.36.4
-//! `plugin/pkg/client/auth/exec/exec.go`): an interactive login happens once.
+//! v0.36.4 `plugin/pkg/client/auth/exec/exec.go`): an interactive login happens once.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -23,8 +21,8 @@ use crate::auth::issued::{Issued, same_identity};
 use crate::auth::renew::{Renewing, Source};
 use crate::config::{ExecConfig, Identity, InteractiveMode, PluginPolicy};
 
-/// The default time limit of a plugin without a terminal. A login over a slow network
-/// takes seconds; after a minute the plugin probably waits for input that never comes.
+/// The default time limit of a plugin without a terminal. A login over a slow network takes
+/// seconds; after a minute the plugin probably waits for input that never comes.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
 /// A plugin, and the channel of its certificates.

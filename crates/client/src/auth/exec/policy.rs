@@ -34,8 +34,7 @@ pub(super) fn forbids_all(policy: &PluginPolicy) -> Option<&'static str> {
 /// Checks that the policy permits `command`, whose program is `program`.
 ///
 /// An entry matches the command as written, the path of its program, or by resolving to the same
-/// program: a bare
-/// name in the list never admits a program of that name in another directory.
+/// program: a bare name in the list never admits a program of that name in another directory.
 pub(super) fn permits(
     policy: &PluginPolicy,
     command: &str,

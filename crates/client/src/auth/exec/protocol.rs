@@ -156,8 +156,7 @@ fn parse(stdout: &[u8]) -> Result<ExecCredential, String> {
 }
 
 /// Checks that both texts are valid and belong together. A pair that no handshake can use would
-/// otherwise
-/// be dropped later, and the request sent without a client certificate.
+/// otherwise be dropped later, and the request sent without a client certificate.
 fn identity(certificate: SecretString, key: SecretString) -> Result<Identity, String> {
     use secrecy::ExposeSecret;
     let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.expose_secret().as_bytes())

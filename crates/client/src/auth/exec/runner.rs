@@ -1,8 +1,8 @@
 //! One run of a plugin process: start, output, end.
 //!
 //! Does not interpret the output. Dropping a run kills its process and, if the plugin has no
-//! terminal, every
-//! process that it started: plugins are often shell scripts around the program that does the work.
+//! terminal, every process that it started: plugins are often shell scripts around the program that
+//! does the work.
 
 use std::env;
 use std::ffi::OsString;
@@ -28,8 +28,7 @@ use crate::config::{ExecConfig, InteractiveMode, PluginPolicy};
 const STDOUT_LIMIT: u64 = 1 << 20;
 
 /// The time to wait for output once the process has ended. Its own output is in the pipe already,
-/// but the end of the pipe may
-/// never come if a helper process that it left behind has inherited it.
+/// but the end of the pipe may never come if a helper process that it left behind has inherited it.
 const AFTER_EXIT: Duration = Duration::from_millis(500);
 
 /// A plugin that can be run.

@@ -1,6 +1,5 @@
 //! The standard error of a plugin: copied to this process's standard error, with its end kept for
-//! the error message. Both are without
-//! the secrets of the plugin's configuration.
+//! the error message. Both are without the secrets of the plugin's configuration.
 
 use std::collections::VecDeque;
 

@@ -269,8 +269,7 @@ fn incomplete_options_are_rejected_at_once() {
 }
 
 /// The provider invalidates the old refresh-token when it issues a new one, so a caller that is
-/// dropped must
-/// not lose the response.
+/// dropped must not lose the response.
 #[tokio::test]
 async fn a_dropped_caller_does_not_lose_the_rotated_refresh_token() {
     let (one, two) = (id_token("a", -1), id_token("b", 3600));
@@ -309,8 +308,7 @@ fn options_of(id: &str, refresh: &str) -> BTreeMap<String, String> {
 }
 
 /// kubectl and a program that runs for days share one login: neither may refresh with a
-/// refresh-token that the other
-/// has already used.
+/// refresh-token that the other has already used.
 #[tokio::test]
 async fn au_4_tokens_that_another_program_refreshed_are_taken_from_the_kubeconfig() {
     let directory = tempfile::tempdir().unwrap();

@@ -43,8 +43,7 @@ impl Script {
         let exec = ExecConfig {
             api_version: V1.to_owned(),
             // Run by an existing shell: executing a script written a moment ago may fail while
-            // another test
-            // forks with its file open for writing.
+            // another test forks with its file open for writing.
             command: "/bin/sh".to_owned(),
             args: vec![format!("{directory}/plugin.sh")],
             env: vec![ExecEnv { name: "DIR".to_owned(), value: directory }],

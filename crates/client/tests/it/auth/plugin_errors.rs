@@ -131,7 +131,7 @@ async fn au_3_invalid_output_is_rejected_without_quoting_it() {
         (whole(V1, json!({"clientCertificateData": "s3cret"})), "a certificate without its key"),
         (whole(V1, json!({"clientKeyData": "s3cret"})), "a key without its certificate"),
         (whole(V1, json!({"token": ["s3cret"]})), "a field has the wrong type"),
-        (whole(V1, json!({"token": "s3cret\u{7f}"})), "characters that a header cannot carry"),
+        (whole(V1, json!({"token": "s3cret\u{7f}"})), "characters that are not valid in a header"),
         ("head -c 1100000 /dev/zero".to_owned(), "more than a megabyte"),
     ];
     for (script, expected) in cases {

@@ -1,4 +1,5 @@
-//! A real HTTP server, HTTP/2 and HTTP/1.1, with or without TLS, that counts its connections and can cut them.
+//! A real HTTP server, HTTP/2 and HTTP/1.1, with or without TLS, that counts its connections and
+//! can cut them.
 
 use std::convert::Infallible;
 use std::future::Future;

@@ -262,8 +262,7 @@ async fn tr_5_a_rotated_ca_file_is_followed_and_counted() {
 }
 
 /// While an authority rotates, a client may get its certificate some minutes later than the server:
-/// no one has to
-/// act, and a watch waits.
+/// no one has to act, and a watch waits.
 #[tokio::test]
 async fn only_certificates_that_cannot_change_are_permanent_errors() {
     let (right, wrong) = (Authority::new("right"), Authority::new("wrong"));

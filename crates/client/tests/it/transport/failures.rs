@@ -136,8 +136,7 @@ async fn a_response_that_is_not_http_is_neither_lost_nor_refused() {
 }
 
 /// Requests that wait for the same connection fail together; one after the other, fifty of them
-/// would take fifty times
-/// the timeout.
+/// would take fifty times the timeout.
 #[tokio::test]
 async fn tr_1_a_handshake_with_a_silent_server_times_out_for_all_waiting_requests() {
     let accepted = Arc::new(AtomicUsize::new(0));
@@ -166,8 +165,7 @@ async fn tr_1_a_handshake_with_a_silent_server_times_out_for_all_waiting_request
 }
 
 /// client-go's ReconnectBrokenTCP: a connection that goes dark is detected by PING, its watches end
-/// with an
-/// error, and the next request uses a new connection.
+/// with an error, and the next request uses a new connection.
 #[tokio::test]
 async fn tr_2_a_connection_that_goes_dark_is_detected_by_ping() {
     let (server, authority) = secure_server(watch_or_get).await;
@@ -208,8 +206,7 @@ async fn tr_2_a_request_on_a_dark_connection_is_lost_and_may_have_been_sent() {
 }
 
 /// client-go's ReconnectBrokenTCP_HTTP1: an idle connection that went dark delays only the request
-/// that
-/// uses it.
+/// that uses it.
 #[tokio::test]
 async fn tr_2_a_dark_connection_of_http_1_is_closed_with_the_request_on_it() {
     let authority = Authority::new("cluster");

@@ -41,8 +41,7 @@ async fn a_burst_of_requests_opens_one_connection() {
 }
 
 /// hyper's pooled client puts everything on one HTTP/2 connection: beyond the server's limit a GET
-/// waits for a watch to
-/// end, that is, for ever.
+/// waits for a watch to end, that is, for ever.
 #[tokio::test]
 async fn two_hundred_watches_do_not_starve_a_get() {
     let authority = Authority::new("cluster");

@@ -113,8 +113,7 @@ async fn retries_of_refused_streams_end_and_the_request_counts_as_not_sent() {
 }
 
 /// The limit arrives with the server's SETTINGS. Requests put on the connection before that would
-/// wait behind
-/// watches that never end.
+/// wait behind watches that never end.
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_watches_do_not_wait_for_each_other_on_a_server_with_few_streams() {
     let authority = Authority::new("cluster");
