@@ -109,12 +109,12 @@ fn reason_of(method: &Method, code: StatusCode) -> Reason {
     }
 }
 
-// Most of the texts are those of `NewGenericServerResponse` in apimachinery v0.36.4
-// `pkg/api/errors/errors.go`.
+/// Describes an error response. Most of the texts are those of `NewGenericServerResponse` in
+/// apimachinery v0.36.4 `pkg/api/errors/errors.go`.
 fn message(request: RequestInfo<'_>, code: StatusCode, text: Option<&str>) -> String {
     let what = match code.as_u16() {
         300..=399 => {
-            "the server redirected the request, which an API server never does: is the address right?"
+            "the server redirected the request, which an API server never does: check the server's address"
         }
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
