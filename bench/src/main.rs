@@ -1,4 +1,5 @@
-//! The benchmarks of this repository: `cargo xtask bench NAME`, which builds this program in release mode.
+//! The benchmarks of this repository: `cargo xtask bench NAME`, which builds this program in
+//! release mode.
 //!
 //! A benchmark is a file or a directory next to this one and an entry in [`ALL`]. The peers that it
 //! is compared with are in `bench/peers`.

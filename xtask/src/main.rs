@@ -31,7 +31,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run every check except the tests: format, tables, lints, docs, models, features, licences, examples.
+    /// Run every check except the tests: format, tables, lints, docs, models, features, licences,
+    /// examples.
     Ci(ci::Options),
     /// Build each crate with each of its features alone.
     Features,
@@ -46,7 +47,8 @@ enum Task {
     /// Run random schedules of writes, faults and restarts on informers or controllers; `soak grpc`
     /// is for channels.
     Soak(soak::Options),
-    /// Run a controller over many objects on a server with injected faults, and count its reconciles.
+    /// Run a controller over many objects on a server with injected faults, and count its
+    /// reconciles.
     ControllerStorm(controller_storm::Options),
     /// Run kube-controller-manager on our server and report what it does there.
     #[command(disable_help_flag = true)]
@@ -60,7 +62,8 @@ enum Task {
     /// Let web pages in a real Chromium try to use `dogwatch serve`, and fail if one can.
     #[command(disable_help_flag = true)]
     Browser(programs::Arguments),
-    /// Let kube-rs, client-go and our client follow a server with injected faults, and compare their caches.
+    /// Let kube-rs, client-go and our client follow a server with injected faults, and compare
+    /// their caches.
     #[command(disable_help_flag = true)]
     Follow(programs::Arguments),
     /// Run a benchmark, in release mode. Without a name, lists them.

@@ -1,4 +1,5 @@
-//! Random schedules of writes, faults and restarts on our own server, for longer than a test may take.
+//! Random schedules of writes, faults and restarts on our own server, for longer than a test may
+//! take.
 //!
 //! The runs are ordinary tests of the informer and controller crates. They read the variables set
 //! here; `cargo test --workspace` does not set them and runs the same few hundred seeds each time.
@@ -20,7 +21,8 @@ pub(crate) struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Subject {
-    /// Roll pods, churn endpoints and keep connections to a grpc-go server through a channel, at full scale.
+    /// Roll pods, churn endpoints and keep connections to a grpc-go server through a channel, at
+    /// full scale.
     #[command(disable_help_flag = true)]
     Grpc(programs::Arguments),
 }
@@ -46,7 +48,8 @@ struct Schedules {
     /// checked.
     #[arg(long, requires = "schedules")]
     compare: bool,
-    /// Build with optimizations: several times as many schedules, without the assertions of debug builds.
+    /// Build with optimizations: several times as many schedules, without the assertions of debug
+    /// builds.
     #[arg(long)]
     release: bool,
 }

@@ -1,7 +1,7 @@
 //! The callers in this program: our channel, and tonic's channels with endpoints from our resolver.
 //!
-//! The benchmark starts them as `cargo xtask bench grpc call CONTENDER URL SERVICE POLICY`, and as `…
-//! call-parts PARTS WORKERS URL SERVICE POLICY` for our channel with parts of its connections
+//! The benchmark starts them as `cargo xtask bench grpc call CONTENDER URL SERVICE POLICY`, and as
+//! `… call-parts PARTS WORKERS URL SERVICE POLICY` for our channel with parts of its connections
 //! disabled.
 
 use anyhow::{Context, Result, bail, ensure};

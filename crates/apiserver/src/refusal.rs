@@ -19,8 +19,8 @@ pub struct Problem {
     pub field: String,
     /// The type of the error.
     pub kind: ProblemKind,
-    /// The message without the field path, for example `Required value: name or generateName is
-    /// required`.
+    /// The message without the field path, for example
+    /// `Required value: name or generateName is required`.
     pub message: String,
 }
 

@@ -1,8 +1,8 @@
 //! Saturating arithmetic on times and durations that come from requests.
 //!
-//! `+` on `Instant`, `Timestamp`, `Duration` and `SignedDuration` panics when the result does not fit, and the numbers come
-//! from requests: `timeoutSeconds`, `gracePeriodSeconds`, `expirationSeconds`. A test in `xtask/tests/house` rejects the
-//! operators elsewhere.
+//! `+` on `Instant`, `Timestamp`, `Duration` and `SignedDuration` panics when the result does not
+//! fit, and the numbers come from requests: `timeoutSeconds`, `gracePeriodSeconds`,
+//! `expirationSeconds`. A test in `xtask/tests/house` rejects the operators elsewhere.
 
 use std::time::Duration;
 

@@ -60,8 +60,8 @@ const LOCAL_ONLY: &str = "the certificate and the kubeconfig name only 127.0.0.1
 /// The variable with the administrator's token, used if no flag gives one.
 const TOKEN_VARIABLE: &str = "DOGWATCH_TOKEN";
 
-/// The time that old versions can be listed: `DefaultCompactInterval` in `k8s.io/apiserver v0.36.4
-/// pkg/storage/storagebackend/config.go`.
+/// The time that old versions can be listed: `DefaultCompactInterval` in
+/// `k8s.io/apiserver v0.36.4 pkg/storage/storagebackend/config.go`.
 const HISTORY: Duration = Duration::from_secs(5 * 60);
 
 /// Run a Kubernetes API server on this machine, without a cluster behind it.

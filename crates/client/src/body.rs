@@ -1,19 +1,19 @@
-//! The bodies that travel through the client: whole ones out, streamed ones in.
+//! The body types of the client: whole request bodies, streamed response bodies.
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 
-/// What can go wrong below the client: whatever a transport or a layer reports.
+/// An error of a transport or a layer.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a request: held whole, so that it can be sent again.
+/// The body of a request, in memory so that it can be sent again.
 pub type RequestBody = Full<Bytes>;
 
-/// The body of a response: arrives chunk by chunk. Dropping it ends the response.
+/// The body of a response, streamed in chunks. Dropping it cancels the response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
-/// Boxes any body of a transport.
+/// Boxes a transport's body.
 pub fn boxed<B>(body: B) -> ResponseBody
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,

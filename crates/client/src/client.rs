@@ -1,4 +1,5 @@
-//! The client: a stack of layers over a transport, and the loop that sends one request as often as it takes.
+//! The client: a stack of layers over a transport, and the loop that attempts one request until it
+//! succeeds or fails for good.
 //!
 //! ```text
 //! Request ─► attempts (limit, retry, warnings, metrics) ─► impersonation ─► user agent ─► credentials
@@ -23,30 +24,32 @@ use crate::auth::{AuthLayer, AuthOptions, Credentials, ImpersonateLayer, UserAge
 use crate::body::{BoxError, RequestBody, ResponseBody};
 use crate::config::{Config, ConfigError, Environment, Impersonation, Overrides};
 use crate::error::{Error, InvalidRequest};
+use crate::exchange::error_response::{self, RequestInfo};
 use crate::exchange::limiter::Limiter;
-use crate::exchange::meter::Meter;
-use crate::exchange::refusal::{self, Asked};
+use crate::exchange::request_metrics::RequestMetrics;
 use crate::exchange::retry::{self, Mode, Outcome, Policy};
 use crate::exchange::{DEFAULT_MAX_RETRIES, LogWarnings, ServerBackoff, WarningHandler, warning};
 use crate::issuer;
 use crate::transport::{Transport, TransportErrorKind, TransportOptions};
 
-/// The most bytes of one answer that is read whole, unless the program says otherwise. Far above any object (a server
-/// stores no more than a few MiB), and enough for the table of a large collection.
+/// The default limit on the bytes of one response that is read whole. Far above any object (a
+/// server stores no more than a few MiB), and enough for the table of a large collection.
 const MAX_RESPONSE_BYTES: usize = 256 << 20;
-/// How much of a refused request's answer is read before giving up on it.
-const MAX_REFUSAL_BYTES: usize = 1 << 20;
-/// How long the body of a refused request is waited for.
-const REFUSAL_TIME: Duration = Duration::from_secs(5);
-/// How much of an answer is read to keep the connection when the request goes again (rule RQ-10).
+/// The number of bytes of an error response that are read.
+const MAX_ERROR_BODY_BYTES: usize = 1 << 20;
+/// The time limit for reading the body of an error response.
+const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The number of bytes of a response that are read, to reuse the connection, before the request is
+/// retried (rule RQ-10). `maxBodySlurpSize` in client-go v0.36.4 `rest/with_retry.go`.
 const MAX_DRAINED_BYTES: usize = 2048;
 
-/// The stack a client sends its requests through.
+/// The stack of layers that a client sends its requests through.
 pub type HttpService =
     BoxCloneSyncService<http::Request<RequestBody>, http::Response<ResponseBody>, BoxError>;
 
-/// Anything that carries requests: what a client can be built over, and what a layer makes. Implemented for every tower
-/// service of that shape.
+/// A service that carries HTTP requests: a client is built over one, and a layer produces one.
+///
+/// Implemented for every tower service that meets the bounds.
 pub trait HttpStack:
     Service<
         http::Request<RequestBody>,
@@ -73,17 +76,21 @@ impl<S> HttpStack for S where
 {
 }
 
-/// Speaks to one API server. Cheap to clone; all clones share connections, credentials and limits.
+/// A client of one API server. Cheap to clone; all clones share connections, credentials and
+/// limits.
 ///
-/// Connections close when the last clone, and the last stream made with one, is dropped.
+/// The connections close when the last clone and the last stream made with one are dropped.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
-    /// As whom requests act unless they say otherwise; the settings' own choice where `None`.
+    /// The impersonated user of requests that set none; `None` means the one of the settings.
     acting_as: Option<Arc<Impersonation>>,
 }
 
-/// Tells clients apart that exist at the same time; see [`Client::identity`]. A later client may get the identity of one that is gone.
+/// An opaque value that distinguishes clients that exist at the same time; see
+/// [`Client::identity`].
+///
+/// A later client may get the identity of one that was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientIdentity {
     inner: usize,
@@ -101,12 +108,12 @@ struct Inner {
     max_response_bytes: usize,
     warnings: Arc<dyn WarningHandler>,
     backoff: Option<ServerBackoff>,
-    /// Failures in a row, for `backoff`.
+    /// The number of failures in a row, for `backoff`.
     failures: AtomicU32,
-    meter: Meter,
+    metrics_recorder: RequestMetrics,
 }
 
-/// Puts a [`Client`] together. Every setting has a default; see [`Client::new`].
+/// A builder of [`Client`]s. Every setting has a default; see [`Client::new`].
 #[must_use]
 pub struct ClientBuilder {
     config: Config,
@@ -119,11 +126,12 @@ pub struct ClientBuilder {
     transport: Option<TransportOptions>,
 }
 
-/// A request that is ready to go, as often as it takes. It has no `Debug`: headers and body may hold secrets.
+/// A request that is ready to be sent, any number of times. It has no `Debug`: headers and body may
+/// hold secrets.
 #[derive(Clone)]
 pub(crate) struct Prepared {
     pub(crate) method: Method,
-    /// Path and query, below the server's own path.
+    /// Path and query, relative to the server's base path.
     pub(crate) target: String,
     /// The path with names replaced by placeholders.
     pub(crate) template: String,
@@ -138,30 +146,33 @@ pub(crate) struct Prepared {
     pub(crate) name: String,
 }
 
-/// A successful answer whose body has yet to be read.
-pub(crate) struct Answer {
+/// A successful response whose body has not been read.
+pub(crate) struct OpenResponse {
     pub(crate) code: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// Among them the connection, where the server switched to another protocol.
+    /// The extensions, including the upgraded connection if the server switched protocols.
     pub(crate) extensions: Extensions,
     pub(crate) body: ResponseBody,
 }
 
 impl Client {
-    /// A client for these settings: no rate limit unless the settings have one, 10 retries, warnings to the log.
+    /// Creates a client from these settings: no rate limit unless the settings have one, 10
+    /// retries, and server warnings logged.
     ///
     /// No connection is made and no plugin is started before the first request.
     ///
     /// # Errors
-    /// When a certificate, key or credential of the settings cannot be used; the message names which.
+    /// Returns an error if a certificate, key or credential of the settings cannot be used; the
+    /// message names it.
     pub fn new(config: Config) -> Result<Self, Error> {
         Self::builder(config).build()
     }
 
-    /// A client for the cluster this program is meant for: the kubeconfig, or the pod it runs in (rule KC-5).
+    /// Creates a client from the process's environment: its kubeconfig, or the service account of
+    /// the pod it runs in (rule KC-5).
     ///
     /// # Errors
-    /// When neither can be had; the message says what was looked for.
+    /// Returns an error if neither is available; the message names the places that were searched.
     pub async fn from_env() -> Result<Self, Error> {
         let load = || Config::infer(&Environment::from_process(), &Overrides::default());
         let config =
@@ -169,7 +180,8 @@ impl Client {
         Self::new(config)
     }
 
-    /// Starts from settings and lets layers, retries and warnings be chosen.
+    /// Returns a builder for these settings, to choose layers, retries and the handling of
+    /// warnings.
     pub fn builder(config: Config) -> ClientBuilder {
         ClientBuilder {
             config,
@@ -183,62 +195,67 @@ impl Client {
         }
     }
 
-    /// A client over any service that takes requests: a server in the same process, a recorder, a proxy.
+    /// Creates a client over any service that takes requests: a server in the same process, a
+    /// recorder, a proxy.
     ///
-    /// Requests carry absolute URIs below `server`. No layer of ours is put around it.
+    /// Requests carry absolute URIs below `server`. The client adds none of its own layers to the
+    /// service.
     pub fn from_service(server: Url, default_namespace: impl Into<String>, service: impl HttpStack) -> Self {
         let config = Config { default_namespace: default_namespace.into(), ..Config::new(server) };
         Self::builder(config).over(boxed_service(service))
     }
 
-    /// The same client acting as someone else: connections, credentials and limits are shared.
+    /// Returns a client that impersonates a user, sharing connections, credentials and limits with
+    /// this one.
     ///
-    /// Every handle and request made from it acts so; an empty [`Impersonation`] acts as ourselves again.
+    /// Every handle and request made from it impersonates that user; an empty [`Impersonation`]
+    /// turns impersonation off.
     #[must_use]
     pub fn acting_as(&self, who: Impersonation) -> Self {
         Self { inner: Arc::clone(&self.inner), acting_as: Some(Arc::new(who)) }
     }
 
-    /// Returns what tells this client from others: equal for clones, different for one with other connections, or one that acts as
-    /// another user.
+    /// Returns a value that identifies this client: equal for clones, different for a client with
+    /// other connections or with another impersonated user.
     pub fn identity(&self) -> ClientIdentity {
         let acting_as = self.acting_as.as_ref().map_or(0, |it| Arc::as_ptr(it) as usize);
         ClientIdentity { inner: Arc::as_ptr(&self.inner) as usize, acting_as }
     }
 
-    /// As whom requests act unless they say otherwise.
+    /// Returns the impersonated user of requests that set none.
     pub(crate) fn impersonation(&self) -> Option<Impersonation> {
         self.acting_as.as_deref().cloned()
     }
 
-    /// The namespace used where the caller names none.
+    /// Returns the namespace of requests that name none.
     pub fn default_namespace(&self) -> &str {
         &self.inner.default_namespace
     }
 
-    /// The longest a request may take, where the settings say so.
+    /// Returns the time limit of a request, if the settings have one.
     pub(crate) fn timeout(&self) -> Option<Duration> {
         self.inner.timeout
     }
 
-    /// The address of the server.
+    /// Returns the address of the server.
     pub fn server(&self) -> &Url {
         &self.inner.server
     }
 
-    /// Sends a request until it is answered, refused for good, or not worth another try.
+    /// Sends a request, with retries, until it succeeds or fails for good.
     ///
-    /// The first attempt does not wait for the client's own rate limit: the caller does, with [`Self::throttle`] and before
-    /// the time limit of the request begins. Only a watch goes without: it is long, and there are few of them (rule RQ-5).
+    /// The first attempt does not wait for the client-side rate limit: the caller does, with
+    /// [`Self::throttle`], before the time limit of the request begins. Only a watch skips the rate
+    /// limit: watches are long and few (rule RQ-5).
     ///
-    /// The body of the answer is not read. Dropping the future cancels the attempt under way.
-    pub(crate) async fn exchange(&self, request: &Prepared) -> Result<Answer, Error> {
+    /// The body of the response is not read. Dropping the future cancels the attempt in progress.
+    pub(crate) async fn exchange(&self, request: &Prepared) -> Result<OpenResponse, Error> {
         self.attempts(request, &mut None).await
     }
 
-    /// As [`Self::exchange`], and reads the whole body; all within the request's time limit, which begins when this
-    /// client's own rate limit has let the request pass.
-    pub(crate) async fn exchange_whole(
+    /// Like [`Self::exchange`], but reads the whole body. All of it happens within the request's
+    /// time limit, which begins when the client-side rate limit has admitted the request.
+    pub(crate) async fn exchange_and_read(
         &self,
         request: &Prepared,
     ) -> Result<(StatusCode, HeaderMap, Bytes), Error> {
@@ -258,34 +275,39 @@ impl Client {
 
     async fn read_whole(&self, request: &Prepared, body: ResponseBody) -> Result<Bytes, Error> {
         let limit = self.inner.max_response_bytes;
-        let Some(body) = read_within(body, limit).await.map_err(|error| self.lost(error))? else {
+        let Some(body) = read_within(body, limit).await.map_err(|error| self.connection_error(error))? else {
             let request = format!("{} {}", request.method, request.template);
             let problem = format!(
                 "it is longer than {limit} bytes; read it as a stream, or raise max_response_bytes of the client"
             );
             return Err(Error::Malformed { request, problem });
         };
-        self.answered(&request.method, body.len());
+        self.record_response_size(&request.method, body.len());
         Ok(body)
     }
 
-    /// Records the size of an answer that was read to its end.
-    pub(crate) fn answered(&self, method: &Method, bytes: usize) {
-        self.inner.meter.answered(method, bytes);
+    /// Records the size of a response that was read to its end.
+    pub(crate) fn record_response_size(&self, method: &Method, bytes: usize) {
+        self.inner.metrics_recorder.response_read(method, bytes);
     }
 
-    /// The stack that requests go through.
+    /// Returns the stack that requests go through.
     pub(crate) fn service(&self) -> HttpService {
         self.inner.service.clone()
     }
 
-    /// The address requests go to, for messages.
-    pub(crate) fn lost(&self, error: BoxError) -> Error {
+    /// Converts an error of the stack, adding the server's address for messages.
+    pub(crate) fn connection_error(&self, error: BoxError) -> Error {
         Error::from_stack(error, self.inner.server.as_str())
     }
 
-    /// Attempts until one counts. `previous` is how an earlier one failed, kept for whoever cuts this short.
-    async fn attempts(&self, request: &Prepared, previous: &mut Option<Error>) -> Result<Answer, Error> {
+    /// Attempts the request until one attempt is final. `previous` receives the error of an earlier
+    /// attempt, for a caller that cuts this short.
+    async fn attempts(
+        &self,
+        request: &Prepared,
+        previous: &mut Option<Error>,
+    ) -> Result<OpenResponse, Error> {
         let span = tracing::debug_span!("request", method = %request.method, path = request.template);
         self.attempts_in_span(request, previous).instrument(span).await
     }
@@ -294,7 +316,7 @@ impl Client {
         &self,
         request: &Prepared,
         previous: &mut Option<Error>,
-    ) -> Result<Answer, Error> {
+    ) -> Result<OpenResponse, Error> {
         let max_retries = request.max_retries.unwrap_or(self.inner.max_retries);
         let policy = Policy { method: &request.method, mode: request.mode, max_retries };
         for attempt in 0.. {
@@ -311,7 +333,8 @@ impl Client {
                 (Err(error), Some(wait)) => {
                     let wait = wait.max(self.server_backoff().unwrap_or_default());
                     tracing::debug!(attempt, ?wait, %error, "sending the request again");
-                    // A server that asks for patience has answered; only a failed connection is worth telling later.
+                    // A response that asks for a retry (`Retry-After`) is no failure: only a failed
+                    // connection is kept for the final message.
                     if matches!(outcome, Outcome::Failed(_)) {
                         *previous = Some(error);
                     }
@@ -322,13 +345,13 @@ impl Client {
         unreachable!("the number of attempts is limited by the policy")
     }
 
-    /// One attempt: how it ended for the retry policy, and what the caller would get.
+    /// Makes one attempt; returns its outcome for the retry policy and its result for the caller.
     async fn attempt(
         &self,
         request: &Prepared,
         policy: &Policy<'_>,
         attempt: u32,
-    ) -> (Outcome, Result<Answer, Error>) {
+    ) -> (Outcome, Result<OpenResponse, Error>) {
         let start = Instant::now();
         let sent = match self.http_request(request) {
             Ok(sent) => sent,
@@ -336,12 +359,18 @@ impl Client {
         };
         let answered = self.inner.service.clone().oneshot(sent).await;
         let code = answered.as_ref().ok().map(http::Response::status);
-        self.inner.meter.attempt(&request.method, attempt, start.elapsed(), request.body.len(), code);
+        self.inner.metrics_recorder.attempt(
+            &request.method,
+            attempt,
+            start.elapsed(),
+            request.body.len(),
+            code,
+        );
         let response = match answered {
             Ok(response) => response,
             Err(error) => {
                 let kind = TransportErrorKind::of(error.as_ref());
-                return (Outcome::Failed(kind), Err(self.lost(error)));
+                return (Outcome::Failed(kind), Err(self.connection_error(error)));
             }
         };
         let (parts, body) = response.into_parts();
@@ -350,16 +379,17 @@ impl Client {
         let _ = self.inner.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
         let outcome =
             Outcome::Answered { code: parts.status, retry_after: retry::retry_after(&parts.headers) };
-        if refusal::is_success(parts.status) {
+        if error_response::is_success(parts.status) {
             let (code, headers, extensions) = (parts.status, parts.headers, parts.extensions);
-            return (outcome, Ok(Answer { code, headers, extensions, body }));
+            return (outcome, Ok(OpenResponse { code, headers, extensions, body }));
         }
         let again = policy.decide(attempt, outcome).is_some();
-        let limit = if again { MAX_DRAINED_BYTES } else { MAX_REFUSAL_BYTES };
-        // A refusal whose body breaks off is still a refusal: the code says enough.
-        let body = tokio::time::timeout(REFUSAL_TIME, read_up_to(body, limit)).await.unwrap_or_default();
-        let asked = Asked { method: &request.method, resource: &request.resource, name: &request.name };
-        (outcome, Err(refusal::explain(asked, parts.status, &parts.headers, &body).into()))
+        let limit = if again { MAX_DRAINED_BYTES } else { MAX_ERROR_BODY_BYTES };
+        // An error response whose body breaks off is still an error response: the code says enough.
+        let body =
+            tokio::time::timeout(ERROR_BODY_TIMEOUT, read_up_to(body, limit)).await.unwrap_or_default();
+        let info = RequestInfo { method: &request.method, resource: &request.resource, name: &request.name };
+        (outcome, Err(error_response::to_status(info, parts.status, &parts.headers, &body).into()))
     }
 
     fn http_request(&self, request: &Prepared) -> Result<http::Request<RequestBody>, Error> {
@@ -377,13 +407,13 @@ impl Client {
         Ok(sent)
     }
 
-    /// Waits for the client's own rate limit.
+    /// Waits for the client-side rate limit.
     pub(crate) async fn throttle(&self, request: &Prepared) {
         let Some(limiter) = &self.inner.limiter else { return };
         let waited = limiter.wait().await;
-        self.inner.meter.throttled(&request.method, waited);
+        self.inner.metrics_recorder.throttled(&request.method, waited);
         if waited > Duration::from_secs(1) {
-            tracing::info!(?waited, path = request.template, "waited for this client's own rate limit");
+            tracing::info!(?waited, path = request.template, "request delayed by the client-side rate limit");
         }
     }
 
@@ -394,7 +424,8 @@ impl Client {
 }
 
 impl ClientBuilder {
-    /// Puts a layer of yours around the transport, below credentials and user agent. Later ones go outside earlier ones.
+    /// Adds a layer around the transport, below credentials and user agent. Later layers wrap
+    /// earlier ones.
     pub fn layer<L>(mut self, layer: L) -> Self
     where
         L: Layer<HttpService, Service: HttpStack> + Send + 'static,
@@ -403,40 +434,44 @@ impl ClientBuilder {
         self
     }
 
-    /// How many times a request is sent again when the rules allow it; 10 unless called.
+    /// Sets the maximum number of retries of a request. Defaults to 10.
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.max_retries = retries;
         self
     }
 
-    /// Limits the bytes of one answer that is read whole, decompressed: a larger one is an [`Error::Malformed`].
+    /// Limits the decompressed size of one response that is read whole: a larger one is an
+    /// [`Error::Malformed`].
     ///
-    /// Lists and watches are limited by object instead, and [`Request::stream`](crate::Request::stream) is not limited.
-    /// Defaults to 256 MiB.
+    /// Lists and watches are limited per object instead, and
+    /// [`Request::stream`](crate::Request::stream) is not limited. Defaults to 256 MiB.
     pub fn max_response_bytes(mut self, bytes: usize) -> Self {
         self.max_response_bytes = bytes;
         self
     }
 
-    /// Who gets the warnings of the server; the log unless called.
+    /// Sets the handler of the server's warnings. Defaults to [`LogWarnings`].
     pub fn warnings(mut self, handler: impl WarningHandler) -> Self {
         self.warnings = Arc::new(handler);
         self
     }
 
-    /// Slows the client down while its server fails; off unless called or asked for by the environment.
+    /// Slows the client down while its server fails. Off by default, unless environment variables
+    /// turn it on.
     pub fn server_backoff(mut self, backoff: ServerBackoff) -> Self {
         self.backoff = Some(backoff);
         self
     }
 
-    /// What the program adds to its credentials: where refreshed tokens go, how long a plugin may take.
+    /// Sets the options of the credentials: where refreshed tokens are stored, how long a plugin
+    /// may run.
     pub fn auth_options(mut self, options: AuthOptions) -> Self {
         self.auth = options;
         self
     }
 
-    /// Times and limits of connections; client-go's, changed by the environment, unless called.
+    /// Sets the timeouts and limits of connections. Defaults to client-go's values, as changed by
+    /// environment variables.
     pub fn transport_options(mut self, options: TransportOptions) -> Self {
         self.transport = Some(options);
         self
@@ -445,7 +480,8 @@ impl ClientBuilder {
     /// Builds the client. No connection is made yet.
     ///
     /// # Errors
-    /// When a certificate, key or credential of the settings cannot be used; the message names which.
+    /// Returns an error if a certificate, key or credential of the settings cannot be used; the
+    /// message names it.
     pub fn build(mut self) -> Result<Client, Error> {
         check_server(&self.config.server)?;
         let transport_options = self
@@ -473,7 +509,8 @@ impl ClientBuilder {
     fn over(self, service: HttpService) -> Client {
         let host = &self.config.server[url::Position::BeforeHost..url::Position::AfterPort];
         let mut server = self.config.server.clone();
-        // Of an address that was not checked, only what leads to the server is kept: it stands in messages and logs.
+        // This address may be unchecked (`from_service`), and it appears in messages and logs:
+        // remove everything that could be secret.
         let _ = server.set_password(None);
         let _ = server.set_username("");
         server.set_query(None);
@@ -481,7 +518,7 @@ impl ClientBuilder {
         Client {
             acting_as: None,
             inner: Arc::new(Inner {
-                meter: Meter::new(host),
+                metrics_recorder: RequestMetrics::new(host),
                 service,
                 server,
                 default_namespace: self.config.default_namespace,
@@ -497,7 +534,8 @@ impl ClientBuilder {
     }
 }
 
-/// Refuses an address whose parts would end up in messages or swallow the paths of requests.
+/// Rejects an address with parts that would leak into messages or would break the paths of
+/// requests.
 fn check_server(server: &Url) -> Result<(), Error> {
     let problem = if !server.username().is_empty() || server.password().is_some() {
         "may not contain a user or a password; use the credentials of the settings"
@@ -509,12 +547,12 @@ fn check_server(server: &Url) -> Result<(), Error> {
     Err(ConfigError::Server { problem }.into())
 }
 
-/// A target without its query, which may hold what does not belong into a message.
+/// Returns a target without its query, which may hold values that do not belong in a message.
 fn path_of(target: &str) -> &str {
     target.split('?').next().unwrap_or_default()
 }
 
-/// A whole body, or `None` when it is longer than the limit; the rest is left unread then.
+/// Reads a whole body; returns `None` if it is longer than the limit, and leaves the rest unread.
 async fn read_within(mut body: ResponseBody, limit: usize) -> Result<Option<Bytes>, BoxError> {
     let mut read = BytesMut::new();
     let mut first = Bytes::new();
@@ -523,7 +561,7 @@ async fn read_within(mut body: ResponseBody, limit: usize) -> Result<Option<Byte
         if chunk.len() > limit - read.len() - first.len() {
             return Ok(None);
         }
-        // Most answers are one chunk, which is handed on as it is.
+        // Most bodies are one chunk, which is passed on without a copy.
         if first.is_empty() && read.is_empty() {
             first = chunk;
             continue;
@@ -534,7 +572,7 @@ async fn read_within(mut body: ResponseBody, limit: usize) -> Result<Option<Byte
     Ok(Some(if read.is_empty() { first } else { read.freeze() }))
 }
 
-/// The start of a body. What comes after the limit, or after the connection breaks, is left unread.
+/// Reads the start of a body: up to the limit, or to where the connection breaks.
 async fn read_up_to(mut body: ResponseBody, limit: usize) -> Vec<u8> {
     let mut read = Vec::new();
     while let Some(Ok(frame)) = body.frame().await {

@@ -1,6 +1,7 @@
 //! Conditions to wait for: functions for [`Api::wait_for`](crate::Api::wait_for) and for tests.
 //!
-//! Each function takes the object, or `None` if it does not exist, and returns true once the object is in the state that its name says.
+//! Each function takes the object, or `None` if it does not exist, and returns true once the object
+//! is in the state that its name says.
 //!
 //! ```no_run
 //! use dogwatch_client::{Api, Client, conditions};
@@ -41,7 +42,8 @@ pub fn is_pod_ready(pod: Option<&Pod>) -> bool {
     conditions.any(|it| it.type_ == "Ready" && it.status == TRUE)
 }
 
-/// Returns true if all pods of the Deployment have its current template and are available, and none of an older template is left.
+/// Returns true if all pods of the Deployment have its current template and are available, and none
+/// of an older template is left.
 ///
 /// The same check as `kubectl rollout status` makes.
 pub fn is_deployment_rolled_out(deployment: Option<&Deployment>) -> bool {
@@ -66,7 +68,8 @@ pub fn is_stateful_set_rolled_out(set: Option<&StatefulSet>) -> bool {
             || status.updated_replicas.unwrap_or_default() >= wanted)
 }
 
-/// Returns true if the DaemonSet has an available pod with its current template on every node that it selects.
+/// Returns true if the DaemonSet has an available pod with its current template on every node that
+/// it selects.
 pub fn is_daemon_set_rolled_out(set: Option<&DaemonSet>) -> bool {
     let Some((set, status)) = set.and_then(|it| Some((it, it.status.as_ref()?))) else { return false };
     is_observed(set.metadata.generation, status.observed_generation)
@@ -96,7 +99,8 @@ pub fn is_namespace_active(namespace: Option<&Namespace>) -> bool {
     status.and_then(|it| it.phase.as_deref()) == Some("Active")
 }
 
-/// Returns a condition that is true once the object with this uid is gone, also if another object has taken its name.
+/// Returns a condition that is true once the object with this uid is gone, also if another object
+/// has taken its name.
 ///
 /// ```no_run
 /// # use dogwatch_client::{Api, conditions};
@@ -113,7 +117,8 @@ pub fn is_deleted<K: Resource>(uid: impl Into<String>) -> impl Fn(Option<&K>) ->
     move |object| object.is_none_or(|it| it.meta().uid.as_ref() != Some(&uid))
 }
 
-/// Returns true if the controller of an object has seen its newest spec, so that the rest of the status is about that spec.
+/// Returns true if the controller of an object has seen its newest spec, so that the rest of the
+/// status is about that spec.
 fn is_observed(generation: Option<i64>, observed: Option<i64>) -> bool {
     observed.unwrap_or_default() >= generation.unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! What went wrong, by what the caller does next.
+//! Errors of a request, with one variant per reaction of the caller.
 
 use std::time::Duration;
 
@@ -10,60 +10,63 @@ use crate::body::BoxError;
 use crate::config::ConfigError;
 use crate::transport::{TransportError, TransportErrorKind};
 
-/// Why a request did not give what it was meant to give.
+/// An error of a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server refused. Look at the [`Status`] for the reason, and do what it says.
+    /// The server answered with an error. The [`Status`] holds the reason.
     #[error("{0}")]
     Refused(Box<Status>),
-    /// The server could not be reached, or the connection broke. The same request may succeed later.
+    /// The server could not be reached, or the connection broke. The same request may succeed
+    /// later.
     #[error("cannot reach the API server at {server}")]
     Unreachable {
         /// The address that was tried.
         server: String,
-        /// What happened to the connection.
+        /// The error of the connection.
         #[source]
         source: BoxError,
     },
-    /// No whole answer came within the time given.
+    /// No complete response arrived within the time limit.
     #[error("no answer from the API server within {0:?}")]
     TimedOut(Duration),
-    /// The answer makes no sense. Repeating the request will not help.
-    #[error("cannot make sense of the answer to {request}: {problem}")]
+    /// The response could not be understood. Repeating the request does not help.
+    #[error("cannot decode the response to {request}: {problem}")]
     Malformed {
         /// Method and path of the request.
         request: String,
-        /// What is wrong with the answer.
+        /// The problem with the response.
         problem: String,
     },
-    /// One object could not be decoded. In a stream, the next one still comes.
+    /// One object could not be decoded. A stream continues with the next one.
     #[error(transparent)]
     Undecodable(#[from] BadItem),
-    /// The settings are incomplete or wrong; the message names the file and the field.
+    /// The settings are incomplete or invalid; the message names the file and the field.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// No connection can be made with these settings, whatever the server does; the cause names which.
+    /// No connection is possible with these settings, whatever the server does; the source names
+    /// the setting.
     #[error("cannot connect with these settings")]
     Unconnectable(#[source] TransportError),
-    /// The credentials cannot be had; the message names the file or the plugin.
+    /// The credentials are not available; the message names the file or the plugin.
     #[error("cannot get credentials for the API server")]
     Credentials(#[source] AuthError),
-    /// The request was wrong before it was sent.
+    /// The request was invalid and was not sent.
     #[error(transparent)]
     InvalidRequest(#[from] InvalidRequest),
-    /// The last of several attempts failed, and an earlier one in another way (rule RQ-9).
-    #[error("{current} - error from a previous attempt: {}", previous.told_beside_another())]
+    /// The last of several attempts failed, and an earlier attempt failed differently (rule RQ-9;
+    /// `WrapPreviousError` in client-go v0.36.4 `rest/with_retry.go`).
+    #[error("{current} - error from a previous attempt: {}", previous.without_address())]
     AfterRetries {
-        /// How the last attempt failed: what counts.
+        /// The error of the last attempt, which determines the kind of this error.
         #[source]
         current: Box<Error>,
-        /// How an earlier one failed.
+        /// The error of an earlier attempt.
         previous: Box<Error>,
     },
 }
 
-/// Why a request cannot be sent as it is.
+/// An error in a request that prevents sending it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidRequest {
@@ -73,28 +76,28 @@ pub enum InvalidRequest {
     /// Parameters contradict each other.
     #[error(transparent)]
     Params(#[from] InvalidParams),
-    /// A body could not be written.
-    #[error("cannot write the body of the request: {0}")]
+    /// The body could not be serialised.
+    #[error("cannot serialise the body of the request: {0}")]
     Body(String),
-    /// A header cannot be sent.
+    /// A header value is invalid.
     #[error("{0:?} cannot be sent as a header")]
     Header(String),
-    /// The object does not say what the request needs.
+    /// The object lacks a field that the request needs.
     #[error("{0}")]
     Object(&'static str),
     /// No resource and no path was given.
     #[error("the request names no resource and no path")]
     NoTarget,
-    /// An address leads elsewhere than below the server's own.
+    /// A path or URI is not below the server's address.
     #[error("{0:?} is not a path and query below the server's address")]
     Address(String),
-    /// A version is needed to start from.
+    /// A watch that resumes was given no `resourceVersion` to start from.
     #[error("a watch that resumes needs a resourceVersion to start from, not {0:?}")]
     Version(String),
 }
 
 impl Error {
-    /// The server's refusal, where that is what it is.
+    /// Returns the server's error response, if this is one.
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Refused(status) => Some(status),
@@ -103,7 +106,7 @@ impl Error {
         }
     }
 
-    /// What happened to the connection, where that is what went wrong.
+    /// Returns the kind of the transport error, if this is one.
     pub fn transport(&self) -> Option<TransportErrorKind> {
         match self {
             Self::Unreachable { source, .. } => Some(TransportErrorKind::of(source.as_ref())),
@@ -114,12 +117,12 @@ impl Error {
         }
     }
 
-    /// Whether the connection failed in a way that repeating cannot help against.
+    /// Returns true if the connection failed in a way that a retry cannot fix.
     pub(crate) fn needs_a_person(&self) -> bool {
         match self {
             Self::Unreachable { source, .. } => match TransportError::within(source.as_ref()) {
                 Some(error) => error.needs_a_person(),
-                // Of a stack that is not ours.
+                // The error of a stack that was passed to `Client::from_service`.
                 None => TransportErrorKind::of(source.as_ref()) == TransportErrorKind::Tls,
             },
             Self::Unconnectable(_) => true,
@@ -128,63 +131,65 @@ impl Error {
         }
     }
 
-    /// No such object or resource.
+    /// Returns true if the object or resource does not exist.
     pub fn is_not_found(&self) -> bool {
         self.status().is_some_and(Status::is_not_found)
     }
 
-    /// An object of that name is there already.
+    /// Returns true if an object of that name already exists.
     pub fn is_already_exists(&self) -> bool {
         self.status().is_some_and(Status::is_already_exists)
     }
 
-    /// The object changed since it was read, or another manager owns a field.
+    /// Returns true if the object changed since it was read, or another field manager owns a field.
     pub fn is_conflict(&self) -> bool {
         self.status().is_some_and(Status::is_conflict)
     }
 
-    /// The version or the continue token is no longer kept: list again.
+    /// Returns true if the server no longer keeps the resource version or the continue token: list
+    /// again.
     pub fn is_expired(&self) -> bool {
         self.status().is_some_and(|it| it.is_expired() || it.is_gone())
     }
 
-    /// The object or the version is gone, as a server says with `Gone` rather than `Expired`.
+    /// Returns true if the reason is `Gone`, as opposed to `Expired`.
     pub fn is_gone(&self) -> bool {
         self.status().is_some_and(Status::is_gone)
     }
 
-    /// Validation refused the object; the causes of the status name the fields.
+    /// Returns true if the object failed validation; the causes of the status name the fields.
     pub fn is_invalid(&self) -> bool {
         self.status().is_some_and(Status::is_invalid)
     }
 
-    /// The request made no sense to the server.
+    /// Returns true if the server rejected the request as malformed (400).
     pub fn is_bad_request(&self) -> bool {
         self.status().is_some_and(Status::is_bad_request)
     }
 
-    /// No answer came in time, or the server said that it cannot give one in time.
+    /// Returns true if no response came in time, or the server reported a timeout.
     pub fn is_timeout(&self) -> bool {
         let refused = |it: &Status| it.is_timeout() || it.is_server_timeout();
         self.transport() == Some(TransportErrorKind::Timeout) || self.status().is_some_and(refused)
     }
 
-    /// No usable credentials.
+    /// Returns true if the credentials are missing or invalid (401).
     pub fn is_unauthorized(&self) -> bool {
         self.status().is_some_and(Status::is_unauthorized)
     }
 
-    /// Not allowed.
+    /// Returns true if the user is not allowed to do this (403).
     pub fn is_forbidden(&self) -> bool {
         self.status().is_some_and(Status::is_forbidden)
     }
 
-    /// Too many requests.
+    /// Returns true if the server rejected the request because of its load (429).
     pub fn is_too_many_requests(&self) -> bool {
         self.status().is_some_and(Status::is_too_many_requests)
     }
 
-    /// Sorts what a stack of layers reports: credentials, connection, or something a user's layer made.
+    /// Classifies an error of the stack: credentials, or anything else, which counts as a
+    /// connection error.
     pub(crate) fn from_stack(error: BoxError, server: &str) -> Self {
         match error.downcast::<AuthError>() {
             Ok(error) => Self::Credentials(*error),
@@ -192,7 +197,7 @@ impl Error {
         }
     }
 
-    /// Keeps an earlier failure beside this one, unless it is the same one again.
+    /// Attaches the error of an earlier attempt, unless both have the same text.
     pub(crate) fn after(self, previous: Option<Self>) -> Self {
         match previous {
             Some(previous) if with_causes(&previous) != with_causes(&self) => {
@@ -202,8 +207,9 @@ impl Error {
         }
     }
 
-    /// In one line, for a place that shows no causes; the address, which the other failure names, is left out.
-    fn told_beside_another(&self) -> String {
+    /// Formats the error and its causes in one line, without the address, which the other error
+    /// already names.
+    fn without_address(&self) -> String {
         match self {
             Self::Unreachable { source, .. } => with_causes(source.as_ref()),
             other => with_causes(other),
@@ -211,7 +217,7 @@ impl Error {
     }
 }
 
-/// An error and its causes in one line.
+/// Formats an error and its causes in one line.
 fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |it| it.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
@@ -266,7 +272,8 @@ mod tests {
         Error::Unreachable { server: "https://server.test/".to_owned(), source }
     }
 
-    /// The upstream table WrapPreviousError. A Rust future that is dropped tells nobody, so being cancelled is left out.
+    /// The cases of client-go's `TestWrapPreviousError`, except cancellation: a dropped future
+    /// returns no error.
     #[test]
     fn rq_9_wrap_previous_error() {
         use std::io::ErrorKind::{ConnectionReset, UnexpectedEof};

@@ -1,4 +1,5 @@
-//! How the `oidc` provider reaches its issuer: a transport of its own, without the cluster's credentials or roots.
+//! The HTTP client that the `oidc` provider uses for its issuer: a separate transport, without the
+//! cluster's credentials or roots.
 
 use std::sync::Arc;
 
@@ -13,7 +14,8 @@ use crate::body::{BoxError, RequestBody, ResponseBody};
 use crate::config::{Config, Pem};
 use crate::transport::{Transport, TransportOptions};
 
-/// Sends each request over a connection made for it: tokens are refreshed about once an hour.
+/// Returns a function that sends each request over a new connection: tokens are refreshed about
+/// once an hour.
 pub(crate) fn fetch(options: TransportOptions) -> Arc<dyn HttpFetch> {
     let send = move |roots: Option<Pem>, request: Request<RequestBody>| -> BoxFuture<'static, Result<_, _>> {
         Box::pin(send(options.clone(), roots, request))

@@ -1,6 +1,8 @@
-//! For programs that move over from kube-rs step by step: a `kube::Config` becomes ours.
+//! Conversions from kube-rs: a `kube::Config` becomes a [`Config`] or a [`Client`], for programs
+//! that migrate gradually.
 //!
-//! Behind the feature `kube`. The settings travel as a kubeconfig, so that every rule about those holds here too.
+//! Behind the feature `kube`. The settings are converted to a kubeconfig first, so that its
+//! validation applies.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,10 +19,10 @@ use crate::transport::TransportOptions;
 impl TryFrom<kube_client::Config> for Config {
     type Error = ConfigError;
 
-    /// Takes over the server, trust, credentials and impersonation.
+    /// Converts the server, its CA, the credentials and impersonation.
     ///
-    /// Read and write time-outs stay behind: a silent connection is noticed by PING here. So do extra headers; build a
-    /// [`Client`] from the `kube::Config` to keep those.
+    /// Read and write timeouts are dropped: HTTP/2 PING detects a dead connection. Extra headers
+    /// are dropped too; convert to a [`Client`] to keep those.
     fn try_from(source: kube_client::Config) -> Result<Self, ConfigError> {
         let mut cluster = json!({
             "server": source.cluster_url.to_string(),
@@ -28,7 +30,7 @@ impl TryFrom<kube_client::Config> for Config {
             "disable-compression": source.disable_compression,
         });
         if source.accept_invalid_certs {
-            // Nothing is verified, so there is nothing to verify it by.
+            // Nothing is verified: roots are not needed, and a kubeconfig may not have both.
         } else if let Some(file) = &source.root_cert_file {
             cluster["certificate-authority"] = json!(file);
         } else if let Some(roots) = &source.root_cert {
@@ -55,7 +57,7 @@ impl TryFrom<kube_client::Config> for Config {
 impl TryFrom<kube_client::Config> for Client {
     type Error = Error;
 
-    /// As the conversion to [`Config`], with the extra headers and the connect time-out.
+    /// Like the conversion to [`Config`], but keeps the extra headers and the connect timeout.
     fn try_from(source: kube_client::Config) -> Result<Self, Error> {
         let headers = source.headers.clone();
         let mut options = TransportOptions::from_env(|name| std::env::var(name).ok());
@@ -77,7 +79,7 @@ fn with_headers(
     })
 }
 
-/// One certificate as PEM, in lines of 64 characters.
+/// Encodes one certificate as PEM, in lines of 64 characters.
 fn certificate(der: &[u8]) -> String {
     let body = STANDARD.encode(der);
     let lines =
@@ -123,11 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn settings_we_refuse_are_refused_with_their_reason() {
+    fn invalid_settings_are_rejected_with_the_reason() {
         let mut source = source();
         source.auth_info.username = Some("jane".to_owned());
         source.auth_info.password = Some("pass".into());
-        let error = Config::try_from(source).expect_err("two ways to log in").to_string();
+        let error = Config::try_from(source).expect_err("both a token and a password").to_string();
         assert!(error.contains("token") && !error.contains("secret") && !error.contains("pass\""), "{error}");
     }
 }

@@ -1,4 +1,5 @@
-//! Speaks to a Kubernetes API server: everything up to the single answer, nothing that caches.
+//! A client for the Kubernetes API server: configuration, connections, single requests, lists and
+//! watches. It caches no objects.
 //!
 //! ```text
 //! config ─► auth, tls ─► transport ─► client (attempts) ─► request ─► list, watch ─► api, discovery
@@ -13,19 +14,19 @@
 //! # async fn example() -> Result<(), dogwatch_client::Error> {
 //! let client = Client::from_env().await?;
 //!
-//! // Pods of all namespaces, one by one while the answer arrives.
+//! // Pods of all namespaces, one by one as the response arrives.
 //! let params = ListParams::default().labels("app in (web,api)".parse().expect("a selector"));
 //! let mut pods = Api::<Pod>::all(client.clone()).list_pages(&params);
 //! while let Some(listed) = pods.try_next().await? {
 //!     match listed {
 //!         Listed::Item(pod) => println!("{:?}", pod.metadata.name),
 //!         Listed::Bad(bad) => eprintln!("{bad}"),
-//!         Listed::Restarted => println!("the server forgot the list, it starts again"),
+//!         Listed::Restarted => println!("the continue token expired, the list starts again"),
 //!         _ => {}
 //!     }
 //! }
 //!
-//! // State what should be, own just that.
+//! // Server-side apply: state the wanted fields, and own only those.
 //! let maps = Api::<ConfigMap>::default_namespaced(client);
 //! let wanted = serde_json::json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { "colour": "red" } });
 //! maps.apply("settings", &PatchParams::apply("my-program"), &wanted).await?;
@@ -33,8 +34,9 @@
 //! # }
 //! ```
 //!
-//! [`Config`] says which server and who we are; [`Client`] is a stack of layers over connections; [`Api`] is a handle on one
-//! collection. [`Request`] is the level below, for paths no handle knows.
+//! [`Config`] holds the resolved settings: the server's address and the credentials. [`Client`] is
+//! a stack of layers over the connections. [`Api`] is a handle on one collection. [`Request`] is
+//! the lower level, for paths that no handle covers.
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 

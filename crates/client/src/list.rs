@@ -1,13 +1,13 @@
-//! Lists as streams: objects come out while the body arrives, page after page (rule PG-1).
+//! Lists as streams: objects are yielded as the body arrives, page after page (rule PG-1).
 //!
 //! ```text
-//! Next page ──rate limit──► Asking ──answer──► Reading ──end of body──► Next page, or Done without a continue token
-//!     ▲                        │
-//!     └── Restarted: the whole list, at the first version ◄── 410 Expired on a later page
+//! Next page ──rate limit──► Requesting ──response──► Reading ──end of body──► Next page, or Done
+//!     ▲                         │                                         (without a continue token)
+//!     └── Restarted: the whole list without limit ◄── 410 Expired on a later page
 //! ```
 //!
-//! The time limit of a request counts only while the server is waited for: neither the client's own rate limit nor the
-//! reader's work between two objects is part of it.
+//! The time limit of a request counts only while the stream waits for the server: neither the
+//! client-side rate limit nor the reader's work between two objects is part of it.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -30,10 +30,10 @@ use crate::client::{Client, Prepared};
 use crate::error::Error;
 use crate::request::Request;
 
-/// How many objects a page holds unless the caller says otherwise: client-go's and kubectl's number.
+/// The default number of objects per page, as in client-go and kubectl.
 pub const DEFAULT_PAGE_SIZE: u32 = 500;
 
-/// Where lists come from: a request on a collection, without its parameters.
+/// The source of a list: a request for a collection, without its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct ListSource {
     pub(crate) request: Request,
@@ -42,88 +42,90 @@ pub(crate) struct ListSource {
     pub(crate) gvk: Gvk,
 }
 
-/// What a [`ListStream`] gives.
+/// An element of a [`ListStream`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Listed<K> {
     /// The next object.
     Item(K),
-    /// The next object could not be decoded. It is there on the server: do not take it for deleted.
+    /// The next object could not be decoded. It exists on the server: do not treat it as deleted.
     Bad(BadItem),
-    /// The server forgot the list half-way, and it is read again from the start: forget what came before.
+    /// The continue token expired before the last page, and the list is read again from the start:
+    /// discard all earlier items.
     Restarted,
 }
 
-/// A list, object by object in the server's order.
+/// A stream of the objects of a list, in the server's order.
 ///
-/// The time limit of the settings, where there is one, holds for each answer, its body included; time that the reader
-/// takes between two objects does not count. An error ends the stream. Only when the stream has ended without one is the
-/// list complete, and [`ListStream::into_metadata`] its version. Dropping the stream ends the request.
+/// The time limit of the settings, if there is one, applies to each response including its body;
+/// time that the reader spends between two objects does not count. An error ends the stream. The
+/// list is complete, and the version of [`ListStream::into_metadata`] is valid, only when the
+/// stream has ended without an error. Dropping the stream cancels the request.
 #[must_use = "a list is read only as its stream is polled"]
 pub struct ListStream<K> {
     source: ListSource,
-    complete: Complete<K>,
-    /// Of the request under way or next to come.
+    complete: CompleteItem<K>,
+    /// The parameters of the current or next request.
     params: ListParams,
-    /// As the caller gave them, for the whole list after an expiry.
-    original: ListParams,
+    /// The caller's parameters, to list again after a continue token expired.
+    initial_params: ListParams,
     follow_pages: bool,
     /// True once a continue token was followed.
     paginated: bool,
-    state: State<K>,
-    /// The time that is left for the answer under way, its body included.
-    patience: Option<Patience>,
+    state: ListState<K>,
+    /// The time left for the current response, including its body.
+    timeout: Option<ResponseTimeout>,
     ready: VecDeque<Listed<K>>,
     metadata: ListMeta,
     payload: PhantomData<fn() -> K>,
 }
 
-enum State<K> {
+enum ListState<K> {
     Next,
-    /// Waiting for the client's own rate limit.
+    /// Waiting for the client-side rate limit.
     Throttled(BoxFuture<'static, Result<(Client, Prepared), Error>>),
-    Asking(BoxFuture<'static, Result<Box<Answered>, Error>>),
+    Requesting(BoxFuture<'static, Result<Box<ListResponse>, Error>>),
     Reading {
-        answered: Box<Answered>,
+        response: Box<ListResponse>,
         /// Bytes of the body so far.
         received: usize,
         decoder: Box<ListDecoder<K>>,
     },
-    /// Reported once everything before it has been.
+    /// An error that is returned after all items before it.
     Broken(Error),
     Done,
 }
 
-/// An answer whose body is yet to be read, and what messages about it need.
-struct Answered {
+/// A response whose body has not been read, with the values that error messages need.
+struct ListResponse {
     client: Client,
     prepared: Prepared,
     body: ResponseBody,
 }
 
 /// A time limit whose clock runs only while the stream is pending.
-struct Patience {
+struct ResponseTimeout {
     limit: Duration,
     left: Duration,
-    /// Since when the reader has been waiting for us; `None` while the reader is at work.
+    /// The start of the current wait for the server; `None` while the reader is busy.
     waiting_since: Option<Instant>,
     alarm: Pin<Box<Sleep>>,
 }
 
-impl Patience {
+impl ResponseTimeout {
     fn new(limit: Duration) -> Self {
         let alarm = Box::pin(tokio::time::sleep(limit));
         Self { limit, left: limit, waiting_since: None, alarm }
     }
 
-    /// Charges the time since the stream was last pending.
+    /// Subtracts the time since the stream became pending.
     fn stop_clock(&mut self) {
         if let Some(since) = self.waiting_since.take() {
             self.left = self.left.saturating_sub(since.elapsed());
         }
     }
 
-    /// Starts the clock and arms the alarm; ready when no time is left.
+    /// Starts the clock and arms the timer; ready when no time is left.
     fn poll_exceeded(&mut self, cx: &mut Context<'_>) -> Poll<Error> {
         let now = Instant::now();
         self.waiting_since = Some(now);
@@ -138,25 +140,25 @@ impl Patience {
 }
 
 impl<K: DeserializeOwned> ListStream<K> {
-    /// One answer after another as the parameters and the server's continue tokens say.
-    pub(crate) fn new(source: ListSource, params: ListParams, complete: Complete<K>) -> Self {
+    /// Creates a stream that follows the server's continue tokens.
+    pub(crate) fn new(source: ListSource, params: ListParams, complete: CompleteItem<K>) -> Self {
         Self {
             source,
             complete,
-            original: params.clone(),
+            initial_params: params.clone(),
             params,
             follow_pages: true,
             paginated: false,
-            state: State::Next,
-            patience: None,
+            state: ListState::Next,
+            timeout: None,
             ready: VecDeque::new(),
             metadata: ListMeta::default(),
             payload: PhantomData,
         }
     }
 
-    /// In pages, even where the caller set no limit.
-    pub(crate) fn paged(source: ListSource, mut params: ListParams, complete: Complete<K>) -> Self {
+    /// Creates a stream that lists in pages, even if the caller set no limit.
+    pub(crate) fn paged(source: ListSource, mut params: ListParams, complete: CompleteItem<K>) -> Self {
         params.limit = params.limit.or(Some(DEFAULT_PAGE_SIZE));
         Self::new(source, params, complete)
     }
@@ -165,17 +167,18 @@ impl<K: DeserializeOwned> ListStream<K> {
         self.follow_pages = false;
     }
 
-    /// Whether the server answered in more than one page.
+    /// Returns true if the server sent more than one page.
     pub fn paginated(&self) -> bool {
         self.paginated
     }
 
-    /// What the last answer said besides its items; its version is the list's, once the stream has ended.
+    /// Returns the metadata of the last page. Once the stream has ended, its version is the version
+    /// of the list.
     pub fn into_metadata(self) -> ListMeta {
         self.metadata
     }
 
-    /// Builds the next request and waits for the client's own rate limit.
+    /// Builds the next request and waits for the client-side rate limit.
     fn throttle(&self) -> BoxFuture<'static, Result<(Client, Prepared), Error>> {
         let request = self.source.request.clone().checked_params(self.params.query());
         Box::pin(async move {
@@ -185,34 +188,36 @@ impl<K: DeserializeOwned> ListStream<K> {
         })
     }
 
-    /// Decides what follows a whole page.
+    /// Decides what follows a complete page.
     fn page_ended(&mut self, metadata: ListMeta) {
-        self.state = State::Done;
+        self.state = ListState::Done;
         if let Some(token) = metadata.continue_token.clone().filter(|_| self.follow_pages) {
             self.paginated = true;
-            // The token carries the version; servers refuse to be told twice.
+            // The token contains the version; servers reject a request with both.
             self.params.continue_token = Some(token);
             self.params.version = ResourceVersion::UNSET;
             self.params.version_match = None;
-            self.state = State::Next;
+            self.state = ListState::Next;
         }
         self.metadata = metadata;
     }
 
-    /// Whether a refusal means that the list must be read again, in one piece.
+    /// Restarts the list without a limit if the continue token expired; returns true if it does.
     fn restarts_after(&mut self, error: &Error) -> bool {
+        // As in client-go v0.36.4 `tools/pager/pager.go`: only an expired continue token falls back
+        // to a full list; an expiry on the first page is the caller's to handle.
         let expired = error.status().is_some_and(|it| it.is_expired());
         if !expired || !self.paginated {
             return false;
         }
-        self.params = self.original.clone();
+        self.params = self.initial_params.clone();
         self.params.limit = None;
         self.params.continue_token = None;
         self.paginated = false;
         self.follow_pages = false;
         self.ready.clear();
         self.ready.push_back(Listed::Restarted);
-        self.state = State::Next;
+        self.state = ListState::Next;
         true
     }
 }
@@ -227,55 +232,56 @@ impl<K: DeserializeOwned> Stream for ListStream<K> {
                 return Poll::Ready(Some(Ok(listed)));
             }
             match &mut this.state {
-                State::Done => return Poll::Ready(None),
-                State::Broken(_) => {
-                    let State::Broken(error) = std::mem::replace(&mut this.state, State::Done) else {
+                ListState::Done => return Poll::Ready(None),
+                ListState::Broken(_) => {
+                    let ListState::Broken(error) = std::mem::replace(&mut this.state, ListState::Done) else {
                         unreachable!("matched above")
                     };
                     return Poll::Ready(Some(Err(error)));
                 }
-                State::Next => this.state = State::Throttled(this.throttle()),
-                State::Throttled(prepared) => match ready!(prepared.as_mut().poll(cx)) {
+                ListState::Next => this.state = ListState::Throttled(this.throttle()),
+                ListState::Throttled(prepared) => match ready!(prepared.as_mut().poll(cx)) {
                     Ok((client, prepared)) => {
-                        this.patience = this.source.request.time_limit().map(Patience::new);
-                        this.state = State::Asking(ask(client, prepared));
+                        this.timeout = this.source.request.time_limit().map(ResponseTimeout::new);
+                        this.state = ListState::Requesting(request_page(client, prepared));
                     }
-                    Err(error) => this.state = State::Broken(error),
+                    Err(error) => this.state = ListState::Broken(error),
                 },
-                State::Asking(_) | State::Reading { .. } => ready!(this.poll_answer(cx)),
+                ListState::Requesting(_) | ListState::Reading { .. } => ready!(this.poll_answer(cx)),
             }
         }
     }
 }
 
 impl<K: DeserializeOwned> ListStream<K> {
-    /// Moves the answer under way on, within its time limit.
+    /// Advances the current response, within its time limit.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Some(patience) = &mut self.patience {
-            patience.stop_clock();
+        if let Some(timeout) = &mut self.timeout {
+            timeout.stop_clock();
         }
-        // What has arrived is read even when the time is over: the limit is for a server that lets us wait.
+        // Data that has arrived is read even if the time is over: the limit is for a server that
+        // does not answer.
         if self.poll_progress(cx).is_ready() {
             return Poll::Ready(());
         }
-        let Some(patience) = &mut self.patience else { return Poll::Pending };
-        let error = ready!(patience.poll_exceeded(cx));
-        self.state = State::Broken(error);
+        let Some(timeout) = &mut self.timeout else { return Poll::Pending };
+        let error = ready!(timeout.poll_exceeded(cx));
+        self.state = ListState::Broken(error);
         Poll::Ready(())
     }
 
     fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.state {
-            State::Asking(answer) => match ready!(answer.as_mut().poll(cx)) {
-                Ok(answered) => {
+            ListState::Requesting(answer) => match ready!(answer.as_mut().poll(cx)) {
+                Ok(response) => {
                     let decoder = Box::new(ListDecoder::json().fields(self.source.fields));
-                    self.state = State::Reading { answered, received: 0, decoder };
+                    self.state = ListState::Reading { response, received: 0, decoder };
                 }
                 Err(error) if self.restarts_after(&error) => {}
-                Err(error) => self.state = State::Broken(error),
+                Err(error) => self.state = ListState::Broken(error),
             },
-            State::Reading { answered, received, decoder } => {
-                let read = match ready!(Pin::new(&mut answered.body).poll_frame(cx)) {
+            ListState::Reading { response, received, decoder } => {
+                let read = match ready!(Pin::new(&mut response.body).poll_frame(cx)) {
                     Some(Ok(frame)) => match frame.into_data() {
                         Ok(chunk) => {
                             *received += chunk.len();
@@ -290,15 +296,15 @@ impl<K: DeserializeOwned> ListStream<K> {
                                     Err(bad) => Listed::Bad(bad),
                                 });
                             };
-                            decoder.feed(&chunk, sink).map_err(|error| answered.not_a_list(error))
+                            decoder.feed(&chunk, sink).map_err(|error| response.not_a_list(error))
                         }
                         Err(_trailers) => Ok(()),
                     },
-                    Some(Err(error)) => Err(answered.client.lost(error)),
+                    Some(Err(error)) => Err(response.client.connection_error(error)),
                     None => self.body_ended(),
                 };
                 if let Err(error) = read {
-                    self.state = State::Broken(error);
+                    self.state = ListState::Broken(error);
                 }
             }
             _ => {}
@@ -307,36 +313,37 @@ impl<K: DeserializeOwned> ListStream<K> {
     }
 
     fn body_ended(&mut self) -> Result<(), Error> {
-        let State::Reading { answered, received, decoder } = std::mem::replace(&mut self.state, State::Done)
+        let ListState::Reading { response, received, decoder } =
+            std::mem::replace(&mut self.state, ListState::Done)
         else {
             unreachable!("a body is read in this state only")
         };
         if received == 0 {
-            return Err(answered.malformed("the answer has no body".to_owned()));
+            return Err(response.malformed("the response has no body".to_owned()));
         }
-        answered.client.answered(&answered.prepared.method, received);
-        let metadata = decoder.finish().map_err(|error| answered.not_a_list(error))?;
+        response.client.record_response_size(&response.prepared.method, received);
+        let metadata = decoder.finish().map_err(|error| response.not_a_list(error))?;
         self.page_ended(metadata);
         Ok(())
     }
 }
 
-fn ask(client: Client, prepared: Prepared) -> BoxFuture<'static, Result<Box<Answered>, Error>> {
+fn request_page(client: Client, prepared: Prepared) -> BoxFuture<'static, Result<Box<ListResponse>, Error>> {
     Box::pin(async move {
         let body = client.exchange(&prepared).await?.body;
-        Ok(Box::new(Answered { client, prepared, body }))
+        Ok(Box::new(ListResponse { client, prepared, body }))
     })
 }
 
-/// Fills in what the items of a list leave out.
-pub(crate) type Complete<K> = fn(&mut K, &Gvk);
+/// A function that fills in the fields that the items of a list leave out.
+pub(crate) type CompleteItem<K> = fn(&mut K, &Gvk);
 
-/// Leaves an item as it is: a typed object knows its kind.
-pub(crate) fn as_it_is<K>(_: &mut K, _: &Gvk) {}
+/// Leaves an item unchanged: a typed object knows its kind.
+pub(crate) fn unchanged<K>(_: &mut K, _: &Gvk) {}
 
-/// Gives a dynamic object its `apiVersion` and `kind`, which servers leave out of the items of built-in lists. Without them
-/// it would not know what it is; client-go fills them in as well.
-pub(crate) fn with_kind<K: 'static>(item: &mut K, gvk: &Gvk) {
+/// Sets `apiVersion` and `kind` of a dynamic object, which servers leave out of the items of
+/// built-in lists. client-go does the same.
+pub(crate) fn set_kind<K: 'static>(item: &mut K, gvk: &Gvk) {
     if let Some(object) = (item as &mut dyn Any).downcast_mut::<DynamicObject>() {
         object.types.get_or_insert_with(|| TypeMeta {
             api_version: gvk.api_version().into_owned(),
@@ -345,7 +352,7 @@ pub(crate) fn with_kind<K: 'static>(item: &mut K, gvk: &Gvk) {
     }
 }
 
-/// Objects are only ever moved through it.
+/// No field is pinned structurally.
 impl<K> Unpin for ListStream<K> {}
 
 impl<K> std::fmt::Debug for ListStream<K> {
@@ -357,13 +364,14 @@ impl<K> std::fmt::Debug for ListStream<K> {
     }
 }
 
-impl Answered {
-    /// A body that ended early is a lost connection; anything else is an answer that makes no sense.
+impl ListResponse {
+    /// Converts a decoding error: a body that ended early is a lost connection, anything else a
+    /// malformed response.
     fn not_a_list(&self, error: ListError) -> Error {
         match error {
-            ListError::Torn { .. } => {
-                self.client.lost(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, error).into())
-            }
+            ListError::Torn { .. } => self
+                .client
+                .connection_error(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, error).into()),
             ListError::Refused(status) => Error::Refused(status),
             other => self.malformed(other.to_string()),
         }

@@ -1,7 +1,8 @@
-//! Requests that no other method can express: any HTTP request through the client's stack, and protocol upgrades.
+//! Requests that no other method covers: any HTTP request through the client's stack, and protocol
+//! upgrades.
 //!
-//! Credentials, impersonation and the user agent are added as for every request. What the rest of the client does on top
-//! (rate limit, retries, warnings, metrics, decoding) is left to the caller.
+//! Credentials, impersonation and the user agent are added as for every request. The other features
+//! of the client (rate limit, retries, warnings, metrics, decoding) do not apply.
 
 use http::header::{CONNECTION, HeaderValue, UPGRADE};
 use http::uri::PathAndQuery;
@@ -15,14 +16,16 @@ use crate::error::{Error, InvalidRequest};
 use crate::request::Request;
 
 impl Client {
-    /// Sends one HTTP request as it is and returns the answer as it is, whatever its status code.
+    /// Sends one HTTP request unchanged and returns the response unchanged, whatever its status
+    /// code.
     ///
-    /// The URI is a path and query below the server's address; an absolute one must lead to the server. There is no rate
-    /// limit, no retry and no time limit. The body of the answer arrives as it is read, decompressed. Dropping the future
-    /// or the body cancels the request.
+    /// The URI is a path and query below the server's address; an absolute one must point to the
+    /// server. There is no rate limit, no retry and no time limit. The body of the response is
+    /// decompressed and streamed. Dropping the future or the body cancels the request.
     ///
     /// # Errors
-    /// When the URI leads elsewhere, the server cannot be reached, or there are no credentials.
+    /// Returns an error if the URI points elsewhere, the server cannot be reached, or there are no
+    /// credentials.
     ///
     /// # Examples
     /// ```no_run
@@ -45,15 +48,16 @@ impl Client {
         {
             request.extensions_mut().insert(who);
         }
-        self.service().oneshot(request).await.map_err(|error| self.lost(error))
+        self.service().oneshot(request).await.map_err(|error| self.connection_error(error))
     }
 
-    /// The absolute URI of a request: the server's address with the path and query behind it.
+    /// Returns the absolute URI of a request: the server's address followed by path and query.
     fn below_server(&self, uri: &Uri) -> Result<Uri, Error> {
         let elsewhere = || InvalidRequest::Address(uri.path().to_owned());
         let server: Uri = self.server().as_str().parse().map_err(|_| elsewhere())?;
         match uri.authority() {
-            // The scheme counts as well: with another one, the credentials would travel in clear text.
+            // The scheme is compared too: with `http` instead of `https` the credentials would be
+            // sent in clear text.
             Some(_) if (uri.authority(), uri.scheme()) == (server.authority(), server.scheme()) => {
                 Ok(uri.clone())
             }
@@ -68,22 +72,23 @@ impl Client {
 }
 
 impl Request {
-    /// Sends it as a request to speak another protocol, and returns the connection once the server has switched: for exec,
-    /// attach and port-forward, and for any WebSocket.
+    /// Sends the request as a protocol upgrade, and returns the connection once the server has
+    /// switched: for exec, attach and port-forward, and for any WebSocket.
     ///
-    /// Headers of the protocol, such as `Sec-WebSocket-Key` and `Sec-WebSocket-Protocol`, are the caller's to set. The
-    /// request goes over a connection of its own with HTTP/1.1, without retries; a limit set with [`Request::timeout`]
-    /// holds until the server has switched. Dropping the stream closes the connection.
+    /// The caller sets the headers of the protocol, such as `Sec-WebSocket-Key` and
+    /// `Sec-WebSocket-Protocol`. The request uses a new HTTP/1.1 connection, without retries; a
+    /// limit set with [`Request::timeout`] holds until the server has switched. Dropping the stream
+    /// closes the connection.
     ///
     /// # Errors
-    /// As [`Request::send`]; [`Error::Malformed`] when the server answers without switching.
+    /// See [`Request::send`]; [`Error::Malformed`] if the server responds without switching.
     pub async fn upgrade(self, protocol: &str) -> Result<(http::HeaderMap, Upgraded), Error> {
         let request = self.header(CONNECTION, "Upgrade").header(UPGRADE, protocol).max_retries(0);
-        let (name, mut response) = request.answer().await?;
+        let (name, mut response) = request.send_streamed().await?;
         let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         let agreed = response.headers().get(UPGRADE).map(HeaderValue::as_bytes);
         if !switched || !agreed.is_some_and(|it| it.eq_ignore_ascii_case(protocol.as_bytes())) {
-            let problem = format!("the server does not switch to {protocol:?}");
+            let problem = format!("the server did not switch to {protocol:?}");
             return Err(Error::Malformed { request: name, problem });
         }
         let headers = std::mem::take(response.headers_mut());

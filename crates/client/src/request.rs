@@ -1,7 +1,8 @@
-//! Requests in the chained style: say what, then send (rules RQ-1 to RQ-4).
+//! A builder of requests in chained calls (rules RQ-1 to RQ-4).
 //!
-//! The first error sticks: later calls change nothing, and sending returns it without touching the network. Handles
-//! such as [`crate::Api`] are built on this; use it directly for paths no handle knows.
+//! The first error is kept: later calls change nothing, and sending returns it without using the
+//! network. Handles such as [`crate::Api`] are built on this; use it directly for paths that no
+//! handle covers.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,28 +19,29 @@ use crate::body::ResponseBody;
 use crate::client::{Client, Prepared};
 use crate::config::Impersonation;
 use crate::error::{Error, InvalidRequest};
-use crate::exchange::refusal;
+use crate::exchange::error_response;
 use crate::exchange::retry::Mode;
 use crate::template::template;
 
 pub(crate) const JSON: &str = "application/json";
-/// What is accepted when nothing else is said: JSON, and whatever else a server insists on.
+/// The default `Accept` header: JSON preferred, anything else accepted.
 const ACCEPT_JSON: &str = "application/json, */*";
 
-/// What is wrong with a request that has both a path and parts of a resource.
+/// The error for a request that has both a path and parts of a resource.
 const PARTS_OF_RESOURCES: &str =
-    "a namespace, object or subresource belongs to a resource, not to a path: write it into the path";
+    "a namespace, object or subresource belongs to a resource, not to a path: include it in the path";
 
-/// A request under construction. Made by [`Client::request`] and its siblings.
+/// A request under construction, created by [`Client::request`] and its siblings.
 ///
-/// `Debug` shows the method, the target and the names of the headers; values and the body may be secrets.
+/// `Debug` shows the method, the target and the names of the headers; header values and the body
+/// may be secret.
 #[derive(Clone)]
 #[must_use = "a request does nothing until it is sent"]
 pub struct Request {
     client: Client,
     method: Method,
     target: Target,
-    /// Segments behind the target, whatever it is.
+    /// The segments appended to the target.
     suffix: Vec<String>,
     query: Vec<(String, String)>,
     headers: HeaderMap,
@@ -50,27 +52,27 @@ pub struct Request {
     /// Resource and name, for messages.
     resource: String,
     name: String,
-    /// The first thing that went wrong.
+    /// The first error.
     error: Option<InvalidRequest>,
 }
 
 #[derive(Clone, Debug)]
 enum Target {
-    /// What was said of a resource that is yet to be named.
-    Unset(Vec<Part>),
+    /// The parts given before the resource.
+    Unset(Vec<PathPart>),
     Resource(ResourcePath),
     Absolute(String),
 }
 
-/// A segment of a path behind the resource, in the caller's order.
+/// A segment of a path below the resource, in the caller's order.
 #[derive(Clone, Debug)]
-enum Part {
+enum PathPart {
     Namespace(String),
     Name(String),
     Subresource(String),
 }
 
-impl Part {
+impl PathPart {
     fn add_to(&self, path: ResourcePath) -> ResourcePath {
         match self {
             Self::Namespace(namespace) => path.namespace(namespace),
@@ -80,12 +82,13 @@ impl Part {
     }
 }
 
-/// A whole answer.
+/// A response that was read whole.
 ///
-/// `Debug` shows the code, the names of the headers and the length of the body, which may hold secrets.
+/// `Debug` shows the code, the names of the headers and the length of the body; the body may hold
+/// secrets.
 #[derive(Clone)]
 pub struct Response {
-    /// The status code: always a success, refusals are errors.
+    /// The status code: always a success, because any other code is an error.
     pub code: StatusCode,
     /// The headers.
     pub headers: HeaderMap,
@@ -95,7 +98,7 @@ pub struct Response {
 }
 
 impl Client {
-    /// Starts a request of any method.
+    /// Starts a request with any method.
     pub fn request(&self, method: Method) -> Request {
         let headers = HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(ACCEPT_JSON))]);
         Request {
@@ -142,7 +145,7 @@ impl Client {
 }
 
 impl Request {
-    /// Names the collection. Namespace, object and subresource may be named before or after it.
+    /// Sets the collection. Namespace, object and subresource may be set before or after it.
     pub fn resource(mut self, resource: &ResourceType) -> Self {
         if self.error.is_some() {
             return self;
@@ -158,9 +161,10 @@ impl Request {
         }
     }
 
-    /// Uses a path as it is, below the server's own; parts are joined by `/`. A single part keeps its trailing slash.
+    /// Sets the path, relative to the server's base path; the parts are joined by `/`. A single
+    /// part keeps its trailing slash.
     ///
-    /// A path that climbs (`..`), or that has a query or a fragment, is refused; [`Self::param`] adds a query.
+    /// A path that contains `..`, a query or a fragment is rejected; [`Self::param`] adds a query.
     pub fn path(mut self, parts: &[&str]) -> Self {
         if self.error.is_some() {
             return self;
@@ -186,12 +190,14 @@ impl Request {
         self
     }
 
-    /// Takes path and query from a text, below the server's own path; parameters set before go.
+    /// Sets path and query from a string, relative to the server's base path; parameters set before
+    /// are removed.
     ///
-    /// An address of another server, or one that climbs above the server's path, is refused.
+    /// The URI of another server, or a path that leads above the base path, is rejected.
     pub fn uri(mut self, uri: &str) -> Self {
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-        // A colon in the first segment makes it a scheme; in later ones it is part of a name, as in `system:node`.
+        // A colon in the first segment makes it a scheme; in later ones it is part of a name, as in
+        // `system:node`.
         let has_scheme = path.split('/').next().is_some_and(|it| it.contains(':'));
         if !is_plain_path(path) || path.contains("//") || has_scheme || uri.contains('#') {
             return self.fail(InvalidRequest::Address(uri.to_owned()));
@@ -201,25 +207,25 @@ impl Request {
         self.path(&[path]).params(pairs.map(|(key, value)| (key, value.into_owned())))
     }
 
-    /// Enters a namespace; empty means all of them, and is refused where one object is meant.
+    /// Sets the namespace. Empty means all namespaces, and is rejected for a single object.
     pub fn namespace(self, namespace: &str) -> Self {
-        self.with(Part::Namespace(namespace.to_owned()))
+        self.with(PathPart::Namespace(namespace.to_owned()))
     }
 
-    /// Names one object.
+    /// Sets the name of the object.
     pub fn name(self, name: &str) -> Self {
-        let mut this = self.with(Part::Name(name.to_owned()));
+        let mut this = self.with(PathPart::Name(name.to_owned()));
         this.name = name.to_owned();
         this
     }
 
-    /// Goes to a part of the object, for example `status`.
+    /// Sets the subresource of the object, for example `status`.
     pub fn subresource(self, subresource: &str) -> Self {
-        self.with(Part::Subresource(subresource.to_owned()))
+        self.with(PathPart::Subresource(subresource.to_owned()))
     }
 
-    /// Adds segments behind everything else, in whatever order the request is put together. A segment that would change
-    /// the meaning of the path is refused.
+    /// Appends segments to the path, whatever the order of the calls. A segment that would change
+    /// the meaning of the path is rejected.
     pub fn suffix(mut self, segments: &[&str]) -> Self {
         for segment in segments.iter().flat_map(|it| it.trim_matches('/').split('/')) {
             if matches!(segment, "" | "." | "..") || segment.contains(['%', '?', '#']) {
@@ -230,7 +236,7 @@ impl Request {
         self
     }
 
-    /// Adds a query parameter; one that is there already stays.
+    /// Adds a query parameter. Existing parameters of the same name are kept.
     pub fn param(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         if self.error.is_none() {
             self.query.push((key.into(), value.into()));
@@ -243,7 +249,7 @@ impl Request {
         pairs.into_iter().fold(self, |this, (key, value)| this.param(key, value))
     }
 
-    /// Adds the query parameters, or keeps why there are none.
+    /// Adds the query parameters, or records the error.
     pub(crate) fn checked_params<E: Into<InvalidRequest>>(
         self,
         pairs: Result<Vec<(&'static str, String)>, E>,
@@ -254,14 +260,15 @@ impl Request {
         }
     }
 
-    /// Sets a header; what was there before goes.
+    /// Sets a header, replacing its previous value.
     pub fn header(mut self, name: HeaderName, value: &str) -> Self {
         if self.error.is_some() {
             return self;
         }
         match HeaderValue::from_str(value) {
             Ok(mut value) => {
-                // A sensitive value is not shown by any layer, and is not put into HTTP/2's header table.
+                // Layers do not print a sensitive value, and HTTP/2 does not put it into its header
+                // table.
                 value.set_sensitive(matches!(name, AUTHORIZATION | PROXY_AUTHORIZATION | COOKIE));
                 self.headers.insert(name, value);
                 self
@@ -270,12 +277,12 @@ impl Request {
         }
     }
 
-    /// Says which content types are understood.
+    /// Sets the `Accept` header.
     pub fn accept(self, accept: &str) -> Self {
         self.header(ACCEPT, accept)
     }
 
-    /// Sends bytes as they are.
+    /// Sets the body and its content type.
     pub fn body(mut self, content_type: &str, body: impl Into<Bytes>) -> Self {
         if self.error.is_none() {
             self.body = body.into();
@@ -283,7 +290,7 @@ impl Request {
         self.header(CONTENT_TYPE, content_type)
     }
 
-    /// Sends a value as JSON. A content type set before stays.
+    /// Sets the body to a value as JSON. A content type that is already set is kept.
     pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Self {
         match serde_json::to_vec(value) {
             Ok(body) => {
@@ -295,64 +302,67 @@ impl Request {
         }
     }
 
-    /// How long the whole exchange may take; also told to the server. The client's own limit unless called.
+    /// Sets the time limit of the whole exchange, which is also sent to the server. Defaults to the
+    /// client's limit.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How many times the request is sent again when the rules allow it.
+    /// Sets the maximum number of retries. Defaults to the client's setting.
     pub fn max_retries(mut self, retries: u32) -> Self {
         self.max_retries = Some(retries);
         self
     }
 
-    /// Acts as someone else, for this request only.
+    /// Impersonates a user, for this request only.
     pub fn impersonate(mut self, who: Impersonation) -> Self {
         self.impersonate = Some(who);
         self
     }
 
-    /// Sends it and decodes the answer.
+    /// Sends the request and decodes the response.
     ///
     /// # Errors
-    /// The first thing that was wrong with the request, the server's refusal, or what became of the connection.
+    /// Returns the first error of the builder, the server's error response, or a transport error.
     pub async fn send<T: DeserializeOwned>(self) -> Result<T, Error> {
         self.response().await?.json()
     }
 
-    /// Sends it and gives the body as it is.
+    /// Sends the request and returns the body.
     ///
     /// # Errors
-    /// As [`Self::send`].
+    /// See [`Self::send`].
     pub async fn bytes(self) -> Result<Bytes, Error> {
         Ok(self.response().await?.body)
     }
 
-    /// Sends it and gives code, headers and body.
+    /// Sends the request and returns code, headers and body.
     ///
     /// # Errors
-    /// As [`Self::send`].
+    /// See [`Self::send`].
     pub async fn response(self) -> Result<Response, Error> {
         let prepared = self.prepare(Mode::Whole)?;
         let request = format!("{} {}", prepared.method, prepared.template);
-        let (code, headers, body) = self.client.exchange_whole(&prepared).await?;
+        let (code, headers, body) = self.client.exchange_and_read(&prepared).await?;
         Ok(Response { code, headers, body, request })
     }
 
-    /// Sends it and gives the body as it arrives. Dropping the body ends the request.
+    /// Sends the request and returns the body as a stream. Dropping the body cancels the request.
     ///
-    /// A limit set with [`Self::timeout`] holds until the answer begins, and is sent to the server; the client's own limit
-    /// does not apply, and nothing limits how long the body takes.
+    /// A limit set with [`Self::timeout`] holds until the response begins, and is sent to the
+    /// server. The client's default limit does not apply, and the time to read the body is not
+    /// limited.
     ///
     /// # Errors
-    /// As [`Self::send`]; what goes wrong later comes out of the body.
+    /// See [`Self::send`]; later errors come from the body.
     pub async fn stream(self) -> Result<ResponseBody, Error> {
-        Ok(self.answer().await?.1.into_body())
+        Ok(self.send_streamed().await?.1.into_body())
     }
 
-    /// Sends it under the rules of [`Self::stream`]; returns the answer and what messages call the request.
-    pub(crate) async fn answer(self) -> Result<(String, http::Response<ResponseBody>), Error> {
+    /// Sends the request like [`Self::stream`]; returns the name of the request for messages, and
+    /// the response.
+    pub(crate) async fn send_streamed(self) -> Result<(String, http::Response<ResponseBody>), Error> {
         let prepared = self.prepare(Mode::Stream)?;
         self.client.throttle(&prepared).await;
         let answer = self.client.exchange(&prepared);
@@ -369,31 +379,32 @@ impl Request {
         Ok((format!("{} {}", prepared.method, prepared.template), response))
     }
 
-    /// As [`Self::stream`], under the retry rules of a watch, and never compressed: events must come out at once.
+    /// Prepares a watch: like [`Self::stream`], with the retry rules of a watch, and never
+    /// compressed, so that events are not held back.
     pub(crate) fn prepare_watch(self) -> Result<(Client, Prepared), Error> {
         let this = self.header(ACCEPT_ENCODING, "identity");
         Ok((this.client.clone(), this.prepare(Mode::Watch)?))
     }
 
-    /// As [`Self::stream`], with what an error message needs.
+    /// Prepares a list: like [`Self::stream`], with the values that an error message needs.
     pub(crate) fn prepare_list(self) -> Result<(Client, Prepared), Error> {
         Ok((self.client.clone(), self.prepare(Mode::Whole)?))
     }
 
-    /// The longest the exchange may take: the request's own limit, or the client's.
+    /// Returns the time limit of the exchange: the request's own, or the client's.
     pub(crate) fn time_limit(&self) -> Option<Duration> {
         self.timeout.or(self.client.timeout())
     }
 
-    /// Path and query below the server's address, or the first error.
+    /// Returns path and query relative to the server's address.
     ///
     /// # Errors
-    /// The first thing that was wrong with the request.
+    /// Returns the first error of the builder.
     pub fn target(&self) -> Result<String, InvalidRequest> {
         self.target_within(self.timeout)
     }
 
-    /// As [`Self::target`], telling the server about a time limit.
+    /// Like [`Self::target`], with a time limit for the server as the parameter `timeout`.
     fn target_within(&self, timeout: Option<Duration>) -> Result<String, InvalidRequest> {
         if let Some(error) = &self.error {
             return Err(error.clone());
@@ -424,7 +435,8 @@ impl Request {
     }
 
     fn prepare(&self, mode: Mode) -> Result<Prepared, Error> {
-        // A stream has no time limit but the one its caller asks for, and that one ends when the answer begins.
+        // The client's default limit does not apply to a stream; a limit set on the request ends
+        // when the response begins.
         let timeout = if mode == Mode::Whole { self.time_limit() } else { self.timeout };
         let target = self.target_within(timeout)?;
         let mut headers = self.headers.clone();
@@ -446,7 +458,7 @@ impl Request {
         })
     }
 
-    fn with(mut self, part: Part) -> Self {
+    fn with(mut self, part: PathPart) -> Self {
         if self.error.is_some() {
             return self;
         }
@@ -462,7 +474,7 @@ impl Request {
     }
 
     pub(crate) fn fail(mut self, error: InvalidRequest) -> Self {
-        // The path keeps its own first error, which then came before this one.
+        // The path keeps its own first error, and that one came before this one.
         let earlier = match &self.target {
             Target::Resource(path) => path.build().err(),
             _ => None,
@@ -475,15 +487,16 @@ impl Request {
 }
 
 impl Response {
-    /// Whether the server created the object rather than changed it.
+    /// Returns true if the server created the object rather than changed it (201).
     pub fn was_created(&self) -> bool {
         self.code == StatusCode::CREATED
     }
 
-    /// Decodes the body. A `Status` that says anything but success is the error it describes.
+    /// Decodes the body. A `Status` other than `Success` is returned as the error it describes.
     ///
     /// # Errors
-    /// When the body is empty, is not what was asked for, or is a refusal in disguise.
+    /// Returns an error if the body is empty, is not a `T`, or is a `Status` that reports a
+    /// failure.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         self.decode(Fields::default().keep_managed_fields())
     }
@@ -493,7 +506,7 @@ impl Response {
         if self.body.is_empty() {
             return Err(malformed(format!("0-length response with status code {}", self.code.as_u16())));
         }
-        if let Some(status) = refusal::refusal_in_success(&self.body) {
+        if let Some(status) = error_response::failure_in_success(&self.body) {
             return Err(status.into());
         }
         dogwatch_wire::from_slice(&self.body, fields).map_err(|bad| malformed(bad.to_string()))
@@ -522,14 +535,15 @@ impl fmt::Debug for Response {
     }
 }
 
-/// Returns true for a path that stays below the server's own and is nothing but a path.
+/// Returns true for a path without `.` and `..` segments, query, fragment, backslash, whitespace or
+/// control characters.
 fn is_plain_path(path: &str) -> bool {
     let climbs = path.split('/').any(|it| matches!(it, "." | ".."));
     let odd = |it: char| matches!(it, '?' | '#' | '\\') || it.is_whitespace() || it.is_control();
     !climbs && !path.contains(odd)
 }
 
-/// A duration as Go prints it, which is how servers read the `timeout` parameter.
+/// Formats a duration as Go does, which is the syntax of the `timeout` parameter.
 fn go_duration(duration: Duration) -> String {
     let millis = duration.as_millis();
     if millis.is_multiple_of(1000) { format!("{}s", millis / 1000) } else { format!("{millis}ms") }

@@ -1,11 +1,14 @@
-//! Paths with namespaces and names left out, so that logs and spans have few distinct ones.
+//! Path templates: paths without namespaces and names, so that logs and spans have few distinct
+//! values.
 //!
-//! Works on the text of a path, whoever built it; it knows the shape of resource paths and nothing else.
+//! Works on the text of a path; it knows the shape of resource paths and nothing else.
+//! `finalURLTemplate` in client-go v0.36.4 `rest/request.go`.
 
-/// What may stand behind a collection or an object and is no name.
+/// The segments after a collection or an object that are subresources, not names.
 const PARTS: [&str; 2] = ["status", "finalize"];
 
-/// The path with `{namespace}` and `{name}` in their places. A path of another shape stays as it is.
+/// Replaces the namespace and the name by `{namespace}` and `{name}`. A path of another shape is
+/// returned unchanged.
 pub(crate) fn template(path: &str) -> String {
     let mut segments: Vec<&str> = path.split('/').collect();
     // The path begins with a slash, so the first segment is empty.
@@ -54,7 +57,7 @@ mod tests {
         }
     }
 
-    /// Everything may be called `namespaces`: the place decides what a segment is.
+    /// Every segment may be `namespaces`: the position decides.
     #[test]
     fn rq_1_url_template_where_everything_is_called_namespaces() {
         let long = "/apis/namespaces/namespaces/namespaces";

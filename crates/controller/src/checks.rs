@@ -1,5 +1,5 @@
-//! Named health checks and their report, in the wording of kube-apiserver (`k8s.io/apiserver
-//! v0.36.4 pkg/server/healthz/healthz.go`).
+//! Named health checks and their report, in the wording of kube-apiserver
+//! (`k8s.io/apiserver v0.36.4 pkg/server/healthz/healthz.go`).
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write};

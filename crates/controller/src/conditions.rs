@@ -1,12 +1,14 @@
-//! Status conditions: set with the transition time and the observed generation that the Kubernetes API conventions ask for.
+//! Status conditions: set with the transition time and the observed generation that the Kubernetes
+//! API conventions ask for.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
 /// The conditions of an object's status, while a reconcile sets them.
 ///
-/// A condition's transition time changes only if its status does, and nothing changes if the condition is already as it should be. Each
-/// setter returns true if it changed anything, so that a reconciler can skip the write otherwise. The order of the list is kept.
+/// A condition's transition time changes only if its status does, and nothing changes if the
+/// condition is already as it should be. Each setter returns true if it changed anything, so that a
+/// reconciler can skip the write otherwise. The order of the list is kept.
 ///
 /// ```
 /// use dogwatch_controller::conditions::Conditions;

@@ -7,9 +7,9 @@
 //! ```
 //!
 //! A reconciler that reads a stale cache creates objects twice, or undoes what others did since.
-//! The version that a write returned is the version that the cache must have reached in the namespace of
-//! the object. A waiting key occupies no worker and does not count as a failure: [`Guard::run`],
-//! which the caches wake, puts it back.
+//! The version that a write returned is the version that the cache must have reached in the
+//! namespace of the object. A waiting key occupies no worker and does not count as a failure:
+//! [`Guard::run`], which the caches wake, puts it back.
 //!
 //! A missing object brings the key back only if the object mapped to the key when it was written.
 //! Otherwise a reconciler that writes objects of other keys at each call would be called for ever.

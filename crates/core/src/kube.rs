@@ -1,7 +1,8 @@
 //! Conversions to and from the types of kube-core, for programs that also use kube-rs.
 //!
-//! A conversion that could fail, because kube-core keeps selectors as text, is a `TryFrom`. Settings that kube-core does
-//! not have (the shard of a list, for example) are lost on the way to it, and each such impl says so.
+//! A conversion that could fail, because kube-core keeps selectors as text, is a `TryFrom`.
+//! Settings that kube-core does not have (the shard of a list, for example) are lost on the way to
+//! it, and each such impl says so.
 
 use std::time::Duration;
 
@@ -201,7 +202,8 @@ impl TryFrom<kube::WatchParams> for WatchParams {
 }
 
 impl From<WatchParams> for kube::WatchParams {
-    /// The version, its match and the shard are lost: kube-core takes the version as another argument.
+    /// The version, its match and the shard are lost: kube-core takes the version as another
+    /// argument.
     fn from(params: WatchParams) -> Self {
         Self {
             label_selector: text(params.labels.to_string()),

@@ -1,5 +1,5 @@
-//! Prints every pod of the cluster that is added, updated or deleted. The informer keeps a cache
-//! of all pods and recovers from failures; the handler runs in a task of its own.
+//! Prints every pod of the cluster that is added, updated or deleted. The informer keeps a cache of
+//! all pods and recovers from failures; the handler runs in a task of its own.
 //!
 //! ```text
 //! cargo run --example 06_watch_with_a_handler -- --events 10      # or until Ctrl-C

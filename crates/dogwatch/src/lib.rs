@@ -1,9 +1,8 @@
 //! Keeps programs synced with a Kubernetes cluster: the machinery of client-go, rebuilt for Rust.
 //!
 //! This is the crate to depend on. It contains no code of its own: it re-exports the crates below
-//! it under short names.
-//! It works with the types you already have: those of [`k8s_openapi`], and your own types with
-//! `#[derive(CustomResource)]`.
+//! it under short names. It works with the types you already have: those of [`k8s_openapi`], and
+//! your own types with `#[derive(CustomResource)]`.
 //!
 //! ```no_run
 //! use dogwatch::k8s_openapi::api::core::v1::Pod;

@@ -17,9 +17,9 @@
 //! # }
 //! ```
 //!
-//! Every cluster is separate and starts in milliseconds, so each test can have its own. Requests do not pass through a socket, which makes
-//! `#[tokio::test(start_paused = true)]` exact. [`ApiServer`] has everything else: forks, fault injection, a request log, YAML to begin
-//! with.
+//! Every cluster is separate and starts in milliseconds, so each test can have its own. Requests do
+//! not pass through a socket, which makes `#[tokio::test(start_paused = true)]` exact.
+//! [`ApiServer`] has everything else: forks, fault injection, a request log, YAML to begin with.
 
 use std::fmt;
 
@@ -77,14 +77,16 @@ impl TestCluster {
     /// ```
     ///
     /// # Errors
-    /// If the server does not start, or if it requires credentials and has no socket: such a server needs an address.
+    /// If the server does not start, or if it requires credentials and has no socket: such a server
+    /// needs an address.
     pub async fn start(builder: ApiServerBuilder) -> Result<Self, TestClusterError> {
         let server = builder.start().await.map_err(TestClusterError::Start)?;
         Self::new(server).map_err(TestClusterError::Client)
     }
 
     fn new(server: ApiServer) -> Result<Self, Error> {
-        // Only a server that requires credentials is reached through its socket: the kubeconfig has the token and the CA.
+        // Only a server that requires credentials is reached through its socket: the kubeconfig has
+        // the token and the CA.
         let client = if server.token().is_some() {
             Client::new(Config::from_kubeconfig_str(&server.kubeconfig(), &Default::default())?)?
         } else {
@@ -104,7 +106,8 @@ impl TestCluster {
         &self.server
     }
 
-    /// Creates an object in its own namespace, or in `default` if it names none. Returns it as stored.
+    /// Creates an object in its own namespace, or in `default` if it names none. Returns it as
+    /// stored.
     ///
     /// # Errors
     /// If the server rejects it.
@@ -130,7 +133,8 @@ impl TestCluster {
         Ok(())
     }
 
-    /// Starts another cluster with a copy of all objects and their versions. The two do not affect each other afterwards.
+    /// Starts another cluster with a copy of all objects and their versions. The two do not affect
+    /// each other afterwards.
     ///
     /// # Errors
     /// If the server does not start.

@@ -113,7 +113,8 @@ impl Run {
     }
 }
 
-/// The program that cargo built from an example: `target/debug/examples`, next to the folder of this test.
+/// The program that cargo built from an example: `target/debug/examples`, next to the folder of
+/// this test.
 fn program(example: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap().join("examples");

@@ -19,8 +19,8 @@ use crate::endpoints::{EndpointSet, Unavailable};
 use crate::random;
 use crate::time::scaled;
 
-/// The interval between resolutions: grpc-go's `MinResolutionInterval`
-/// (grpc v1.85.0 `internal/resolver/dns/dns_resolver.go`).
+/// The interval between resolutions: grpc-go's `MinResolutionInterval` (grpc v1.85.0
+/// `internal/resolver/dns/dns_resolver.go`).
 const INTERVAL: Duration = Duration::from_secs(30);
 
 /// The first retry delay after a failure. Doubles with each failure, up to [`INTERVAL`].

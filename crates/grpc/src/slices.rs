@@ -56,8 +56,8 @@ pub(crate) struct SlicePort {
     #[serde(deserialize_with = "null_is_empty")]
     pub(crate) name: CompactString,
     /// `None` stands for all ports. kube-apiserver does not validate the number of a slice's port
-    /// (`validatePorts` in kubernetes v1.36.4 `pkg/apis/discovery/validation/validation.go`),
-    /// so any number is possible: see [`is_callable`](Self::is_callable).
+    /// (`validatePorts` in kubernetes v1.36.4 `pkg/apis/discovery/validation/validation.go`), so
+    /// any number is possible: see [`is_callable`](Self::is_callable).
     pub(crate) port: Option<i64>,
     pub(crate) protocol: Option<CompactString>,
     pub(crate) app_protocol: Option<CompactString>,

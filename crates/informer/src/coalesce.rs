@@ -8,8 +8,8 @@
 //! states in between are dropped. An addition and a deletion do not cancel out: the writer or owner
 //! of the object waits for its deletion even if the addition was never delivered.
 //!
-//! [`PendingChanges`] implements the rule, [`MergedChanges`] is the queue that applies it. Neither knows of locks,
-//! tasks or handlers.
+//! [`PendingChanges`] implements the rule, [`MergedChanges`] is the queue that applies it. Neither
+//! knows of locks, tasks or handlers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -138,8 +138,8 @@ impl<T> Default for MergedChanges<T> {
 }
 
 impl<T: Object> MergedChanges<T> {
-    /// Adds a change. `sequence` is its sequence number, which must not decrease, and `hash` is that
-    /// of its object's key.
+    /// Adds a change. `sequence` is its sequence number, which must not decrease, and `hash` is
+    /// that of its object's key.
     pub(crate) fn add(&mut self, sequence: u64, hash: u64, change: &Change<T>, since: Instant) {
         let Self { slots, first, entries, changes } = self;
         let concerned = |it: &Entry| {

@@ -223,7 +223,8 @@ mod tests {
         );
     }
 
-    /// The server may report a deletion with a last state that the handler never saw, and that does not pass.
+    /// The server may report a deletion with a last state that the handler never saw, and that does
+    /// not pass.
     #[test]
     fn in_12_a_delivered_object_is_reported_deleted_whatever_its_last_state_is() {
         let (inside, out) = (map("1", true), map("2", false));

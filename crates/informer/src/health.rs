@@ -28,13 +28,15 @@ pub struct Health {
     pub last_event_at: Option<Instant>,
     /// The number of times the collection was listed again after the initial list.
     pub relists: u64,
-    /// The number of times the server turned out to have an older history than the informer, for example because its storage was
-    /// restored from a backup.
+    /// The number of times the server turned out to have an older history than the informer, for
+    /// example because its storage was restored from a backup.
     ///
-    /// Each time, the collection is listed again. An informer notices when it reaches a server that has not got to the informer's
-    /// version yet. If the restored server has already passed that version when the informer reconnects, the two histories cannot be
-    /// distinguished and the informer resumes. Restore etcd with a raised revision (`etcdutl snapshot restore --bump-revision
-    /// --mark-compacted`) to make every client list again, or restart the clients.
+    /// Each time, the collection is listed again. An informer notices when it reaches a server that
+    /// has not got to the informer's version yet. If the restored server has already passed that
+    /// version when the informer reconnects, the two histories cannot be distinguished and the
+    /// informer resumes. Restore etcd with a raised revision
+    /// (`etcdutl snapshot restore --bump-revision --mark-compacted`) to make every client list
+    /// again, or restart the clients.
     pub rewinds: u64,
     /// The number of times an object could not be decoded.
     pub poison: u64,

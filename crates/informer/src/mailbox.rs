@@ -53,8 +53,8 @@ pub enum Overflow {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lag {
-    /// The number of changes that the handler has not processed yet, including those it has taken. Some
-    /// of them may still be merged.
+    /// The number of changes that the handler has not processed yet, including those it has taken.
+    /// Some of them may still be merged.
     pub pending: usize,
     /// The age of the oldest pending change.
     pub oldest: Option<Duration>,

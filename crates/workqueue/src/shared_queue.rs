@@ -286,8 +286,8 @@ impl<K: Eq + Hash + Clone> SharedQueue<K> {
         if self.meter.is_some() { self.clock.now() } else { 0 }
     }
 
-    /// Turns the delays that are due into adds; see [`QueueState::advance`]. If `now` is zero, the clock
-    /// is read, if needed.
+    /// Turns the delays that are due into adds; see [`QueueState::advance`]. If `now` is zero, the
+    /// clock is read, if needed.
     #[inline]
     fn advance(&self, inner: &mut Inner<K>, now: u64) -> (usize, u64) {
         if !inner.state.has_delays() {

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A delay is independent of these stages. There is no clock, no lock and no task here: the time is
-//! an argument, and the results say how many waiters to wake. [`crate::shared_queue`] puts a lock around
-//! it.
+//! an argument, and the results say how many waiters to wake. [`crate::shared_queue`] puts a lock
+//! around it.
 
 use crate::delays::Delays;
 use crate::entries::{Delay, Entries, Id, List, Stage};

@@ -1,7 +1,7 @@
 //! The tasks that wait for a key: which of them is woken, and which of them keeps the timer.
 //!
-//! Fed by [`crate::shared_queue`], under the same lock as [`crate::state`], so that nothing can happen
-//! between looking for a key and beginning to wait. It knows nothing about keys.
+//! Fed by [`crate::shared_queue`], under the same lock as [`crate::state`], so that nothing can
+//! happen between looking for a key and beginning to wait. It knows nothing about keys.
 //!
 //! Each key that becomes ready wakes one waiter, which then leaves the line. A waiter that gives up
 //! after it was woken wakes another one. The delays of a queue need one timer, and one of the

@@ -35,9 +35,11 @@ enum Task {
     E2e(e2e::Options),
     /// Let web pages in a real Chromium try to use `dogwatch serve`, and fail if one can.
     Browser(browser::Options),
-    /// Let kube-rs, client-go and our client follow a server with injected faults, and compare their caches.
+    /// Let kube-rs, client-go and our client follow a server with injected faults, and compare
+    /// their caches.
     Follow(follow::Options),
-    /// Roll pods, churn endpoints and keep connections to a grpc-go server through a channel, at full scale.
+    /// Roll pods, churn endpoints and keep connections to a grpc-go server through a channel, at
+    /// full scale.
     ///
     /// Three scenarios, on real loopback sockets and in real time. The task prints its measurements
     /// and the result of each check, and fails if a check fails.

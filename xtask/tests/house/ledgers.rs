@@ -9,8 +9,8 @@ const DOES_NOT_APPLY: &str = "does not apply: ";
 /// The minimum length of a reason, exclusive.
 const SHORTEST_REASON: usize = 10;
 
-/// Returns the violations in a ledger, as messages. `minimum` is the minimum number of scenarios, so
-/// that none is lost by accident.
+/// Returns the violations in a ledger, as messages. `minimum` is the minimum number of scenarios,
+/// so that none is lost by accident.
 pub(crate) fn violations(ledger: &str, tests: &HashSet<String>, minimum: usize) -> Vec<String> {
     let mut violations = Vec::new();
     let (mut section, mut seen) = ("", HashSet::new());

@@ -1,4 +1,5 @@
-//! The ids of client-go's rules: every id that a source uses is defined in `docs/rules.md`, and every id defined there is used.
+//! The ids of client-go's rules: every id that a source uses is defined in `docs/rules.md`, and
+//! every id defined there is used.
 //!
 //! It works on texts that the caller has read.
 
@@ -26,7 +27,8 @@ pub(crate) fn used(source: &str, defined: &[String]) -> BTreeSet<String> {
     found
 }
 
-/// Describes each difference between the ids in use and those defined. `used` has the name of a file for each id.
+/// Describes each difference between the ids in use and those defined. `used` has the name of a
+/// file for each id.
 pub(crate) fn violations(defined: &[String], used: &BTreeMap<String, String>) -> Vec<String> {
     let unknown = used.iter().filter(|(id, _)| !defined.contains(id));
     let unused = defined.iter().filter(|id| !used.contains_key(*id));

@@ -26,8 +26,8 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use self::calls::Steady;
 use self::echo::Callee;
 
-/// Runs the commands on standard input. With several clients, the concurrent calls are
-/// distributed over them in turn.
+/// Runs the commands on standard input. With several clients, the concurrent calls are distributed
+/// over them in turn.
 pub(crate) async fn serve<C: Callee>(callees: Vec<C>) -> Result<()> {
     println!("{{\"ready\":true}}");
     let mut lines = BufReader::new(tokio::io::stdin()).lines();

@@ -43,8 +43,8 @@ pub fn inspect(
     Ok(walk.findings)
 }
 
-/// Returns the fields of an object that are not in its schema, as `unknown field
-/// "spec.containers[0].foo"`, sorted by name.
+/// Returns the fields of an object that are not in its schema, as
+/// `unknown field "spec.containers[0].foo"`, sorted by name.
 pub fn unknown_fields(object: &Value, schema: &Schema, definitions: &dyn Definitions) -> Vec<String> {
     walk_value(object, schema, definitions).strict
 }

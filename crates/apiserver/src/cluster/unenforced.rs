@@ -31,8 +31,8 @@ impl Cluster {
         warnings
     }
 
-    /// Warns about an admission policy that has a binding, and about a binding whose policy exists: it takes both for
-    /// kube-apiserver to enforce anything.
+    /// Warns about an admission policy that has a binding, and about a binding whose policy exists:
+    /// it takes both for kube-apiserver to enforce anything.
     fn unenforced_policy(&self, kind: &Kind, object: &Value, old: Option<&Value>) -> Option<String> {
         if old.is_some_and(|old| old["spec"] == object["spec"]) {
             return None;
@@ -64,7 +64,8 @@ impl Cluster {
     }
 }
 
-/// Warns about the versions of a definition whose schema has validation rules that the former state did not have.
+/// Warns about the versions of a definition whose schema has validation rules that the former state
+/// did not have.
 fn unevaluated_rules(definition: &Value, old: Option<&Value>) -> Vec<String> {
     let rules = |version: &Value| {
         let mut found = Vec::new();

@@ -1,9 +1,8 @@
 //! Acceptance of the names of a definition, and the conditions that report it.
 //!
 //! Within a group, the first definition to ask for a name gets it. A definition whose names are
-//! accepted is established at once: no endpoints have to be installed first. Messages and reasons are
-//! those of k8s.io/apiextensions-apiserver v0.36.4
-//! pkg/controller/status/naming_controller.go.
+//! accepted is established at once: no endpoints have to be installed first. Messages and reasons
+//! are those of k8s.io/apiextensions-apiserver v0.36.4 pkg/controller/status/naming_controller.go.
 
 use std::collections::HashSet;
 

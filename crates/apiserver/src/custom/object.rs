@@ -13,8 +13,8 @@ use crate::refusal::{Problem, ProblemKind};
 /// the dropped fields, in the order in which to report them ([`prune::unknown_field`]).
 ///
 /// # Errors
-/// The reason why the object cannot be decoded, to follow `KIND in version "VERSION" cannot be
-/// handled as a KIND: `.
+/// The reason why the object cannot be decoded, to follow
+/// `KIND in version "VERSION" cannot be handled as a KIND: `.
 pub fn decode(object: &mut Value, version: &Version) -> Result<Vec<String>, String> {
     let unknown = read(object, version)?;
     default::fill(object, &version.schema);
@@ -145,8 +145,8 @@ pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<Pr
 }
 
 /// Adds the message of kube-apiserver that validation rules were not checked, if the schema has
-/// rules and the object is structurally invalid
-/// (k8s.io/apiextensions-apiserver v0.36.4 pkg/registry/customresource/strategy.go).
+/// rules and the object is structurally invalid (k8s.io/apiextensions-apiserver v0.36.4
+/// pkg/registry/customresource/strategy.go).
 fn blocked_rules(version: &Version, problems: &mut Vec<Problem>) {
     use ProblemKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
     let blocks =

@@ -12,10 +12,12 @@ use serde_json::{Map as Object, Value};
 use super::pattern::Pattern;
 use crate::schema::{Field, List, Map, Scalar, Schema, Struct, Topology};
 
-/// The name of the definition of `metadata`, to be looked up in the definitions of the built-in kinds.
+/// The name of the definition of `metadata`, to be looked up in the definitions of the built-in
+/// kinds.
 pub const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// One node of a structural schema, or of a value validation below `allOf`, `anyOf`, `oneOf` or `not`.
+/// One node of a structural schema, or of a value validation below `allOf`, `anyOf`, `oneOf` or
+/// `not`.
 #[derive(Clone, Debug, Default)]
 pub struct Structural {
     /// `type`.

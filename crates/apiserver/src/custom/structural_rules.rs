@@ -1,9 +1,9 @@
 //! The rules of structural schemas: each field has a type outside of `allOf`, `anyOf`, `oneOf` and
 //! `not`, and those only restrict values.
 //!
-//! A schema is flattened into the list of its nodes first ([`schema_nodes`]); then each node is checked
-//! against the rules of its role. The messages are those of
-//! k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/schema/validation.go.
+//! A schema is flattened into the list of its nodes first ([`schema_nodes`]); then each node is
+//! checked against the rules of its role. The messages are those of k8s.io/apiextensions-apiserver
+//! v0.36.4 pkg/apiserver/schema/validation.go.
 
 use serde_json::Value;
 

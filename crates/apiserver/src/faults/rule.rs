@@ -186,8 +186,8 @@ impl Rule {
         self.seed(seed)
     }
 
-    /// Sets the seed of everything random: when the rule fires and how long delays are. Defaults to
-    /// 0.
+    /// Sets the seed of everything random: when the rule fires and how long delays are. Defaults
+    /// to 0.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;

@@ -148,8 +148,9 @@ impl Service {
         }
         let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
         let now = Instant::now();
-        // Spread over one to two times the minimum, as `handleWatch` does in k8s.io/apiserver v0.36.4
-        // pkg/endpoints/handlers/get.go, so that the watches of one moment do not all end together.
+        // Spread over one to two times the minimum, as `handleWatch` does in k8s.io/apiserver
+        // v0.36.4 pkg/endpoints/handlers/get.go, so that the watches of one moment do not all end
+        // together.
         let timeout = options.timeout.unwrap_or_else(|| {
             time::scaled(self.settings.watch_timeout, 1.0 + self.cluster.source().fraction())
         });

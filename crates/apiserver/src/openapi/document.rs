@@ -81,8 +81,9 @@ impl BuiltinDocument {
         Document { path: path_of(self.group, self.version), hash: self.hash().to_owned(), body }
     }
 
-    /// Returns the hash. It is computed from the document without descriptions and from a fingerprint
-    /// of all descriptions: those are the larger part of the document and change only with the release.
+    /// Returns the hash. It is computed from the document without descriptions and from a
+    /// fingerprint of all descriptions: those are the larger part of the document and change only
+    /// with the release.
     fn hash(&self) -> &str {
         self.hash.get_or_init(|| {
             let mut bytes = self.body(None).into_bytes();

@@ -219,8 +219,8 @@ fn responses(action: Action, target: &Target<'_>) -> Value {
     let status = reference(&meta("Status"));
     let is_delete = matches!(action, Action::Delete | Action::DeleteCollection);
     let given = content(&types, if is_delete { &status } else { &target.schema });
-    // Patches of custom kinds can create objects too, but kube-apiserver does not document their
-    // 201.
+    // Patches of custom kinds can create objects too, but kube-apiserver does not document
+    // their 201.
     let documented =
         |(code, _): &&(&str, &str)| !(target.custom && action == Action::Patch && *code == "201");
     let response = |(code, description): &(&str, &str)| {

@@ -1,5 +1,5 @@
-//! OpenAPI v2: the whole API in one document, generated from the same paths and schemas as version
-//! 3.
+//! OpenAPI v2: the whole API in one document, generated from the same paths and schemas as
+//! version 3.
 //!
 //! It is read by older clients, and by clients that validate what they send. Nothing of it is kept:
 //! it is generated on request, and its hash is that of the index of version 3, which changes

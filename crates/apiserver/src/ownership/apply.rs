@@ -2,8 +2,8 @@
 //! before and no longer does.
 //!
 //! A field that another manager owns gets another value only with `force`. Fields that several
-//! managers state with the same value are shared, and are removed when the last of them drops them. The
-//! counterpart is sigs.k8s.io/structured-merge-diff v6.3.3 merge/update.go.
+//! managers state with the same value are shared, and are removed when the last of them drops them.
+//! The counterpart is sigs.k8s.io/structured-merge-diff v6.3.3 merge/update.go.
 //!
 //! ```text
 //! live + applied --merge--> merged --minus fields without an owner--> new

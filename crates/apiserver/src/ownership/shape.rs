@@ -1,7 +1,6 @@
 //! The shape of a value under its schema: a leaf, a list of keyed items, or an object.
 //!
-//! The only file of this module that reads [`Schema`]; comparison, checks and merges use the
-//! shape.
+//! The only file of this module that reads [`Schema`]; comparison, checks and merges use the shape.
 
 use std::sync::Arc;
 

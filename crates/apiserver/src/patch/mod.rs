@@ -115,9 +115,9 @@ impl Patch {
         self.kind
     }
 
-    /// Returns the strict decoding errors of the patch itself, such as `json patch unknown field
-    /// "[0].extra"`. Empty unless it was decoded as checked. In kube-apiserver's messages these
-    /// precede those of the patched object.
+    /// Returns the strict decoding errors of the patch itself, such as
+    /// `json patch unknown field "[0].extra"`. Empty unless it was decoded as checked. In
+    /// kube-apiserver's messages these precede those of the patched object.
     pub fn strict_errors(&self) -> &[String] {
         &self.strict_errors
     }

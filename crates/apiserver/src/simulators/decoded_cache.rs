@@ -24,8 +24,8 @@ impl FromStored for Value {
     }
 }
 
-/// A cache of the values of one kind. Holds at most one value for each object, if [`DecodedCache::forget`]
-/// is called for those that are gone.
+/// A cache of the values of one kind. Holds at most one value for each object, if
+/// [`DecodedCache::forget`] is called for those that are gone.
 #[derive(Debug)]
 pub(super) struct DecodedCache<T = Value> {
     decoded: HashMap<ObjectKey, (u64, Arc<T>)>,

@@ -1,5 +1,5 @@
-//! AdmissionReviews: the response of a webhook, and the errors that follow from it. The
-//! messages are those of k8s.io/apiserver v0.36.4 pkg/admission/plugin/webhook, in
+//! AdmissionReviews: the response of a webhook, and the errors that follow from it. The messages
+//! are those of k8s.io/apiserver v0.36.4 pkg/admission/plugin/webhook, in
 //! request/admissionreview.go and errors/statuserror.go.
 
 use base64::Engine;

@@ -1,7 +1,7 @@
 //! The tasks of the demo, each in a file of its own, over a common context.
 //!
-//! To add a task: write a file with a struct that implements [`DemoTask`], and add it to the list in
-//! `mod.rs`.
+//! To add a task: write a file with a struct that implements [`DemoTask`], and add it to the list
+//! in `mod.rs`.
 
 use dogwatch::{Client, InformerFactory};
 use futures_util::future::BoxFuture;

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The object type of the informer depends on the output: whole objects for JSON, metadata for
-//! names, and for tables the rows that the server prints, so that the columns are those of `kubectl
-//! get` for every kind.
+//! names, and for tables the rows that the server prints, so that the columns are those of
+//! `kubectl get` for every kind.
 
 mod rows;
 mod layout;

@@ -285,7 +285,8 @@ impl ListWatch<Row> for Rows {
         })
     }
 
-    /// In a table, the annotation that ends the initial events is not where a reflector looks for it.
+    /// In a table, the annotation that ends the initial events is not where a reflector looks for
+    /// it.
     fn lacks_initial_events(&self) -> bool {
         true
     }

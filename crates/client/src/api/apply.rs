@@ -1,4 +1,4 @@
-//! Server-side apply: state what should be, own what you state, and hear who else does.
+//! Server-side apply: state the wanted fields, own them, and get conflicts with other owners.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use serde_json::{Map, Value};
 use super::Api;
 use crate::error::{Error, InvalidRequest};
 
-/// JSON is YAML too, and this is the type every server knows.
+/// The content type of an apply. JSON is YAML too, and every server supports this type.
 const APPLY: &str = "application/apply-patch+yaml";
 
-/// Why an apply did not happen.
+/// An error of an apply.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
-    /// Other managers own fields that this would change. Leave them out, agree with their value, or force.
+    /// Other managers own fields that this would change. Leave them out, use their value, or force.
     #[error("other managers own {}", list(.0))]
     Conflict(Vec<ApplyConflict>),
     /// Anything else.
@@ -25,23 +25,24 @@ pub enum ApplyError {
     Other(#[from] Error),
 }
 
-/// One field that another manager owns.
+/// A field that another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyConflict {
     /// The field, as a path such as `.spec.replicas`.
     pub field: String,
-    /// Who owns it.
+    /// The manager that owns it.
     pub manager: String,
 }
 
 impl<K: DeserializeOwned> Api<K> {
-    /// States what an object should be: creates it, or changes the fields stated, and returns it as stored.
+    /// Applies a state: creates the object, or changes the given fields, and returns it as stored.
     ///
-    /// `state` is anything that serializes to an object with the fields to own; a typed object with defaults left out will do.
-    /// `apiVersion`, `kind` and the name, which the server insists on, are filled in where it does not have them. `params` must name the manager: see [`PatchParams::apply`].
+    /// `state` is anything that serialises to an object with the fields to own; a typed object that
+    /// omits its defaults is fine. `apiVersion`, `kind` and the name, which the server requires,
+    /// are filled in if missing. `params` must name the manager: see [`PatchParams::apply`].
     ///
     /// # Errors
-    /// [`ApplyError::Conflict`] when other managers own fields that would change.
+    /// [`ApplyError::Conflict`] if other managers own fields that would change.
     pub async fn apply(
         &self,
         name: &str,
@@ -51,10 +52,10 @@ impl<K: DeserializeOwned> Api<K> {
         self.apply_at(name, None, params, state).await
     }
 
-    /// As [`Self::apply`], to a subresource such as `status`.
+    /// Like [`Self::apply`], for a subresource such as `status`.
     ///
     /// # Errors
-    /// [`ApplyError::Conflict`] when other managers own fields that would change.
+    /// [`ApplyError::Conflict`] if other managers own fields that would change.
     pub async fn apply_subresource(
         &self,
         name: &str,
@@ -78,7 +79,7 @@ impl<K: DeserializeOwned> Api<K> {
             .pointer("/metadata/managedFields")
             .is_some_and(|it| *it != Value::Null && *it != Value::Array(vec![]));
         if has_managed_fields {
-            let problem = "what is applied must not carry metadata.managedFields: clear it, or state only your own fields";
+            let problem = "the applied object must not have metadata.managedFields: clear it, or set only your own fields";
             return Err(Error::from(InvalidRequest::Object(problem)).into());
         }
         self.complete(name, &mut state);
@@ -97,7 +98,7 @@ impl<K: DeserializeOwned> Api<K> {
 }
 
 impl<K> Api<K> {
-    /// Says of the state what the handle knows anyway.
+    /// Fills in the fields that the handle knows.
     fn complete(&self, name: &str, state: &mut Value) {
         let Some(object) = state.as_object_mut() else { return };
         let gvk = &self.resource.gvk;
@@ -132,7 +133,8 @@ fn list(conflicts: &[ApplyConflict]) -> String {
     conflicts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// Reads causes such as `conflict with "kubectl" using v1: .spec.replicas`; the manager stands between the quotes.
+/// Parses causes such as `conflict with "kubectl" using v1: .spec.replicas`; the manager is between
+/// the quotes.
 fn conflicts(status: &Status) -> Vec<ApplyConflict> {
     let of_manager = status.causes().iter().filter(|it| it.reason == "FieldManagerConflict");
     let conflict = |cause: &dogwatch_core::Cause| ApplyConflict {

@@ -1,32 +1,34 @@
-//! Trying again when an object changed between reading and writing it (rule RT-1).
+//! Retries when an object changed between reading and writing it (rule RT-1).
 
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// How often and how fast a conflicting write is tried again.
+/// The number and the delays of retries after a conflict.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ConflictRetries {
-    /// How many attempts there are in all.
+    /// The total number of attempts.
     pub attempts: u32,
     /// The wait before the second attempt.
     pub wait: Duration,
-    /// How much longer each further wait is.
+    /// The factor by which each further wait grows.
     pub factor: f64,
 }
 
 impl ConflictRetries {
-    /// Against writers that change an object now and then: 5 attempts, 10 ms apart. client-go's `DefaultRetry`.
+    /// For writers that change an object now and then: 5 attempts, 10 ms apart. client-go's
+    /// `DefaultRetry`.
     pub const BRIEF: Self = Self { attempts: 5, wait: Duration::from_millis(10), factor: 1.0 };
-    /// Against a writer that is busy with the object: 4 attempts, 10 ms, 50 ms, 250 ms apart. client-go's `DefaultBackoff`.
+    /// For a writer that changes the object often: 4 attempts, 10 ms, 50 ms, 250 ms apart.
+    /// client-go's `DefaultBackoff`.
     pub const PATIENT: Self = Self { attempts: 4, wait: Duration::from_millis(10), factor: 5.0 };
 }
 
-/// Runs `write` until it ends in anything but a conflict, or the attempts are used up.
+/// Runs `write` until it returns anything but a conflict, or the attempts are used up.
 ///
-/// `write` must read the object anew each time; writing the same stale copy again can only conflict again. The future may be sent to
-/// another task if those of `write` may.
+/// `write` must read the object anew each time; writing the same stale object again can only
+/// conflict again. The future is `Send` if those of `write` are.
 ///
 /// ```
 /// # use dogwatch_client::api::{ConflictRetries, retry_on_conflict};
@@ -46,7 +48,7 @@ impl ConflictRetries {
 /// ```
 ///
 /// # Errors
-/// The last conflict when the attempts are used up, any other error at once.
+/// Returns the last conflict if the attempts are used up, and any other error at once.
 pub async fn retry_on_conflict<T, F: Future<Output = Result<T, Error>>>(
     retries: ConflictRetries,
     mut write: impl FnMut() -> F,
@@ -55,7 +57,7 @@ pub async fn retry_on_conflict<T, F: Future<Output = Result<T, Error>>>(
     for _ in 1..retries.attempts {
         match write().await {
             Err(error) if error.is_conflict() => {
-                // Up to 10 % longer, so that two writers in step do not stay in step.
+                // Up to 10 % longer, so that two synchronised writers drift apart.
                 tokio::time::sleep(wait.mul_f64(1.0 + jitter() * 0.1)).await;
                 wait = wait.mul_f64(retries.factor);
             }
@@ -65,7 +67,7 @@ pub async fn retry_on_conflict<T, F: Future<Output = Result<T, Error>>>(
     write().await
 }
 
-/// A number in [0, 1) that differs between calls; nothing here needs better randomness.
+/// Returns a number in [0, 1) that differs between calls; jitter needs no better randomness.
 fn jitter() -> f64 {
     use std::hash::{BuildHasher, RandomState};
     let bits = RandomState::new().hash_one(0u8) >> 11;
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn rt_1_a_conflict_is_tried_again_and_the_waits_grow() {
+    async fn rt_1_a_conflict_is_retried_with_growing_waits() {
         let (calls, result, elapsed) = run(Reason::Conflict, 4).await;
         assert!(result.is_ok() && calls == 4);
         assert!((Duration::from_millis(310)..=Duration::from_millis(345)).contains(&elapsed), "{elapsed:?}");

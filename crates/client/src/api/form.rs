@@ -1,28 +1,29 @@
-//! Which form of its objects a handle asks for, and which scope a type has.
+//! The form of the objects that a handle requests, and the scope of a type.
 
 use dogwatch_core::Scope;
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 
-/// The form of the objects in an answer.
+/// The form of the objects in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As they are stored.
+    /// The whole objects.
     Full,
-    /// Nothing but their metadata (rule DY-2).
+    /// Only their metadata (rule DY-2).
     Metadata,
 }
 
-/// What a handle is about to read.
+/// The kind of response that a handle reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Object,
     List,
-    /// A watch carries single objects, whatever form they have.
+    /// A watch contains single objects, whatever their form.
     Watch,
 }
 
 impl Form {
-    /// The `Accept` header. A server that does not know the metadata form answers with whole objects, which decode too.
+    /// Returns the `Accept` header. A server that does not support the metadata form returns whole
+    /// objects, which decode too.
     pub(super) fn accept(self, shape: Shape) -> &'static str {
         match (self, shape) {
             (Self::Full, _) => "application/json",
@@ -38,7 +39,7 @@ impl Form {
 
 /// A scope that is known at compile time.
 pub trait StaticScope {
-    /// Whether objects live in namespaces.
+    /// The scope of the objects.
     const SCOPE: Scope;
 }
 
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dy_2_metadata_is_asked_for_with_whole_objects_as_the_fallback() {
+    fn dy_2_metadata_is_requested_with_whole_objects_as_the_fallback() {
         for shape in [Shape::Object, Shape::List, Shape::Watch] {
             let accept = Form::Metadata.accept(shape);
             assert!(

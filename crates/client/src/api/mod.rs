@@ -1,7 +1,7 @@
-//! Handles: one collection, its payload type, and every verb.
+//! Handles on collections: the payload type, and every verb.
 //!
-//! [`Api<K>`] is the typed handle, the dynamic one and the metadata-only one alike: what differs is where it takes its
-//! names from (the type or a [`ResourceType`]) and which form of the objects it asks for.
+//! [`Api<K>`] is the typed, the dynamic and the metadata-only handle: they differ in the source of
+//! their names (the type or a [`ResourceType`]) and in the form of the objects they request.
 
 mod form;
 mod conflict;
@@ -22,7 +22,7 @@ use dogwatch_wire::Fields;
 use kube_core::Resource;
 
 use crate::client::Client;
-use crate::list::{Complete, as_it_is, with_kind};
+use crate::list::{CompleteItem, set_kind, unchanged};
 use crate::request::Request;
 
 pub use apply::{ApplyConflict, ApplyError};
@@ -41,19 +41,20 @@ use form::Form;
 pub struct Api<K> {
     client: Client,
     resource: ResourceType,
-    /// `None`: all namespaces, or a cluster-scoped resource.
+    /// `None` means all namespaces, or a cluster-scoped resource.
     namespace: Option<String>,
     form: Form,
     fields: Fields,
-    /// Fills in what the items of a list leave out.
-    complete: Complete<K>,
+    /// Fills in the fields that the items of a list leave out.
+    complete: CompleteItem<K>,
     payload: PhantomData<fn() -> K>,
 }
 
 impl<K: View> Api<K> {
-    /// Cluster-scoped objects, or those of all namespaces.
+    /// Creates a handle on cluster-scoped objects, or on those of all namespaces.
     ///
-    /// Objects of all namespaces can be listed and watched; to name one, enter its namespace with [`Self::within`].
+    /// Objects of all namespaces can be listed and watched; for a single object, set its namespace
+    /// with [`Self::within`].
     pub fn all(client: Client) -> Self
     where
         <K::Of as Resource>::Scope: StaticScope,
@@ -66,12 +67,12 @@ impl<K: View> Api<K> {
             namespace: None,
             form,
             fields: Fields::default(),
-            complete: as_it_is,
+            complete: unchanged,
             payload: PhantomData,
         }
     }
 
-    /// The objects of one namespace.
+    /// Creates a handle on the objects of one namespace.
     pub fn namespaced(client: Client, namespace: &str) -> Self
     where
         K::Of: Resource<Scope = k8s_openapi::NamespaceResourceScope>,
@@ -79,7 +80,7 @@ impl<K: View> Api<K> {
         Self::all(client).within(namespace)
     }
 
-    /// The objects of the client's own namespace.
+    /// Creates a handle on the objects of the client's default namespace.
     pub fn default_namespaced(client: Client) -> Self
     where
         K::Of: Resource<Scope = k8s_openapi::NamespaceResourceScope>,
@@ -90,9 +91,11 @@ impl<K: View> Api<K> {
 }
 
 impl<K> Api<K> {
-    /// A resource known only at run time, from discovery or a literal, over all namespaces.
+    /// Creates a handle on a resource known only at run time, from discovery or a literal, over all
+    /// namespaces.
     ///
-    /// The payload is any type its objects decode into: `DynamicObject`, a typed object, a view.
+    /// The payload is any type that its objects decode into: `DynamicObject`, a typed object, a
+    /// view.
     pub fn dynamic(client: Client, resource: ResourceType) -> Self
     where
         K: 'static,
@@ -103,12 +106,13 @@ impl<K> Api<K> {
             namespace: None,
             form: Form::Full,
             fields: Fields::default(),
-            complete: with_kind,
+            complete: set_kind,
             payload: PhantomData,
         }
     }
 
-    /// As [`Self::dynamic`], and asks the server for nothing but metadata; the payload is `PartialObjectMeta` or a view of it.
+    /// Like [`Self::dynamic`], but requests only metadata; the payload is `PartialObjectMeta` or a
+    /// view of it.
     pub fn dynamic_metadata(client: Client, resource: ResourceType) -> Self
     where
         K: 'static,
@@ -116,13 +120,14 @@ impl<K> Api<K> {
         Self { form: Form::Metadata, ..Self::dynamic(client, resource) }
     }
 
-    /// The same collection in one namespace. Ignored where the resource is cluster-scoped.
+    /// Sets the namespace. Ignored for a cluster-scoped resource.
     #[must_use]
     pub fn within(mut self, namespace: &str) -> Self {
         self.namespace = (self.resource.scope == Scope::Namespaced).then(|| namespace.to_owned());
         self
     }
 
+<<<<<<< HEAD
     /// Returns the handle on the namespace of an object, to read or write that object by its name.
     ///
     /// ```no_run
@@ -140,9 +145,13 @@ impl<K> Api<K> {
     }
 
     /// The same collection with another payload, for example a view in place of the whole object.
+=======
+    /// Returns a handle on the same collection with another payload, for example a view instead of
+    /// the whole object.
+>>>>>>> prose-client
     pub fn reading<T: 'static>(&self) -> Api<T> {
         Api {
-            complete: with_kind,
+            complete: set_kind,
             client: self.client.clone(),
             resource: self.resource.clone(),
             namespace: self.namespace.clone(),
@@ -152,30 +161,31 @@ impl<K> Api<K> {
         }
     }
 
-    /// Decodes `metadata.managedFields` too. Without this they are skipped: they are half of many objects, and a server
-    /// keeps them when an object comes back without.
+    /// Decodes `metadata.managedFields` too. By default they are skipped: they are half of many
+    /// objects, and a server keeps them if an object is written without them.
     #[must_use]
     pub fn with_managed_fields(mut self) -> Self {
         self.fields = Fields::default().keep_managed_fields();
         self
     }
 
-    /// The client the handle speaks through.
+    /// Returns the client of the handle.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// What the collection is called.
+    /// Returns the resource type of the collection.
     pub fn resource(&self) -> &ResourceType {
         &self.resource
     }
 
-    /// The namespace of the handle; `None` for all of them and for cluster-scoped resources.
+    /// Returns the namespace of the handle; `None` for all namespaces and for cluster-scoped
+    /// resources.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// A request on the collection.
+    /// Targets a request at the collection.
     fn on_collection(&self, request: Request) -> Request {
         let request = request.resource(&self.resource);
         match &self.namespace {
@@ -184,7 +194,8 @@ impl<K> Api<K> {
         }
     }
 
-    /// A request that creates an object. A handle over all namespaces cannot create one of a namespaced resource.
+    /// Starts a request that creates an object. It fails for a namespaced resource if the handle
+    /// has no namespace.
     fn for_create(&self) -> Request {
         let request = self.client.post().resource(&self.resource);
         match (&self.namespace, self.resource.scope) {
@@ -193,7 +204,8 @@ impl<K> Api<K> {
         }
     }
 
-    /// A request on one object. A handle over all namespaces cannot name one of a namespaced resource.
+    /// Targets a request at one object. It fails for a namespaced resource if the handle has no
+    /// namespace.
     fn on_object(&self, request: Request, name: &str) -> Request {
         let request = request.resource(&self.resource);
         let request = match (&self.namespace, self.resource.scope) {

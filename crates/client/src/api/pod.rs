@@ -1,4 +1,4 @@
-//! What only pods have: logs and eviction.
+//! Operations that only pods have: logs and eviction.
 
 use std::time::Duration;
 
@@ -16,47 +16,48 @@ use super::Api;
 use crate::error::Error;
 use crate::request::Request;
 
-/// The most bytes of a log line that are held at a time. Container runtimes cut lines at 16 KiB; a program may not.
+/// The maximum length of a log line in memory. Container runtimes cut lines at 16 KiB; a program
+/// may not.
 const LONGEST_LINE: u64 = 1 << 20;
 
-/// Which lines of which container.
+/// The parameters of a log request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogParams {
-    /// The container; may be left out where a pod has only one.
+    /// The container; optional for a pod with only one.
     pub container: Option<String>,
-    /// Go on with new lines until the container ends.
+    /// True to continue with new lines until the container ends.
     pub follow: bool,
-    /// The container that ran before the present one.
+    /// True for the log of the previous container.
     pub previous: bool,
-    /// Only what is younger than this.
+    /// Only lines younger than this.
     pub since: Option<Duration>,
-    /// Only what was written at or after this time.
+    /// Only lines written at or after this time.
     pub since_time: Option<jiff::Timestamp>,
-    /// Only this many lines from the end.
+    /// Only this number of lines from the end.
     pub tail_lines: Option<u64>,
     /// Stop after about this many bytes.
     pub limit_bytes: Option<u64>,
-    /// Put the time in front of every line.
+    /// True to prefix every line with its time.
     pub timestamps: bool,
 }
 
 impl LogParams {
-    /// Goes on with new lines until the container ends.
+    /// Continues with new lines until the container ends.
     #[must_use]
     pub fn follow(mut self) -> Self {
         self.follow = true;
         self
     }
 
-    /// Names the container.
+    /// Sets the container.
     #[must_use]
     pub fn container(mut self, container: impl Into<String>) -> Self {
         self.container = Some(container.into());
         self
     }
 
-    /// Only this many lines from the end.
+    /// Limits the log to this number of lines from the end.
     #[must_use]
     pub fn tail(mut self, lines: u64) -> Self {
         self.tail_lines = Some(lines);
@@ -81,19 +82,19 @@ impl LogParams {
 }
 
 impl Api<Pod> {
-    /// The log as text, read whole.
+    /// Reads the whole log as text.
     ///
     /// # Errors
-    /// `BadRequest` when the container is not there, has not started, or must be named.
+    /// `BadRequest` if the container does not exist, has not started, or must be named.
     pub async fn logs(&self, name: &str, params: &LogParams) -> Result<String, Error> {
         let bytes = self.log_request(name, params).bytes().await?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The log as it comes, in chunks of any size. Dropping the stream ends the request.
+    /// Streams the log in chunks of any size. Dropping the stream cancels the request.
     ///
     /// # Errors
-    /// As [`Self::logs`]; a lost connection comes out of the stream, which then ends.
+    /// See [`Self::logs`]; a lost connection is an error of the stream, which then ends.
     pub async fn log_stream(
         &self,
         name: &str,
@@ -101,15 +102,16 @@ impl Api<Pod> {
     ) -> Result<impl Stream<Item = Result<Bytes, Error>> + use<>, Error> {
         let body = self.log_request(name, params).stream().await?;
         let client = self.client.clone();
-        Ok(body.into_data_stream().map(move |chunk| chunk.map_err(|error| client.lost(error))))
+        Ok(body.into_data_stream().map(move |chunk| chunk.map_err(|error| client.connection_error(error))))
     }
 
-    /// The log line by line, without line ends. Dropping the stream ends the request.
+    /// Streams the log line by line, without line ends. Dropping the stream cancels the request.
     ///
-    /// A line is held in memory until it is complete; one of more than 1 MiB comes in pieces of that size.
+    /// A line is held in memory until it is complete; one of more than 1 MiB comes in pieces of
+    /// that size.
     ///
     /// # Errors
-    /// As [`Self::logs`]; a lost connection comes out of the stream, which then ends.
+    /// See [`Self::logs`]; a lost connection is an error of the stream, which then ends.
     pub async fn log_lines(
         &self,
         name: &str,
@@ -129,13 +131,13 @@ impl Api<Pod> {
             }
             Ok(Some((String::from_utf8_lossy(&line).into_owned(), reader)))
         });
-        Ok(lines.map_err(move |error: std::io::Error| client.lost(error.into())))
+        Ok(lines.map_err(move |error: std::io::Error| client.connection_error(error.into())))
     }
 
-    /// Asks for a pod to be evicted, which its disruption budget may refuse.
+    /// Requests the eviction of a pod, which its disruption budget may deny.
     ///
     /// # Errors
-    /// `TooManyRequests` when a disruption budget forbids it for now.
+    /// `TooManyRequests` if a disruption budget currently denies it.
     pub async fn evict(&self, name: &str, params: &DeleteParams) -> Result<(), Error> {
         let metadata = json!({ "name": name, "namespace": self.namespace() });
         let eviction = json!({

@@ -1,4 +1,4 @@
-//! Reading: one object, a whole list, a list as it arrives, and a watch.
+//! Reading: one object, a whole list, a streamed list, and a watch.
 
 use dogwatch_core::{GetParams, ListParams, Object, WatchParams};
 use dogwatch_wire::{BadItem, ListMeta};
@@ -15,11 +15,11 @@ use crate::watch::{RetryWatcher, WatchSource, WatchStream};
 /// A list, or a page of one.
 #[derive(Clone, Debug)]
 pub struct List<K> {
-    /// Version, continue token and the like.
+    /// The version, continue token and other metadata.
     pub metadata: ListMeta,
     /// The objects, in the server's order.
     pub items: Vec<K>,
-    /// The objects that could not be decoded; the others are all there.
+    /// The objects that could not be decoded; all others are in `items`.
     pub bad: Vec<BadItem>,
 }
 
@@ -27,23 +27,23 @@ impl<K: DeserializeOwned> Api<K> {
     /// Reads one object.
     ///
     /// # Errors
-    /// `NotFound` when there is no such object.
+    /// `NotFound` if the object does not exist.
     pub async fn get(&self, name: &str) -> Result<K, Error> {
         self.get_with(name, &GetParams::default()).await
     }
 
-    /// Reads one object, saying how fresh it must be.
+    /// Reads one object, with parameters for its freshness.
     ///
     /// # Errors
-    /// `NotFound` when there is no such object.
+    /// `NotFound` if the object does not exist.
     pub async fn get_with(&self, name: &str, params: &GetParams) -> Result<K, Error> {
         self.read_object(self.on_object(self.client.get(), name).params(params.query())).await
     }
 
-    /// Reads one object, or tells that there is none.
+    /// Reads one object; `None` if it does not exist.
     ///
     /// # Errors
-    /// Anything but `NotFound`.
+    /// Any error but `NotFound`.
     pub async fn get_opt(&self, name: &str) -> Result<Option<K>, Error> {
         match self.get(name).await {
             Ok(object) => Ok(Some(object)),
@@ -52,37 +52,39 @@ impl<K: DeserializeOwned> Api<K> {
         }
     }
 
-    /// Reads one answer: everything, or one page where the parameters set a limit.
+    /// Reads one response: everything, or one page if the parameters set a limit.
     ///
-    /// Items are decoded while the body arrives; one that cannot be is in [`List::bad`], and the others are there.
+    /// Items are decoded while the body arrives; one that cannot be decoded is in [`List::bad`],
+    /// and the others are unaffected.
     ///
     /// # Errors
-    /// `Expired` when the version or the continue token is no longer kept.
+    /// `Expired` if the server no longer keeps the version or the continue token.
     pub async fn list(&self, params: &ListParams) -> Result<List<K>, Error> {
         let mut stream = self.list_stream(params);
         stream.stop_after_first_page();
         collect(stream).await
     }
 
-    /// Reads the whole collection page by page, so that no single answer is large (rule PG-1).
+    /// Reads the whole collection page by page, so that no single response is large (rule PG-1).
     ///
-    /// Pages hold 500 objects unless the parameters set a limit. When the server forgets the list half-way, it is read
-    /// again in one piece.
+    /// Pages hold 500 objects unless the parameters set a limit. If the continue token expires, the
+    /// list is read again in one response.
     ///
     /// # Errors
-    /// `Expired` when the version asked for is no longer kept.
+    /// `Expired` if the server no longer keeps the requested version.
     pub async fn list_all(&self, params: &ListParams) -> Result<List<K>, Error> {
         collect(self.list_pages(params)).await
     }
 
-    /// Reads the whole collection in one answer, object by object while the body arrives.
+    /// Streams the whole collection from one response, object by object as the body arrives.
     ///
-    /// Holds one object at a time; a reader that is slow slows the server down. Dropping the stream ends the request.
+    /// Holds one chunk at a time; a slow reader applies backpressure to the server. Dropping the
+    /// stream cancels the request.
     pub fn list_stream(&self, params: &ListParams) -> ListStream<K> {
         ListStream::new(self.list_source(), params.clone(), self.complete)
     }
 
-    /// As [`Self::list_stream`], page by page (rule PG-1).
+    /// Like [`Self::list_stream`], page by page (rule PG-1).
     pub fn list_pages(&self, params: &ListParams) -> ListStream<K> {
         ListStream::paged(self.list_source(), params.clone(), self.complete)
     }
@@ -92,21 +94,21 @@ impl<K: DeserializeOwned> Api<K> {
         ListSource { request, fields: self.fields, gvk: self.resource.gvk.clone() }
     }
 
-    /// Opens a watch: one event after another off an open body. Dropping the stream ends it.
+    /// Opens a watch: the events of one response. Dropping the stream closes it.
     ///
-    /// The stream ends when the server ends the watch, which it does now and then; see [`Self::watch_from`] for one
-    /// that goes on.
+    /// The stream ends when the server ends the watch, which it does regularly; see
+    /// [`Self::watch_from`] for one that resumes.
     ///
     /// # Errors
-    /// `Expired` when the version is no longer kept.
+    /// `Expired` if the server no longer keeps the version.
     pub async fn watch(&self, params: &WatchParams) -> Result<WatchStream<K>, Error> {
         self.watch_source().open(params).await
     }
 
-    /// A watch that starts again where it ended, from this version on (rule RW-1).
+    /// Creates a watch that resumes where it ended, from this version on (rule RW-1).
     ///
     /// # Errors
-    /// When the version names no point in history; nothing is sent yet.
+    /// Returns an error if the version is not a specific one; nothing is sent yet.
     pub fn watch_from(&self, params: WatchParams) -> Result<RetryWatcher<K>, Error>
     where
         K: Object,
@@ -119,7 +121,7 @@ impl<K: DeserializeOwned> Api<K> {
         WatchSource { request, fields: self.fields }
     }
 
-    /// Sends a request whose answer is one object of this handle.
+    /// Sends a request whose response is one object of this handle.
     pub(super) async fn read_object(&self, request: Request) -> Result<K, Error> {
         self.accepting(request, Shape::Object).response().await?.decode(self.fields)
     }

@@ -1,4 +1,4 @@
-//! Parts of an object with a path of their own: status, scale, and whatever a server offers besides.
+//! Subresources: status, scale, and any others.
 
 use dogwatch_core::{GetParams, PatchParams, WriteParams};
 use k8s_openapi::api::autoscaling::v1::Scale;
@@ -12,10 +12,10 @@ use crate::error::Error;
 use crate::request::Request;
 
 impl<K> Api<K> {
-    /// The object as its `status` subresource shows it.
+    /// Reads the `status` subresource of an object.
     ///
     /// # Errors
-    /// `NotFound` when there is no such object or its kind has no such subresource.
+    /// `NotFound` if the object does not exist or its kind has no such subresource.
     pub async fn get_status(&self, name: &str) -> Result<K, Error>
     where
         K: DeserializeOwned,
@@ -23,10 +23,10 @@ impl<K> Api<K> {
         self.get_subresource(name, "status", &GetParams::default()).await
     }
 
-    /// Replaces the status of an object; everything else in `object` is ignored by the server.
+    /// Replaces the status of an object; the server ignores everything else in `object`.
     ///
     /// # Errors
-    /// `Conflict` when the object changed since it was read.
+    /// `Conflict` if the object changed since it was read.
     pub async fn replace_status(&self, name: &str, params: &WriteParams, object: &K) -> Result<K, Error>
     where
         K: Serialize + DeserializeOwned,
@@ -34,10 +34,10 @@ impl<K> Api<K> {
         self.replace_subresource(name, "status", params, object).await
     }
 
-    /// Changes parts of the status of an object.
+    /// Patches the status of an object.
     ///
     /// # Errors
-    /// As [`Self::patch`].
+    /// See [`Self::patch`].
     pub async fn patch_status<P>(
         &self,
         name: &str,
@@ -51,20 +51,22 @@ impl<K> Api<K> {
         self.patch_subresource(name, "status", params, patch).await
     }
 
-    /// How many replicas an object has and should have (rule SC-1).
+    /// Reads the `scale` subresource of an object: its current and desired number of replicas (rule
+    /// SC-1).
     ///
-    /// For a resource that answers with an older version of `Scale`, see [`crate::RestMapper::scalable`].
+    /// For a resource that returns an older version of `Scale`, see
+    /// [`crate::RestMapper::scalable`].
     ///
     /// # Errors
-    /// `NotFound` when there is no such object or its kind cannot be scaled.
+    /// `NotFound` if the object does not exist or its kind cannot be scaled.
     pub async fn get_scale(&self, name: &str) -> Result<Scale, Error> {
         self.get_subresource(name, "scale", &GetParams::default()).await
     }
 
-    /// Says how many replicas an object should have.
+    /// Sets the desired number of replicas of an object.
     ///
     /// # Errors
-    /// `NotFound` when there is no such object or its kind cannot be scaled.
+    /// `NotFound` if the object does not exist or its kind cannot be scaled.
     pub async fn set_replicas(
         &self,
         name: &str,
@@ -75,10 +77,11 @@ impl<K> Api<K> {
         self.patch_subresource(name, "scale", params, Patch::Merge(&patch)).await
     }
 
-    /// Replaces the scale of an object; one that carries a version is replaced only if nobody changed it since.
+    /// Replaces the scale of an object; if it has a version, only if the object did not change
+    /// since.
     ///
     /// # Errors
-    /// `Conflict` when the object changed since it was read.
+    /// `Conflict` if the object changed since it was read.
     pub async fn replace_scale(
         &self,
         name: &str,
@@ -91,7 +94,7 @@ impl<K> Api<K> {
     /// Reads any subresource into any type.
     ///
     /// # Errors
-    /// `NotFound` when there is no such object or its kind has no such subresource.
+    /// `NotFound` if the object does not exist or its kind has no such subresource.
     pub async fn get_subresource<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -102,10 +105,10 @@ impl<K> Api<K> {
         self.read_subresource(request.params(params.query())).await
     }
 
-    /// Creates at any subresource, for example `binding` or `eviction` of a pod.
+    /// Posts to any subresource, for example `binding` or `eviction` of a pod.
     ///
     /// # Errors
-    /// As the subresource decides.
+    /// They depend on the subresource.
     pub async fn create_subresource<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -120,7 +123,7 @@ impl<K> Api<K> {
     /// Replaces any subresource.
     ///
     /// # Errors
-    /// `Conflict` when the object changed since it was read.
+    /// `Conflict` if the object changed since it was read.
     pub async fn replace_subresource<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -132,10 +135,10 @@ impl<K> Api<K> {
         self.read_subresource(request.params(params.query()).json(body)).await
     }
 
-    /// Changes parts of any subresource.
+    /// Patches any subresource.
     ///
     /// # Errors
-    /// As [`Self::patch`].
+    /// See [`Self::patch`].
     pub async fn patch_subresource<T, P>(
         &self,
         name: &str,
@@ -153,7 +156,8 @@ impl<K> Api<K> {
         self.read_subresource(request.json(patch.body())).await
     }
 
-    /// Managed fields are left out here as everywhere, unless the handle was asked to keep them.
+    /// Sends a request and decodes the response. Managed fields are left out, unless the handle
+    /// keeps them.
     async fn read_subresource<T: DeserializeOwned>(&self, request: Request) -> Result<T, Error> {
         request.response().await?.decode(self.fields)
     }

@@ -1,4 +1,4 @@
-//! Tables: what a server would print, column by column, for any kind it serves.
+//! Tables: the columns that a server prints for any kind it serves.
 
 use dogwatch_core::{ListParams, Meta, ResourceVersion, null_as_default};
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/j
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Table {
-    /// Always `Table`; a server that does not know tables answers with something else.
+    /// Always `Table`; a server without support for tables returns another kind.
     kind: String,
     /// The version of the list, to watch from, and the token of the next page.
     pub metadata: TableMeta,
@@ -26,11 +26,11 @@ pub struct Table {
     pub rows: Vec<TableRow>,
 }
 
-/// What a [`Table`] says of the list it shows.
+/// The list metadata of a [`Table`].
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TableMeta {
-    /// The version of the list: a watch resumes here.
+    /// The version of the list, to watch from.
     #[serde(deserialize_with = "null_as_default", skip_serializing_if = "ResourceVersion::is_unset")]
     pub resource_version: ResourceVersion,
     /// The token of the next page; empty on the last one.
@@ -40,7 +40,7 @@ pub struct TableMeta {
         skip_serializing_if = "String::is_empty"
     )]
     pub continue_token: String,
-    /// How many rows the pages to come have, where the server says so.
+    /// The number of rows on the remaining pages, if the server reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remaining_item_count: Option<i64>,
 }
@@ -55,9 +55,9 @@ pub struct TableColumn {
     pub r#type: String,
     /// A hint, for example `name` for the column that names the object.
     pub format: String,
-    /// What the column means.
+    /// The meaning of the column.
     pub description: String,
-    /// 0 is always shown; more is shown only when asked for, as by `kubectl -o wide`.
+    /// The priority: 0 is always shown, higher ones only on request, as by `kubectl -o wide`.
     pub priority: i32,
 }
 
@@ -68,31 +68,31 @@ pub struct TableRow {
     /// One value for each column.
     #[serde(deserialize_with = "null_as_default")]
     pub cells: Vec<Value>,
-    /// The object, as far as the server sends it along: its metadata unless asked otherwise.
+    /// The object, as far as the server includes it: its metadata by default.
     pub object: Option<RowObject>,
 }
 
-/// The object behind a row.
+/// The object of a row.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct RowObject {
-    /// Its metadata.
+    /// The metadata of the object.
     #[serde(default)]
     pub metadata: Meta,
 }
 
 impl<K> Api<K> {
-    /// Lists the collection as the server prints it.
+    /// Lists the collection as a table.
     ///
     /// # Errors
-    /// As [`Self::list`]; [`Error::Malformed`] when the server does not know tables.
+    /// See [`Self::list`]; [`Error::Malformed`] if the server does not support tables.
     pub async fn table(&self, params: &ListParams) -> Result<Table, Error> {
         checked(self.on_collection(self.client.get()).checked_params(params.query())).await
     }
 
-    /// One object as the server prints it.
+    /// Reads one object as a table.
     ///
     /// # Errors
-    /// `NotFound` when there is no such object.
+    /// `NotFound` if the object does not exist.
     pub async fn table_of(&self, name: &str) -> Result<Table, Error> {
         checked(self.on_object(self.client.get(), name)).await
     }
@@ -103,12 +103,15 @@ async fn checked(request: Request) -> Result<Table, Error> {
     if table.kind == "Table" {
         return Ok(table);
     }
-    let problem = format!("asked for a Table, got {:?}: this server prints no tables of it", table.kind);
+    let problem = format!(
+        "expected a Table, got {:?}: the server does not support tables for this resource",
+        table.kind
+    );
     Err(Error::Malformed { request: "a table".to_owned(), problem })
 }
 
 impl Table {
-    /// The cell of a row under a heading.
+    /// Returns the cell of a row under a heading.
     pub fn cell<'t>(&self, row: &'t TableRow, heading: &str) -> Option<&'t Value> {
         let at = self.column_definitions.iter().position(|it| it.name == heading)?;
         row.cells.get(at)

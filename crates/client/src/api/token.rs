@@ -8,10 +8,11 @@ use super::Api;
 use crate::error::Error;
 
 impl Api<ServiceAccount> {
-    /// Asks for a token of a service account; it comes back in `status`.
+    /// Requests a token for a service account; it is returned in `status`.
     ///
     /// # Errors
-    /// `NotFound` when there is no such account; `Forbidden` when tokens may not be made for it.
+    /// `NotFound` if the account does not exist; `Forbidden` if the caller may not create tokens
+    /// for it.
     pub async fn create_token(&self, name: &str, request: &TokenRequest) -> Result<TokenRequest, Error> {
         self.create_subresource(name, "token", &WriteParams::default(), request).await
     }

@@ -1,10 +1,10 @@
-//! Waiting: for an event of a collection, or for a collection or one object to be in a state.
+//! Waiting: for an event of a collection, or for a collection or one object to reach a state.
 //!
 //! ```text
-//! list ──► is it so? ──yes──► done
-//!  ▲          │ no
-//!  │        watch from the list's version: after each change, is it so? ──yes──► done
-//!  └── the history was forgotten, or the list failed for now
+//! list ──► condition? ──true──► done
+//!  ▲          │ false
+//!  │        watch from the list's version: condition after each change? ──true──► done
+//!  └── the history was compacted, or the list failed temporarily
 //! ```
 
 use std::collections::BTreeMap;
@@ -20,19 +20,22 @@ use super::Api;
 use crate::error::Error;
 use crate::watch::{Judgement, RetryWatcher, UntilError, until};
 
-/// The wait after the first failed list, and the longest; it doubles in between.
+/// The wait after the first failed list, and the maximum wait; it doubles in between.
 const LIST_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
 impl<K: DeserializeOwned + Object> Api<K> {
-    /// Waits for an event after a version, over as many watches as it takes, and gives that event. client-go's `Until`.
+    /// Waits for an event after a version, over as many watches as necessary, and returns that
+    /// event. client-go's `Until`.
     ///
-    /// The condition sees every event after the version, in order, and bookmarks never. For a state rather than an event
-    /// use [`Self::wait_until`] or [`Self::wait_for`], which survive a forgotten history. No time limit applies: put
-    /// `tokio::time::timeout` around it. Dropping the future ends the watch.
+    /// The condition sees every event after the version, in order, but no bookmarks. For a state
+    /// rather than an event use [`Self::wait_until`] or [`Self::wait_for`], which survive a
+    /// compacted history. There is no time limit: wrap the call in `tokio::time::timeout`. Dropping
+    /// the future closes the watch.
     ///
     /// # Errors
-    /// [`UntilError::Watch`] when the version names no point in history, when it is no longer kept (`Expired`), when the
-    /// right to watch is missing, or when an object cannot be decoded; [`UntilError::Condition`] when the condition fails.
+    /// [`UntilError::Watch`] if the version is not a specific one, if the server no longer keeps it
+    /// (`Expired`), if the caller may not watch, or if an object cannot be decoded;
+    /// [`UntilError::Condition`] if the condition returns an error.
     pub async fn until<J: Judgement>(
         &self,
         params: WatchParams,
@@ -41,18 +44,22 @@ impl<K: DeserializeOwned + Object> Api<K> {
         until(self.watch_from(params)?, condition).await
     }
 
-    /// Waits until the collection is in a state, and gives the collection in that state. client-go's `UntilWithSync`.
+    /// Waits until the collection reaches a state, and returns the collection in that state.
+    /// client-go's `UntilWithSync`.
     ///
-    /// The condition is asked about whole states only: the list, and then the list after each change to it. It may not
-    /// see every state in between, but it sees the last one: lost connections are resumed, and after a forgotten history
-    /// the collection is listed again. All selected objects are held in memory meanwhile.
+    /// The condition is checked for whole states only: the list, and then the list after each
+    /// change. It may not see every state in between, but it sees the last one: lost connections
+    /// are resumed, and after a compaction the collection is listed again. All selected objects are
+    /// held in memory meanwhile.
     ///
-    /// `params` choose the objects; their version and limit are of the first list. No time limit applies: put
-    /// `tokio::time::timeout` around it. Dropping the future ends the request under way.
+    /// `params` select the objects; their version and limit apply to the first list only. There is
+    /// no time limit: wrap the call in `tokio::time::timeout`. Dropping the future cancels the
+    /// request in progress.
     ///
     /// # Errors
-    /// [`UntilError::Condition`] when the condition fails; [`UntilError::Watch`] when the server refuses for good, for
-    /// example for lack of a right, or when an object cannot be decoded. What may pass is tried again, for ever.
+    /// [`UntilError::Condition`] if the condition returns an error; [`UntilError::Watch`] if the
+    /// server's error is permanent, for example missing permissions, or if an object cannot be
+    /// decoded. Temporary errors are retried for ever.
     pub async fn wait_until<J: Judgement>(
         &self,
         params: &ListParams,
@@ -61,11 +68,11 @@ impl<K: DeserializeOwned + Object> Api<K> {
         let mut params = params.clone();
         let mut earliest = Instant::now();
         loop {
-            // A server that forgets everything at once is not asked without a pause.
+            // A pause, in case the server expires every version at once.
             tokio::time::sleep_until(earliest).await;
             earliest = Instant::now() + LIST_AGAIN.0;
             let (mut state, watch) = self.list_patiently(&params).await?;
-            // What was asked for first need not be kept for ever; any later list must only be newer than what was seen.
+            // The caller's version applies to the first list only: it may be compacted by now.
             params.version = ResourceVersion::UNSET;
             params.version_match = None;
             if condition(&state).judge().map_err(UntilError::Condition)? {
@@ -91,9 +98,11 @@ impl<K: DeserializeOwned + Object> Api<K> {
         }
     }
 
-    /// Waits until one object is in a state, and gives it; `None` is an object that is not there.
+    /// Waits until one object reaches a state, and returns it; `None` is an object that does not
+    /// exist.
     ///
-    /// As [`Self::wait_until`] for the object of this name. The handle must be on the object's own namespace.
+    /// Like [`Self::wait_until`] for the object of this name. The handle must be on the object's
+    /// own namespace.
     ///
     /// ```no_run
     /// # async fn example(pods: dogwatch_client::Api<k8s_openapi::api::core::v1::Pod>) -> Result<(), Box<dyn std::error::Error>> {
@@ -106,7 +115,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`Self::wait_until`], and when the name could not be one.
+    /// See [`Self::wait_until`]; also if the name is not a valid path segment.
     pub async fn wait_for<J: Judgement>(
         &self,
         name: &str,
@@ -118,7 +127,8 @@ impl<K: DeserializeOwned + Object> Api<K> {
         Ok(state.into_values().next())
     }
 
-    /// The objects by key and the watch that goes on behind them; asks again while the server cannot answer.
+    /// Lists the objects by key, with the parameters of the watch that follows; retries while the
+    /// server cannot answer.
     async fn list_patiently(
         &self,
         params: &ListParams,
@@ -129,7 +139,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
                 Ok(list) => break list,
                 Err(error) if may_pass(&error) => {
                     let asked = error.status().and_then(|it| it.suggested_delay()).unwrap_or_default();
-                    tracing::debug!(%error, ?wait, "cannot list for now, trying again");
+                    tracing::debug!(%error, ?wait, "cannot list, retrying");
                     tokio::time::sleep(wait.max(asked)).await;
                     wait = (wait * 2).min(longest);
                 }
@@ -148,7 +158,8 @@ impl<K: DeserializeOwned + Object> Api<K> {
     }
 }
 
-/// Whether the same list may succeed later: the connection, or a server that is overloaded, starting or failing.
+/// Returns true if the same list may succeed later: a connection error, or a server that is
+/// overloaded, starting or failing.
 fn may_pass(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } => !error.needs_a_person(),

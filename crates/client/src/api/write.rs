@@ -7,30 +7,32 @@ use serde::de::DeserializeOwned;
 use super::Api;
 use super::form::Shape;
 use crate::error::{Error, InvalidRequest};
-use crate::exchange::refusal;
+use crate::exchange::error_response;
 use crate::request::{Request, Response};
 
 /// A change to an object, in one of the three forms besides server-side apply.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Patch<'a, P: ?Sized> {
-    /// A list of operations (RFC 6902); `json_patch::Patch` or anything that serializes like it.
+    /// A list of operations (RFC 6902): `json_patch::Patch` or anything that serialises like it.
     Json(&'a P),
-    /// A partial object: present fields replace, `null` removes (RFC 7386). Lists are replaced whole.
+    /// A partial object: present fields replace, `null` removes (RFC 7386). Lists are replaced
+    /// whole.
     Merge(&'a P),
     /// A partial object whose lists are merged by key. Built-in kinds only.
     Strategic(&'a P),
 }
 
-/// What became of an object that was deleted.
+/// The result of a deletion.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Deletion<K> {
-    /// It is gone.
+    /// The object is deleted.
     Gone(Box<Status>),
-    /// It is on its way out: it has finalizers or a grace period, and this is how it stands now.
+    /// The object is terminating: it has finalizers or a grace period, and this is its current
+    /// state.
     ///
-    /// A few kinds answer with the last state of an object that is gone already.
+    /// A few kinds return the last state of an object that is already deleted.
     Going(K),
 }
 
@@ -53,10 +55,10 @@ impl<'a, P: Serialize + ?Sized> Patch<'a, P> {
 impl<K> Api<K> {
     /// Creates an object and returns it as stored.
     ///
-    /// Never sent twice, unless the server itself says that it did not carry it out.
+    /// It is never sent twice, unless the server reports that it did not execute it.
     ///
     /// # Errors
-    /// `AlreadyExists` when the name is taken; `Invalid` when the object is refused.
+    /// `AlreadyExists` if the name is taken; `Invalid` if the object fails validation.
     pub async fn create(&self, params: &WriteParams, object: &K) -> Result<K, Error>
     where
         K: Serialize + DeserializeOwned,
@@ -67,10 +69,10 @@ impl<K> Api<K> {
 
     /// Replaces an object with this one and returns it as stored.
     ///
-    /// An object that carries the version it was read at is replaced only if nobody changed it since.
+    /// An object with a resource version is replaced only if it did not change since.
     ///
     /// # Errors
-    /// `Conflict` when it changed since; `NotFound` when it is gone.
+    /// `Conflict` if it changed since; `NotFound` if it does not exist.
     pub async fn replace(&self, name: &str, params: &WriteParams, object: &K) -> Result<K, Error>
     where
         K: Serialize + DeserializeOwned,
@@ -79,10 +81,10 @@ impl<K> Api<K> {
         self.read_object(request.params(params.query()).json(object)).await
     }
 
-    /// Changes parts of an object and returns it as stored.
+    /// Patches an object and returns it as stored.
     ///
     /// # Errors
-    /// `NotFound` when it is gone; `Invalid` when the outcome is refused.
+    /// `NotFound` if it does not exist; `Invalid` if the result fails validation.
     pub async fn patch<P>(&self, name: &str, params: &PatchParams, patch: Patch<'_, P>) -> Result<K, Error>
     where
         K: DeserializeOwned,
@@ -95,7 +97,7 @@ impl<K> Api<K> {
     /// Deletes one object.
     ///
     /// # Errors
-    /// `NotFound` when it is gone already; `Conflict` when a precondition does not hold.
+    /// `NotFound` if it does not exist; `Conflict` if a precondition does not hold.
     pub async fn delete(&self, name: &str, params: &DeleteParams) -> Result<Deletion<K>, Error>
     where
         K: DeserializeOwned,
@@ -105,10 +107,10 @@ impl<K> Api<K> {
         self.deletion(&response)
     }
 
-    /// Deletes all objects of the collection that the selectors choose; returns how many were met.
+    /// Deletes all objects of the collection that the selectors select; returns their number.
     ///
     /// # Errors
-    /// The first refusal ends it; objects deleted until then stay deleted.
+    /// The first error ends it; objects deleted until then stay deleted.
     pub async fn delete_collection(&self, params: &DeleteParams, which: &ListParams) -> Result<usize, Error> {
         #[derive(serde::Deserialize)]
         struct Met {
@@ -116,7 +118,7 @@ impl<K> Api<K> {
             items: Vec<serde::de::IgnoredAny>,
         }
         if self.namespace.is_none() && self.resource.scope == Scope::Namespaced {
-            let problem = "a collection is deleted one namespace at a time: enter it with `within`";
+            let problem = "a collection is deleted one namespace at a time: set it with `within`";
             return Err(InvalidRequest::Object(problem).into());
         }
         let request =
@@ -133,7 +135,7 @@ impl<K> Api<K> {
     where
         K: DeserializeOwned,
     {
-        match refusal::as_status(&response.body) {
+        match error_response::as_status(&response.body) {
             Some(status) if status.status.as_deref() == Some("Success") => {
                 Ok(Deletion::Gone(Box::new(status)))
             }

@@ -1,4 +1,4 @@
-//! User and password, as HTTP's Basic scheme writes them.
+//! User name and password as HTTP basic authentication.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,8 @@ use secrecy::ExposeSecret;
 
 use crate::config::BasicAuth;
 
-/// The header for a user and a password; none if the name has a colon, which the scheme cannot express.
+/// Returns the header for a user and a password; `None` if the name has a colon, which the scheme
+/// cannot express.
 pub(super) fn basic(auth: &BasicAuth) -> Option<HeaderValue> {
     if auth.username.contains(':') {
         return None;
@@ -29,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_and_a_password_become_one_base64_word() {
+    fn user_and_password_are_encoded_as_base64() {
         assert_eq!(header("Aladdin", "open sesame").unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
         assert_eq!(header("a", "b:c\n").unwrap(), "Basic YTpiOmMK");
         assert_eq!(header("", "").unwrap(), "Basic Og==");

@@ -1,4 +1,4 @@
-//! The credentials of one client: which way was chosen, and what a request gets.
+//! The credentials of one client: the chosen authentication method, and its use for requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,20 +18,21 @@ use super::token::{TokenFile, bearer};
 use super::write_back::KubeconfigTokens;
 use crate::config::{AuthProvider, AuthSettings, Config, Identity};
 
-/// The credentials of a client. Clones share one state: one token cache, one plugin process at a time. Others with the same
-/// `exec` section, or the same login at an `oidc` provider, share that part of it.
+/// The credentials of a client. Clones share one state: one token cache, one plugin process at a
+/// time. Other credentials with the same `exec` section, or the same login at an `oidc` provider,
+/// share that part of it.
 #[derive(Clone)]
 pub struct Credentials {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    way: Way,
+    method: AuthMethod,
     identity: watch::Sender<Option<Identity>>,
 }
 
-/// How we say who we are, by header. At most one, by rule KC-8.
-enum Way {
+/// The authentication method, by header. At most one, by rule KC-8.
+enum AuthMethod {
     Anonymous,
     Fixed(HeaderValue),
     TokenFile(Renewing<TokenFile>),
@@ -39,70 +40,75 @@ enum Way {
     Plugin(Arc<Renewing<Plugin>>),
 }
 
-/// What the program around the client adds to its settings.
+/// The program's options for credentials, in addition to the settings.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct AuthOptions {
-    /// How the `oidc` provider reaches its issuer. Without it, an expired id-token is an error.
+    /// The HTTP client that the `oidc` provider uses for its issuer. Without it, an expired
+    /// id-token is an error.
     pub http: Option<Arc<dyn HttpFetch>>,
-    /// Where the `oidc` provider keeps refreshed tokens. Without it, they are written back to the kubeconfig that the
-    /// provider was read from, where it was read from one.
+    /// The store for refreshed tokens of the `oidc` provider. Without it, they are written back to
+    /// the kubeconfig that the provider was read from, if it was read from one.
     pub tokens: Option<Arc<dyn TokenStore>>,
-    /// The longest a credential plugin may run where it cannot ask questions. 60 s unless given.
+    /// The time limit of a credential plugin that is not interactive. Defaults to 60 s.
     pub plugin_time_limit: Option<Duration>,
-    /// The program reads standard input itself, so that no plugin may.
+    /// Set when the program reads standard input itself, so that no plugin may.
     pub stdin_unavailable: bool,
-    /// `http` is the client's own, not the program's.
+    /// True if `http` was set by the client, not by the program.
     pub(crate) is_default_http: bool,
 }
 
-/// Which credentials a request carried; hand it back if the server answers 401.
+/// The credentials that a request carried; pass it to [`Credentials::rejected`] if the server
+/// answers 401.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Ticket {
-    /// None if the request carries credentials that are not ours to renew, or none.
+    /// `None` if the request carries no credentials, or some that cannot be renewed here.
     used: Option<Held>,
 }
 
 impl Credentials {
-    /// Chooses the way by rule KC-8: token (and token file), basic, `oidc` provider, plugin; or none.
+    /// Chooses the method by rule KC-8: token (and token file), basic, `oidc` provider, plugin; or
+    /// none.
     ///
-    /// Nothing is read, run or sent yet. Refuses settings that contradict each other, name a provider we do not know,
-    /// or would send credentials in clear text (rule KC-7).
+    /// Nothing is read, run or sent yet. Rejects settings that contradict each other, name an
+    /// unknown provider, or would send credentials in clear text (rule KC-7).
     pub fn new(config: &Config, http: Option<Arc<dyn HttpFetch>>) -> Result<Self, AuthError> {
         Self::with_options(config, AuthOptions { http, ..AuthOptions::default() })
     }
 
-    /// Like [`Credentials::new`], with everything a program can add.
+    /// Like [`Credentials::new`], with all options.
     pub fn with_options(config: &Config, options: AuthOptions) -> Result<Self, AuthError> {
-        let way = choose(config, options)?;
-        if !matches!(way, Way::Anonymous) {
+        let method = choose(config, options)?;
+        if !matches!(method, AuthMethod::Anonymous) {
             plaintext::check(config)?;
         }
-        let identity = match &way {
-            Way::Plugin(renewing) => renewing.source().identity().clone(),
+        let identity = match &method {
+            AuthMethod::Plugin(renewing) => renewing.source().identity().clone(),
             _ => watch::Sender::new(None),
         };
-        Ok(Self { inner: Arc::new(Inner { way, identity }) })
+        Ok(Self { inner: Arc::new(Inner { method, identity }) })
     }
 
-    /// Adds `Authorization`, unless the request carries one already. May first read a file, run a plugin or refresh a
-    /// token; while one caller does, the others wait only if there is nothing they could use meanwhile.
+    /// Adds `Authorization`, unless the request already has one. May first read a file, run a
+    /// plugin or refresh a token; while one caller does, the others wait only if there is no usable
+    /// credential in the meantime.
     ///
-    /// Dropping the future leaves a plugin or refresh running for the next caller; dropping the last clone ends it.
+    /// Dropping the future leaves a plugin or refresh running for the next caller; dropping the
+    /// last clone ends it.
     pub async fn authorize(&self, headers: &mut HeaderMap) -> Result<Ticket, AuthError> {
         if headers.contains_key(AUTHORIZATION) {
             return Ok(Ticket { used: None });
         }
-        let held = match &self.inner.way {
-            Way::Anonymous => return Ok(Ticket { used: None }),
-            Way::Fixed(header) => {
+        let held = match &self.inner.method {
+            AuthMethod::Anonymous => return Ok(Ticket { used: None }),
+            AuthMethod::Fixed(header) => {
                 headers.insert(AUTHORIZATION, header.clone());
                 return Ok(Ticket { used: None });
             }
-            Way::TokenFile(renewing) => renewing.get().await?,
-            Way::Oidc(renewing) => renewing.get().await?,
-            Way::Plugin(renewing) => {
+            AuthMethod::TokenFile(renewing) => renewing.get().await?,
+            AuthMethod::Oidc(renewing) => renewing.get().await?,
+            AuthMethod::Plugin(renewing) => {
                 let held = renewing.get().await?;
                 record_ttl(&held.issued.lifetime);
                 held
@@ -114,39 +120,41 @@ impl Credentials {
         Ok(Ticket { used: Some(held) })
     }
 
-    /// The server answered 401 to the request that carried this ticket: forgets what it used, unless newer credentials
-    /// are here already. The next [`Credentials::authorize`] renews them.
+    /// Reports that the server answered 401 to the request with this ticket: its credentials are
+    /// discarded, unless newer ones are available already. The next [`Credentials::authorize`]
+    /// renews them.
     pub fn rejected(&self, ticket: Ticket) {
         let Some(held) = &ticket.used else { return };
-        match &self.inner.way {
-            Way::Anonymous | Way::Fixed(_) => {}
-            Way::TokenFile(renewing) => renewing.reject(held),
-            Way::Oidc(renewing) => renewing.reject(held),
-            Way::Plugin(renewing) => renewing.reject(held),
+        match &self.inner.method {
+            AuthMethod::Anonymous | AuthMethod::Fixed(_) => {}
+            AuthMethod::TokenFile(renewing) => renewing.reject(held),
+            AuthMethod::Oidc(renewing) => renewing.reject(held),
+            AuthMethod::Plugin(renewing) => renewing.reject(held),
         }
     }
 
-    /// The client certificate a plugin handed out, as it changes; none as long as there is none.
+    /// Returns the channel of a plugin's client certificate; `None` in it while there is none.
     ///
-    /// It changes before the [`Credentials::authorize`] returns that brought it, so a transport that looks at it for
-    /// each request never sends one over a connection made with the old certificate.
+    /// The value changes before the [`Credentials::authorize`] that obtained it returns, so a
+    /// transport that reads it for each request never uses a connection made with the old
+    /// certificate.
     pub fn identity(&self) -> watch::Receiver<Option<Identity>> {
         self.inner.identity.subscribe()
     }
 
-    /// Whether a 401 may be answered with newer credentials.
+    /// Returns true if the credentials can be renewed after a 401.
     pub(super) fn renewable(&self) -> bool {
-        !matches!(self.inner.way, Way::Anonymous | Way::Fixed(_))
+        !matches!(self.inner.method, AuthMethod::Anonymous | AuthMethod::Fixed(_))
     }
 }
 
 impl Ticket {
-    /// Whether this carries credentials of ours that can be renewed.
+    /// Returns true if the request carried credentials that can be renewed.
     pub(super) fn renewable(&self) -> bool {
         self.used.is_some()
     }
 
-    /// Whether the server would see a difference to an earlier one.
+    /// Returns true if the credentials differ from those of an earlier ticket.
     pub(super) fn differs_from(&self, earlier: &Self) -> bool {
         match (&self.used, &earlier.used) {
             (Some(now), Some(then)) => now.differs_from(then),
@@ -155,29 +163,32 @@ impl Ticket {
     }
 }
 
-fn choose(config: &Config, options: AuthOptions) -> Result<Way, AuthError> {
-    let wrong = |what: &str| AuthError::Misconfigured(what.to_owned());
+fn choose(config: &Config, options: AuthOptions) -> Result<AuthMethod, AuthError> {
+    let misconfigured = |what: &str| AuthError::Misconfigured(what.to_owned());
     let AuthSettings { token, token_file, basic: user, provider, exec } = &config.auth;
     if (token.is_some() || token_file.is_some()) && user.is_some() {
-        return Err(wrong("the user has both a token and a password: remove one"));
+        return Err(misconfigured("the user has both a token and a password: remove one"));
     }
     if provider.is_some() && exec.is_some() {
-        return Err(wrong("the user has both an auth-provider and an exec section: remove one"));
+        return Err(misconfigured("the user has both an auth-provider and an exec section: remove one"));
     }
     let fixed = token
         .as_ref()
         .map(|token| {
-            bearer(token).ok_or_else(|| wrong("the token has characters that a header cannot carry"))
+            bearer(token)
+                .ok_or_else(|| misconfigured("the token has characters that are not valid in a header"))
         })
         .transpose()?;
     if let Some(path) = token_file {
-        return Ok(Way::TokenFile(TokenFile::follow(path.clone(), fixed)));
+        return Ok(AuthMethod::TokenFile(TokenFile::follow(path.clone(), fixed)));
     }
     if let Some(header) = fixed {
-        return Ok(Way::Fixed(header));
+        return Ok(AuthMethod::Fixed(header));
     }
     if let Some(user) = user {
-        return basic(user).map(Way::Fixed).ok_or_else(|| wrong("a user name cannot contain a colon"));
+        return basic(user)
+            .map(AuthMethod::Fixed)
+            .ok_or_else(|| misconfigured("a user name cannot contain a colon"));
     }
     if let Some(provider) = provider {
         known(provider)?;
@@ -185,28 +196,28 @@ fn choose(config: &Config, options: AuthOptions) -> Result<Way, AuthError> {
         let write_back = || KubeconfigTokens::of(provider).map(|it| Arc::new(it) as Arc<dyn TokenStore>);
         let store = options.tokens.or_else(write_back);
         let oidc = Oidc::follow(provider, allow_plaintext, options.http, options.is_default_http, store)?;
-        return Ok(Way::Oidc(oidc));
+        return Ok(AuthMethod::Oidc(oidc));
     }
     match exec {
-        // Somebody who gives a certificate means to use it (rule AU-3).
+        // An explicit client certificate takes precedence over the plugin (rule AU-3).
         Some(exec) if config.tls.identity.is_none() => {
             let plugin = PluginOptions {
                 time_limit: options.plugin_time_limit,
                 stdin_unavailable: options.stdin_unavailable,
             };
-            Ok(Way::Plugin(Plugin::follow(exec, &config.plugin_policy, plugin)?))
+            Ok(AuthMethod::Plugin(Plugin::follow(exec, &config.plugin_policy, plugin)?))
         }
-        _ => Ok(Way::Anonymous),
+        _ => Ok(AuthMethod::Anonymous),
     }
 }
 
-/// Refuses every provider but `oidc`, and says what to use instead (rule AU-4).
+/// Rejects every provider but `oidc`, and names the replacement (rule AU-4).
 fn known(provider: &AuthProvider) -> Result<(), AuthError> {
     let instead = match provider.name.as_str() {
         "oidc" => return Ok(()),
         "gcp" => "was removed from Kubernetes clients: use the exec plugin gke-gcloud-auth-plugin",
         "azure" => "was removed from Kubernetes clients: use the exec plugin kubelogin",
-        _ => "is not known: only oidc is, everything else is an exec plugin",
+        _ => "is not supported: use oidc or an exec plugin",
     };
     Err(AuthError::Misconfigured(format!("the auth-provider `{}` {instead}", provider.name)))
 }
@@ -214,12 +225,12 @@ fn known(provider: &AuthProvider) -> Result<(), AuthError> {
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_tuple("Credentials");
-        match &self.inner.way {
-            Way::Anonymous => debug.field(&"none"),
-            Way::Fixed(_) => debug.field(&"[REDACTED]"),
-            Way::TokenFile(renewing) => debug.field(renewing),
-            Way::Oidc(renewing) => debug.field(renewing),
-            Way::Plugin(renewing) => debug.field(renewing),
+        match &self.inner.method {
+            AuthMethod::Anonymous => debug.field(&"none"),
+            AuthMethod::Fixed(_) => debug.field(&"[REDACTED]"),
+            AuthMethod::TokenFile(renewing) => debug.field(renewing),
+            AuthMethod::Oidc(renewing) => debug.field(renewing),
+            AuthMethod::Plugin(renewing) => debug.field(renewing),
         };
         debug.finish()
     }

@@ -1,4 +1,4 @@
-//! What the `oidc` provider asks of the program around it: a way to send a request, and a place to keep tokens.
+//! The program's hooks for the `oidc` provider: an HTTP client, and a store for tokens.
 
 use std::fmt;
 
@@ -9,12 +9,12 @@ use secrecy::SecretString;
 use crate::body::{BoxError, RequestBody, ResponseBody};
 use crate::config::Pem;
 
-/// Sends requests to an identity provider, outside the cluster and without its credentials.
+/// An HTTP client for an identity provider, outside the cluster and without its credentials.
 ///
-/// A closure of the same shape is one too.
+/// Implemented for closures of the same signature.
 pub trait HttpFetch: Send + Sync + 'static {
-    /// Sends one request to the absolute address it carries. `roots` are the only roots to trust; without them, the
-    /// system's. Redirects are not followed: the request carries secrets meant for this address.
+    /// Sends one request to its absolute URI. `roots` are the only trusted roots; `None` means the
+    /// system's. Redirects must not be followed: the request carries secrets for this address only.
     fn fetch(
         &self,
         roots: Option<Pem>,
@@ -38,16 +38,18 @@ where
     }
 }
 
-/// Keeps refreshed tokens for the next run of the program, for example in the kubeconfig they came from.
+/// A store that keeps refreshed tokens for the next run of the program, for example in the
+/// kubeconfig they came from.
 pub trait TokenStore: Send + Sync + 'static {
-    /// Called once after each refresh, never for two refreshes at a time. A failure is logged; the tokens stay in use
-    /// in this process.
+    /// Stores the tokens of one refresh. Calls never overlap. An error is logged; the tokens stay
+    /// in use in this process.
     fn store(&self, tokens: RefreshedTokens) -> BoxFuture<'static, Result<(), BoxError>>;
 
-    /// Returns the tokens as they are kept now, where that is known. Called before each refresh: another program may have
-    /// refreshed the same login since, and a refresh-token that is used a second time looks like theft to the provider.
+    /// Returns the stored tokens, if there are any. Called before each refresh: another program may
+    /// have refreshed the same login since, and a refresh-token that is used twice looks like theft
+    /// to the provider.
     ///
-    /// Defaults to none; then the tokens of this process are used.
+    /// Defaults to `None`; then the tokens of this process are used.
     fn load(&self) -> BoxFuture<'static, Option<RefreshedTokens>> {
         Box::pin(std::future::ready(None))
     }
@@ -59,7 +61,7 @@ pub trait TokenStore: Send + Sync + 'static {
 pub struct RefreshedTokens {
     /// The new `id-token`.
     pub id_token: SecretString,
-    /// The `refresh-token` to use next; many providers make the old one void.
+    /// The `refresh-token` to use next; many providers invalidate the old one.
     pub refresh_token: SecretString,
 }
 

@@ -1,4 +1,4 @@
-//! Acting as somebody else: the `Impersonate-*` headers (rule AU-1).
+//! Impersonation: the `Impersonate-*` headers (rule AU-1).
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -18,16 +18,17 @@ const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const EXTRA: &str = "impersonate-extra-";
 
-/// Makes requests act as somebody else.
+/// A layer that adds the impersonation headers to requests.
 ///
-/// An [`Impersonation`] among the extensions of a request takes the place of the layer's own, wholly; an empty one
-/// makes the request act as ourselves. A request that has `Impersonate-User` already is passed on as it is.
+/// An [`Impersonation`] among the extensions of a request replaces the layer's own completely; an
+/// empty one turns impersonation off. A request that already has `Impersonate-User` is passed on
+/// unchanged.
 #[derive(Clone, Debug)]
 pub struct ImpersonateLayer {
     headers: Arc<[(HeaderName, HeaderValue)]>,
 }
 
-/// A service whose requests act as somebody else.
+/// A service that adds the impersonation headers to its requests.
 #[derive(Clone, Debug)]
 pub struct ImpersonateService<S> {
     inner: S,
@@ -35,8 +36,8 @@ pub struct ImpersonateService<S> {
 }
 
 impl ImpersonateLayer {
-    /// Acts as `default` wherever a request does not say otherwise. An error if it has attributes without a user, or
-    /// characters that a header cannot carry.
+    /// Creates a layer that impersonates `default` unless a request overrides it. Returns an error
+    /// if `default` has attributes without a user, or characters that are not valid in a header.
     pub fn new(default: &Impersonation) -> Result<Self, AuthError> {
         Ok(Self { headers: headers(default)?.into() })
     }
@@ -80,16 +81,16 @@ fn add(target: &mut HeaderMap, headers: &[(HeaderName, HeaderValue)]) {
     }
 }
 
-/// The headers for an impersonation, in a fixed order; none for an empty one.
+/// Returns the headers of an impersonation, in a fixed order; none for an empty one.
 fn headers(who: &Impersonation) -> Result<Vec<(HeaderName, HeaderValue)>, AuthError> {
-    let wrong = |what: &str| AuthError::Misconfigured(format!("cannot impersonate: {what}"));
+    let misconfigured = |what: &str| AuthError::Misconfigured(format!("cannot impersonate: {what}"));
     let value = |text: &str| {
         HeaderValue::from_bytes(text.as_bytes())
-            .map_err(|_| wrong("a name or value has characters that a header cannot carry"))
+            .map_err(|_| misconfigured("a name or value has characters that are not valid in a header"))
     };
     let Some(user) = who.user.as_deref().filter(|user| !user.is_empty()) else {
         if who.uid.is_some() || !who.groups.is_empty() || !who.extra.is_empty() {
-            return Err(wrong("a uid, groups or extra attributes need a user"));
+            return Err(misconfigured("a uid, groups or extra attributes need a user"));
         }
         return Ok(Vec::new());
     };
@@ -102,7 +103,7 @@ fn headers(who: &Impersonation) -> Result<Vec<(HeaderName, HeaderValue)>, AuthEr
     }
     for (key, values) in &who.extra {
         let name = HeaderName::try_from(format!("{EXTRA}{}", escape(key)))
-            .map_err(|_| wrong("the key of an extra attribute is too long"))?;
+            .map_err(|_| misconfigured("the key of an extra attribute is too long"))?;
         for text in values {
             headers.push((name.clone(), value(text)?));
         }
@@ -110,15 +111,16 @@ fn headers(who: &Impersonation) -> Result<Vec<(HeaderName, HeaderValue)>, AuthEr
     Ok(headers)
 }
 
-/// Percent-escapes every byte that cannot stand in a header name, and `%` itself. The server undoes it, and takes the
-/// key in lower case, as HTTP does header names.
+/// Percent-encodes every byte that is not valid in a header name, and `%` itself. The server
+/// decodes it, and lowercases the key, like any header name. `headerKeyEscape` in client-go v0.36.4
+/// `transport/round_trippers.go`.
 fn escape(key: &str) -> String {
     let mut escaped = String::with_capacity(key.len());
     for byte in key.bytes() {
         if byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte) {
             escaped.push(char::from(byte));
         } else {
-            write!(escaped, "%{byte:02X}").expect("a string takes all that is written");
+            write!(escaped, "%{byte:02X}").expect("writing to a String cannot fail");
         }
     }
     escaped
@@ -149,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_key_makes_a_header_name_that_the_server_reads_back(key in ".{0,40}") {
+        fn every_key_becomes_a_header_name_that_the_server_can_decode(key in ".{0,40}") {
             let escaped = escape(&key);
             let name = HeaderName::try_from(format!("{EXTRA}{escaped}"));
             prop_assert!(name.is_ok());
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_add_a_header_is_refused() {
+    fn a_name_that_would_add_a_header_is_rejected() {
         let user = Impersonation { user: Some("jane\r\nX-Evil: 1".to_owned()), ..Impersonation::default() };
         assert!(headers(&user).is_err());
     }

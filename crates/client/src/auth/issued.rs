@@ -1,4 +1,4 @@
-//! A credential as its source issued it, and how it wears out.
+//! A credential as its source issued it, and its lifetime.
 //!
 //! ```text
 //! Fresh ──renew_from──► Aging ──expires──► Expired
@@ -15,78 +15,79 @@ use crate::config::{Identity, Pem};
 
 /// A credential as its source issued it.
 pub(super) struct Issued {
-    /// The `Authorization` header; none if the credential is a certificate.
+    /// The `Authorization` header; `None` if the credential is a certificate.
     pub(super) header: Option<HeaderValue>,
     /// The client certificate, if there is one.
     pub(super) identity: Option<Identity>,
-    /// How long it serves.
+    /// The time the credential may be used.
     pub(super) lifetime: Lifetime,
 }
 
-/// How long a credential serves.
+/// The time a credential may be used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Lifetime {
     /// Until the server rejects it.
     UntilRejected,
-    /// Until a time of day, renewed a little before.
+    /// Until a wall-clock time, and renewed a little earlier.
     Until { renew_from: Timestamp, expires: Timestamp },
-    /// Never wears out by itself, but a newer one may be there after this.
-    LookAgain { after: Instant },
+    /// Without limit, but its source may have a newer one after this time.
+    ReloadAfter { time: Instant },
 }
 
-/// How worn a credential is.
+/// The freshness of a credential.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Wear {
-    /// Use it.
+pub(super) enum Freshness {
+    /// Usable.
     Fresh,
-    /// Use it while one caller renews it.
+    /// Usable while one caller renews it.
     Aging,
-    /// Do not use it.
+    /// Not usable.
     Expired,
 }
 
 impl Lifetime {
-    /// Until `expires`; renewed 30 s before, or for a short-lived credential in the last quarter of its life.
+    /// Creates a lifetime until `expires`, with renewal 30 s before, or in the last quarter of a
+    /// short lifetime.
     pub(super) fn until(expires: Timestamp, now: Timestamp) -> Self {
         let left = now.duration_until(expires).as_secs().max(0);
         let ahead = SignedDuration::from_secs((left / 4).min(30));
         Self::Until { renew_from: expires.checked_sub(ahead).unwrap_or(expires), expires }
     }
 
-    /// Seconds until it expires, by the clock on the wall; infinite if it does not.
+    /// Returns the seconds until it expires, by the wall clock; infinity if it does not.
     pub(super) fn ttl_seconds(&self) -> f64 {
         match self {
             Self::Until { expires, .. } => Timestamp::now().duration_until(*expires).as_secs_f64(),
-            Self::UntilRejected | Self::LookAgain { .. } => f64::INFINITY,
+            Self::UntilRejected | Self::ReloadAfter { .. } => f64::INFINITY,
         }
     }
 
-    /// How worn it is at this time of day and this tick of the monotonic clock.
-    pub(super) fn wear(&self, now: Timestamp, tick: Instant) -> Wear {
+    /// Returns the freshness at this wall-clock time and this instant of the monotonic clock.
+    pub(super) fn freshness(&self, now: Timestamp, tick: Instant) -> Freshness {
         match self {
-            Self::UntilRejected => Wear::Fresh,
-            Self::Until { expires, .. } if now >= *expires => Wear::Expired,
-            Self::Until { renew_from, .. } if now >= *renew_from => Wear::Aging,
-            Self::Until { .. } => Wear::Fresh,
-            Self::LookAgain { after } if tick >= *after => Wear::Aging,
-            Self::LookAgain { .. } => Wear::Fresh,
+            Self::UntilRejected => Freshness::Fresh,
+            Self::Until { expires, .. } if now >= *expires => Freshness::Expired,
+            Self::Until { renew_from, .. } if now >= *renew_from => Freshness::Aging,
+            Self::Until { .. } => Freshness::Fresh,
+            Self::ReloadAfter { time } if tick >= *time => Freshness::Aging,
+            Self::ReloadAfter { .. } => Freshness::Fresh,
         }
     }
 }
 
 impl Issued {
-    /// Whether it can be used as it is for some time.
+    /// Returns true if the credential does not need renewal yet.
     pub(super) fn is_fresh(&self) -> bool {
-        self.lifetime.wear(Timestamp::now(), Instant::now()) == Wear::Fresh
+        self.lifetime.freshness(Timestamp::now(), Instant::now()) == Freshness::Fresh
     }
 
-    /// Whether the server would see no difference.
-    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+    /// Returns true if both have the same header and certificate.
+    pub(super) fn is_equivalent(&self, other: &Self) -> bool {
         self.header == other.header && same_identity(self.identity.as_ref(), other.identity.as_ref())
     }
 }
 
-/// Whether two certificates with keys are the same, text for text.
+/// Returns true if two certificates with keys have the same text.
 pub(super) fn same_identity(one: Option<&Identity>, other: Option<&Identity>) -> bool {
     match (one, other) {
         (None, None) => true,
@@ -126,22 +127,22 @@ mod tests {
     #[test]
     fn au_3_a_credential_is_renewed_before_it_expires() {
         let tick = Instant::now();
-        // An hour: the last 30 s. 40 s: the last quarter. Expired on arrival: never fresh.
+        // One hour: the last 30 s. 40 s: the last quarter. Already expired: never fresh.
         let cases = [
-            (3600, 0, Wear::Fresh),
-            (3600, 3569, Wear::Fresh),
-            (3600, 3570, Wear::Aging),
-            (3600, 3599, Wear::Aging),
-            (3600, 3600, Wear::Expired),
-            (40, 29, Wear::Fresh),
-            (40, 30, Wear::Aging),
-            (40, 40, Wear::Expired),
-            (1, 0, Wear::Fresh),
-            (-5, 0, Wear::Expired),
+            (3600, 0, Freshness::Fresh),
+            (3600, 3569, Freshness::Fresh),
+            (3600, 3570, Freshness::Aging),
+            (3600, 3599, Freshness::Aging),
+            (3600, 3600, Freshness::Expired),
+            (40, 29, Freshness::Fresh),
+            (40, 30, Freshness::Aging),
+            (40, 40, Freshness::Expired),
+            (1, 0, Freshness::Fresh),
+            (-5, 0, Freshness::Expired),
         ];
         for (expires, now, expected) in cases {
             let lifetime = Lifetime::until(at(expires), at(0));
-            assert_eq!(lifetime.wear(at(now), tick), expected, "expires {expires}, now {now}");
+            assert_eq!(lifetime.freshness(at(now), tick), expected, "expires {expires}, now {now}");
         }
     }
 
@@ -149,18 +150,18 @@ mod tests {
     fn the_far_past_and_the_far_future_do_not_overflow() {
         for expires in [Timestamp::MIN, Timestamp::MAX] {
             for now in [Timestamp::MIN, Timestamp::MAX] {
-                Lifetime::until(expires, now).wear(now, Instant::now());
+                Lifetime::until(expires, now).freshness(now, Instant::now());
             }
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_looked_up_again_ages_but_never_expires() {
+    async fn a_credential_that_is_reread_ages_but_never_expires() {
         let second = std::time::Duration::from_secs(1);
-        let lifetime = Lifetime::LookAgain { after: Instant::now() + second };
-        assert_eq!(lifetime.wear(Timestamp::MAX, Instant::now()), Wear::Fresh);
+        let lifetime = Lifetime::ReloadAfter { time: Instant::now() + second };
+        assert_eq!(lifetime.freshness(Timestamp::MAX, Instant::now()), Freshness::Fresh);
         tokio::time::advance(second).await;
-        assert_eq!(lifetime.wear(Timestamp::MIN, Instant::now()), Wear::Aging);
+        assert_eq!(lifetime.freshness(Timestamp::MIN, Instant::now()), Freshness::Aging);
         assert_eq!(lifetime.ttl_seconds(), f64::INFINITY);
     }
 }

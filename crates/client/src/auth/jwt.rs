@@ -1,4 +1,5 @@
-//! What we read in a JWT: when it expires, and of whom it speaks. Signatures are the server's business.
+//! The two claims of a JWT that the client reads: its expiry and its subject. Only the server
+//! verifies signatures.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -6,16 +7,16 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// When an id-token ends.
+/// The expiry of an id-token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Expiry {
-    /// At this time.
+    /// The token expires at this time.
     At(Timestamp),
-    /// It does not say.
+    /// The token has no `exp` claim.
     Unstated,
 }
 
-/// Reads the `exp` claim; none if the text is not a JWT.
+/// Reads the `exp` claim; `None` if the text is not a JWT.
 pub(super) fn expiry(token: &str) -> Option<Expiry> {
     #[derive(Deserialize)]
     struct Claims {
@@ -23,7 +24,7 @@ pub(super) fn expiry(token: &str) -> Option<Expiry> {
     }
     match claims::<Claims>(token)?.exp {
         None => Some(Expiry::Unstated),
-        // Saturates: a claim past the end of time is as good as the end of time.
+        // Saturates: a time beyond the range of `Timestamp` becomes its limit.
         Some(exp) => Some(Expiry::At(Timestamp::from_second(exp as i64).unwrap_or(if exp > 0.0 {
             Timestamp::MAX
         } else {
@@ -32,7 +33,7 @@ pub(super) fn expiry(token: &str) -> Option<Expiry> {
     }
 }
 
-/// Reads the `sub` claim: whom the issuer means. None if the text is not a JWT, or does not say.
+/// Reads the `sub` claim. `None` if the text is not a JWT, or has no such claim.
 pub(super) fn subject(token: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Claims {
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_jwt_has_no_expiry() {
+    fn text_that_is_not_a_jwt_has_no_expiry() {
         let cases = ["", "opaque", "a.b", "a.b.c.d", "e30.!!.c2ln"].map(str::to_owned);
         for text in cases.into_iter().chain([token("[]"), token(r#"{"exp":"soon"}"#), token("{")]) {
             assert_eq!(expiry(&text), None, "{text}");

@@ -1,4 +1,4 @@
-//! Puts credentials on requests, and answers a 401 with newer ones, once.
+//! The layer that adds credentials to requests, and renews them once after a 401.
 
 use std::mem;
 use std::task::{Context, Poll};
@@ -12,18 +12,19 @@ use tower_service::Service;
 use super::credentials::{Credentials, Ticket};
 use crate::body::{BoxError, RequestBody, ResponseBody};
 
-/// Makes every request carry [`Credentials`].
+/// A layer that adds [`Credentials`] to every request.
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
     credentials: Credentials,
 }
 
-/// A service whose requests carry credentials.
+/// A service that adds credentials to its requests.
 ///
-/// A request that has an `Authorization` header already is passed on as it is. To any other that is answered with 401
-/// the credentials are renewed, and if the renewal brought something new, the request is sent a second time, whatever
-/// its verb: a server that says 401 has not carried it out. The second answer is final. If there is nothing newer, or
-/// the renewal fails, the caller gets the 401.
+/// A request that already has an `Authorization` header is passed on unchanged. If any other is
+/// answered with 401, the credentials are renewed, and if the renewal yields different ones, the
+/// request is sent a second time, whatever its method: a server that answers 401 has not executed
+/// it. The second response is final. If there are no newer credentials, or the renewal fails, the
+/// caller gets the 401.
 #[derive(Clone, Debug)]
 pub struct AuthService<S> {
     inner: S,
@@ -31,7 +32,7 @@ pub struct AuthService<S> {
 }
 
 impl AuthLayer {
-    /// Uses these credentials, shared with every other holder of a clone.
+    /// Creates a layer with these credentials, which are shared with all their clones.
     pub fn new(credentials: Credentials) -> Self {
         Self { credentials }
     }
@@ -62,7 +63,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<RequestBody>) -> Self::Future {
-        // The service that was made ready is the one to call; its clone need not be ready.
+        // Call the instance that was polled ready; its clone need not be ready.
         let clone = self.inner.clone();
         let mut inner = mem::replace(&mut self.inner, clone);
         let credentials = self.credentials.clone();
@@ -84,15 +85,16 @@ where
     }
 }
 
-/// Returns true for a path whose answers are those of a program behind the API server: its 401 says nothing about our
-/// credentials, and a write must not go to it twice.
+/// Returns true for a path whose responses come from a program behind the API server: its 401 says
+/// nothing about these credentials, and a write must not be sent to it twice.
 fn is_proxied(path: &str) -> bool {
-    // `…/services/<name>/proxy/…`. Anything else may be called `proxy`: an object, a namespace, a custom subresource.
+    // `…/services/<name>/proxy/…`. An object, a namespace or a custom subresource may be called
+    // `proxy` too.
     let segments: Vec<&str> = path.split('/').collect();
     segments.windows(3).any(|it| matches!(it, ["pods" | "services" | "nodes", _, "proxy"]))
 }
 
-/// Puts newer credentials on a request; none if there are none.
+/// Adds newer credentials to a request; `None` if there are none.
 async fn renew(
     credentials: &Credentials,
     ticket: Ticket,
@@ -103,7 +105,7 @@ async fn renew(
         Ok(newer) => newer.differs_from(&ticket).then_some(again),
         Err(error) => {
             let error: &dyn std::error::Error = &error;
-            tracing::warn!(error, "the server rejected the credentials and they cannot be renewed");
+            tracing::warn!(error, "the server rejected the credentials and renewing them failed");
             None
         }
     }

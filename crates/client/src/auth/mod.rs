@@ -1,4 +1,4 @@
-//! Credentials: who we are, kept fresh.
+//! Credentials and their renewal.
 //!
 //! ```text
 //! Config ──► Credentials ──► AuthLayer ──► transport
@@ -8,12 +8,13 @@
 //!              └ exec plugin       run again before its credentials expire
 //! ```
 //!
-//! [`Credentials`] picks one way by rule KC-8 and owns its state; [`AuthLayer`] puts it in front of a transport and
-//! answers a 401 with one renewal. [`ImpersonateLayer`] and [`UserAgentLayer`] are the two other layers that write
-//! headers; from outside to inside the order is impersonation, user agent, credentials (rule AU-1).
+//! [`Credentials`] chooses one method by rule KC-8 and owns its state; [`AuthLayer`] adds it to
+//! requests and answers a 401 with one renewal. [`ImpersonateLayer`] and [`UserAgentLayer`] are the
+//! two other layers that write headers; from outside to inside the order is impersonation, user
+//! agent, credentials (rule AU-1).
 //!
-//! Nothing here opens a connection: the `oidc` provider is handed an [`HttpFetch`]. Nothing here knows TLS: a
-//! certificate from a plugin leaves through [`Credentials::identity`].
+//! Nothing here opens a connection: the `oidc` provider is given an [`HttpFetch`]. Nothing here
+//! knows TLS: a certificate from a plugin is published through [`Credentials::identity`].
 
 mod error;
 mod plaintext;

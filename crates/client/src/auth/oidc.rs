@@ -1,9 +1,9 @@
 //! The legacy `auth-provider` named `oidc`: an id-token, renewed with a refresh-token (rule AU-4).
 //!
-//! Reads the options of the kubeconfig, asks the issuer's discovery document for its token endpoint, and trades the
-//! refresh-token for the next id-token. It speaks through an [`HttpFetch`] and never verifies a signature: the API
-//! server does. The option `extra-scopes` is accepted and has no effect, as in client-go: a refresh keeps the scopes
-//! of the login.
+//! Reads the options of the kubeconfig, takes the token endpoint from the issuer's discovery
+//! document, and exchanges the refresh-token for the next id-token. It uses an [`HttpFetch`] and
+//! never verifies a signature: the API server does. The option `extra-scopes` is accepted and has
+//! no effect, as in client-go: a refresh keeps the scopes of the login.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -34,22 +34,23 @@ use super::token::bearer;
 use crate::body::{BoxError, RequestBody};
 use crate::config::{AuthProvider, Pem};
 
-/// An id-token this close to its end is taken for expired: clocks differ.
+/// The time before its expiry from which an id-token counts as expired, because clocks differ.
+/// `expiryDelta` in client-go v0.36.4 `plugin/pkg/client/auth/oidc/oidc.go`.
 const SKEW: SignedDuration = SignedDuration::from_secs(10);
 
-/// The longest a refresh may take, discovery included.
-const LIMIT: Duration = Duration::from_secs(30);
+/// The time limit of a refresh, including discovery.
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The most we read of an answer.
-const ANSWER_LIMIT: usize = 1 << 20;
+/// The maximum size of a response.
+const RESPONSE_LIMIT: usize = 1 << 20;
 
 /// The `oidc` provider of one user.
 pub(super) struct Oidc {
-    shared: Arc<Shared>,
+    provider_state: Arc<ProviderState>,
 }
 
-/// What a refresh needs; it runs in a task of its own, see [`Source::renew`] below.
-struct Shared {
+/// The state of a refresh, which runs in its own task; see [`Source::renew`] below.
+struct ProviderState {
     issuer: Url,
     client_id: String,
     client_secret: Option<SecretString>,
@@ -57,24 +58,27 @@ struct Shared {
     allow_plaintext: bool,
     http: Option<Arc<dyn HttpFetch>>,
     store: Option<Arc<dyn TokenStore>>,
-    /// Held for a whole refresh: two with the same refresh-token would look like theft to the provider.
+    /// Locked for a whole refresh: two refreshes with the same refresh-token would look like theft
+    /// to the provider.
     refresh_token: Mutex<Option<SecretString>>,
-    /// Digests of the refresh-tokens that were traded for the current one, which is the last.
+    /// Digests of the refresh-tokens of this login, oldest first; the last is the current one.
     lineage: StdMutex<VecDeque<[u8; 32]>>,
 }
 
-/// How many of the last refresh-tokens are remembered: a client made from settings that were read some refreshes ago
-/// still finds the provider that spent its token.
+/// The number of refresh-tokens that are remembered: a client made from settings that were read
+/// some refreshes ago still finds the provider that used its token.
 const LINEAGE: usize = 64;
 
-/// The providers of this process. A refresh-token can be spent once, so clients of the same login share one provider;
-/// client-go shares them by cluster, issuer and client-id.
-static RUNNING: StdMutex<Vec<Running>> = StdMutex::new(Vec::new());
+/// The providers of this process. A refresh-token can be used once, so clients of the same login
+/// share one provider; client-go shares them by cluster, issuer and client-id (`cacheKey` in
+/// v0.36.4 `plugin/pkg/client/auth/oidc/oidc.go`).
+static RUNNING: StdMutex<Vec<ActiveProvider>> = StdMutex::new(Vec::new());
 
-struct Running {
-    shared: Arc<Shared>,
+struct ActiveProvider {
+    provider_state: Arc<ProviderState>,
     renewing: Weak<Renewing<Oidc>>,
-    /// Clients that bring their own way to the issuer share a provider only where it is the same way.
+    /// True for the default HTTP client. Clients with their own HTTP client share a provider only
+    /// if it is the same one.
     is_default_http: bool,
 }
 
@@ -95,7 +99,7 @@ struct Grant {
     refresh_token: Option<SecretText>,
 }
 
-/// A string that is wiped when it goes.
+/// A string that is zeroed on drop.
 #[derive(Deserialize)]
 #[serde(from = "String")]
 struct SecretText(SecretString);
@@ -106,7 +110,7 @@ impl From<String> for SecretText {
     }
 }
 
-/// How a client shows its secret to the token endpoint.
+/// The place of the client secret in a request to the token endpoint.
 #[derive(Clone, Copy)]
 enum SecretIn {
     Header,
@@ -114,7 +118,7 @@ enum SecretIn {
 }
 
 impl Oidc {
-    /// Checks the options and starts with the id-token they hold, if it has time left.
+    /// Validates the options and starts with their id-token, if it has not expired.
     pub(super) fn follow(
         provider: &AuthProvider,
         allow_plaintext: bool,
@@ -124,17 +128,17 @@ impl Oidc {
     ) -> Result<Arc<Renewing<Self>>, AuthError> {
         let option =
             |name: &str| provider.config.get(name).map(String::as_str).filter(|value| !value.is_empty());
-        let must = |name| option(name).ok_or_else(|| wrong(format!("needs the option {name}")));
+        let must = |name| option(name).ok_or_else(|| misconfigured(format!("needs the option {name}")));
 
         let issuer = Url::parse(must("idp-issuer-url")?)
-            .map_err(|_| wrong("has an idp-issuer-url that is not an address"))?;
+            .map_err(|_| misconfigured("has an idp-issuer-url that is not an address"))?;
         if !allow_plaintext && !may_carry_credentials(&issuer) {
             return Err(AuthError::Plaintext { server: address(&issuer) });
         }
         let refresh_token = option("refresh-token").map(SecretString::from);
         let first = option("id-token").and_then(|token| issued(&SecretString::from(token)));
         if first.is_none() && refresh_token.is_none() {
-            return Err(wrong("has neither a usable id-token nor a refresh-token: log in again"));
+            return Err(misconfigured("has neither a usable id-token nor a refresh-token: log in again"));
         }
         if option("extra-scopes").is_some() {
             tracing::debug!("the option extra-scopes of the oidc provider has no effect on a refresh");
@@ -143,18 +147,18 @@ impl Oidc {
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|it| it.renewing.strong_count() > 0);
         let found = refresh_token.as_ref().and_then(|token| {
-            let same_way = |it: &&Running| match (&it.shared.http, &http) {
+            let same_http_client = |it: &&ActiveProvider| match (&it.provider_state.http, &http) {
                 _ if it.is_default_http && is_default_http => true,
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
                 _ => false,
             };
-            let mut logins = running.iter().filter(same_way);
-            logins.find(|it| it.shared.descends_from(&issuer, client_id, token))?.renewing.upgrade()
+            let mut logins = running.iter().filter(same_http_client);
+            logins.find(|it| it.provider_state.descends_from(&issuer, client_id, token))?.renewing.upgrade()
         });
         if let Some(renewing) = found {
             return Ok(renewing);
         }
-        let shared = Shared {
+        let provider_state = ProviderState {
             issuer,
             client_id: client_id.to_owned(),
             client_secret: option("client-secret").map(SecretString::from),
@@ -165,9 +169,9 @@ impl Oidc {
             lineage: StdMutex::new(refresh_token.iter().map(digest).collect()),
             refresh_token: Mutex::new(refresh_token),
         };
-        let shared = Arc::new(shared);
-        let renewing = Arc::new(Renewing::new(Self { shared: Arc::clone(&shared) }, first));
-        running.push(Running { shared, renewing: Arc::downgrade(&renewing), is_default_http });
+        let provider_state = Arc::new(provider_state);
+        let renewing = Arc::new(Renewing::new(Self { provider_state: Arc::clone(&provider_state) }, first));
+        running.push(ActiveProvider { provider_state, renewing: Arc::downgrade(&renewing), is_default_http });
         Ok(renewing)
     }
 }
@@ -178,22 +182,25 @@ impl Source for Oidc {
     /// Without a refresh-token there is nothing better, and one 401 must not end a session.
     const KEEPS_REJECTED: bool = true;
 
-    /// Refreshes in a task of its own, which ends after [`LIMIT`] at the latest: a caller that goes away half-way must
-    /// not lose the new refresh-token when the old one is void already.
+    /// Refreshes in a separate task, which ends after [`REFRESH_TIMEOUT`] at the latest: a caller
+    /// that is dropped midway must not lose the new refresh-token when the old one is already
+    /// invalid.
     async fn renew(&self) -> Result<Issued, AuthError> {
-        let shared = self.shared.clone();
-        match tokio::spawn(async move { shared.refresh().await }).await {
+        let provider_state = self.provider_state.clone();
+        match tokio::spawn(async move { provider_state.refresh().await }).await {
             Ok(result) => Ok(result?),
             Err(join) => match join.try_into_panic() {
                 Ok(panic) => std::panic::resume_unwind(panic),
-                Err(cancelled) => Err(self.shared.unreachable(&self.shared.issuer, cancelled.into()).into()),
+                Err(cancelled) => {
+                    Err(self.provider_state.unreachable(&self.provider_state.issuer, cancelled.into()).into())
+                }
             },
         }
     }
 }
 
-impl Shared {
-    /// Returns true when the token is the login of this provider, or was before a refresh.
+impl ProviderState {
+    /// Returns true if the token is this login's current or an earlier refresh-token.
     fn descends_from(&self, issuer: &Url, client_id: &str, token: &SecretString) -> bool {
         let lineage = self.lineage.lock().unwrap_or_else(PoisonError::into_inner);
         self.issuer == *issuer && self.client_id == client_id && lineage.contains(&digest(token))
@@ -221,18 +228,16 @@ impl Shared {
                 return Ok(issued);
             }
         }
-        let grant = tokio::time::timeout(LIMIT, self.exchange(&old))
+        let grant = tokio::time::timeout(REFRESH_TIMEOUT, self.exchange(&old))
             .await
             .map_err(|elapsed| self.unreachable(&self.issuer, elapsed.into()))??;
 
-        // Kept before anything else can fail: the old one may be void from here on.
+        // Stored before anything else can fail: the old one may be invalid from here on.
         let next = grant.refresh_token.map_or(old, |SecretText(next)| next);
         *refresh_token = Some(next.clone());
         self.remember(&next);
         let Some(SecretText(id_token)) = grant.id_token else {
-            return Err(OidcError::Malformed(
-                "there is no id_token; was the scope openid asked for at login?",
-            ));
+            return Err(OidcError::Malformed("there is no id_token; log in with the scope openid"));
         };
         let issued = issued(&id_token).ok_or(OidcError::Malformed("the id_token is not a JWT"))?;
         if let Some(store) = &self.store
@@ -243,7 +248,7 @@ impl Shared {
         Ok(issued)
     }
 
-    /// The tokens that are kept now, if another program has refreshed the login since.
+    /// Returns the stored tokens, if another program has refreshed the login since.
     async fn refreshed_elsewhere(&self, ours: &SecretString) -> Option<RefreshedTokens> {
         let kept = self.store.as_ref()?.load().await?;
         (kept.refresh_token.expose_secret() != ours.expose_secret()).then_some(kept)
@@ -254,7 +259,7 @@ impl Shared {
             format!("{}/.well-known/openid-configuration", self.issuer.as_str().trim_end_matches('/'));
         let document =
             Url::parse(&document).map_err(|_| OidcError::Malformed("the issuer has no discovery address"))?;
-        let body = self.ask(&document, Request::get(document.as_str()).body(Full::default())).await?;
+        let body = self.request(&document, Request::get(document.as_str()).body(Full::default())).await?;
         let discovery: Discovery = serde_json::from_slice(&body)
             .map_err(|_| OidcError::Malformed("the discovery document names no token_endpoint"))?;
         let endpoint = Url::parse(&discovery.token_endpoint)
@@ -267,7 +272,8 @@ impl Shared {
         let header_works = methods.is_empty() || methods.iter().any(|method| method == "client_secret_basic");
         let first = if header_works { SecretIn::Header } else { SecretIn::Body };
         match (self.grant(&endpoint, refresh_token, first).await, first) {
-            // Providers that know only one way say so in more than one way; the refresh-token is untouched by it.
+            // Some providers support only one method and report that with different errors; the
+            // refresh-token is not used up.
             (Err(OidcError::Refused { status: 400 | 401, code }), SecretIn::Header)
                 if self.client_secret.is_some() && (code.is_empty() || code == "invalid_client") =>
             {
@@ -283,7 +289,7 @@ impl Shared {
         refresh_token: &SecretString,
         secret_in: SecretIn,
     ) -> Result<Grant, OidcError> {
-        let body = self.ask(endpoint, self.grant_request(endpoint, refresh_token, secret_in)).await?;
+        let body = self.request(endpoint, self.grant_request(endpoint, refresh_token, secret_in)).await?;
         serde_json::from_slice(&body).map_err(|_| OidcError::Malformed("the token response is not JSON"))
     }
 
@@ -314,13 +320,17 @@ impl Shared {
         request.body(Full::from(form.finish()))
     }
 
-    /// Sends one request and reads its whole answer, if it is a success.
-    async fn ask(&self, url: &Url, request: http::Result<Request<RequestBody>>) -> Result<Bytes, OidcError> {
+    /// Sends one request and reads its whole response, if it is a success.
+    async fn request(
+        &self,
+        url: &Url,
+        request: http::Result<Request<RequestBody>>,
+    ) -> Result<Bytes, OidcError> {
         let Some(http) = &self.http else {
             return Err(OidcError::NoHttp { issuer: address(&self.issuer) });
         };
-        let mut request =
-            request.map_err(|_| OidcError::Malformed("an address has characters HTTP cannot carry"))?;
+        let mut request = request
+            .map_err(|_| OidcError::Malformed("an address has characters that are not valid in HTTP"))?;
         request.headers_mut().insert(header::ACCEPT, header::HeaderValue::from_static("application/json"));
         if let Some(secret) = request.headers_mut().get_mut(header::AUTHORIZATION) {
             secret.set_sensitive(true);
@@ -328,9 +338,9 @@ impl Shared {
         let response =
             http.fetch(self.roots.clone(), request).await.map_err(|source| self.unreachable(url, source))?;
         let status = response.status();
-        // Boxed, because the compiler cannot see through `Limited` that the future may change threads.
+        // Boxed, because the compiler cannot prove that the future of `Limited` is `Send`.
         let reading: BoxFuture<'static, Result<Collected<Bytes>, BoxError>> =
-            Box::pin(Limited::new(response.into_body(), ANSWER_LIMIT).collect());
+            Box::pin(Limited::new(response.into_body(), RESPONSE_LIMIT).collect());
         let body = reading.await.map_err(|source| self.unreachable(url, source))?.to_bytes();
         if status == StatusCode::OK {
             return Ok(body);
@@ -343,20 +353,21 @@ impl Shared {
     }
 }
 
-/// The OAuth error code of an answer, if it is one: a short word, so that nothing else is ever quoted.
+/// Returns the OAuth error code of a response: only a short word, so that nothing else is ever
+/// quoted.
 fn error_code(body: &[u8]) -> String {
     #[derive(Deserialize)]
-    struct Refusal {
+    struct ErrorResponse {
         error: String,
     }
     serde_json::from_slice(body)
         .ok()
-        .map(|Refusal { error }| error)
+        .map(|ErrorResponse { error }| error)
         .filter(|code| code.len() <= 40 && code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
         .unwrap_or_default()
 }
 
-/// The credential in an id-token; none if it is not one.
+/// Returns the credential of an id-token; `None` if it is not a JWT.
 fn issued(id_token: &SecretString) -> Option<Issued> {
     let lifetime = match jwt::expiry(id_token.expose_secret())? {
         Expiry::At(expires) => {
@@ -367,16 +378,16 @@ fn issued(id_token: &SecretString) -> Option<Issued> {
     Some(Issued { header: Some(bearer(id_token)?), identity: None, lifetime })
 }
 
-/// The provider's own roots. The inline form wins over the file, as in client-go.
+/// Returns the provider's own roots. Inline data takes precedence over the file, as in client-go.
 fn roots(data: Option<&str>, file: Option<&str>) -> Result<Option<Pem>, AuthError> {
     let Some(data) = data else { return Ok(file.map(|path| Pem::File(PathBuf::from(path)))) };
     let text = STANDARD.decode(data).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let text =
-        text.ok_or_else(|| wrong("has an idp-certificate-authority-data that is not base64 of PEM"))?;
+        text.ok_or_else(|| misconfigured("has an idp-certificate-authority-data that is not base64 of PEM"))?;
     Ok(Some(Pem::Data(SecretString::from(text))))
 }
 
-fn wrong(what: impl std::fmt::Display) -> AuthError {
+fn misconfigured(what: impl std::fmt::Display) -> AuthError {
     AuthError::Misconfigured(format!("the auth-provider oidc {what}"))
 }
 
@@ -385,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_short_word_is_taken_for_an_error_code() {
+    fn only_a_short_word_counts_as_an_error_code() {
         assert_eq!(
             error_code(br#"{"error":"invalid_grant","error_description":"token abc"}"#),
             "invalid_grant"

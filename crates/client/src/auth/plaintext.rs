@@ -1,13 +1,15 @@
-//! Where credentials may go: over TLS, or not further than this machine (rule KC-7).
+//! Protection against credentials in clear text: they are sent over TLS, or only within this
+//! machine (rule KC-7).
 
 use url::{Host, Url};
 
 use super::error::AuthError;
 use crate::config::Config;
 
-/// Whether a request to this address keeps its headers from others: https, or http to a loopback host.
+/// Returns true if an address is https, or http to a loopback host, so that others cannot read the
+/// headers of a request.
 ///
-/// A name other than `localhost` is never taken for loopback, wherever it resolves to.
+/// A name other than `localhost` never counts as loopback, whatever it resolves to.
 pub fn may_carry_credentials(server: &Url) -> bool {
     match server.scheme() {
         "https" => true,
@@ -16,12 +18,12 @@ pub fn may_carry_credentials(server: &Url) -> bool {
     }
 }
 
-/// Refuses settings that would send credentials in clear text, unless they say so on purpose.
+/// Rejects settings that would send credentials in clear text without allowing it explicitly.
 pub(super) fn check(config: &Config) -> Result<(), AuthError> {
     if config.allow_plaintext_credentials {
         return Ok(());
     }
-    // In clear text through a proxy means in clear text to the proxy.
+    // Plaintext through a proxy is plaintext to the proxy.
     let proxy_overhears = config.server.scheme() == "http"
         && config.proxy_url.as_ref().is_some_and(|proxy| !is_loopback(proxy));
     if may_carry_credentials(&config.server) && !proxy_overhears {
@@ -30,7 +32,7 @@ pub(super) fn check(config: &Config) -> Result<(), AuthError> {
     Err(AuthError::Plaintext { server: address(&config.server) })
 }
 
-/// Scheme, host and port: what of an address may appear in an error.
+/// Returns scheme, host and port: the parts of an address that may appear in an error.
 pub(super) fn address(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     match url.port() {
@@ -75,7 +77,7 @@ mod tests {
             ("ftp://127.0.0.1", false),
         ];
         for (address, expected) in cases {
-            let url = Url::parse(address).expect("the table holds addresses");
+            let url = Url::parse(address).expect("a valid address");
             assert_eq!(may_carry_credentials(&url), expected, "{address}");
         }
     }

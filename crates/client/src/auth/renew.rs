@@ -1,16 +1,17 @@
-//! Credentials that expire: when they are renewed, and which callers wait for it.
+//! Renewal of credentials that expire: its time, and the callers that wait for it.
 //!
 //! ```text
-//! Fresh               handed out at once
-//! Aging               handed out at once, while the first caller to notice waits a moment for a renewal
+//! Fresh               returned at once
+//! Aging               returned at once; only the first caller waits briefly for a renewal
 //! Expired, rejected   renewed before the next use; all callers wait for the same renewal
 //! ```
 //!
-//! A [`Source`] knows how to get a new credential; [`Renewing`] decides when. It does not know tokens, files, processes
-//! or providers.
+//! A [`Source`] obtains a new credential; [`Renewing`] decides when. It does not know tokens,
+//! files, processes or providers.
 //!
-//! A renewal runs in a task of its own. A caller with a short time limit, or one that is dropped, would otherwise take
-//! the renewal down with it: a plugin that needs a second would never finish for callers that wait half of one.
+//! A renewal runs in its own task. A caller with a short time limit, or one that is dropped, would
+//! otherwise cancel the renewal: a plugin that needs a second would never finish for callers that
+//! wait half a second.
 
 use std::fmt;
 use std::future::Future;
@@ -24,39 +25,42 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::error::AuthError;
-use super::issued::{Issued, Wear};
+use super::issued::{Freshness, Issued};
 
-/// After a failed renewal, how long a credential that still works is used before the next try.
+/// The time that a usable credential is kept after a failed renewal, before the next attempt.
 const HOLD_OFF: Duration = Duration::from_secs(10);
 
-/// How long the caller that starts the renewal of a credential that still works waits for the new one. A file is read in
-/// less; a plugin or a provider may take a minute, which no request has to spare while its credential is good.
+/// The time that the caller that starts the renewal of a usable credential waits for the new one.
+/// Reading a file takes less; a plugin or a provider may take a minute, which no request should
+/// wait while its credential is good.
 const AGING_WAIT: Duration = Duration::from_secs(1);
 
-/// Where credentials come from.
+/// A source of credentials.
 pub(super) trait Source: Send + Sync + 'static {
-    /// What log lines call it.
+    /// The name of the source in log lines.
     const NAME: &'static str;
 
-    /// Whether an old credential the server has rejected is still sent when no newer one can be had.
+    /// True if a credential that the server rejected is still used when no newer one is available.
     const KEEPS_REJECTED: bool;
 
-    /// Gets a new credential. Calls never overlap; a call is dropped half-way when the last client is.
+    /// Obtains a new credential. Calls never overlap; a call is cancelled when the last client is
+    /// dropped.
     fn renew(&self) -> impl Future<Output = Result<Issued, AuthError>> + Send;
 }
 
-/// A credential in use, and which one it is.
+/// A credential in use, and its generation.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) issued: Arc<Issued>,
     generation: u64,
 }
 
-/// One credential, shared and kept fresh.
+/// One credential, shared and renewed.
 ///
-/// A fresh one is handed out at once. An aging one too; only the caller that starts its renewal waits a moment for the new
-/// one. Where there is none to hand out, all callers wait for one renewal and share its outcome, failure included. A caller that is dropped
-/// leaves the renewal running for the others; dropping the last `Renewing` ends it.
+/// A fresh one is returned at once. So is an aging one; only the caller that starts its renewal
+/// waits briefly for the new one. Without a usable one, all callers wait for one renewal and share
+/// its result, including an error. A caller that is dropped leaves the renewal running for the
+/// others; dropping the last `Renewing` cancels it.
 pub(super) struct Renewing<S> {
     source: Arc<S>,
     state: Arc<Mutex<State>>,
@@ -64,56 +68,56 @@ pub(super) struct Renewing<S> {
 
 struct State {
     current: Option<Held>,
-    /// The server answered 401 to `current`.
+    /// Set when the server answered 401 to `current`.
     rejected: bool,
-    /// How many renewals have ended, well or badly.
+    /// The number of renewals that have ended, successfully or not.
     renewals: u64,
-    /// Until when `current` serves although its renewal failed.
+    /// The time until which `current` is used although its renewal failed.
     hold_off: Option<Instant>,
-    /// The renewal under way.
+    /// The renewal in progress.
     running: Option<Running>,
 }
 
 struct Running {
-    /// `None` when the task was dropped with its runtime.
+    /// The result; `None` if the task was dropped with its runtime.
     outcome: Shared<BoxFuture<'static, Option<Result<Held, AuthError>>>>,
     task: AbortHandle,
 }
 
 impl Held {
-    /// Whether sending this instead of `earlier` could get another answer.
+    /// Returns true if the server would see a difference between this and `earlier`.
     pub(super) fn differs_from(&self, earlier: &Self) -> bool {
-        !self.issued.says_the_same(&earlier.issued)
+        !self.issued.is_equivalent(&earlier.issued)
     }
 }
 
 impl<S: Source> Renewing<S> {
-    /// Starts with what is at hand, if anything.
+    /// Creates a renewing credential that starts with `first`, if there is one.
     pub(super) fn new(source: S, first: Option<Issued>) -> Self {
         let current = first.map(|issued| Held { issued: Arc::new(issued), generation: 0 });
         let state = State { current, rejected: false, renewals: 0, hold_off: None, running: None };
         Self { source: Arc::new(source), state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Where the credentials come from.
+    /// Returns the source of the credentials.
     pub(super) fn source(&self) -> &S {
         &self.source
     }
 
-    /// The credential to use now, renewed first if it has to be.
+    /// Returns the credential to use now, after a renewal if necessary.
     pub(super) async fn get(&self) -> Result<Held, AuthError> {
         loop {
             let (outcome, meanwhile) = {
                 let mut state = lock(&self.state);
-                // A renewal that ended left the state by itself. One that is over and still there was dropped with its
-                // runtime before it ran.
+                // A renewal that ended has removed itself. One that is finished and still here was
+                // dropped with its runtime before it ran.
                 state.running.take_if(|it| it.task.is_finished());
-                match (state.look::<S>(), &state.running) {
-                    (Look::Use(held), _) | (Look::Renew { meanwhile: Some(held) }, Some(_)) => {
+                match (state.decide::<S>(), &state.running) {
+                    (Decision::Use(held), _) | (Decision::Renew { meanwhile: Some(held) }, Some(_)) => {
                         return Ok(held);
                     }
-                    (Look::Renew { .. }, Some(running)) => (running.outcome.clone(), None),
-                    (Look::Renew { meanwhile }, None) => {
+                    (Decision::Renew { .. }, Some(running)) => (running.outcome.clone(), None),
+                    (Decision::Renew { meanwhile }, None) => {
                         let running = self.start();
                         (state.running.insert(running).outcome.clone(), meanwhile)
                     }
@@ -123,19 +127,21 @@ impl<S: Source> Renewing<S> {
                 None => outcome.await,
                 Some(held) => tokio::time::timeout(AGING_WAIT, outcome).await.unwrap_or(Some(Ok(held))),
             };
-            // A renewal that was dropped with the runtime of another caller is begun anew on ours.
+            // The runtime of another caller ended and dropped the renewal: start again on this
+            // caller's runtime.
             if let Some(outcome) = outcome {
                 return outcome;
             }
         }
     }
 
-    /// Renews in a task of its own. The task ends by itself; [`Drop`] ends it earlier.
+    /// Starts a renewal in its own task. The task ends by itself; [`Drop`] cancels it earlier.
     fn start(&self) -> Running {
         let (source, state) = (Arc::clone(&self.source), Arc::clone(&self.state));
         let task = tokio::spawn(async move {
-            // Also when the source panics, so that the next caller starts anew instead of joining what has ended.
-            let _ended = Ended(Arc::clone(&state));
+            // A guard, so that it also runs when the source panics: the next caller must not join a
+            // renewal that has ended.
+            let _guard = RenewalGuard(Arc::clone(&state));
             let result = source.renew().await;
             lock(&state).settle::<S>(result)
         });
@@ -148,7 +154,8 @@ impl<S: Source> Renewing<S> {
         Running { outcome: outcome.boxed().shared(), task: abort }
     }
 
-    /// The server answered 401 to this credential: it must be renewed, unless it has been already.
+    /// Reports that the server answered 401 to this credential: it must be renewed, unless it
+    /// already was.
     pub(super) fn reject(&self, held: &Held) {
         let mut state = lock(&self.state);
         if state.current.as_ref().is_some_and(|current| current.generation == held.generation) {
@@ -165,48 +172,48 @@ impl<S> Drop for Renewing<S> {
     }
 }
 
-/// Takes the renewal that ends out of the state.
-struct Ended(Arc<Mutex<State>>);
+/// A guard that removes a renewal from the state when the renewal ends.
+struct RenewalGuard(Arc<Mutex<State>>);
 
-impl Drop for Ended {
+impl Drop for RenewalGuard {
     fn drop(&mut self) {
         lock(&self.0).running = None;
     }
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Every change of the state is complete before anything can panic.
+    // A poisoned lock is fine: every change of the state is complete before anything can panic.
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a caller does about the credential at hand.
-enum Look {
+/// The decision about the current credential.
+enum Decision {
     Use(Held),
     Renew {
-        /// What to use while another caller waits for the renewal.
+        /// The credential to use while another caller waits for the renewal.
         meanwhile: Option<Held>,
     },
 }
 
 impl State {
-    fn look<S: Source>(&self) -> Look {
-        let renew = |meanwhile| Look::Renew { meanwhile };
+    fn decide<S: Source>(&self) -> Decision {
+        let renew = |meanwhile| Decision::Renew { meanwhile };
         let Some(current) = &self.current else { return renew(None) };
-        let wear = current.issued.lifetime.wear(Timestamp::now(), Instant::now());
-        if self.hold_off.is_some_and(|until| Instant::now() < until) && self.serves::<S>(wear) {
-            return Look::Use(current.clone());
+        let freshness = current.issued.lifetime.freshness(Timestamp::now(), Instant::now());
+        if self.hold_off.is_some_and(|until| Instant::now() < until) && self.is_usable::<S>(freshness) {
+            return Decision::Use(current.clone());
         }
-        match wear {
+        match freshness {
             _ if self.rejected => renew(None),
-            Wear::Fresh => Look::Use(current.clone()),
-            Wear::Aging => renew(Some(current.clone())),
-            Wear::Expired => renew(None),
+            Freshness::Fresh => Decision::Use(current.clone()),
+            Freshness::Aging => renew(Some(current.clone())),
+            Freshness::Expired => renew(None),
         }
     }
 
-    /// Whether the current credential may be used although no newer one can be had.
-    fn serves<S: Source>(&self, wear: Wear) -> bool {
-        wear != Wear::Expired && (S::KEEPS_REJECTED || !self.rejected)
+    /// Returns true if the current credential may be used when no newer one is available.
+    fn is_usable<S: Source>(&self, freshness: Freshness) -> bool {
+        freshness != Freshness::Expired && (S::KEEPS_REJECTED || !self.rejected)
     }
 
     fn settle<S: Source>(&mut self, result: Result<Issued, AuthError>) -> Result<Held, AuthError> {
@@ -227,7 +234,7 @@ impl State {
                     tracing::warn!(
                         source = S::NAME,
                         error,
-                        "cannot renew the credentials, keeping the last good ones"
+                        "cannot renew the credentials, keeping the current ones"
                     );
                 }
                 kept
@@ -237,7 +244,9 @@ impl State {
 
     fn fall_back<S: Source>(&self, error: AuthError) -> Result<Held, AuthError> {
         match &self.current {
-            Some(held) if self.serves::<S>(held.issued.lifetime.wear(Timestamp::now(), Instant::now())) => {
+            Some(held)
+                if self.is_usable::<S>(held.issued.lifetime.freshness(Timestamp::now(), Instant::now())) =>
+            {
                 Ok(held.clone())
             }
             _ => Err(error),
@@ -262,7 +271,8 @@ mod tests {
     use super::super::issued::Lifetime;
     use super::*;
 
-    /// Issues `Bearer 1`, `Bearer 2`, … with the lifetime given; each renewal takes one permit, if there are any to take.
+    /// A source of `Bearer 1`, `Bearer 2`, … with the given lifetime; each renewal takes one
+    /// permit, if there is a semaphore.
     struct Script {
         renewals: AtomicU64,
         lifetime: Lifetime,
@@ -317,13 +327,13 @@ mod tests {
         renewing.reject(&first);
         let second = renewing.get().await.unwrap();
         assert_eq!(text(&second), "Bearer 2");
-        // The answer to an older request arrives late.
+        // The response to an older request arrives late.
         renewing.reject(&first);
         assert_eq!(text(&renewing.get().await.unwrap()), "Bearer 2");
     }
 
     #[tokio::test]
-    async fn one_caller_renews_an_aging_credential_and_nobody_waits() {
+    async fn one_caller_renews_an_aging_credential_and_the_others_do_not_wait() {
         let mut source = script(aging());
         source.permits = Some(Semaphore::new(1));
         let renewing = Arc::new(Renewing::new(source, None));
@@ -345,8 +355,9 @@ mod tests {
         let renewing = Renewing::new(source, None);
         renewing.get().await.unwrap();
         let limit = Duration::from_secs(2);
-        let held =
-            tokio::time::timeout(limit, renewing.get()).await.expect("it does not wait for the source");
+        let held = tokio::time::timeout(limit, renewing.get())
+            .await
+            .expect("the request does not wait for the source");
         assert_eq!(text(&held.unwrap()), "Bearer 1");
         renewing.source.permits.as_ref().unwrap().add_permits(1);
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -394,7 +405,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_caller_that_gives_up_leaves_the_renewal_to_the_next() {
+    async fn a_dropped_caller_leaves_the_renewal_to_the_next() {
         let mut source = script(Lifetime::UntilRejected);
         source.permits = Some(Semaphore::new(0));
         let renewing = Arc::new(Renewing::new(source, None));
@@ -411,13 +422,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn callers_with_less_time_than_a_renewal_takes_are_served_once_it_is_over() {
+    async fn callers_with_short_timeouts_get_the_credential_once_a_slow_renewal_ends() {
         let mut source = script(Lifetime::UntilRejected);
         source.permits = Some(Semaphore::new(0));
         let renewing = Renewing::new(source, None);
         for _ in 0..5 {
-            let impatient = tokio::time::timeout(Duration::from_millis(400), renewing.get());
-            assert!(impatient.await.is_err());
+            let short = tokio::time::timeout(Duration::from_millis(400), renewing.get());
+            assert!(short.await.is_err());
         }
         renewing.source.permits.as_ref().unwrap().add_permits(1);
         assert_eq!(text(&renewing.get().await.unwrap()), "Bearer 1");
@@ -440,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_whose_runtime_ended_is_begun_anew_for_a_caller_of_another() {
+    fn a_renewal_whose_runtime_ended_is_restarted_on_another_runtime() {
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let mut source = script(Lifetime::UntilRejected);
         source.permits = Some(Semaphore::new(0));
@@ -457,13 +468,13 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_whose_runtime_ended_before_it_began_is_begun_anew() {
+    fn a_renewal_whose_runtime_ended_before_it_ran_is_restarted() {
         let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let renewing = Renewing::new(script(Lifetime::UntilRejected), None);
         let first = runtime();
         first.block_on(async {
             let mut get = Box::pin(renewing.get());
-            // The task exists and has not run.
+            // The task exists but has not run.
             assert!(futures_util::poll!(&mut get).is_pending());
         });
         drop(first);

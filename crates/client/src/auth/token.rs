@@ -1,4 +1,4 @@
-//! Bearer tokens: one that never changes, or a file that is read again (rule AU-2).
+//! Bearer tokens: a fixed one, or a file that is read again (rule AU-2).
 
 use std::io;
 use std::path::PathBuf;
@@ -13,8 +13,9 @@ use super::error::AuthError;
 use super::issued::{Issued, Lifetime};
 use super::renew::{Renewing, Source};
 
-/// How long a token from a file is used before the file is read again. client-go takes it to be good for 60 s and reads
-/// it again 10 s before their end. A kubelet rotates tokens well before they expire.
+/// The time that a token from a file is used before the file is read again. client-go caches it for
+/// 60 s with a leeway of 10 s (v0.36.4 `transport/token_source.go`). A kubelet rotates tokens well
+/// before they expire.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(50);
 
 /// A file with a bearer token.
@@ -22,7 +23,8 @@ pub(super) struct TokenFile {
     path: PathBuf,
 }
 
-/// The header for a token; none if the token has characters a header cannot carry.
+/// Returns the header for a token; `None` if the token has characters that are not valid in a
+/// header.
 pub(super) fn bearer(token: &SecretString) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(&format!("Bearer {}", token.expose_secret())).ok()?;
     value.set_sensitive(true);
@@ -30,13 +32,13 @@ pub(super) fn bearer(token: &SecretString) -> Option<HeaderValue> {
 }
 
 impl TokenFile {
-    /// Reads `path` when the first request needs it, and about once a minute from then on. `first` is used as long as
-    /// the file cannot be read.
+    /// Creates a credential that reads `path` when the first request needs it, and then about once
+    /// a minute. `first` is used while the file cannot be read.
     pub(super) fn follow(path: PathBuf, first: Option<HeaderValue>) -> Renewing<Self> {
         let first = first.map(|header| Issued {
             header: Some(header),
             identity: None,
-            lifetime: Lifetime::LookAgain { after: Instant::now() },
+            lifetime: Lifetime::ReloadAfter { time: Instant::now() },
         });
         Renewing::new(Self { path }, first)
     }
@@ -48,14 +50,14 @@ impl TokenFile {
         if token.expose_secret().is_empty() {
             return Err(unusable("the file is empty"));
         }
-        bearer(&token).ok_or_else(|| unusable("the token has characters that a header cannot carry"))
+        bearer(&token).ok_or_else(|| unusable("the token has characters that are not valid in a header"))
     }
 }
 
 impl Source for TokenFile {
     const NAME: &'static str = "token file";
 
-    /// The file may be on its way: whoever rotates it decides when the old token ends.
+    /// The rotated file may arrive late, and the old token may still be accepted.
     const KEEPS_REJECTED: bool = true;
 
     async fn renew(&self) -> Result<Issued, AuthError> {
@@ -63,7 +65,7 @@ impl Source for TokenFile {
             .read()
             .await
             .map_err(|source| AuthError::TokenFile { path: self.path.clone(), source: Arc::new(source) })?;
-        let lifetime = Lifetime::LookAgain { after: Instant::now() + READ_AGAIN_AFTER };
+        let lifetime = Lifetime::ReloadAfter { time: Instant::now() + READ_AGAIN_AFTER };
         Ok(Issued { header: Some(header), identity: None, lifetime })
     }
 }
@@ -80,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_would_break_the_header_is_refused() {
+    fn a_token_that_would_break_the_header_is_rejected() {
         for token in ["a\nb", "a\r\nX-Evil: 1", "a\0b", "a\x7f"] {
             assert!(bearer(&SecretString::from(token)).is_none(), "{token:?}");
         }

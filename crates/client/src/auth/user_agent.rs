@@ -1,4 +1,4 @@
-//! Who is calling, for the server's logs and audit: the `User-Agent` header (rule RQ-16).
+//! The `User-Agent` header, for the server's logs and audit (rule RQ-16).
 
 use std::env;
 use std::path::Path;
@@ -11,22 +11,23 @@ use tower_service::Service;
 
 use super::error::AuthError;
 
-/// Makes every request name its program, unless it does already.
+/// A layer that sets the `User-Agent` header, unless the request already has one.
 #[derive(Clone, Debug)]
 pub struct UserAgentLayer {
     value: HeaderValue,
 }
 
-/// A service whose requests name their program.
+/// A service that sets the `User-Agent` header of its requests.
 #[derive(Clone, Debug)]
 pub struct UserAgentService<S> {
     inner: S,
     value: HeaderValue,
 }
 
-/// `<binary>/<version> (<os>/<arch>) dogwatch/<version>`, with the names of systems and architectures that Go uses,
-/// because that is what people filter their audit logs by. A process does not know its own version: it is `unknown`
-/// unless the program sets a user agent itself.
+/// Returns `<binary>/<version> (<os>/<arch>) dogwatch/<version>`, with Go's names of systems and
+/// architectures, because existing audit log filters use those. A process does not know its own
+/// version: it is `unknown` unless the program sets a user agent itself. The format of
+/// `buildUserAgent` in client-go v0.36.4 `rest/config.go`, with the library instead of the commit.
 pub fn default_user_agent() -> String {
     let program = env::args_os().next().unwrap_or_default();
     let name = Path::new(&program).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
@@ -48,11 +49,14 @@ fn format(program: &str, os: &str, arch: &str) -> String {
 }
 
 impl UserAgentLayer {
-    /// Names the program as the settings do, or by default. An error if the name cannot stand in a header.
+    /// Creates a layer with the configured value, or the default. Returns an error if the value is
+    /// not valid in a header.
     pub fn new(configured: Option<&str>) -> Result<Self, AuthError> {
         let text = configured.map_or_else(default_user_agent, str::to_owned);
         let value = HeaderValue::try_from(text).map_err(|_| {
-            AuthError::Misconfigured("the user agent has characters that a header cannot carry".to_owned())
+            AuthError::Misconfigured(
+                "the user agent has characters that are not valid in a header".to_owned(),
+            )
         })?;
         Ok(Self { value })
     }
@@ -100,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_is_always_a_header_and_nonsense_never() {
+    fn the_default_is_a_valid_header_and_control_characters_are_rejected() {
         assert!(UserAgentLayer::new(None).is_ok());
         assert!(UserAgentLayer::new(Some("a\nb")).is_err());
     }

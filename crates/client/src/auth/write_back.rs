@@ -1,12 +1,12 @@
-//! Refreshed tokens, written back into the kubeconfig they came from.
+//! Writing refreshed tokens back into the kubeconfig that they came from.
 //!
-//! Many identity providers void a refresh-token when it is used. Tokens that only this process knows would log every
-//! other user of the file out, kubectl included; client-go writes them back for the same reason
-//! (`rest.AuthProviderConfigPersister`).
+//! Many identity providers invalidate a refresh-token when it is used. Tokens that only this
+//! process knows would log out every other user of the file, including kubectl; client-go writes
+//! them back for the same reason (`rest.AuthProviderConfigPersister`).
 //!
-//! Only the tokens change: they are replaced in the text, so that comments, order and anchors stay. The result is parsed
-//! before it replaces the file, and must say the same as before but for the tokens. A file that is marked read-only is
-//! left alone.
+//! Only the tokens change: they are replaced in the text, so that comments, order and anchors stay.
+//! The result is parsed before it replaces the file, and must differ only in the tokens. A
+//! read-only file is not changed.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -23,30 +23,31 @@ use super::jwt;
 use crate::body::BoxError;
 use crate::config::{AuthProvider, Kubeconfig};
 
-/// How often the lock of another process is looked at, and the pause after each look: five seconds in all.
-const LOCK_LOOKS: u32 = 100;
+/// The number of attempts to take the lock file, and the pause after each: five seconds in all.
+const LOCK_ATTEMPTS: u32 = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// Writes tokens into a kubeconfig.
+/// A token store that writes into a kubeconfig.
 pub(super) struct KubeconfigTokens {
     file: PathBuf,
-    /// `None` where the entry does not say enough to be found again.
+    /// The login of the entry; `None` if the entry lacks the fields that identify it.
     login: Option<Login>,
-    /// The tokens that stand in the file: what is replaced next.
-    written: Arc<Mutex<Written>>,
+    /// The tokens that are in the file, to be replaced next.
+    written: Arc<Mutex<StoredTokens>>,
 }
 
-/// What stays the same in a user entry when its tokens are refreshed.
+/// The fields of a user entry that stay the same when its tokens are refreshed.
 #[derive(Clone, PartialEq)]
 struct Login {
     issuer: String,
     client_id: String,
-    /// Of the id-token. Somebody else who logs in with the same entry is somebody else.
+    /// The subject of the id-token. Another user who logs in with the same entry has another
+    /// subject.
     subject: String,
 }
 
 impl Login {
-    /// `None` where the id-token does not name its subject.
+    /// Returns `None` if the id-token has no subject.
     fn of(options: &BTreeMap<String, String>) -> Option<Self> {
         Some(Self {
             issuer: options.get("idp-issuer-url")?.clone(),
@@ -57,20 +58,20 @@ impl Login {
 }
 
 #[derive(Clone)]
-struct Written {
+struct StoredTokens {
     id_token: Option<SecretString>,
     refresh_token: SecretString,
 }
 
 impl KubeconfigTokens {
-    /// `None` for a provider that was not read from a file, or that has no refresh-token.
+    /// Returns `None` for a provider that was not read from a file, or that has no refresh-token.
     pub(super) fn of(provider: &AuthProvider) -> Option<Self> {
         let option = |name: &str| provider.config.get(name).filter(|it| !it.is_empty());
-        let written = Written {
+        let written = StoredTokens {
             id_token: option("id-token").map(|it| SecretString::from(it.as_str())),
             refresh_token: SecretString::from(option("refresh-token")?.as_str()),
         };
-        // A relative name is meant from where the process is now, not from where it will be.
+        // A relative path must not depend on later changes of the working directory.
         let file = std::path::absolute(provider.origin.as_ref()?).ok()?;
         let login = Login::of(&provider.config);
         Some(Self { file, login, written: Arc::new(Mutex::new(written)) })
@@ -83,7 +84,7 @@ impl TokenStore for KubeconfigTokens {
         Box::pin(async move {
             let write = move || {
                 let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-                let next = Written {
+                let next = StoredTokens {
                     id_token: written.id_token.as_ref().map(|_| tokens.id_token.clone()),
                     refresh_token: tokens.refresh_token.clone(),
                 };
@@ -101,7 +102,7 @@ impl TokenStore for KubeconfigTokens {
         Box::pin(async move {
             let read = move || {
                 let found = find_tokens(&fs::read_to_string(file).ok()?, &login?)?;
-                *written.lock().unwrap_or_else(PoisonError::into_inner) = Written {
+                *written.lock().unwrap_or_else(PoisonError::into_inner) = StoredTokens {
                     id_token: Some(found.id_token.clone()),
                     refresh_token: found.refresh_token.clone(),
                 };
@@ -112,7 +113,8 @@ impl TokenStore for KubeconfigTokens {
     }
 }
 
-/// The tokens of a login in the text of a kubeconfig; none unless all entries of the login have the same.
+/// Returns the tokens of a login in the text of a kubeconfig; `None` unless all entries of the
+/// login have the same tokens.
 fn find_tokens(text: &str, login: &Login) -> Option<RefreshedTokens> {
     let kubeconfig = Kubeconfig::from_yaml(text).ok()?;
     let providers = kubeconfig.users.iter().filter_map(|it| it.user.auth_provider.as_ref());
@@ -127,14 +129,15 @@ fn find_tokens(text: &str, login: &Login) -> Option<RefreshedTokens> {
     })
 }
 
-fn replace_tokens(file: &Path, old: &Written, new: &Written) -> io::Result<()> {
+fn replace_tokens(file: &Path, old: &StoredTokens, new: &StoredTokens) -> io::Result<()> {
     if fs::metadata(file)?.permissions().readonly() {
-        let problem = "it is marked read-only; log in again where the new tokens can be kept";
+        let problem = "the file is read-only; log in again with a writable kubeconfig";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
     }
-    // Beside the name as it was given, where client-go has it too, also if that is a link.
+    // The lock's name comes from the path as given, even if that is a symbolic link, as in
+    // client-go.
     let _lock = LockFile::take(file)?;
-    // A link stays a link: what it leads to is replaced.
+    // A symbolic link is kept: its target is replaced.
     let file = fs::canonicalize(file)?;
     let text = fs::read_to_string(&file)?;
     let mut replaced = replace(&text, &old.refresh_token, &new.refresh_token)?;
@@ -145,17 +148,17 @@ fn replace_tokens(file: &Path, old: &Written, new: &Written) -> io::Result<()> {
         return Ok(());
     }
     if !differs_by_tokens(&text, &replaced, old, new) {
-        return Err(io::Error::other("the new tokens cannot be written in place of the old ones"));
+        return Err(io::Error::other("the new tokens cannot replace the old ones"));
     }
-    put(&file, &replaced, |from, to| fs::rename(from, to))
+    replace_or_overwrite(&file, &replaced, |from, to| fs::rename(from, to))
 }
 
-/// Replaces a token wherever it stands as a word of its own, in every user that has it.
+/// Replaces a token wherever it is a whole word, in every user that has it.
 fn replace(text: &str, old: &SecretString, new: &SecretString) -> io::Result<String> {
     let (old, new) = (old.expose_secret(), new.expose_secret());
     let plain = |it: char| it.is_ascii_alphanumeric() || "._~+/=-".contains(it);
     if new.contains(|it| !plain(it)) && old != new {
-        let problem = "the new token has characters that cannot be written in place of the old one";
+        let problem = "the new token has characters that cannot replace the old one";
         return Err(io::Error::other(problem));
     }
     let (mut replaced, mut done) = (String::with_capacity(text.len()), 0);
@@ -168,16 +171,18 @@ fn replace(text: &str, old: &SecretString, new: &SecretString) -> io::Result<Str
         }
     }
     if done == 0 {
-        return Err(io::Error::other("it no longer holds the tokens that were read from it; log in again"));
+        return Err(io::Error::other(
+            "the file no longer contains the tokens that were read from it; log in again",
+        ));
     }
     replaced.push_str(&text[done..]);
     Ok(replaced)
 }
 
-/// Returns true when both texts are kubeconfigs that say the same but for the tokens of their users.
+/// Returns true if both texts are kubeconfigs that differ only in the tokens of their users.
 ///
 /// A short token may also be the name of a user, or any other word.
-fn differs_by_tokens(before: &str, after: &str, old: &Written, new: &Written) -> bool {
+fn differs_by_tokens(before: &str, after: &str, old: &StoredTokens, new: &StoredTokens) -> bool {
     let (Ok(mut before), Ok(after)) = (Kubeconfig::from_yaml(before), Kubeconfig::from_yaml(after)) else {
         return false;
     };
@@ -199,15 +204,20 @@ fn differs_by_tokens(before: &str, after: &str, old: &Written, new: &Written) ->
     changed && matches!((before.to_yaml(), after.to_yaml()), (Ok(before), Ok(after)) if before == after)
 }
 
-/// Replaces the file in one step where that is possible, and writes over it otherwise.
-fn put(file: &Path, text: &str, rename: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+/// Replaces the file atomically if possible, and overwrites it otherwise.
+fn replace_or_overwrite(
+    file: &Path,
+    text: &str,
+    rename: impl Fn(&Path, &Path) -> io::Result<()>,
+) -> io::Result<()> {
     use io::ErrorKind::{CrossesDevices, PermissionDenied, ResourceBusy};
     match replace_file(file, text, rename) {
-        // A file that was mounted into a container by itself cannot be replaced, nor can one of another owner that we may
-        // merely write. client-go always writes over the file.
+        // A file that is a mount point, or a file of another owner that is merely writable, cannot
+        // be replaced. client-go always overwrites the file.
         Err(error) if matches!(error.kind(), CrossesDevices | PermissionDenied | ResourceBusy) => {
             let mut file = OpenOptions::new().write(true).open(file)?;
-            // The file is cut afterwards, so that it is never empty: the old text is as long as the new one, or nearly.
+            // The file is truncated afterwards, so that it is never empty: the old text is nearly
+            // as long as the new one.
             file.write_all(text.as_bytes())?;
             file.set_len(text.len() as u64)?;
             file.sync_all()
@@ -216,33 +226,34 @@ fn put(file: &Path, text: &str, rename: impl Fn(&Path, &Path) -> io::Result<()>)
     }
 }
 
-/// Replaces the file in one step: a reader sees the old one or the new one, with the owner and the permissions it had.
+/// Replaces the file atomically: a reader sees the old or the new content, and owner and
+/// permissions are kept.
 fn replace_file(file: &Path, text: &str, rename: impl Fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
-    let beside = beside(file, &format!(".{}", std::process::id()));
-    // One that an earlier process of this number left behind; the lock is ours.
-    let _ = fs::remove_file(&beside);
+    let temporary = sibling(file, &format!(".{}", std::process::id()));
+    // An earlier process with this id may have left one behind; this process holds the lock.
+    let _ = fs::remove_file(&temporary);
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let write = || {
         let was = fs::metadata(file)?;
-        let mut new = options.open(&beside)?;
+        let mut new = options.open(&temporary)?;
         new.write_all(text.as_bytes())?;
         keep_owner(&new, &was)?;
         new.set_permissions(was.permissions())?;
         new.sync_all()?;
-        rename(&beside, file)
+        rename(&temporary, file)
     };
     let written = write();
     if written.is_err() {
-        // What cannot be written can often not be removed either; the first error is the one to report.
-        let _ = fs::remove_file(&beside);
+        // If writing fails, removing often fails too; the first error is the one to report.
+        let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-/// Gives the new file to the owner of the old one: root, who works with the file of a user, must not take it away.
+/// Gives the new file to the owner of the old one: root must not take over a user's file.
 #[cfg(unix)]
 fn keep_owner(new: &File, was: &Metadata) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
@@ -258,18 +269,19 @@ fn keep_owner(_: &File, _: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// The lock that client-go takes to write a kubeconfig: a file of its name with `.lock` behind it.
+/// The lock file that client-go takes to write a kubeconfig: the kubeconfig's name with `.lock`
+/// appended (`lockFile` in client-go v0.36.4 `tools/clientcmd/config.go`).
 struct LockFile(PathBuf);
 
 impl LockFile {
     fn take(file: &Path) -> io::Result<Self> {
-        let lock = beside(file, ".lock");
-        let mut looks = 0;
+        let lock = sibling(file, ".lock");
+        let mut attempts = 0;
         loop {
-            looks += 1;
+            attempts += 1;
             match OpenOptions::new().write(true).create_new(true).open(&lock) {
                 Ok(_) => return Ok(Self(lock)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && looks < LOCK_LOOKS => {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempts < LOCK_ATTEMPTS => {
                     std::thread::sleep(LOCK_PAUSE);
                 }
                 Err(error) => {
@@ -287,7 +299,7 @@ impl Drop for LockFile {
     }
 }
 
-fn beside(file: &Path, suffix: &str) -> PathBuf {
+fn sibling(file: &Path, suffix: &str) -> PathBuf {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(suffix);
     file.with_file_name(name)
@@ -321,7 +333,7 @@ mod tests {
             let expected = FILE.replace("old.id.token", id).replace("old-refresh", refresh);
             assert_eq!(fs::read_to_string(&file).unwrap(), expected);
         }
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left behind");
     }
 
     #[cfg(unix)]
@@ -350,7 +362,7 @@ mod tests {
         }
     }
 
-    /// A short token may be part of other words of the file, or be one of them.
+    /// A short token may be part of other words of the file, or equal one of them.
     #[tokio::test]
     async fn au_4_nothing_but_the_tokens_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
@@ -379,7 +391,7 @@ mod tests {
         let error = store(&file).store(tokens("a.b.c", "next")).await.unwrap_err().to_string();
         assert!(error.contains("read-only"), "{error}");
         assert_eq!(fs::read_to_string(&file).unwrap(), FILE);
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left behind");
     }
 
     #[cfg(unix)]
@@ -389,7 +401,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("config");
         fs::write(&file, FILE).unwrap();
-        // Only root may give files away, and only root can meet this.
+        // Only root may change the owner of a file.
         if std::os::unix::fs::chown(&file, Some(4321), Some(4322)).is_err() {
             return;
         }
@@ -399,16 +411,16 @@ mod tests {
         assert!(fs::read_to_string(&file).unwrap().contains("next"));
     }
 
-    /// A file that is mounted into a container by itself cannot be replaced.
+    /// A file that is a mount point cannot be replaced.
     #[test]
-    fn au_4_a_file_that_cannot_be_replaced_is_written_over() {
+    fn au_4_a_file_that_cannot_be_replaced_is_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("config");
         fs::write(&file, FILE).unwrap();
-        put(&file, "shorter", |_, _| Err(io::ErrorKind::ResourceBusy.into())).unwrap();
+        replace_or_overwrite(&file, "shorter", |_, _| Err(io::ErrorKind::ResourceBusy.into())).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "shorter");
-        put(&file, "other", |_, _| Err(io::ErrorKind::StorageFull.into())).unwrap_err();
+        replace_or_overwrite(&file, "other", |_, _| Err(io::ErrorKind::StorageFull.into())).unwrap_err();
         assert_eq!(fs::read_to_string(&file).unwrap(), "shorter");
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "nothing is left behind");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no temporary file is left behind");
     }
 }

@@ -1,15 +1,16 @@
-//! What counts as "not given": YAML's `key:` with nothing behind it, and the empty value, as in Go.
+//! The rule for unset values: YAML's `key:` without a value and the empty value both count as
+//! unset, as in Go.
 //!
-//! Every file of the configuration asks here, so that `namespace: ""` means the same thing everywhere.
+//! All configuration modules use this one, so that `namespace: ""` means the same everywhere.
 
 use std::path::PathBuf;
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Deserializer, Serializer};
 
-/// A value whose empty form stands for "not given".
+/// A value whose empty form means "unset".
 pub(super) trait Absent {
-    /// Whether this is the empty form.
+    /// Returns true for the empty form.
     fn is_absent(&self) -> bool;
 }
 
@@ -31,19 +32,19 @@ impl Absent for PathBuf {
     }
 }
 
-/// The value, unless it is missing or empty.
+/// Returns the value, unless it is missing or empty.
 pub(super) fn given<T: Absent>(value: &Option<T>) -> Option<&T> {
     value.as_ref().filter(|value| !value.is_absent())
 }
 
-/// Puts `over` into `slot` if it is given.
+/// Replaces `slot` by `over` if `over` is set.
 pub(super) fn overlay<T: Absent + Clone>(slot: &mut Option<T>, over: &Option<T>) {
     if let Some(value) = given(over) {
         *slot = Some(value.clone());
     }
 }
 
-/// Reads `null` as the type's default.
+/// Deserialises `null` as the type's default.
 pub(super) fn as_default<'de, T, D>(deserializer: D) -> Result<T, D::Error>
 where
     T: Default + Deserialize<'de>,
@@ -52,14 +53,14 @@ where
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// Reads text straight into a secret.
+/// Deserialises a string into a secret.
 pub(super) fn read_secret<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<SecretString>, D::Error> {
     Ok(Option::<String>::deserialize(deserializer)?.map(SecretString::from))
 }
 
-/// Writes a secret in clear: only a kubeconfig that is being written calls this.
+/// Serialises a secret in clear text; used only to write a kubeconfig.
 pub(super) fn write_secret<S: Serializer>(
     secret: &Option<SecretString>,
     serializer: S,
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_empty_value_is_not_given() {
+    fn the_empty_value_counts_as_unset() {
         assert_eq!(given(&Some(String::new())), None);
         assert_eq!(given(&Some("a".to_owned())), Some(&"a".to_owned()));
         assert!(given(&Some(SecretString::from(""))).is_none());
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overlay_replaces_only_by_what_is_given() {
+    fn an_overlay_replaces_only_with_values_that_are_set() {
         let mut slot = Some("kept".to_owned());
         overlay(&mut slot, &Some(String::new()));
         overlay(&mut slot, &None);

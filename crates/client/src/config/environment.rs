@@ -1,30 +1,31 @@
-//! What the configuration takes from outside: a few variables, the home directory, the service account's files.
+//! The configuration's view of the process: a few environment variables, the home directory, the
+//! service account's files.
 //!
-//! It is a value, so that a test or an embedding program can say what the world looks like; nothing else in the
+//! It is a value, so that a test or an embedding program can supply its own; nothing else in the
 //! configuration reads the process's environment.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// The list of kubeconfig files.
+/// The variable with the list of kubeconfig files.
 pub(super) const KUBECONFIG: &str = "KUBECONFIG";
-/// Where a pod finds the API server.
+/// The variable with the API server's host, set in every pod.
 pub(super) const SERVICE_HOST: &str = "KUBERNETES_SERVICE_HOST";
-/// The port to go with it.
+/// The variable with the API server's port.
 pub(super) const SERVICE_PORT: &str = "KUBERNETES_SERVICE_PORT";
-/// The pod's namespace, where its author passes it down.
+/// The variable with the pod's namespace, if its author sets it.
 pub(super) const POD_NAMESPACE: &str = "POD_NAMESPACE";
-/// Any value turns HTTP/2 off.
+/// The variable that turns HTTP/2 off if it has any value.
 pub(super) const DISABLE_HTTP2: &str = "DISABLE_HTTP2";
 
-/// The only variables that are looked at.
+/// The only variables that are read.
 const VARIABLES: [&str; 5] = [KUBECONFIG, SERVICE_HOST, SERVICE_PORT, POD_NAMESPACE, DISABLE_HTTP2];
 
-/// Where the kubelet mounts the service account of a pod.
+/// The directory where the kubelet mounts the service account of a pod.
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// What the configuration takes from outside.
+/// The environment variables and directories that a configuration is inferred from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<String, OsString>,
@@ -33,55 +34,56 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// No variables, no home directory, and the usual place of the service account.
+    /// Returns an environment without variables and home directory, and with the usual path of the
+    /// service account.
     pub fn empty() -> Self {
         Self { variables: BTreeMap::new(), home: None, service_account: SERVICE_ACCOUNT.into() }
     }
 
-    /// What this process sees now. Later changes of its environment are not followed.
+    /// Captures the environment of this process. Later changes are not followed.
     pub fn from_process() -> Self {
         let variables =
             VARIABLES.iter().filter_map(|name| Some(((*name).to_owned(), std::env::var_os(name)?))).collect();
         Self { variables, home: std::env::home_dir(), ..Self::empty() }
     }
 
-    /// The same with one variable set.
+    /// Sets a variable.
     #[must_use]
     pub fn with_var(mut self, name: impl Into<String>, value: impl Into<OsString>) -> Self {
         self.variables.insert(name.into(), value.into());
         self
     }
 
-    /// The same with another home directory.
+    /// Sets the home directory.
     #[must_use]
     pub fn with_home(mut self, home: impl Into<PathBuf>) -> Self {
         self.home = Some(home.into());
         self
     }
 
-    /// The same with the service account's files in another directory.
+    /// Sets the directory of the service account's files.
     #[must_use]
     pub fn with_service_account(mut self, directory: impl Into<PathBuf>) -> Self {
         self.service_account = directory.into();
         self
     }
 
-    /// A variable, unless it is unset or empty.
+    /// Returns a variable, unless it is unset or empty.
     pub(super) fn var(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(name).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
-    /// A variable that is text, unless it is unset or empty.
+    /// Returns a variable, unless it is unset, empty or not Unicode.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.var(name)?.to_str()
     }
 
-    /// The directory `.kube` of the home directory.
+    /// Returns the directory `.kube` of the home directory.
     pub(super) fn kube_dir(&self) -> Option<PathBuf> {
         self.home.as_ref().filter(|home| !home.as_os_str().is_empty()).map(|home| home.join(".kube"))
     }
 
-    /// A file of the service account.
+    /// Returns the path of a file of the service account.
     pub(super) fn service_account_file(&self, name: &str) -> PathBuf {
         Path::new(&self.service_account).join(name)
     }
@@ -100,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_process_lends_only_the_variables_we_read() {
+    fn only_the_known_variables_are_captured_from_the_process() {
         let environment = Environment::from_process();
         assert!(environment.variables.keys().all(|name| VARIABLES.contains(&name.as_str())));
     }

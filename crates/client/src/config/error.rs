@@ -1,12 +1,13 @@
-//! Why there is no usable configuration, by what the caller does next.
+//! Errors of the configuration, with one variant per reaction of the caller.
 //!
-//! Every message names the file, the place in it or the entry and field, and never a secret. Several problems are
-//! reported together, one per line. Causes are part of the text, because a list of problems has no single source.
+//! Every message names the file, the position in it or the entry and field, and never a secret.
+//! Several problems are reported together, one per line. Causes are part of the text, because a
+//! list of problems has no single source.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why there is no usable configuration.
+/// An error of the configuration.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -16,61 +17,61 @@ pub enum ConfigError {
     /// The caller asked for a name that no file defines: ask for another.
     #[error("{kind} {name:?} does not exist; {}", Known(.known))]
     NotFound {
-        /// What was asked for.
+        /// The kind of the missing entry.
         kind: EntryKind,
-        /// The name asked for.
+        /// The name that was given.
         name: String,
         /// The names that exist.
         known: Vec<String>,
     },
-    /// Entries contradict each other or lack something: correct the entries named.
+    /// Entries contradict each other or are incomplete: correct the entries named.
     #[error("{}", Listed("the configuration cannot be used", .0))]
     Invalid(Vec<Problem>),
-    /// Credentials would travel unprotected: use TLS, or set `allow_plaintext_credentials`.
+    /// Credentials would be sent in clear text: use TLS, or set `allow_plaintext_credentials`.
     #[error(
-        "will not send {credential} of {user} in clear text to {server}; \
-         write https:// in the server of {cluster}, or allow plaintext credentials"
+        "refusing to send {credential} of {user} in clear text to {server}; \
+         use https:// in the server of {cluster}, or allow plaintext credentials"
     )]
     PlaintextCredentials {
         /// The server that would have received them.
         server: String,
-        /// What would have been sent, in words.
+        /// The kind of credential, for the message.
         credential: &'static str,
-        /// Whose it is.
+        /// The user that has the credential.
         user: Box<Entry>,
-        /// Where the server is set.
+        /// The cluster that sets the server.
         cluster: Box<Entry>,
     },
-    /// Nothing says which cluster to talk to: name one.
+    /// No cluster is configured: name one.
     #[error("{0}")]
     NoCluster(NoCluster),
-    /// This is not a pod, or one without a service account.
-    #[error("not in a pod of a cluster: {reason}")]
+    /// The process does not run in a pod, or the pod has no service account.
+    #[error("not running in a pod: {reason}")]
     NotInCluster {
-        /// What is missing.
+        /// The missing variable or file.
         reason: String,
     },
-    /// The server's address has a part that is not one: correct `Config::server`.
+    /// The server's address has a part that is not allowed: correct `Config::server`.
     #[error("the address of the server {problem}")]
     Server {
-        /// The part, and what to do instead. The address itself is not shown: it may hold a password.
+        /// The part and its remedy. The address itself is not shown: it may hold a password.
         problem: &'static str,
     },
-    /// A kubeconfig cannot be written as text.
+    /// A kubeconfig cannot be serialised.
     #[error("the kubeconfig cannot be written: {reason}")]
     Unwritable {
-        /// What stands in the way.
+        /// The error of the serialiser.
         reason: String,
     },
 }
 
 impl ConfigError {
-    /// Whether nothing was configured at all, as opposed to something being wrong.
+    /// Returns true if nothing is configured at all, as opposed to something being wrong.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::NoCluster(_))
     }
 
-    /// Whether a context, chosen by the caller or by the file, does not exist.
+    /// Returns true if a context, chosen by the caller or by the file, does not exist.
     pub fn is_context_not_found(&self) -> bool {
         match self {
             Self::NotFound { kind, .. } => *kind == EntryKind::Context,
@@ -86,9 +87,9 @@ impl ConfigError {
 pub struct FileError {
     /// The file; `None` if the text came from the caller.
     pub file: Option<PathBuf>,
-    /// Line and column, from 1, where the text is at fault.
+    /// Line and column, from 1, of a syntax error.
     pub position: Option<(u64, u64)>,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
 }
 
@@ -143,13 +144,13 @@ impl fmt::Display for EntryKind {
     }
 }
 
-/// An entry as a message names it: its kind, its name and the file that defines it.
+/// An entry as messages name it: its kind, its name and the file that defines it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Which section it is in.
+    /// The section it is in.
     pub kind: EntryKind,
-    /// Its name; empty for what the caller gave without naming an entry.
+    /// The name; empty for values that the caller gave without naming an entry.
     pub name: String,
     /// The file that defines it, if one does.
     pub file: Option<PathBuf>,
@@ -160,7 +161,7 @@ impl Entry {
         Self { kind, name: name.to_owned(), file: file.cloned() }
     }
 
-    /// A problem with one field of this entry.
+    /// Creates a problem with one field of this entry.
     pub(super) fn problem(&self, field: &'static str, message: impl Into<String>) -> Problem {
         Problem { entry: self.clone(), field, message: message.into() }
     }
@@ -176,7 +177,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// One thing wrong with one field of one entry.
+/// A problem with one field of one entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -184,7 +185,7 @@ pub struct Problem {
     pub entry: Entry,
     /// The field, spelled as in the file.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The problem with the field.
     pub message: String,
 }
 
@@ -194,15 +195,15 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Where a configuration was looked for in vain.
+/// The places that were searched for a configuration, without success.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoCluster {
-    /// The places looked at, each with what was found there.
+    /// The places that were searched, each with the result.
     pub looked_at: Vec<String>,
     /// The contexts that exist but were not chosen.
     pub contexts: Vec<String>,
-    /// Why this is not a pod; `None` if that was not asked.
+    /// The reason why the process does not run in a pod; `None` if that was not checked.
     pub no_pod: Option<String>,
 }
 
@@ -217,17 +218,17 @@ impl fmt::Display for NoCluster {
         }
         f.write_str("no cluster is configured: ")?;
         match self.looked_at.as_slice() {
-            [] => f.write_str("there is no kubeconfig to look at")?,
-            places => write!(f, "looked at {}", places.join(", "))?,
+            [] => f.write_str("there is no kubeconfig")?,
+            places => write!(f, "searched {}", places.join(", "))?,
         }
         if let Some(reason) = &self.no_pod {
-            write!(f, "; this is no pod: {reason}")?;
+            write!(f, "; not running in a pod: {reason}")?;
         }
         f.write_str("; set KUBECONFIG to the path of a kubeconfig, or name a server")
     }
 }
 
-/// A heading with one item behind it, or with several below it.
+/// A heading followed by one item on the same line, or by several on lines of their own.
 struct Listed<'a, T>(&'static str, &'a [T]);
 
 impl<T: fmt::Display> fmt::Display for Listed<'_, T> {
@@ -241,15 +242,15 @@ impl<T: fmt::Display> fmt::Display for Listed<'_, T> {
     }
 }
 
-/// The names there are, for someone who has mistyped one.
+/// The names that exist, as a hint for a mistyped name.
 pub(super) struct Known<'a>(pub(super) &'a [String]);
 
 impl fmt::Display for Known<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some((first, rest)) = self.0.split_first() else {
-            return f.write_str("there is none");
+            return f.write_str("none is defined");
         };
-        write!(f, "there is {first:?}")?;
+        write!(f, "defined: {first:?}")?;
         rest.iter().try_for_each(|name| write!(f, ", {name:?}"))
     }
 }

@@ -1,4 +1,4 @@
-//! The `exec` section of a user: which credential plugin to start, and how.
+//! The `exec` section of a user: the credential plugin and its parameters.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::redact;
 
-/// How to start a credential plugin (rule AU-3).
+/// The parameters of a credential plugin (rule AU-3).
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecConfig {
@@ -16,48 +16,48 @@ pub struct ExecConfig {
     /// The program: a name looked up in `PATH`, or a path.
     #[serde(default)]
     pub command: String,
-    /// Its arguments.
+    /// The arguments of the program.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "super::absent::as_default")]
     pub args: Vec<String>,
-    /// Variables added to our own environment.
+    /// Variables added to the environment of this process.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "super::absent::as_default")]
     pub env: Vec<ExecEnv>,
-    /// What to tell a person whose machine lacks the program.
+    /// A hint for the user, shown if the program is not installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_hint: Option<String>,
-    /// Whether the plugin is told about the cluster.
+    /// True if the plugin receives the cluster's data.
     #[serde(default)]
     pub provide_cluster_info: bool,
-    /// Whether the plugin may ask questions.
+    /// The plugin's use of the terminal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interactive_mode: Option<InteractiveMode>,
-    /// What the plugin is told about the cluster; filled in from the cluster of the context.
+    /// The cluster's data for the plugin; filled in from the cluster of the context.
     #[serde(skip)]
     pub cluster: Option<ExecCluster>,
 }
 
-/// One variable for a plugin.
+/// An environment variable for a plugin.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecEnv {
-    /// Its name.
+    /// The name of the variable.
     pub name: String,
-    /// Its value.
+    /// The value of the variable.
     pub value: String,
 }
 
-/// Whether a plugin may ask questions on the terminal.
+/// A plugin's use of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum InteractiveMode {
-    /// It never does.
+    /// The plugin never uses standard input.
     Never,
-    /// It does where standard input is a terminal.
+    /// The plugin uses standard input if it is a terminal.
     IfAvailable,
-    /// It must; without a terminal it is not started.
+    /// The plugin needs a terminal; without one it is not started.
     Always,
 }
 
-/// What a plugin is told about the cluster (`spec.cluster` of an ExecCredential).
+/// The cluster's data for a plugin (`spec.cluster` of an ExecCredential).
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ExecCluster {
@@ -66,25 +66,26 @@ pub struct ExecCluster {
     /// The name expected in the server's certificate.
     #[serde(rename = "tls-server-name", default, skip_serializing_if = "Option::is_none")]
     pub tls_server_name: Option<String>,
-    /// Whether the server is not verified.
+    /// True if the server is not verified.
     #[serde(rename = "insecure-skip-tls-verify", default, skip_serializing_if = "std::ops::Not::not")]
     pub insecure_skip_tls_verify: bool,
-    /// The roots, as base64 of PEM.
+    /// The trusted roots, as base64 of PEM.
     #[serde(rename = "certificate-authority-data", default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority_data: Option<String>,
     /// The proxy of the cluster.
     #[serde(rename = "proxy-url", default, skip_serializing_if = "Option::is_none")]
     pub proxy_url: Option<String>,
-    /// Whether responses come without compression.
+    /// True if responses are requested without compression.
     #[serde(rename = "disable-compression", default, skip_serializing_if = "std::ops::Not::not")]
     pub disable_compression: bool,
-    /// The cluster extension `client.authentication.k8s.io/exec`, handed through.
+    /// The cluster extension `client.authentication.k8s.io/exec`, passed on unchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<serde_json::Value>,
 }
 
 impl fmt::Debug for ExecCluster {
-    /// The proxy may carry a password, and the extension anything: neither is shown.
+    /// Hides the proxy, which may contain a password, and the extension, which may contain
+    /// anything.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecCluster")
             .field("server", &redact::address(&self.server))
@@ -96,7 +97,8 @@ impl fmt::Debug for ExecCluster {
 }
 
 impl fmt::Debug for ExecConfig {
-    /// Arguments and variables may carry secrets: only their number and names are shown.
+    /// Shows only the number of the arguments and the names of the variables: both may contain
+    /// secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecConfig")
             .field("api_version", &self.api_version)

@@ -1,6 +1,8 @@
-//! The configuration of a pod: two variables and the files of its service account (rules KC-5, KC-6 and KC-9).
+//! The configuration of a process in a pod: two variables and the files of its service account
+//! (rules KC-5, KC-6 and KC-9).
 //!
-//! It becomes a [`Target`] like any other, so that overrides mean the same in a pod as outside.
+//! It becomes a [`Target`] like a kubeconfig does, so that overrides mean the same inside and
+//! outside of a pod.
 
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
@@ -14,17 +16,17 @@ use super::overrides::Overrides;
 use super::select::Target;
 use super::user::User;
 
-/// How messages name the entries that no file holds.
+/// The name of the entries in messages; no file defines them.
 const NAME: &str = "in-cluster";
 
-/// Whether this is a pod with a service account; if not, why.
+/// Checks that this process runs in a pod with a service account; the error names the missing part.
 pub(super) fn possible(environment: &Environment) -> Result<(), String> {
     address(environment)?;
     let token = environment.service_account_file("token");
     if token.is_file() { Ok(()) } else { Err(format!("{} does not exist", token.display())) }
 }
 
-/// The API server of this pod's cluster, as this pod's service account.
+/// Returns the target of this pod: its cluster's API server with the pod's service account.
 pub(super) fn target(environment: &Environment, overrides: &Overrides) -> Result<Target, ConfigError> {
     let server = address(environment).map_err(|reason| ConfigError::NotInCluster { reason })?;
     let cluster = Cluster {
@@ -36,7 +38,7 @@ pub(super) fn target(environment: &Environment, overrides: &Overrides) -> Result
     Ok(Target::new(NAME, cluster, user, overrides))
 }
 
-/// The namespace this pod runs in, as far as it is known.
+/// Returns the namespace of this pod, if it is known.
 pub(super) fn namespace(environment: &Environment) -> Option<String> {
     if let Some(namespace) = environment.text(POD_NAMESPACE) {
         return Some(namespace.to_owned());
@@ -54,18 +56,19 @@ fn address(environment: &Environment) -> Result<String, String> {
     })
 }
 
-/// The roots of the cluster. Without them the system's roots must do, and most likely will not: that is worth a
-/// message now, where the cause is known, but not a refusal.
+/// Returns the path of the cluster's roots. Without them the system's roots are used, which most
+/// likely do not verify the server: an error is logged here, where the cause is known, but the
+/// configuration is not rejected.
 fn certificate_authority(environment: &Environment) -> Option<PathBuf> {
     let path = environment.service_account_file("ca.crt");
     match std::fs::read_to_string(&path) {
         Ok(text) if text.contains("-----BEGIN CERTIFICATE-----") => Some(path),
         Ok(_) => {
-            error!(path = %path.display(), "the file of the cluster's roots holds no certificate");
+            error!(path = %path.display(), "the service account's ca.crt contains no certificate; using the system's roots");
             None
         }
         Err(cause) => {
-            error!(path = %path.display(), %cause, "the cluster's roots cannot be read");
+            error!(path = %path.display(), %cause, "cannot read the service account's ca.crt; using the system's roots");
             None
         }
     }

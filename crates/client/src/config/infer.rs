@@ -1,6 +1,7 @@
-//! Where a program finds its cluster when nobody tells it (rule KC-5): kubeconfig first, then the pod it runs in.
+//! The entry points of the configuration, and the search for a cluster (rule KC-5): kubeconfig
+//! first, then the pod the process runs in.
 //!
-//! These are the doors into the configuration. They read small files and block while they do.
+//! They read small files and block meanwhile.
 
 use std::path::Path;
 
@@ -16,15 +17,15 @@ use super::select::select;
 use super::settings::Config;
 
 impl Config {
-    /// What this process finds around it: the files that `KUBECONFIG` lists, or `.kube/config` of the home directory,
-    /// or the service account of the pod it runs in.
+    /// Infers the configuration of this process: from the files that `KUBECONFIG` lists, or
+    /// `.kube/config` of the home directory, or the service account of the pod it runs in.
     pub fn from_env() -> Result<Self, ConfigError> {
         Self::infer(&Environment::from_process(), &Overrides::default())
     }
 
-    /// The same for any environment, with the caller's words laid over it. The pod is asked only if the files and the
-    /// caller say nothing about a cluster, and never if the caller names a file. A file that exists and cannot be used
-    /// is an error, not a reason to look elsewhere.
+    /// Infers the configuration from any environment, with overrides. The pod is used only if
+    /// neither the files nor the overrides name a cluster, and never if the caller names a file. A
+    /// file that exists and cannot be used is an error, not a reason to search elsewhere.
     pub fn infer(environment: &Environment, overrides: &Overrides) -> Result<Self, ConfigError> {
         let explicit = given(&overrides.kubeconfig);
         let loaded = Kubeconfig::load(environment, explicit.map(|path| path.as_path()))?;
@@ -32,7 +33,7 @@ impl Config {
             return Err(ConfigError::Files(loaded.broken));
         }
         let target = select(&loaded.kubeconfig, overrides)?;
-        if let Some(target) = target.as_ref().filter(|target| !target.by_default || explicit.is_some()) {
+        if let Some(target) = target.as_ref().filter(|target| !target.from_defaults || explicit.is_some()) {
             return resolve(target, overrides, environment);
         }
         let pod = match explicit {
@@ -42,22 +43,22 @@ impl Config {
         match (pod, target) {
             (Some(Ok(())), _) => resolve(&incluster::target(environment, overrides)?, overrides, environment),
             (_, Some(target)) => resolve(&target, overrides, environment),
-            (pod, None) => Err(ConfigError::NoCluster(nowhere(&loaded, pod.and_then(Result::err)))),
+            (pod, None) => Err(ConfigError::NoCluster(searched_places(&loaded, pod.and_then(Result::err)))),
         }
     }
 
-    /// What one file says, which must exist.
+    /// Reads one kubeconfig file, which must exist.
     pub fn from_kubeconfig(path: impl AsRef<Path>, overrides: &Overrides) -> Result<Self, ConfigError> {
         let overrides = Overrides { kubeconfig: Some(path.as_ref().to_owned()), ..overrides.clone() };
         Self::infer(&Environment::from_process(), &overrides)
     }
 
-    /// What a kubeconfig in a string says. Relative paths in it start at the working directory.
+    /// Parses a kubeconfig. Relative paths in it start at the working directory.
     pub fn from_kubeconfig_str(text: &str, overrides: &Overrides) -> Result<Self, ConfigError> {
         Self::resolve(&Kubeconfig::from_yaml(text)?, overrides, &Environment::from_process())
     }
 
-    /// What a kubeconfig at hand says.
+    /// Resolves a kubeconfig that is already parsed.
     pub fn resolve(
         kubeconfig: &Kubeconfig,
         overrides: &Overrides,
@@ -66,27 +67,27 @@ impl Config {
         match select(kubeconfig, overrides)? {
             Some(target) => resolve(&target, overrides, environment),
             None => {
-                let mut nowhere = nowhere(&Loaded::default(), None);
-                nowhere.looked_at.push("the given kubeconfig (names no cluster)".to_owned());
-                nowhere.contexts = names(kubeconfig);
-                Err(ConfigError::NoCluster(nowhere))
+                let mut searched_places = searched_places(&Loaded::default(), None);
+                searched_places.looked_at.push("the given kubeconfig (names no cluster)".to_owned());
+                searched_places.contexts = names(kubeconfig);
+                Err(ConfigError::NoCluster(searched_places))
             }
         }
     }
 
-    /// The API server of the cluster this pod runs in, as its service account.
+    /// Returns the configuration of a pod: its cluster's API server with the pod's service account.
     pub fn in_cluster() -> Result<Self, ConfigError> {
         Self::in_cluster_from(&Environment::from_process(), &Overrides::default())
     }
 
-    /// The same for any environment, with the caller's words laid over it.
+    /// Returns the configuration of a pod in any environment, with overrides.
     pub fn in_cluster_from(environment: &Environment, overrides: &Overrides) -> Result<Self, ConfigError> {
         resolve(&incluster::target(environment, overrides)?, overrides, environment)
     }
 }
 
-/// Where we looked, for a person who must now tell us more.
-fn nowhere(loaded: &Loaded, no_pod: Option<String>) -> NoCluster {
+/// Lists the places that were searched, for the error message.
+fn searched_places(loaded: &Loaded, no_pod: Option<String>) -> NoCluster {
     let silent = loaded.files.iter().map(|file| format!("{} (names no cluster)", file.display()));
     let missing = loaded.missing.iter().map(|file| format!("{} (does not exist)", file.display()));
     NoCluster { looked_at: silent.chain(missing).collect(), contexts: names(&loaded.kubeconfig), no_pod }

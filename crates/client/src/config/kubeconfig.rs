@@ -1,8 +1,10 @@
-//! The kubeconfig file as it is written: contexts that pair a cluster with a user, and everything else in it.
+//! The kubeconfig file format: clusters, users, contexts that pair them, and everything else in the
+//! file.
 //!
-//! These types mirror the file and decide nothing. What a reader does not know is kept at every level, so that reading
-//! and writing a file loses nothing. Secrets are written out by `to_yaml` and by nothing else; `Debug` hides them.
-//! Text becomes these types in `yaml.rs`, several files become one in `merge.rs`, settings are made in `resolve.rs`.
+//! These types mirror the file and decide nothing. Unknown fields are kept at every level, so that
+//! reading and writing a file loses nothing. Only `to_yaml` writes secrets; `Debug` hides them.
+//! Text becomes these types in `yaml.rs`, several files become one in `merge.rs`, and `resolve.rs`
+//! makes settings of them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,7 +12,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::absent::as_default;
-use super::other::{Named, NamedExtension, OtherFields};
+use super::opaque::{Named, NamedExtension, OtherFields};
 use super::redact;
 use super::user::User;
 
@@ -18,13 +20,13 @@ use super::user::User;
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", expecting = "a kubeconfig")]
 pub struct Kubeconfig {
-    /// `v1`, where it is said.
+    /// `v1`, if present.
     #[serde(rename = "apiVersion", default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// `Config`, where it is said.
+    /// `Config`, if present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Preferences of command line tools; not used here.
+    /// Preferences of command-line tools; ignored here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferences: Option<Preferences>,
     /// The clusters. Names are unique.
@@ -36,28 +38,28 @@ pub struct Kubeconfig {
     /// The contexts. Names are unique.
     #[serde(default, deserialize_with = "as_default")]
     pub contexts: Vec<NamedContext>,
-    /// The context used where the caller chooses none.
+    /// The default context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_context: Option<String>,
     /// Data of other programs.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<NamedExtension>,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
 }
 
-/// Preferences of command line tools.
+/// Preferences of command-line tools.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "the preferences")]
 pub struct Preferences {
-    /// Whether output is coloured.
+    /// True for coloured output.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "std::ops::Not::not")]
     pub colors: bool,
     /// Data of other programs.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<NamedExtension>,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
 }
@@ -66,28 +68,28 @@ pub struct Preferences {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a cluster with its name")]
 pub struct NamedCluster {
-    /// The name contexts refer to.
+    /// The name that contexts refer to.
     #[serde(default, deserialize_with = "as_default")]
     pub name: String,
     /// The cluster.
     #[serde(default, deserialize_with = "as_default")]
     pub cluster: Cluster,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
 }
 
-/// How to reach a server, and how to trust it.
+/// The address of a server and the way to verify it.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", expecting = "a cluster")]
 pub struct Cluster {
     /// The address: a URL, or a bare `host:port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
-    /// The name expected in the server's certificate, where it is not the host of the address.
+    /// The name expected in the server's certificate, if it is not the host of the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_server_name: Option<String>,
-    /// Whether the server is not verified at all.
+    /// True if the server is not verified.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "std::ops::Not::not")]
     pub insecure_skip_tls_verify: bool,
     /// A file with the trusted roots.
@@ -96,16 +98,16 @@ pub struct Cluster {
     /// The trusted roots, as base64 of PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authority_data: Option<String>,
-    /// The proxy to this cluster.
+    /// The proxy for this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy_url: Option<String>,
-    /// Whether responses come without compression.
+    /// True if responses are requested without compression.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "std::ops::Not::not")]
     pub disable_compression: bool,
-    /// Data of other programs, credential plugins among them.
+    /// Data of other programs, including credential plugins.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<NamedExtension>,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
     /// The file that defines this entry.
@@ -117,13 +119,13 @@ pub struct Cluster {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(expecting = "a user with its name")]
 pub struct NamedUser {
-    /// The name contexts refer to.
+    /// The name that contexts refer to.
     #[serde(default, deserialize_with = "as_default")]
     pub name: String,
     /// The user.
     #[serde(default, deserialize_with = "as_default")]
     pub user: User,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
 }
@@ -132,34 +134,34 @@ pub struct NamedUser {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a context with its name")]
 pub struct NamedContext {
-    /// The name `current-context` and callers refer to.
+    /// The name that `current-context` and callers refer to.
     #[serde(default, deserialize_with = "as_default")]
     pub name: String,
     /// The context.
     #[serde(default, deserialize_with = "as_default")]
     pub context: Context,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
 }
 
-/// Which cluster, as which user, in which namespace.
+/// A combination of a cluster, a user and a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a context")]
 pub struct Context {
     /// The name of the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster: Option<String>,
-    /// The name of the user; none is anonymous.
+    /// The name of the user; `None` is anonymous.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The namespace used where the caller names none.
+    /// The namespace of requests that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Data of other programs.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<NamedExtension>,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
     /// The file that defines this entry.
@@ -180,7 +182,8 @@ macro_rules! named {
 named!(NamedCluster, NamedUser, NamedContext);
 
 impl Kubeconfig {
-    /// One cluster, one user and the context that pairs them, all called `name`, chosen as the current one.
+    /// Creates a kubeconfig with one cluster, one user and one context, all called `name`, and
+    /// makes the context current.
     pub fn single(name: impl Into<String>, cluster: Cluster, user: User) -> Self {
         let name = name.into();
         let context = Context { cluster: Some(name.clone()), user: Some(name.clone()), ..Context::default() };
@@ -195,29 +198,29 @@ impl Kubeconfig {
         }
     }
 
-    /// The cluster of this name.
+    /// Returns the cluster of this name.
     pub fn cluster(&self, name: &str) -> Option<&Cluster> {
         find(&self.clusters, name).map(|entry| &entry.cluster)
     }
 
-    /// The user of this name.
+    /// Returns the user of this name.
     pub fn user(&self, name: &str) -> Option<&User> {
         find(&self.users, name).map(|entry| &entry.user)
     }
 
-    /// The context of this name.
+    /// Returns the context of this name.
     pub fn context(&self, name: &str) -> Option<&Context> {
         find(&self.contexts, name).map(|entry| &entry.context)
     }
 }
 
-/// The first entry of this name.
+/// Returns the first entry of this name.
 fn find<'a, T: Named>(entries: &'a [T], name: &str) -> Option<&'a T> {
     entries.iter().find(|entry| entry.name() == name)
 }
 
 impl fmt::Debug for Cluster {
-    /// Addresses may carry a password, which is left out.
+    /// Hides passwords in addresses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster")
             .field("server", &self.server.as_deref().map(redact::address))

@@ -1,7 +1,7 @@
-//! Which files make up the configuration (rules KC-1 and KC-10), and reading them.
+//! Finding and reading the kubeconfig files (rules KC-1 and KC-10).
 //!
-//! Reads only the files; whether what they say makes sense is judged later, by those who use it. It writes one thing: a
-//! kubeconfig where very old tools put it is copied to where everybody looks now.
+//! Only reads; validation happens later, for the entries in use. It writes one thing: a kubeconfig
+//! at the path of very old tools is copied to today's path.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -15,22 +15,24 @@ use super::error::{ConfigError, FileError};
 use super::kubeconfig::Kubeconfig;
 use super::yaml;
 
-/// What the files said, and which could not be asked.
+/// The result of loading the kubeconfig files.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// All readable files merged, the first that defines an entry winning; paths are absolute.
+    /// All readable files merged; the first file that defines an entry wins, and paths are
+    /// absolute.
     pub kubeconfig: Kubeconfig,
     /// The files that were read, in order of precedence.
     pub files: Vec<PathBuf>,
-    /// The files that were looked for and do not exist.
+    /// The files that do not exist.
     pub missing: Vec<PathBuf>,
-    /// The files that exist and cannot be used. Their absence may change what the others mean: do not go on lightly.
+    /// The files that exist and cannot be used. Without them the others may mean something else: do
+    /// not ignore these errors.
     pub broken: Vec<FileError>,
 }
 
 impl Kubeconfig {
-    /// Reads one file. Its entries remember it; paths in them stay as written until
+    /// Reads one file. Its entries record it as their origin; paths in them stay as written until
     /// [`resolve_paths`](Self::resolve_paths).
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ConfigError> {
         let path = path.as_ref();
@@ -41,13 +43,14 @@ impl Kubeconfig {
         }
     }
 
-    /// Reads the files that make up the configuration: `explicit` alone, which must exist; or those that `KUBECONFIG`
-    /// lists; or `.kube/config` of the home directory. Missing files are skipped, broken ones are reported beside the
-    /// rest.
+    /// Reads the kubeconfig files: `explicit` alone, which must exist; or those that `KUBECONFIG`
+    /// lists; or `.kube/config` of the home directory. Missing files are skipped, broken ones are
+    /// reported in the result.
     ///
-    /// Before anything is read, and whichever files are, `.kube/.kubeconfig` of the home directory is copied to
-    /// `.kube/config` if only the former exists, as kubectl does. Where that cannot be done there is a warning, and
-    /// the old file is read in place of the new one.
+    /// First, whichever files are read, `.kube/.kubeconfig` of the home directory is copied to
+    /// `.kube/config` if only the former exists, as kubectl does (`Migrate` in client-go v0.36.4
+    /// `tools/clientcmd/loader.go`). If that fails, a warning is logged and the old file is read
+    /// instead of the new one.
     pub fn load(environment: &Environment, explicit: Option<&Path>) -> Result<Loaded, ConfigError> {
         let home = environment.kube_dir().map(Home::new);
         if let Some(home) = &home {
@@ -64,14 +67,14 @@ impl Kubeconfig {
             None => home.map(|it| it.read()).unwrap_or_default(),
         };
         if listed.is_some() && loaded.files.is_empty() && !loaded.missing.is_empty() {
-            warn!(missing = ?loaded.missing, "no file that KUBECONFIG lists exists");
+            warn!(missing = ?loaded.missing, "none of the files in KUBECONFIG exist");
         }
         loaded.kubeconfig.resolve_paths();
         Ok(loaded)
     }
 }
 
-/// The paths in order, without empty names and repetitions.
+/// Returns the paths in order, without empty and repeated ones.
 fn distinct(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut kept = Vec::new();
     for path in paths {
@@ -82,7 +85,7 @@ fn distinct(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     kept
 }
 
-/// The file in the home directory, and the one that very old tools wrote.
+/// The kubeconfig in the home directory, and the one that very old tools wrote.
 struct Home {
     config: PathBuf,
     legacy: PathBuf,
@@ -98,12 +101,13 @@ impl Home {
         if loaded.missing.is_empty() {
             return loaded;
         }
-        // Only if it could not be copied is it still alone.
+        // The old file is still alone only if the copy failed.
         let legacy = read_all(std::slice::from_ref(&self.legacy));
         if legacy.missing.is_empty() { legacy } else { loaded }
     }
 
-    /// Copies the old file to the new place if nothing is there. Does nothing where either cannot be looked at.
+    /// Copies the old file to the new path if nothing is there. Does nothing if either cannot be
+    /// accessed.
     fn migrate(&self) {
         let nothing_there = matches!(fs::metadata(&self.config), Err(error) if is_missing(&error));
         let (true, Ok(legacy)) = (nothing_there, fs::metadata(&self.legacy)) else { return };
@@ -113,12 +117,12 @@ impl Home {
         };
         if let Err(error) = copied {
             let (from, to) = (self.legacy.display(), self.config.display());
-            warn!(%from, %to, %error, "cannot copy the kubeconfig from its old place; copy it yourself, or remove it");
+            warn!(%from, %to, %error, "cannot copy the kubeconfig from its old path; copy or remove it manually");
         }
     }
 
-    /// Writes the copy beside its place and then gives it its name, unless somebody else was quicker: nobody sees half
-    /// of it, and nothing is written over.
+    /// Writes the copy to a temporary file and hard-links it to its name, unless another process
+    /// was faster: readers never see a partial file, and no file is overwritten.
     fn copy(&self, permissions: Permissions) -> io::Result<()> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let text = fs::read(&self.legacy)?;
@@ -126,7 +130,7 @@ impl Home {
         let beside = self.config.with_file_name(format!("config.{}-{number}", std::process::id()));
         let mut file = new_file(&beside, &permissions)?;
         let named = file.write_all(&text).and_then(|()| fs::hard_link(&beside, &self.config));
-        // If this fails too, the first error is the one to tell.
+        // If this fails too, the first error is the one to report.
         let _ = fs::remove_file(&beside);
         match named {
             Err(_) if self.config.exists() => Ok(()),
@@ -139,8 +143,8 @@ fn is_missing(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-/// A new file that nobody may read who could not read the old one. client-go leaves that to the umask, which shows a
-/// private kubeconfig to everybody.
+/// Creates a file that is readable only by those who can read the old one. client-go leaves that to
+/// the umask (`os.WriteFile` with 0666), which can make a private kubeconfig world-readable.
 fn new_file(path: &Path, permissions: &Permissions) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

@@ -1,6 +1,6 @@
-//! The tokens and certificates that entries carry, or point at.
+//! Tokens and certificates that entries contain or point to.
 //!
-//! Messages are about the file or the form, never about what was found in it.
+//! Messages name the file or the format, never the content.
 
 use std::fs;
 use std::path::Path;
@@ -9,14 +9,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use secrecy::SecretString;
 
-/// The PEM text behind a `…-data` field: base64, which may be broken over lines.
+/// Decodes the PEM text of a `…-data` field: base64, possibly broken over lines.
 pub(super) fn pem(data: &str) -> Result<SecretString, String> {
     let compact: String = data.chars().filter(|c| !c.is_ascii_whitespace()).collect();
     let bytes = STANDARD.decode(compact).map_err(|_| "is not base64".to_owned())?;
     String::from_utf8(bytes).map(SecretString::from).map_err(|_| "is not base64 of PEM text".to_owned())
 }
 
-/// The bearer token in a file, without the white space around it.
+/// Reads a bearer token from a file, without surrounding white space.
 pub(super) fn token(path: &Path) -> Result<SecretString, String> {
     let text = fs::read_to_string(path).map_err(|error| unreadable(path, &error))?;
     match text.trim() {
@@ -25,12 +25,12 @@ pub(super) fn token(path: &Path) -> Result<SecretString, String> {
     }
 }
 
-/// Base64 of a file, as a plugin wants to have it.
+/// Returns a file's content as base64, for a plugin.
 pub(super) fn base64_of(path: &Path) -> Result<String, String> {
     fs::read(path).map(|bytes| STANDARD.encode(bytes)).map_err(|error| unreadable(path, &error))
 }
 
-/// Whether a file is there for us to read; it is read when it is used, and again when it changes.
+/// Checks that a file can be read. Its content is read when it is used, and again when it changes.
 pub(super) fn readable(path: &Path) -> Result<(), String> {
     let file = fs::File::open(path).map_err(|error| unreadable(path, &error))?;
     match file.metadata() {

@@ -1,17 +1,18 @@
-//! Several kubeconfigs into one (rule KC-2): the first file that says something wins.
+//! Merging several kubeconfigs into one (rule KC-2): the first file that defines a value wins.
 //!
-//! An entry is taken whole or not at all; its fields are never mixed with those of a namesake. Paths are made absolute
-//! against the file that wrote them, which is why every entry knows its origin.
+//! An entry is taken whole or not at all; its fields are never mixed with those of another entry of
+//! the same name. Paths are resolved against the file that contains them, which is why every entry
+//! records its origin.
 
 use std::path::{Path, PathBuf};
 
 use super::absent::{Absent as _, given};
 use super::kubeconfig::{Cluster, Kubeconfig, Preferences};
-use super::other::{Named, NamedExtension, OtherFields};
+use super::opaque::{Named, NamedExtension, OtherFields};
 use super::user::User;
 
 impl Kubeconfig {
-    /// Adds what `later` defines and this one does not. What is here already stays as it is.
+    /// Adds the entries of `later` that this kubeconfig lacks. Existing entries are unchanged.
     pub fn merge(&mut self, later: Self) {
         first_wins(&mut self.api_version, later.api_version);
         first_wins(&mut self.kind, later.kind);
@@ -26,7 +27,7 @@ impl Kubeconfig {
         self.other.merge(later.other);
     }
 
-    /// Writes down that `file` defines every entry.
+    /// Records `file` as the origin of every entry.
     pub(super) fn set_origin(&mut self, file: &Path) {
         let origin = Some(file.to_owned());
         self.clusters.iter_mut().for_each(|entry| entry.cluster.origin.clone_from(&origin));
@@ -34,8 +35,9 @@ impl Kubeconfig {
         self.contexts.iter_mut().for_each(|entry| entry.context.origin.clone_from(&origin));
     }
 
-    /// Makes relative paths absolute, each against the directory of the file that defines its entry. Entries without
-    /// an origin keep their paths, which are then relative to the working directory.
+    /// Makes relative paths absolute, each against the directory of the file that defines its
+    /// entry. Entries without an origin keep their paths, which are then relative to the working
+    /// directory.
     pub fn resolve_paths(&mut self) {
         self.clusters.iter_mut().for_each(|entry| entry.cluster.resolve_paths());
         self.users.iter_mut().for_each(|entry| entry.user.resolve_paths());
@@ -64,7 +66,7 @@ impl Cluster {
         resolve(&mut self.certificate_authority, &base);
     }
 
-    /// The data another program keeps under `name`.
+    /// Returns the extension of this name.
     pub(super) fn extension(&self, name: &str) -> Option<&NamedExtension> {
         self.extensions.iter().find(|extension| extension.name == name)
     }
@@ -77,7 +79,7 @@ impl User {
             resolve(path, &base);
         }
         let Some(command) = self.exec.as_mut().and_then(|exec| exec.command.as_mut()) else { return };
-        // A bare name is looked up in PATH; only what is written as a path is one.
+        // A bare name is looked up in PATH; only a command with a separator is a path.
         if command.contains(std::path::is_separator)
             && Path::new(command).is_relative()
             && let Some(absolute) = base.join(&*command).to_str()
@@ -101,7 +103,7 @@ fn append<T: Named>(entries: &mut Vec<T>, later: Vec<T>) {
     }
 }
 
-/// The absolute directory of a file.
+/// Returns the absolute directory of a file.
 fn directory(file: Option<&Path>) -> Option<PathBuf> {
     let absolute = std::path::absolute(file?).ok()?;
     absolute.parent().map(Path::to_owned)

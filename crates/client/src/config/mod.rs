@@ -1,4 +1,5 @@
-//! From a kubeconfig, a pod's environment or a caller to the resolved settings of a client.
+//! Configuration: from a kubeconfig, a pod's environment or a caller to the resolved settings of a
+//! client.
 //!
 //! ```text
 //! files --load, merge--> Kubeconfig --select, validate--> Target --resolve--> Config
@@ -13,8 +14,8 @@ mod exec;
 mod settings;
 mod error;
 mod environment;
-mod loose;
-mod other;
+mod any_value;
+mod opaque;
 mod user;
 mod kubeconfig;
 mod merge;
@@ -35,7 +36,7 @@ pub use error::{ConfigError, Entry, EntryKind, FileError, NoCluster, Problem};
 pub use exec::{ExecCluster, ExecConfig, ExecEnv, InteractiveMode};
 pub use kubeconfig::{Cluster, Context, Kubeconfig, NamedCluster, NamedContext, NamedUser, Preferences};
 pub use load::Loaded;
-pub use other::{NamedExtension, OtherFields};
+pub use opaque::{NamedExtension, OtherFields};
 pub use overrides::Overrides;
 pub use settings::{
     AuthProvider, AuthSettings, BasicAuth, Config, HttpVersion, Identity, Impersonation, Pem, PluginPolicy,

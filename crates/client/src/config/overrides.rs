@@ -1,67 +1,69 @@
-//! What the caller says instead of the files, or in case they say nothing (rule KC-3).
+//! Values of the caller that take precedence over the files, or fill their gaps (rule KC-3).
 //!
-//! Holds the caller's words and lays them over entries. Which entries those are is decided in `select.rs`.
+//! Holds the values and applies them to entries. `select.rs` decides which entries those are.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::absent::{given, overlay};
 use super::kubeconfig::Cluster;
-use super::other::{NamedExtension, OtherFields};
+use super::opaque::{NamedExtension, OtherFields};
 use super::settings::PluginPolicy;
 use super::user::User;
 
-/// What the caller says instead of the files. Empty values say nothing.
+/// Values that take precedence over the files. Empty values count as unset.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Overrides {
-    /// Read this file and no other. It must exist.
+    /// The only file to read. It must exist.
     pub kubeconfig: Option<PathBuf>,
-    /// Use this context. It must exist.
+    /// The context to use. It must exist.
     pub context: Option<String>,
-    /// Use this cluster instead of the context's. It must exist.
+    /// The cluster to use instead of the context's. It must exist.
     pub cluster: Option<String>,
-    /// Use this user instead of the context's. It must exist.
+    /// The user to use instead of the context's. It must exist.
     pub user: Option<String>,
-    /// Work in this namespace where a request names none.
+    /// The namespace of requests that name none.
     pub namespace: Option<String>,
-    /// Fields to use instead of the cluster's: server, roots, proxy and so on.
+    /// Fields that replace the cluster's: server, roots, proxy and so on.
     pub cluster_info: Cluster,
-    /// Fields to use instead of the user's: token, certificate, impersonation and so on.
+    /// Fields that replace the user's: token, certificate, impersonation and so on.
     pub user_info: User,
-    /// Fields to use where the cluster has none. In a pod without a kubeconfig they give way to the pod's own cluster.
+    /// Fields for a cluster that does not set them. In a pod without a kubeconfig the pod's own
+    /// cluster takes precedence.
     pub cluster_defaults: Cluster,
-    /// The longest a request may take; zero and `None` wait for ever.
+    /// The time limit of a request; zero and `None` mean no limit.
     pub timeout: Option<Duration>,
-    /// Send credentials in clear text to a server that is not on loopback.
+    /// True to send credentials in clear text to a server that is not on loopback.
     pub allow_plaintext_credentials: bool,
-    /// Which credential plugins may be started.
+    /// The credential plugins that may be started.
     pub plugin_policy: PluginPolicy,
 }
 
 impl Overrides {
-    /// The cluster's entry over the defaults, and the caller's fields over both.
+    /// Merges a cluster: the defaults, then the entry, then the caller's fields.
     pub(super) fn cluster(&self, entry: Option<&Cluster>) -> Cluster {
         let mut cluster = self.cluster_defaults.clone();
         if let Some(entry) = entry {
-            cluster.lay_over(entry);
+            cluster.apply(entry);
             cluster.origin.clone_from(&entry.origin);
         }
         self.apply_to_cluster(&mut cluster);
         cluster
     }
 
-    /// Lays the caller's fields over a cluster. Another server does not inherit the name to expect in its certificate.
+    /// Applies the caller's fields to a cluster. If they name another server, the old
+    /// `tls-server-name` does not apply to it.
     pub(super) fn apply_to_cluster(&self, cluster: &mut Cluster) {
         let info = &self.cluster_info;
-        cluster.lay_over(info);
+        cluster.apply(info);
         if given(&info.server).is_some() || given(&info.tls_server_name).is_some() {
             cluster.tls_server_name.clone_from(&info.tls_server_name);
         }
     }
 
-    /// Lays the caller's fields over a user. A way to log in replaces those that exclude it, so that a token given on
-    /// a command line is the token that is used.
+    /// Applies the caller's fields to a user. A credential replaces those that exclude it, so that
+    /// a token given on a command line is the token that is used.
     pub(super) fn apply_to_user(&self, user: &mut User) {
         let info = &self.user_info;
         if info.has_token() {
@@ -79,28 +81,29 @@ impl Overrides {
         if info.exec.is_some() || info.auth_provider.is_some() {
             (user.exec, user.auth_provider) = (None, None);
         }
-        user.lay_over(info);
+        user.apply(info);
     }
 }
 
 impl Cluster {
-    /// Takes every field that `over` gives. The three ways to trust a server are one: giving any replaces all.
-    fn lay_over(&mut self, over: &Self) {
+    /// Takes every field that `over` sets. The three trust settings are one unit: setting any
+    /// replaces all.
+    fn apply(&mut self, over: &Self) {
         overlay(&mut self.server, &over.server);
         overlay(&mut self.tls_server_name, &over.tls_server_name);
         overlay(&mut self.proxy_url, &over.proxy_url);
         self.disable_compression |= over.disable_compression;
-        if over.says_whom_to_trust() {
+        if over.has_trust_settings() {
             self.insecure_skip_tls_verify = over.insecure_skip_tls_verify;
             self.certificate_authority.clone_from(&over.certificate_authority);
             self.certificate_authority_data.clone_from(&over.certificate_authority_data);
         }
-        lay_extensions_over(&mut self.extensions, &over.extensions);
-        lay_fields_over(&mut self.other, &over.other);
+        apply_extensions(&mut self.extensions, &over.extensions);
+        apply_fields(&mut self.other, &over.other);
     }
 
-    /// Whether roots are given, or verification is off.
-    pub(super) fn says_whom_to_trust(&self) -> bool {
+    /// Returns true if roots are set, or verification is off.
+    pub(super) fn has_trust_settings(&self) -> bool {
         self.insecure_skip_tls_verify
             || given(&self.certificate_authority).is_some()
             || given(&self.certificate_authority_data).is_some()
@@ -108,7 +111,7 @@ impl Cluster {
 }
 
 impl User {
-    fn lay_over(&mut self, over: &Self) {
+    fn apply(&mut self, over: &Self) {
         overlay(&mut self.client_certificate, &over.client_certificate);
         overlay(&mut self.client_certificate_data, &over.client_certificate_data);
         overlay(&mut self.client_key, &over.client_key);
@@ -129,26 +132,26 @@ impl User {
         if over.exec.is_some() {
             self.exec.clone_from(&over.exec);
         }
-        lay_extensions_over(&mut self.extensions, &over.extensions);
-        lay_fields_over(&mut self.other, &over.other);
+        apply_extensions(&mut self.extensions, &over.extensions);
+        apply_fields(&mut self.other, &over.other);
     }
 
-    /// Whether a bearer token is given, here or in a file.
+    /// Returns true if a bearer token is set, directly or as a file.
     pub(super) fn has_token(&self) -> bool {
         given(&self.token).is_some() || given(&self.token_file).is_some()
     }
 
-    /// Whether a user name or a password is given.
+    /// Returns true if a user name or a password is set.
     pub(super) fn has_basic(&self) -> bool {
         given(&self.username).is_some() || given(&self.password).is_some()
     }
 
-    /// Whether a client certificate is given, here or in a file.
+    /// Returns true if a client certificate is set, directly or as a file.
     pub(super) fn has_certificate(&self) -> bool {
         given(&self.client_certificate).is_some() || given(&self.client_certificate_data).is_some()
     }
 
-    /// What identifies this user to the server, in words.
+    /// Returns the name of this user's credential, for messages.
     pub(super) fn credential(&self) -> Option<&'static str> {
         let ways = [
             (self.has_token(), "the token"),
@@ -160,12 +163,12 @@ impl User {
     }
 }
 
-fn lay_extensions_over(extensions: &mut Vec<NamedExtension>, over: &[NamedExtension]) {
+fn apply_extensions(extensions: &mut Vec<NamedExtension>, over: &[NamedExtension]) {
     extensions.retain(|extension| over.iter().all(|new| new.name != extension.name));
     extensions.extend_from_slice(over);
 }
 
-fn lay_fields_over(fields: &mut OtherFields, over: &OtherFields) {
+fn apply_fields(fields: &mut OtherFields, over: &OtherFields) {
     fields.0.extend(over.0.clone());
 }
 
@@ -181,7 +184,7 @@ mod tests {
         serde_saphyr::from_str(yaml).unwrap()
     }
 
-    /// What a user is after overriding, as JSON.
+    /// Applies an override to a user, and returns the user as JSON.
     fn overridden_user(entry: &str, info: &str) -> serde_json::Value {
         let overrides = Overrides { user_info: user(info), ..Overrides::default() };
         let mut entry = user(entry);
@@ -199,7 +202,7 @@ mod tests {
             ("{server: d}", "{server: ''}", "{server: ''}", "{server: d}"),
             ("{}", "{proxy-url: 'http://e'}", "{proxy-url: 'http://o'}", "{proxy-url: 'http://o'}"),
             ("{}", "{}", "{disable-compression: true}", "{disable-compression: true}"),
-            // The three ways to trust are one.
+            // The three trust settings are one unit.
             (
                 "{}",
                 "{certificate-authority: e}",
@@ -230,7 +233,7 @@ mod tests {
                 "{}",
                 "{insecure-skip-tls-verify: true}",
             ),
-            // Another server has another name.
+            // Another server has another certificate name.
             ("{}", "{server: e, tls-server-name: e}", "{server: o}", "{server: o}"),
             (
                 "{}",

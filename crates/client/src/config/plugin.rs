@@ -1,7 +1,7 @@
-//! From the `exec` section of a user to the settings of a credential plugin.
+//! Conversion of the `exec` section of a user to the settings of a credential plugin.
 //!
-//! Expects a section without problems. Does not start anything; what the plugin is told about the cluster is put
-//! together here because only here both the user and the cluster are known.
+//! Expects a validated section. Starts nothing. The cluster's data for the plugin is put together
+//! here, because only here both the user and the cluster are known.
 
 use std::fmt::Write as _;
 
@@ -14,17 +14,17 @@ use super::kubeconfig::Cluster;
 use super::material;
 use super::user::ExecSection;
 
-/// The cluster extension that is handed to plugins.
+/// The cluster extension that is passed to plugins.
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
 
-/// The settings of the plugin that `section` names, for use with `cluster` at `server`.
+/// Returns the settings of the plugin of `section`, for use with `cluster` at `server`.
 pub(super) fn settings(
     section: &ExecSection,
     entry: &Entry,
     cluster: &Cluster,
     server: &Url,
 ) -> Result<ExecConfig, Problem> {
-    let told = match section.provide_cluster_info {
+    let cluster_info = match section.provide_cluster_info {
         true => Some(describe(entry, cluster, server)?),
         false => None,
     };
@@ -40,11 +40,12 @@ pub(super) fn settings(
         install_hint: given(&section.install_hint).map(|hint| printable(hint)),
         provide_cluster_info: section.provide_cluster_info,
         interactive_mode: Some(interactive_mode(section)),
-        cluster: told,
+        cluster: cluster_info,
     })
 }
 
-/// What a plugin is told about the cluster. A file of roots is read now, since the plugin gets text.
+/// Returns the cluster's data for a plugin. A file of roots is read now, since the plugin receives
+/// its content.
 fn describe(entry: &Entry, cluster: &Cluster, server: &Url) -> Result<ExecCluster, Problem> {
     let data = match (given(&cluster.certificate_authority_data), given(&cluster.certificate_authority)) {
         (Some(data), _) => Some(data.clone()),
@@ -64,7 +65,7 @@ fn describe(entry: &Entry, cluster: &Cluster, server: &Url) -> Result<ExecCluste
     })
 }
 
-/// The mode, which versions before v1 did not have.
+/// Returns the mode; versions before v1 did not have one.
 fn interactive_mode(section: &ExecSection) -> InteractiveMode {
     match section.interactive_mode.as_deref() {
         Some("Never") => InteractiveMode::Never,
@@ -73,7 +74,7 @@ fn interactive_mode(section: &ExecSection) -> InteractiveMode {
     }
 }
 
-/// The text with everything that could steer a terminal spelled out as `U+001B`.
+/// Replaces every character that could control a terminal by its code, such as `U+001B`.
 fn printable(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
     for c in text.chars() {
@@ -86,7 +87,8 @@ fn printable(text: &str) -> String {
     clean
 }
 
-/// Control characters other than white space, invisible formatting such as changes of direction, and private use.
+/// Returns true for control characters other than white space, invisible formatting such as changes
+/// of direction, and private use.
 fn steers(c: char) -> bool {
     let white_space = ('\t'..='\r').contains(&c);
     let formatting = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_write_stays_as_it_is() {
+    fn ordinary_text_is_unchanged() {
         let texts = [
             "a\nb\r\nc\t\r\nd\x0be\x0cf",
             "alpha: \u{3b1}, beta: \u{3b2}",

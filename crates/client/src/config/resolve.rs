@@ -1,7 +1,7 @@
-//! From a [`Target`] to the settings of a client (rules KC-6, KC-7 and KC-8).
+//! Conversion of a [`Target`] to the settings of a client (rules KC-6, KC-7 and KC-8).
 //!
-//! This is the last place that knows about entries. Files that may change stay paths; the token file alone is read
-//! once, so that a missing one is noticed here and not with the first request.
+//! This is the last module that knows about entries. Files that may change stay paths; only the
+//! token file is read once, so that a missing one is reported here and not by the first request.
 
 use secrecy::ExposeSecret as _;
 use url::Url;
@@ -18,7 +18,7 @@ use super::settings::{
 use super::user::User;
 use super::{incluster, material, plugin, server};
 
-/// The settings for a target, or everything that is wrong with it.
+/// Returns the settings for a target, or all its problems.
 pub(super) fn resolve(
     target: &Target,
     overrides: &Overrides,
@@ -29,7 +29,7 @@ pub(super) fn resolve(
         return Err(ConfigError::Invalid(problems));
     }
     let server = address(target).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
-    refuse_exposure(target, &server, overrides)?;
+    reject_plaintext(target, &server, overrides)?;
     let mut config = Config::new(server);
     fill(&mut config, target).map_err(|problem| ConfigError::Invalid(vec![problem]))?;
     config.default_namespace = namespace(target, environment);
@@ -42,15 +42,17 @@ pub(super) fn resolve(
     Ok(config)
 }
 
-/// The address. A bare `host:port` is https where anything about TLS is said, and http otherwise.
+/// Returns the address. A bare `host:port` is https if any TLS setting is present, and http
+/// otherwise.
 fn address(target: &Target) -> Result<Url, Problem> {
-    let tls = target.cluster.says_whom_to_trust() || target.user.has_certificate();
+    let tls = target.cluster.has_trust_settings() || target.user.has_certificate();
     let text = given(&target.cluster.server).map_or("", String::as_str);
     server::server(text, tls).map_err(|message| target.cluster_entry.problem("server", message))
 }
 
-/// Credentials travel over TLS, or not off this machine. client-go drops them silently, and one wonders about a 401.
-fn refuse_exposure(target: &Target, server: &Url, overrides: &Overrides) -> Result<(), ConfigError> {
+/// Rejects credentials that would be sent in clear text to another machine. client-go drops them
+/// silently, and the server then answers 401.
+fn reject_plaintext(target: &Target, server: &Url, overrides: &Overrides) -> Result<(), ConfigError> {
     match target.user.credential() {
         Some(credential) if server::is_exposed(server) && !overrides.allow_plaintext_credentials => {
             Err(ConfigError::PlaintextCredentials {
@@ -64,7 +66,7 @@ fn refuse_exposure(target: &Target, server: &Url, overrides: &Overrides) -> Resu
     }
 }
 
-/// Everything that comes from the two entries.
+/// Fills in everything that comes from the two entries.
 fn fill(config: &mut Config, target: &Target) -> Result<(), Problem> {
     let Target { cluster, cluster_entry, user, user_entry, .. } = target;
     config.tls = TlsSettings {
@@ -111,7 +113,7 @@ fn pem(entry: &Entry, field: &'static str, data: &str) -> Result<Pem, Problem> {
     material::pem(data).map(Pem::Data).map_err(|message| entry.problem(field, message))
 }
 
-/// Every way to log in by header, except the plugin.
+/// Returns the credentials that are sent as headers, except the plugin's.
 fn login(entry: &Entry, user: &User) -> Result<AuthSettings, Problem> {
     let token = match (given(&user.token), given(&user.token_file)) {
         (Some(token), _) => Some(token.clone()),
@@ -145,7 +147,7 @@ fn impersonation(user: &User) -> Impersonation {
     }
 }
 
-/// What was asked for, or where this pod runs, or `default`.
+/// Returns the configured namespace, or the namespace of this pod, or `default`.
 fn namespace(target: &Target, environment: &Environment) -> String {
     let of_pod = || incluster::possible(environment).ok().and_then(|()| incluster::namespace(environment));
     target.namespace.clone().or_else(of_pod).unwrap_or_else(|| "default".to_owned())

@@ -1,55 +1,56 @@
-//! Which cluster, as which user, in which namespace: from a kubeconfig and overrides to one [`Target`] (rule KC-4).
+//! Selection of cluster, user and namespace: from a kubeconfig and overrides to one [`Target`]
+//! (rule KC-4).
 //!
-//! A name the caller gave must exist. A name that a file gave and that leads nowhere is a problem, unless the caller
-//! brought what the entry would have said. client-go goes on without the entry instead, which turns a mistyped user
-//! into an anonymous one.
+//! A name that the caller gives must exist. A name in a file that does not exist is a problem,
+//! unless the caller supplies the entry's values. client-go goes on without the entry instead,
+//! which turns a mistyped user into an anonymous one.
 
 use super::absent::given;
 use super::error::{ConfigError, Entry, EntryKind, Problem};
 use super::kubeconfig::{Cluster, Context, Kubeconfig};
-use super::other::Named;
+use super::opaque::Named;
 use super::overrides::Overrides;
 use super::user::User;
 use super::validate;
 
-/// The entries chosen, with the overrides laid over them.
+/// The chosen entries, with the overrides applied.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// The cluster, and how messages name it.
+    /// The cluster, and its name for messages.
     pub(super) cluster: Cluster,
     pub(super) cluster_entry: Entry,
-    /// The user, and how messages name it.
+    /// The user, and its name for messages.
     pub(super) user: User,
     pub(super) user_entry: Entry,
-    /// The namespace that was asked for, if one was.
+    /// The namespace of the context or the overrides, if one is set.
     pub(super) namespace: Option<String>,
-    /// Whether only the defaults say where the server is.
-    pub(super) by_default: bool,
-    /// What is wrong with the context: names that lead nowhere, or the namespace.
+    /// True if only the defaults name the server.
+    pub(super) from_defaults: bool,
+    /// The problems of the context: missing entries, or an invalid namespace.
     problems: Vec<Problem>,
 }
 
 impl Target {
-    /// A target that no file describes, with the overrides laid over it.
+    /// Creates a target that no file describes, with the overrides applied.
     pub(super) fn new(name: &str, mut cluster: Cluster, mut user: User, overrides: &Overrides) -> Self {
         overrides.apply_to_cluster(&mut cluster);
         overrides.apply_to_user(&mut user);
-        let problems = asked_namespace(overrides).into_iter().collect();
+        let problems = override_namespace_problem(overrides).into_iter().collect();
         Self {
             cluster,
             cluster_entry: Entry::new(EntryKind::Cluster, name, None),
             user,
             user_entry: Entry::new(EntryKind::User, name, None),
             namespace: given(&overrides.namespace).cloned(),
-            by_default: false,
+            from_defaults: false,
             problems,
         }
     }
 
-    /// Everything that keeps this target from being used.
+    /// Returns everything that prevents the use of this target.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut problems = self.problems.clone();
-        // Behind a name that leads nowhere there is no server, and that has been said.
+        // A cluster that does not exist has no server, and is already reported.
         if problems.is_empty() || given(&self.cluster.server).is_some() {
             problems.extend(validate::cluster(&self.cluster_entry, &self.cluster));
         }
@@ -58,7 +59,7 @@ impl Target {
     }
 }
 
-/// Chooses. `None` means that neither the files nor the caller say anything about a cluster.
+/// Selects the entries. Returns `None` if neither the files nor the caller name a cluster.
 pub(super) fn select(kubeconfig: &Kubeconfig, overrides: &Overrides) -> Result<Option<Target>, ConfigError> {
     let context_name = given(&overrides.context).or(given(&kubeconfig.current_context));
     let found = context_name.and_then(|name| kubeconfig.context(name));
@@ -79,7 +80,7 @@ pub(super) fn select(kubeconfig: &Kubeconfig, overrides: &Overrides) -> Result<O
         Some(name) => problems.extend(context_problems(name, &context, cluster, user, overrides)),
         None => {}
     }
-    problems.extend(asked_namespace(overrides));
+    problems.extend(override_namespace_problem(overrides));
 
     let merged = overrides.cluster(cluster);
     if context_name.is_none() && cluster_name.is_none() && given(&merged.server).is_none() {
@@ -93,14 +94,14 @@ pub(super) fn select(kubeconfig: &Kubeconfig, overrides: &Overrides) -> Result<O
         user_entry: entry(EntryKind::User, user_name, user.and_then(|it| it.origin.as_ref())),
         user: merged_user,
         namespace: given(&overrides.namespace).or(given(&context.namespace)).cloned(),
-        by_default: context_name.is_none()
+        from_defaults: context_name.is_none()
             && cluster_name.is_none()
             && given(&overrides.cluster_info.server).is_none(),
         problems,
     }))
 }
 
-/// References of a context that lead nowhere, and its namespace.
+/// Returns the dangling references of a context, and an invalid namespace.
 fn context_problems(
     name: &str,
     context: &Context,
@@ -128,12 +129,12 @@ fn context_problems(
     problems
 }
 
-/// What is wrong with the namespace the caller asks for.
-fn asked_namespace(overrides: &Overrides) -> Option<Problem> {
+/// Returns the problem with the caller's namespace.
+fn override_namespace_problem(overrides: &Overrides) -> Option<Problem> {
     validate::namespace(&Entry::new(EntryKind::Context, "", None), given(&overrides.namespace))
 }
 
-/// Refuses a name of the caller's that no file defines.
+/// Rejects a name given by the caller that no file defines.
 fn require<T: Named>(
     kind: EntryKind,
     asked: &Option<String>,

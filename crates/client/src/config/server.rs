@@ -1,11 +1,12 @@
-//! Addresses of servers and proxies: from text to URL, and whether an address leaves this machine.
+//! Addresses of servers and proxies: parsing, and detection of unencrypted connections to other
+//! machines.
 
 use url::{Host, Url};
 
 use super::redact;
 
-/// The URL of a server. A bare `host` or `host:port` gets its scheme from `tls`. A path is kept as the prefix of all
-/// requests, a query and a fragment are not.
+/// Parses the URL of a server. A bare `host` or `host:port` gets its scheme from `tls`. A path is
+/// kept as the prefix of all requests; a query and a fragment are dropped.
 pub(super) fn server(text: &str, tls: bool) -> Result<Url, String> {
     let shown = redact::address(text);
     let bare = !text.contains("://");
@@ -19,14 +20,14 @@ pub(super) fn server(text: &str, tls: bool) -> Result<Url, String> {
         return Err(format!("{shown:?} is neither an http:// nor an https:// address"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("carries a user or password; give the user a username and password instead".to_owned());
+        return Err("contains a user or password; set username and password of the user instead".to_owned());
     }
     url.set_query(None);
     url.set_fragment(None);
     Ok(url)
 }
 
-/// The URL of a proxy, which may carry a user and password.
+/// Parses the URL of a proxy, which may contain a user and password.
 pub(super) fn proxy(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| url.has_host());
     url.filter(|url| matches!(url.scheme(), "http" | "https" | "socks5")).ok_or_else(|| {
@@ -34,7 +35,7 @@ pub(super) fn proxy(text: &str) -> Result<Url, String> {
     })
 }
 
-/// Whether what is sent to this address can be overheard outside this machine.
+/// Returns true if data sent to this address leaves the machine unencrypted.
 pub(super) fn is_exposed(url: &Url) -> bool {
     let loopback = match url.host() {
         Some(Host::Domain(name)) => {
@@ -74,13 +75,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_server_is_refused_in_words() {
+    fn an_invalid_server_is_rejected_with_the_reason() {
         let cases = [
             ("ftp://host", "\"ftp://host\" is neither an http:// nor an https:// address"),
             ("host:80/foo", "\"host:80/foo\" has a path but no scheme; write https:// in front of it"),
             ("https://", "\"https://\" is not an address: empty host"),
             ("https://host:x", "\"https://host:x\" is not an address: invalid port number"),
-            ("https://a:b@host", "carries a user or password; give the user a username and password instead"),
+            (
+                "https://a:b@host",
+                "contains a user or password; set username and password of the user instead",
+            ),
             ("https://a:b@host:x", "\"https://[REDACTED]@host:x\" is not an address: invalid port number"),
         ];
         for (text, message) in cases {

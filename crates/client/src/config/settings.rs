@@ -1,7 +1,8 @@
-//! Everything a client must know before its first request: the resolved settings.
+//! The resolved settings of a client.
 //!
-//! A kubeconfig or a pod's environment becomes a [`Config`]; nothing below this file reads either. Certificates and
-//! tokens that live in files stay paths here, so that whoever uses them can read them again when they rotate.
+//! A kubeconfig or a pod's environment becomes a [`Config`]; no layer below this module reads
+//! either. Certificates and tokens in files stay paths here, so that they can be read again when
+//! they rotate.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,49 +15,50 @@ use url::Url;
 use super::exec::ExecConfig;
 use super::redact;
 
-/// The resolved settings of a client: which server, how to trust it, who we are.
+/// The resolved settings of a client: the server, the way to verify it, and the credentials.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// The address of the server, with the path prefix all requests share.
+    /// The address of the server, including the path prefix of all requests.
     pub server: Url,
-    /// The namespace used where the caller names none.
+    /// The namespace of requests that name none.
     pub default_namespace: String,
-    /// How the server proves who it is, and how we do by certificate.
+    /// The verification of the server, and the client certificate.
     pub tls: TlsSettings,
-    /// Who we are, by header.
+    /// The credentials that are sent as headers.
     pub auth: AuthSettings,
-    /// As whom we act.
+    /// The user to impersonate.
     pub impersonate: Impersonation,
-    /// The proxy of this cluster. `None` takes the proxy from the environment, if any.
+    /// The proxy for this cluster. `None` takes the proxy from the environment, if any.
     pub proxy_url: Option<Url>,
-    /// Ask for plain bodies instead of gzip.
+    /// True to request responses without gzip compression.
     pub disable_compression: bool,
-    /// The `User-Agent` header; a default is made from the program's name.
+    /// The `User-Agent` header. Defaults to a value made from the program's name.
     pub user_agent: Option<String>,
-    /// Requests per second this client allows itself. `None` leaves fairness to the server.
+    /// The client-side rate limit. `None` leaves fairness to the server.
     pub rate_limit: Option<RateLimit>,
-    /// The longest a request may take, watches and log streams excepted. `None` waits for ever.
+    /// The time limit of a request, except watches and log streams. `None` means no limit.
     pub timeout: Option<Duration>,
-    /// Which HTTP the client speaks.
+    /// The HTTP versions to use.
     pub http: HttpVersion,
-    /// Send credentials in clear text to a server that is not on loopback. Off, and meant to stay off.
+    /// True to send credentials in clear text to a server that is not on loopback. Off by default,
+    /// and best left off.
     pub allow_plaintext_credentials: bool,
-    /// Which credential plugins may be started.
+    /// The credential plugins that may be started.
     pub plugin_policy: PluginPolicy,
 }
 
-/// How the server proves who it is, and how we prove it by certificate.
+/// The verification of the server, and the client certificate.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TlsSettings {
-    /// The only roots trusted, when given; the system's otherwise. A file is read again when it changes.
+    /// The trusted roots. Defaults to the system's roots. A file is read again when it changes.
     pub ca: Option<Pem>,
-    /// Do not verify the server at all. Excludes `ca`.
+    /// True to not verify the server at all. Excludes `ca`.
     pub insecure_skip_verify: bool,
-    /// The name the server's certificate must carry, where it is not the host of the URL.
+    /// The name expected in the server's certificate, if it is not the host of the URL.
     pub server_name: Option<String>,
-    /// Our certificate and its key.
+    /// The client certificate and its key.
     pub identity: Option<Identity>,
 }
 
@@ -69,25 +71,26 @@ pub struct Identity {
     pub key: Pem,
 }
 
-/// PEM text that is at hand, or in a file that may change.
+/// PEM text, given directly or in a file that may change.
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Pem {
-    /// The text itself; never changes.
+    /// The text itself, which never changes.
     Data(SecretString),
-    /// Where the text is; read again when it changes.
+    /// The path of a file, which is read again when it changes.
     File(PathBuf),
 }
 
-/// Who we are, by header. At most one way is used: token, then basic, then provider, then plugin (rule KC-8).
+/// The credentials that are sent as headers. At most one is used: token, then basic, then provider,
+/// then plugin (rule KC-8).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AuthSettings {
-    /// A bearer token. With `token_file` it is only the first value.
+    /// A bearer token. If `token_file` is set too, this is only the first value.
     pub token: Option<SecretString>,
-    /// A file with a bearer token that is read again about once a minute.
+    /// A file with a bearer token, read again about once a minute.
     pub token_file: Option<PathBuf>,
-    /// User and password.
+    /// A user name and a password.
     pub basic: Option<BasicAuth>,
     /// The legacy `auth-provider` section; only `oidc` is supported.
     pub provider: Option<AuthProvider>,
@@ -95,7 +98,7 @@ pub struct AuthSettings {
     pub exec: Option<ExecConfig>,
 }
 
-/// User and password.
+/// A user name and a password.
 #[derive(Clone, Debug)]
 pub struct BasicAuth {
     /// The user name.
@@ -109,46 +112,47 @@ pub struct BasicAuth {
 pub struct AuthProvider {
     /// The provider's name, for example `oidc`.
     pub name: String,
-    /// Its options; some are secrets, so none is shown in `Debug`.
+    /// The provider's options. Some are secrets, so `Debug` shows none.
     pub config: BTreeMap<String, String>,
-    /// The kubeconfig that the section was read from. Refreshed tokens are written back to it, as kubectl does.
+    /// The kubeconfig that the section was read from. Refreshed tokens are written back to it, as
+    /// kubectl does.
     pub origin: Option<PathBuf>,
 }
 
-/// As whom we act. Nothing is sent unless `user` is set.
+/// The user to impersonate. Nothing is sent unless `user` is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impersonation {
-    /// The user name to act as.
+    /// The user name to impersonate.
     pub user: Option<String>,
-    /// The uid to act as.
+    /// The uid to impersonate.
     pub uid: Option<String>,
-    /// The groups to act as a member of.
+    /// The groups of the impersonated user.
     pub groups: Vec<String>,
-    /// Further attributes.
+    /// Further attributes of the impersonated user.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// A token bucket: `qps` tokens a second, at most `burst` at once.
+/// A token bucket: `qps` tokens per second, at most `burst` at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
-    /// Requests per second over time.
+    /// Requests per second, on average.
     pub qps: f32,
-    /// Requests at once.
+    /// Requests in one burst.
     pub burst: u32,
 }
 
-/// Which HTTP the client speaks.
+/// The HTTP versions to use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpVersion {
-    /// HTTP/2 where the server offers it by ALPN, HTTP/1.1 otherwise.
+    /// HTTP/2 if the server offers it by ALPN, HTTP/1.1 otherwise.
     #[default]
     Auto,
     /// HTTP/1.1 only, as with `DISABLE_HTTP2` in the environment.
     Http1,
 }
 
-/// Which credential plugins may be started (rule AU-3).
+/// The credential plugins that may be started (rule AU-3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PluginPolicy {
@@ -162,7 +166,7 @@ pub enum PluginPolicy {
 }
 
 impl Config {
-    /// Settings for a server and nothing else: no credentials, the system's roots, namespace `default`.
+    /// Creates settings for a server: no credentials, the system's roots, namespace `default`.
     pub fn new(server: Url) -> Self {
         Self {
             server,
@@ -181,7 +185,7 @@ impl Config {
         }
     }
 
-    /// The same server without any way to log in.
+    /// Removes all credentials and impersonation.
     #[must_use]
     pub fn anonymous(mut self) -> Self {
         self.auth = AuthSettings::default();
@@ -192,7 +196,7 @@ impl Config {
 }
 
 impl fmt::Debug for Config {
-    /// Addresses may carry a password, which is left out.
+    /// Hides passwords in addresses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Config")
             .field("server", &redact::url(&self.server))

@@ -1,6 +1,6 @@
-//! The `user` of a kubeconfig: every way to log in that a file can hold, as it is written there.
+//! The `user` entry of a kubeconfig: every credential that a file can contain, as written there.
 //!
-//! Mirrors the file and decides nothing; which way is used is decided in `resolve.rs`.
+//! Mirrors the file and decides nothing; `resolve.rs` decides which credential is used.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,23 +10,23 @@ use secrecy::SecretString;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::absent::{as_default, read_secret, write_secret};
-use super::other::{NamedExtension, OtherFields};
+use super::opaque::{NamedExtension, OtherFields};
 use super::redact;
 
-/// How to log in.
+/// The credentials of a user.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", expecting = "a user")]
 pub struct User {
-    /// A file with our certificate.
+    /// A file with the client certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_certificate: Option<PathBuf>,
-    /// Our certificate, as base64 of PEM.
+    /// The client certificate, as base64 of PEM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_certificate_data: Option<String>,
-    /// A file with the key of our certificate.
+    /// A file with the key of the client certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_key: Option<PathBuf>,
-    /// The key of our certificate, as base64 of PEM.
+    /// The key of the client certificate, as base64 of PEM.
     #[serde(
         default,
         deserialize_with = "read_secret",
@@ -42,16 +42,16 @@ pub struct User {
         skip_serializing_if = "Option::is_none"
     )]
     pub token: Option<SecretString>,
-    /// A file with a bearer token that is read again and again.
+    /// A file with a bearer token, read again periodically.
     #[serde(rename = "tokenFile", default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
-    /// The user to act as.
+    /// The user to impersonate.
     #[serde(rename = "as", default, skip_serializing_if = "Option::is_none")]
     pub impersonate: Option<String>,
-    /// The uid to act as.
+    /// The uid to impersonate.
     #[serde(rename = "as-uid", default, skip_serializing_if = "Option::is_none")]
     pub impersonate_uid: Option<String>,
-    /// The groups to act as a member of.
+    /// The groups of the impersonated user.
     #[serde(
         rename = "as-groups",
         default,
@@ -59,7 +59,7 @@ pub struct User {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub impersonate_groups: Vec<String>,
-    /// Further attributes to act with.
+    /// Further attributes of the impersonated user.
     #[serde(
         rename = "as-user-extra",
         default,
@@ -78,7 +78,7 @@ pub struct User {
         skip_serializing_if = "Option::is_none"
     )]
     pub password: Option<SecretString>,
-    /// The legacy way to name a provider of credentials.
+    /// The legacy `auth-provider` section.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_provider: Option<ProviderSection>,
     /// A credential plugin.
@@ -87,7 +87,7 @@ pub struct User {
     /// Data of other programs.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<NamedExtension>,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
     /// The file that defines this entry.
@@ -102,10 +102,10 @@ pub struct ProviderSection {
     /// The provider's name.
     #[serde(default, deserialize_with = "as_default")]
     pub name: String,
-    /// Its options; some are secrets, so `Debug` shows their names only.
+    /// The provider's options. Some are secrets, so `Debug` shows only their names.
     #[serde(default, deserialize_with = "options")]
     pub config: BTreeMap<String, String>,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
 }
@@ -114,48 +114,49 @@ pub struct ProviderSection {
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "an exec section")]
 pub struct ExecSection {
-    /// The version of the protocol the plugin speaks.
+    /// The version of the plugin protocol.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// The program: a name looked up in `PATH`, or a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Its arguments.
+    /// The arguments of the program.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Variables added to our own environment.
+    /// Variables added to the environment of this process.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<ExecVariable>,
-    /// What to tell a person whose machine lacks the program.
+    /// A hint for the user, shown if the program is not installed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub install_hint: Option<String>,
-    /// Whether the plugin is told about the cluster.
+    /// True if the plugin receives the cluster's data.
     #[serde(default, deserialize_with = "as_default", skip_serializing_if = "std::ops::Not::not")]
     pub provide_cluster_info: bool,
-    /// Whether the plugin may ask questions; text, so that one odd user does not make the whole file unreadable.
+    /// The plugin's use of the terminal; a string, so that one invalid user does not make the whole
+    /// file unreadable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interactive_mode: Option<String>,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
 }
 
-/// A variable for a credential plugin.
+/// An environment variable for a credential plugin.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "a variable")]
 pub struct ExecVariable {
-    /// Its name.
+    /// The name of the variable.
     #[serde(default, deserialize_with = "as_default")]
     pub name: String,
-    /// Its value.
+    /// The value of the variable.
     #[serde(default, deserialize_with = "as_default")]
     pub value: String,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
 }
 
-/// Reads the options of a provider, `null` being the empty text.
+/// Deserialises the options of a provider, with `null` as the empty string.
 fn options<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
     let options = Option::<BTreeMap<String, Option<String>>>::deserialize(deserializer)?.unwrap_or_default();
     Ok(options.into_iter().map(|(name, value)| (name, value.unwrap_or_default())).collect())
@@ -171,7 +172,8 @@ impl fmt::Debug for ProviderSection {
 }
 
 impl fmt::Debug for ExecSection {
-    /// Arguments and variables may carry secrets: only their number and names are shown.
+    /// Shows only the number of the arguments and the names of the variables: both may contain
+    /// secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ExecSection")
             .field("api_version", &self.api_version)

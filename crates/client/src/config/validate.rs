@@ -1,7 +1,7 @@
-//! What is wrong with entries (rule KC-8): every problem, each with its entry and field.
+//! Validation of entries (rule KC-8): all problems, each with its entry and field.
 //!
-//! Asks whether files can be read, and changes nothing. `select.rs` asks about the entries it chose;
-//! [`Kubeconfig::validate`] asks about all of them.
+//! Checks whether files are readable, and changes nothing. `select.rs` validates the entries it
+//! chose; [`Kubeconfig::validate`] validates all of them.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ use super::kubeconfig::{Cluster, Context, Kubeconfig};
 use super::user::{ExecSection, User};
 use super::{material, server};
 
-/// The versions of the plugin protocol there are.
+/// The supported versions of the plugin protocol.
 pub(super) const EXEC_VERSIONS: [&str; 2] =
     ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 
 impl Kubeconfig {
-    /// Checks every entry, used or not, and reports every problem. An empty kubeconfig is
+    /// Validates every entry, used or not, and reports every problem. An empty kubeconfig is
     /// [`ConfigError::NoCluster`].
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.clusters.is_empty() && self.users.is_empty() && self.contexts.is_empty() {
@@ -64,20 +64,21 @@ impl Kubeconfig {
     }
 }
 
-/// A `current-context` that leads nowhere.
+/// Returns the problem of a `current-context` that does not exist.
 pub(super) fn missing_current_context(name: &str) -> Problem {
     Entry::new(EntryKind::Context, name, None).problem("current-context", "there is no such context")
 }
 
-/// A reference of a context that leads nowhere.
+/// Returns the problem of a reference of a context to an entry that does not exist.
 pub(super) fn dangling(context: &Entry, field: &'static str, name: &str) -> Problem {
     context.problem(field, format!("there is no {field} {name:?}"))
 }
 
-/// What is wrong with a namespace: it must be a DNS label, since it becomes part of a path.
+/// Validates a namespace: it must be a DNS label, since it becomes part of a path.
 pub(super) fn namespace(entry: &Entry, namespace: Option<&String>) -> Option<Problem> {
     let wrong = namespace.filter(|namespace| !is_dns_label(namespace))?;
-    let message = format!("{wrong:?} is no DNS label: at most 63 of a-z, 0-9 and -, with no - at either end");
+    let message =
+        format!("{wrong:?} is not a DNS label: at most 63 of a-z, 0-9 and -, with no - at either end");
     Some(entry.problem("namespace", message))
 }
 
@@ -90,7 +91,7 @@ fn is_dns_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// What is wrong with a cluster.
+/// Validates a cluster.
 pub(super) fn cluster(entry: &Entry, cluster: &Cluster) -> Vec<Problem> {
     let mut problems = Vec::new();
     match given(&cluster.server) {
@@ -103,12 +104,18 @@ pub(super) fn cluster(entry: &Entry, cluster: &Cluster) -> Vec<Problem> {
     let (file, data) = (given(&cluster.certificate_authority), given(&cluster.certificate_authority_data));
     if file.is_some() && data.is_some() {
         problems.push(
-            entry.problem("certificate-authority", "excludes certificate-authority-data; give one of them"),
+            entry.problem(
+                "certificate-authority",
+                "excludes certificate-authority-data; set only one of them",
+            ),
         );
     }
     if cluster.insecure_skip_tls_verify && (file.is_some() || data.is_some()) {
         problems.push(
-            entry.problem("insecure-skip-tls-verify", "excludes a certificate authority; give one of them"),
+            entry.problem(
+                "insecure-skip-tls-verify",
+                "excludes a certificate authority; set only one of them",
+            ),
         );
     }
     check_file(&mut problems, entry, "certificate-authority", file);
@@ -118,14 +125,14 @@ pub(super) fn cluster(entry: &Entry, cluster: &Cluster) -> Vec<Problem> {
     problems
 }
 
-/// What is wrong with a user.
+/// Validates a user.
 pub(super) fn user(entry: &Entry, user: &User) -> Vec<Problem> {
     let mut problems = Vec::new();
     if given(&user.token).is_some() && user.has_basic() {
-        problems.push(entry.problem("token", "excludes username and password; give one way to log in"));
+        problems.push(entry.problem("token", "excludes username and password; set only one of them"));
     }
     if given(&user.token).is_none() {
-        // Beside a token the file is only for later, and may appear later.
+        // With a token, the file is only read later, and may appear later.
         if let Some(path) = given(&user.token_file) {
             check(&mut problems, entry, "tokenFile", material::token(path));
         }
@@ -135,7 +142,7 @@ pub(super) fn user(entry: &Entry, user: &User) -> Vec<Problem> {
     }
     if let Some(exec) = &user.exec {
         if user.auth_provider.is_some() {
-            problems.push(entry.problem("exec", "excludes auth-provider; give one of them"));
+            problems.push(entry.problem("exec", "excludes auth-provider; set only one of them"));
         }
         plugin(&mut problems, entry, exec);
     }
@@ -143,7 +150,7 @@ pub(super) fn user(entry: &Entry, user: &User) -> Vec<Problem> {
         || !user.impersonate_groups.is_empty()
         || !user.impersonate_extra.is_empty();
     if acts && given(&user.impersonate).is_none() {
-        problems.push(entry.problem("as", "is missing beside as-uid, as-groups or as-user-extra"));
+        problems.push(entry.problem("as", "is missing: as-uid, as-groups and as-user-extra need it"));
     }
     problems
 }
@@ -154,14 +161,15 @@ fn certificate(problems: &mut Vec<Problem>, entry: &Entry, user: &User) {
     let (file, data) = (given(&user.client_certificate), given(&user.client_certificate_data));
     let (key_file, key_data) = (given(&user.client_key), given(&user.client_key_data));
     if file.is_some() && data.is_some() {
-        problems
-            .push(entry.problem("client-certificate", "excludes client-certificate-data; give one of them"));
+        problems.push(
+            entry.problem("client-certificate", "excludes client-certificate-data; set only one of them"),
+        );
     }
     if key_file.is_some() && key_data.is_some() {
-        problems.push(entry.problem("client-key", "excludes client-key-data; give one of them"));
+        problems.push(entry.problem("client-key", "excludes client-key-data; set only one of them"));
     }
     if key_file.is_none() && key_data.is_none() {
-        let message = "is missing beside client-certificate; give client-key or client-key-data";
+        let message = "is missing: client-certificate needs client-key or client-key-data";
         problems.push(entry.problem("client-key", message));
     }
     check_file(problems, entry, "client-certificate", file);
@@ -192,13 +200,13 @@ fn plugin(problems: &mut Vec<Problem>, entry: &Entry, exec: &ExecSection) {
     match given(&exec.interactive_mode).map(String::as_str) {
         Some("Never" | "IfAvailable" | "Always") => {}
         Some(mode) => {
-            let message = format!("{mode:?} is none of Never, IfAvailable and Always");
+            let message = format!("{mode:?} is not one of Never, IfAvailable and Always");
             problems.push(entry.problem("exec.interactiveMode", message));
         }
-        // Older versions of the protocol did not have the field; from v1 on there is no default.
+        // v1beta1 defaults to IfAvailable; v1 has no default.
         None if exec.api_version.as_deref() == Some(EXEC_VERSIONS[0]) => {
             problems
-                .push(entry.problem("exec.interactiveMode", "is missing; say Never, IfAvailable or Always"));
+                .push(entry.problem("exec.interactiveMode", "is missing; use Never, IfAvailable or Always"));
         }
         None => {}
     }

@@ -1,6 +1,6 @@
-//! Text to [`Kubeconfig`] and back: encodings, documents, and where in the text a mistake is.
+//! Parsing and writing a [`Kubeconfig`]: encodings, documents, and the positions of syntax errors.
 //!
-//! Messages say what was expected and never quote what was found, since the text is full of secrets.
+//! Messages say what was expected and never quote what was found, since the text contains secrets.
 
 use std::str::FromStr;
 
@@ -8,21 +8,23 @@ use serde_saphyr::{NonFiniteFloatPolicy, Options};
 
 use super::error::{ConfigError, FileError};
 use super::kubeconfig::Kubeconfig;
-use super::other::Named;
+use super::opaque::Named;
 
 impl Kubeconfig {
-    /// Reads a kubeconfig from YAML or JSON. Empty text is an empty kubeconfig. Several documents are merged as
-    /// several files are: the first that defines an entry wins. Relative paths stay as they are.
+    /// Parses a kubeconfig from YAML or JSON. Empty text is an empty kubeconfig. Several documents
+    /// are merged like several files: the first that defines an entry wins. Relative paths are
+    /// unchanged.
     pub fn from_yaml(text: &str) -> Result<Self, ConfigError> {
         parse(text).map_err(|error| ConfigError::Files(vec![error]))
     }
 
-    /// The same from bytes: UTF-8, or UTF-16 as editors on Windows write it, with or without a byte order mark.
+    /// Parses a kubeconfig from bytes: UTF-8, or UTF-16 as editors on Windows write it, with or
+    /// without a byte order mark.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ConfigError> {
         parse_bytes(bytes).map_err(|error| ConfigError::Files(vec![error]))
     }
 
-    /// Writes everything, secrets and unknown fields included, as YAML.
+    /// Writes the kubeconfig as YAML, including secrets and unknown fields.
     pub fn to_yaml(&self) -> Result<String, ConfigError> {
         let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
         serde_saphyr::to_string_with_options(self, options)
@@ -46,7 +48,7 @@ impl TryFrom<&[u8]> for Kubeconfig {
     }
 }
 
-/// Reads the bytes of one file.
+/// Parses the bytes of one file.
 pub(super) fn parse_bytes(bytes: &[u8]) -> Result<Kubeconfig, FileError> {
     parse(&decode(bytes)?)
 }
@@ -61,8 +63,8 @@ fn parse(text: &str) -> Result<Kubeconfig, FileError> {
     Ok(merged)
 }
 
-/// The documents of the text. JSON is nearly YAML, except for how it escapes rare characters, so it is tried first;
-/// what is no JSON after all gets the YAML reader's explanation.
+/// Parses the documents of the text. JSON is nearly YAML, except for its escapes of rare
+/// characters, so it is tried first; invalid JSON gets the YAML parser's error.
 fn documents(text: &str) -> Result<Vec<Kubeconfig>, FileError> {
     if text.trim_start().starts_with('{')
         && let Ok(document) = serde_json::from_str(text)
@@ -72,7 +74,8 @@ fn documents(text: &str) -> Result<Vec<Kubeconfig>, FileError> {
     serde_saphyr::from_multiple_with_options(text, options()).map_err(describe)
 }
 
-/// The text behind an encoding. UTF-16 without a mark shows itself by the zero next to the first character.
+/// Decodes the text. UTF-16 without a byte order mark is recognised by the zero byte next to the
+/// first character.
 fn decode(bytes: &[u8]) -> Result<String, FileError> {
     let text = match bytes {
         [0xff, 0xfe, rest @ ..] => utf16(rest, u16::from_le_bytes),
@@ -92,14 +95,14 @@ fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
 
 fn options() -> Options {
     serde_saphyr::options! {
-        // A snippet would print the lines around a mistake, and tokens with them.
+        // A snippet would print the lines around the error, including tokens.
         with_snippet: false,
-        // A field we do not know may hold anything; JSON values have no place for these.
+        // An unknown field may contain NaN or infinity, which JSON values cannot hold.
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
     }
 }
 
-/// Rejects what parses but is something else, or names two entries alike.
+/// Rejects a document of another kind or version, and duplicate names.
 fn check(document: &Kubeconfig) -> Result<(), FileError> {
     if let Some(version) = document.api_version.as_deref().filter(|version| !matches!(*version, "" | "v1")) {
         return Err(FileError::new(format!("is not a kubeconfig: apiVersion is {version:?} and not \"v1\"")));
@@ -122,7 +125,7 @@ fn unique<T: Named>(section: &str, entries: &[T]) -> Result<(), FileError> {
     Ok(())
 }
 
-/// What is wrong and where, in words that hold no value of the text.
+/// Converts a parser error to a message with its position, and without any value of the text.
 fn describe(error: serde_saphyr::Error) -> FileError {
     let found = FileError::new(message(&error));
     match error.location() {
@@ -148,7 +151,7 @@ fn message(error: &serde_saphyr::Error) -> String {
         Error::DuplicateMappingKey { .. } => "a key is set twice".to_owned(),
         Error::UnknownAnchor { .. } => "an alias names an anchor that does not exist".to_owned(),
         Error::Budget { .. } => "the text is too large or too deep for a kubeconfig".to_owned(),
-        // The parser's own words about syntax, and serde's about fields, hold no values.
+        // The parser's messages about syntax and serde's about fields contain no values.
         Error::ExternalMessage { msg, .. } | Error::Message { msg, .. } => msg.clone(),
         _ => "is not valid YAML".to_owned(),
     }
@@ -158,7 +161,7 @@ fn message(error: &serde_saphyr::Error) -> String {
 mod tests {
     use super::*;
 
-    fn refusal(text: &str) -> String {
+    fn error_message(text: &str) -> String {
         parse(text).unwrap_err().to_string()
     }
 
@@ -167,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_encoding_editors_write_is_read() {
+    fn every_encoding_that_editors_write_is_read() {
         let text = "current-context: Größe";
         let marked = format!("\u{feff}{text}");
         let cases = [
@@ -185,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_refused() {
+    fn bytes_that_are_not_text_are_rejected() {
         for bytes in [&b"a: \xff"[..], &[0xff, 0xfe, b'a'], &[0xff, 0xfe, 0x00, 0xd8]] {
             let error = Kubeconfig::try_from(bytes).unwrap_err().to_string();
             assert_eq!(
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_at_all_is_an_empty_kubeconfig() {
+    fn empty_text_is_an_empty_kubeconfig() {
         for text in
             ["", "\n", "# only a comment\n", "---\n", "null", "{}", "clusters:\nusers:\ncontexts: null\n"]
         {
@@ -206,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_read_however_it_is_laid_out() {
+    fn json_is_read_with_any_formatting() {
         let data = "Q".repeat(200_000);
         let compact = format!(
             r#"{{"kind":"Config","clusters":[{{"name":"a","cluster":{{"certificate-authority-data":"{data}","server":"https:\/\/h"}}}}]}}"#
@@ -230,7 +233,7 @@ mod tests {
         assert!(config.cluster("b").is_some());
     }
 
-    /// Numbers and words that YAML would read as something else are text where text belongs.
+    /// Numbers and words that YAML reads as another type are strings in string fields.
     #[test]
     fn text_fields_take_any_scalar() {
         let config = Kubeconfig::from_yaml(
@@ -244,9 +247,10 @@ mod tests {
         assert!(config.to_yaml().unwrap().contains("1e3"));
     }
 
-    /// The upstream scenario EncodeYAML: other readers of YAML take these for numbers, truths and nothing.
+    /// The upstream test `TestEncodeYAML`: other YAML parsers read these as numbers, booleans and
+    /// null.
     #[test]
-    fn names_that_look_like_something_else_are_written_in_quotes() {
+    fn names_that_look_like_other_types_are_quoted() {
         for name in ["0", "1", "433e40", "0x10", "1.5", "true", "null", "~", ".inf"] {
             let yaml = Kubeconfig::single(name, Default::default(), Default::default()).to_yaml().unwrap();
             let quoted = [format!("name: \"{name}\""), format!("name: '{name}'")];
@@ -256,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_behind_a_key_is_the_default() {
+    fn a_key_without_a_value_is_the_default() {
         let config = Kubeconfig::from_yaml(
             "clusters: [{name: a, cluster: {server: , insecure-skip-tls-verify: , extensions: }}, {name: b, cluster: }]\n\
              users: [{name: a, user: {token: , as-groups: , exec: , auth-provider: {name: x, config: {a: }}}}]\n\
@@ -292,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_reported_where_it_is() {
+    fn an_error_names_its_position() {
         let cases = [
             ("bogus value", "the given text: line 1, column 1: expected a mapping"),
             ("a: b\n- c", "the given text: line 2, column 3: while parsing a block mapping"),
@@ -317,28 +321,28 @@ mod tests {
         ];
         let wrong: Vec<_> = cases
             .iter()
-            .map(|(text, message)| (refusal(text), *message))
-            .filter(|(refused, message)| !refused.starts_with(message) || refused.contains("hush"))
+            .map(|(text, message)| (error_message(text), *message))
+            .filter(|(error, message)| !error.starts_with(message) || error.contains("hush"))
             .collect();
-        assert_eq!(wrong, [], "got and wanted");
+        assert_eq!(wrong, [], "actual and expected messages");
     }
 
     #[test]
-    fn what_is_not_a_kubeconfig_is_refused() {
+    fn another_kind_or_version_is_rejected() {
         let cases = [
             ("kind: Pod", "the given text: is not a kubeconfig: kind is \"Pod\" and not \"Config\""),
             ("apiVersion: v2", "the given text: is not a kubeconfig: apiVersion is \"v2\" and not \"v1\""),
         ];
         for (text, message) in cases {
-            assert_eq!(refusal(text), message);
+            assert_eq!(error_message(text), message);
         }
     }
 
     #[test]
-    fn two_entries_of_one_name_are_refused() {
+    fn duplicate_names_are_rejected() {
         for section in ["clusters", "users", "contexts", "extensions"] {
             let text = format!("{section}: [{{name: a}}, {{name: b}}, {{name: a}}]");
-            assert_eq!(refusal(&text), format!("the given text: {section} defines \"a\" twice"));
+            assert_eq!(error_message(&text), format!("the given text: {section} defines \"a\" twice"));
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Aggregated discovery: everything in two documents (rule DI-1).
+//! Aggregated discovery: all groups and resources in two documents (rule DI-1).
 //!
-//! A server that knows the format says so in the content type of its answer; what is in the body does not count.
+//! The content type of the response shows whether a server supports the format; the body does not
+//! decide.
 
 use dogwatch_core::{Gvk, ResourceType, Scope, null_as_default};
 use serde::Deserialize;
@@ -8,15 +9,15 @@ use serde::Deserialize;
 use super::document::singular_or_guess;
 use super::model::{ApiGroup, ApiVersion, FailureReason, GroupFailure, ServedResource, ServedSubresource};
 
-/// What to accept. Servers compare the parameters in this order: g, v, as.
+/// The `Accept` header. Servers compare the parameters in this order: g, v, as.
 pub(crate) const ACCEPT: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
-/// As [`ACCEPT`], and asks a server not to add what only its peers of another version serve (since 1.35).
+/// Like [`ACCEPT`], but without resources that only peers of another version serve (since 1.35).
 pub(crate) const ACCEPT_NO_PEER: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer,\
      application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
-/// A document as it comes: the groups of `/api` or of `/apis`, with all of their resources.
+/// A document: the groups of `/api` or of `/apis`, with all their resources.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct GroupDiscoveryList {
@@ -84,7 +85,8 @@ struct Kind {
     kind: String,
 }
 
-/// Whether a content type announces the aggregated format: in any order, with anything a proxy may have added.
+/// Returns true if a content type is the aggregated format: with parameters in any order, and with
+/// any that a proxy may have added.
 pub(crate) fn is_aggregated(content_type: &str) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
     let is_json = parts.next().is_some_and(|it| it.eq_ignore_ascii_case("application/json"));
@@ -97,7 +99,7 @@ pub(crate) fn is_aggregated(content_type: &str) -> bool {
 }
 
 impl GroupDiscoveryList {
-    /// The groups, and the versions the server itself knows only from earlier.
+    /// Returns the groups, and the versions that the server reports as stale.
     pub(crate) fn into_groups(self) -> (Vec<ApiGroup>, Vec<GroupFailure>) {
         let mut failures = Vec::new();
         let groups = self.items.into_iter().map(|it| it.into_group(&mut failures)).collect();
@@ -142,7 +144,7 @@ impl Resource {
             name: it.subresource,
             verbs: it.verbs,
         });
-        // A resource is addressed by the version it is found in, whatever its kind says.
+        // A resource is addressed by the version that lists it, whatever its kind is.
         let gvk = Gvk::new(group, version, &self.response_kind.kind);
         let scope = if self.scope == "Namespaced" { Scope::Namespaced } else { Scope::Cluster };
         ServedResource {
@@ -157,7 +159,7 @@ impl Resource {
 }
 
 impl Kind {
-    /// The kind; with no group and no version it is of the version it is found in.
+    /// Returns the kind; without group and version it belongs to the version that lists it.
     fn within(&self, group: &str, version: &str) -> Gvk {
         match (self.group.as_str(), self.version.as_str()) {
             ("", "") => Gvk::new(group, version, &self.kind),
@@ -255,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn di_1_nothing_and_null_are_no_groups() {
+    fn di_1_missing_and_null_lists_are_empty() {
         assert!(split("{}").0.is_empty());
         assert!(split(r#"{"items":null}"#).0.is_empty());
         assert!(split(r#"{"items":[{"metadata":{"name":"a"},"versions":null}]}"#).0[0].versions.is_empty());

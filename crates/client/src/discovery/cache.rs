@@ -1,7 +1,7 @@
-//! Discovery kept in memory until it is told to forget, and refreshed cheaply (rules DI-3, DI-4).
+//! Discovery cached in memory until it is invalidated, and refreshed cheaply (rules DI-3, DI-4).
 //!
-//! One fetch at a time: whoever asks while one is under way waits for the same one. It lives as long as one of them
-//! waits; nothing runs in the background.
+//! One fetch at a time: callers that arrive during a fetch wait for the same one. It is cancelled
+//! when the last of them is dropped; nothing runs in the background.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +12,8 @@ use futures_util::FutureExt;
 use futures_util::future::{Shared, WeakShared};
 use tokio::time::Instant;
 
-use super::disk::{Disk, DiskCache, Kept, Versions};
-use super::fetch::{self, DiscoveryFormat, Reading};
+use super::disk::{CachedFiles, Disk, DiskCache, Versions};
+use super::fetch::{self, DiscoveryFormat, FetchedDiscovery};
 use super::http_cache::HttpCache;
 use super::legacy;
 use super::model::Discovery;
@@ -21,23 +21,24 @@ use super::source::Source;
 use crate::client::Client;
 use crate::error::Error;
 
-/// How long a word that is known is looked up without asking for the versions that failed.
+/// The time that known names are looked up without another request for the versions that failed.
 const REPAIR_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How discovery is asked for and kept.
+/// The options of discovery and its caches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveryOptions {
-    /// Which documents to ask for.
+    /// The documents to request.
     pub format: DiscoveryFormat,
-    /// Where to keep it between runs; nowhere unless set.
+    /// The cache on disk. Off by default.
     pub disk: Option<DiskCache>,
-    /// How long a reading counts as fresh. Without a limit, one from the server is fresh until it is invalidated, as in
-    /// client-go; then a [`RestMapper`](super::RestMapper) does not notice resources that came later. With one, a word
-    /// it does not know makes it look again, unless it has looked within this time.
+    /// The time that a result counts as fresh. Without a limit, a result from the server is fresh
+    /// until it is invalidated, as in client-go; then a [`RestMapper`](super::RestMapper) does not
+    /// notice resources that are added later. With one, an unknown name leads to another request,
+    /// unless the last one was within this time.
     pub fresh_for: Option<Duration>,
 }
 
-/// What a server serves, kept. Cheap to clone; clones share everything.
+/// Discovery with a cache. Cheap to clone; clones share everything.
 #[derive(Clone)]
 pub struct CachedDiscovery {
     shared: Arc<Inner>,
@@ -57,64 +58,66 @@ type Fetch = BoxFuture<'static, Outcome>;
 #[derive(Default)]
 struct State {
     held: Option<Held>,
-    /// The last reading of aggregated documents; survives invalidation, to ask whether it still holds.
-    known: Option<Reading>,
-    /// The fetch under way, kept alive by those who wait for it.
+    /// The last result of aggregated documents; survives invalidation, for revalidation.
+    known: Option<FetchedDiscovery>,
+    /// The fetch in progress, kept alive by its waiters.
     running: Option<WeakShared<Fetch>>,
-    /// Counts invalidations: a fetch that began before one leaves nothing behind.
+    /// The number of invalidations: a fetch that began before one stores nothing.
     generation: u64,
 }
 
 #[derive(Clone)]
 struct Held {
     discovery: Arc<Discovery>,
-    /// Whether the server said so to this process, when, and until when it counts.
+    /// True if this process got it from the server; then the time of that and of its expiry.
     fresh: bool,
     since: Instant,
     expires: Option<Instant>,
-    /// When the versions that failed were last asked for.
+    /// The time of the last request for the versions that failed.
     asked: Instant,
 }
 
 impl CachedDiscovery {
-    /// Keeps discovery in memory.
+    /// Creates a cache in memory.
     pub fn new(client: Client) -> Self {
         Self::with_options(client, DiscoveryOptions::default())
     }
 
-    /// Keeps discovery in memory and in a directory; with [`DiskCache::http`], the answers of the server in another.
+    /// Creates a cache in memory and in a directory; with [`DiskCache::http`], with an HTTP cache
+    /// in another.
     pub fn on_disk(client: Client, disk: DiskCache) -> Self {
         Self::with_options(client, DiscoveryOptions { disk: Some(disk), ..DiscoveryOptions::default() })
     }
 
-    /// Keeps discovery as the options say. Nothing is asked for yet.
+    /// Creates a cache with options. Nothing is requested yet.
     pub fn with_options(client: Client, options: DiscoveryOptions) -> Self {
         let http = options.disk.as_ref().and_then(|it| it.http_directory.clone());
         let source = match http {
-            Some(directory) => Source::kept(client, HttpCache::new(directory)),
+            Some(directory) => Source::with_cache(client, HttpCache::new(directory)),
             None => Source::of(client),
         };
         let disk = options.disk.clone().map(|it| Arc::new(Disk::new(it)));
         Self { shared: Arc::new(Inner { source, options, disk, state: Mutex::default() }) }
     }
 
-    /// The client that asks.
+    /// Returns the client.
     pub fn client(&self) -> &Client {
         self.shared.source.client()
     }
 
-    /// What the server serves: what is kept, or what it says now.
+    /// Returns the server's resources, from the cache or from the server.
     ///
-    /// Versions that failed in a way that may pass are asked for again each time. Dropping the future is safe; the
-    /// fetch goes on if somebody else waits for it, and ends if nobody does.
+    /// Versions that failed temporarily are requested again each time. Dropping the future is safe;
+    /// the fetch continues if another caller waits for it, and is cancelled otherwise.
     ///
     /// # Errors
-    /// When the groups cannot be read; nothing is kept then. All who waited get the same error.
+    /// Returns an error if the groups cannot be read; nothing is cached then. All waiting callers
+    /// get the same error.
     pub async fn get(&self) -> Result<Arc<Discovery>, Arc<Error>> {
         let fetch = {
             let mut state = self.shared.lock();
-            match state.held.as_ref().filter(|it| it.counts()) {
-                Some(held) if !held.is_worth_repair() => return Ok(Arc::clone(&held.discovery)),
+            match state.held.as_ref().filter(|it| it.is_valid()) {
+                Some(held) if !held.has_transient_failures() => return Ok(Arc::clone(&held.discovery)),
                 held => {
                     let held = held.map(|it| Arc::clone(&it.discovery));
                     state.join_or_start(|generation| Arc::clone(&self.shared).run(generation, held).boxed())
@@ -124,15 +127,17 @@ impl CachedDiscovery {
         fetch.await
     }
 
-    /// Returns what is kept, also where versions of it failed a short while ago; otherwise as [`Self::get`].
+    /// Returns the cached result, even if versions of it failed recently; otherwise like
+    /// [`Self::get`].
     ///
-    /// [`Self::get`] asks for the failed versions each time, which takes up to the time limit of a request while an
-    /// aggregated API is down.
-    pub(crate) async fn kept(&self) -> Result<Arc<Discovery>, Arc<Error>> {
+    /// [`Self::get`] requests the failed versions each time, which takes up to the time limit of a
+    /// request while an aggregated API server is down.
+    pub(crate) async fn cached(&self) -> Result<Arc<Discovery>, Arc<Error>> {
         let kept = {
             let state = self.shared.lock();
-            let held = state.held.as_ref().filter(|it| it.counts());
-            let usable = held.filter(|it| !it.is_worth_repair() || it.asked.elapsed() < REPAIR_INTERVAL);
+            let held = state.held.as_ref().filter(|it| it.is_valid());
+            let usable =
+                held.filter(|it| !it.has_transient_failures() || it.asked.elapsed() < REPAIR_INTERVAL);
             usable.map(|it| Arc::clone(&it.discovery))
         };
         match kept {
@@ -141,21 +146,23 @@ impl CachedDiscovery {
         }
     }
 
-    /// Forgets what is kept; the next [`Self::get`] asks the server. Files of a directory count only once this process
-    /// has written them again. A fetch under way is not waited for, and what it brings is not kept.
+    /// Discards the cached result; the next [`Self::get`] asks the server. Files of a directory are
+    /// valid only once this process has written them again. A fetch in progress continues, but its
+    /// result is not cached.
     pub fn invalidate(&self) {
         self.shared.lock().invalidate(self.shared.disk.as_deref());
     }
 
-    /// Whether asking again is pointless: something is kept, and it is from the server, not from somebody's files.
+    /// Returns true if another request is pointless: the cached result is from the server, not from
+    /// files of another process.
     pub fn is_fresh(&self) -> bool {
         let limit = self.shared.options.fresh_for;
         let state = self.shared.lock();
-        let held = state.held.as_ref().filter(|it| it.counts());
+        let held = state.held.as_ref().filter(|it| it.is_valid());
         held.is_some_and(|it| it.fresh && limit.is_none_or(|limit| it.since.elapsed() <= limit))
     }
 
-    /// As [`Self::invalidate`], unless something newer than `seen` is kept already.
+    /// Like [`Self::invalidate`], unless something newer than `seen` is cached already.
     pub(crate) fn invalidate_seen(&self, seen: &Arc<Discovery>) {
         let mut state = self.shared.lock();
         if state.held.as_ref().is_some_and(|it| Arc::ptr_eq(&it.discovery, seen)) {
@@ -185,11 +192,11 @@ impl State {
 }
 
 impl Held {
-    fn counts(&self) -> bool {
+    fn is_valid(&self) -> bool {
         self.expires.is_none_or(|it| Instant::now() < it)
     }
 
-    fn is_worth_repair(&self) -> bool {
+    fn has_transient_failures(&self) -> bool {
         self.discovery.failures.iter().any(|it| it.reason.is_transient())
     }
 }
@@ -199,7 +206,7 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One fetch, from wherever something can be had, and keeps what it brings.
+    /// Runs one fetch, from the directory or the server, and caches its result.
     async fn run(self: Arc<Self>, generation: u64, held: Option<Arc<Discovery>>) -> Outcome {
         let outcome = match held {
             Some(held) => Ok(self.repair(generation, &held).await),
@@ -234,9 +241,9 @@ impl Inner {
         Ok(discovery)
     }
 
-    /// What the directory holds, with the versions it lacks asked for.
+    /// Reads the directory, and requests the versions it lacks.
     async fn read_disk(&self, generation: u64) -> Option<Arc<Discovery>> {
-        let Kept { discovery, missing, ours, left } = self.disk.as_ref()?.read().await?;
+        let CachedFiles { discovery, missing, ours, left } = self.disk.as_ref()?.read().await?;
         discovery.resources().next()?;
         if missing.is_empty() {
             let discovery = Arc::new(discovery);
@@ -251,7 +258,7 @@ impl Inner {
         Some(discovery)
     }
 
-    /// Asks again for the versions that failed in a way that may pass.
+    /// Requests the versions again that failed temporarily.
     async fn repair(&self, generation: u64, held: &Arc<Discovery>) -> Arc<Discovery> {
         let failures = held.failures.iter().filter(|it| it.reason.is_transient());
         let wanted: Vec<_> = failures.map(|it| (it.group.clone(), it.version.clone())).collect();
@@ -268,17 +275,18 @@ impl Inner {
 
     fn keep(&self, generation: u64, discovery: &Arc<Discovery>, fresh: bool, ttl: Option<Duration>) {
         let mut state = self.lock();
-        // A server without groups is one that is not ready.
+        // A server without groups is not ready.
         if state.generation == generation && !discovery.groups.is_empty() {
             let since = Instant::now();
-            // A time beyond the clock's range never comes.
+            // An expiry beyond the clock's range never comes.
             let expires = ttl.and_then(|it| since.checked_add(it));
             let discovery = Arc::clone(discovery);
             state.held = Some(Held { discovery, fresh, since, expires, asked: since });
         }
     }
 
-    /// Writes everything, or only some versions: the age and the owner of the other files must not change then.
+    /// Writes everything, or only some versions: then the age and the owner of the other files must
+    /// not change.
     async fn write(&self, generation: u64, discovery: &Arc<Discovery>, only: Option<Versions>) {
         let current = self.lock().generation == generation;
         if let Some(disk) = self.disk.as_ref().filter(|_| current) {

@@ -1,12 +1,12 @@
-//! Discovery kept in a directory, in the layout and format of kubectl (rule DI-4).
+//! The discovery cache on disk, in the layout and format of kubectl (rule DI-4).
 //!
 //! ```text
 //! <directory>/servergroups.json                        APIGroupList
 //! <directory>/<group>/<version>/serverresources.json   APIResourceList
 //! ```
 //!
-//! A file counts while it is younger than the time to live. A file that cannot be read or makes no sense is a file that
-//! is not there; a file that cannot be written is a warning. Nothing here fails.
+//! A file is valid while it is younger than the time to live. A file that cannot be read or parsed
+//! counts as missing; a file that cannot be written is logged. Nothing here returns an error.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -23,26 +23,28 @@ use super::document::{GroupList, ResourceList};
 use super::files::replace;
 use super::model::Discovery;
 
-/// Where discovery is kept between runs, and for how long it counts.
+/// The directory and lifetime of the discovery cache on disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskCache {
-    /// The directory: one per server. Made when it is not there.
+    /// The directory: one per server. Created if it does not exist.
     pub directory: PathBuf,
-    /// How long a file counts after it was written. kubectl takes six hours.
+    /// The time that a file is valid after it was written. kubectl uses six hours.
     pub ttl: Duration,
-    /// Where the server's answers are kept as they came, with their tags, so that one that did not change need not come
-    /// again when the files above are too old to count; nowhere unless set. One directory serves many servers.
+    /// The directory of the HTTP cache: the server's responses with their ETags, so that an
+    /// unchanged one is not transferred again when the files above are too old. Off by default. One
+    /// directory serves many servers.
     pub http_directory: Option<PathBuf>,
 }
 
 impl DiskCache {
-    /// Keeps discovery in a directory for some time.
+    /// Creates a cache in a directory.
     pub fn new(directory: impl Into<PathBuf>, ttl: Duration) -> Self {
         Self { directory: directory.into(), ttl, http_directory: None }
     }
 
-    /// Keeps the answers themselves as well, in another directory. The format is that of kubectl's `~/.kube/cache/http`;
-    /// share that only with a kubectl that accepts the same content types, or each drives out the other's answers.
+    /// Caches the HTTP responses as well, in another directory. The format is that of kubectl's
+    /// `~/.kube/cache/http`; share that only with a kubectl that accepts the same content types, or
+    /// each replaces the other's entries.
     #[must_use]
     pub fn http(mut self, directory: impl Into<PathBuf>) -> Self {
         self.http_directory = Some(directory.into());
@@ -50,10 +52,11 @@ impl DiskCache {
     }
 }
 
-/// The directory kubectl keeps a server's discovery in, below for example `~/.kube/cache/discovery`.
+/// Returns the directory where kubectl caches a server's discovery, below for example
+/// `~/.kube/cache/discovery`.
 ///
-/// kubectl names it after the address as the kubeconfig writes it; a default port that is written there is not in a
-/// [`Url`], and the directories differ then, which only costs a request.
+/// kubectl names it after the address in the kubeconfig; an explicit default port is not part of a
+/// [`Url`], and then the directories differ, which only costs a request.
 pub fn kubectl_directory(parent: &Path, server: &Url) -> PathBuf {
     let address = server.as_str().trim_start_matches("https://").trim_start_matches("http://");
     let keep = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '.' | '/' | '(' | ')');
@@ -61,32 +64,32 @@ pub fn kubectl_directory(parent: &Path, server: &Url) -> PathBuf {
     parent.join(safe.trim_matches('/'))
 }
 
-/// The directory, and which of its files are by this process.
+/// The directory, and the files in it that this process wrote.
 #[derive(Debug)]
 pub(crate) struct Disk {
     settings: DiskCache,
-    own: Mutex<Own>,
+    own: Mutex<OwnFiles>,
 }
 
 #[derive(Debug, Default)]
-struct Own {
+struct OwnFiles {
     files: HashSet<PathBuf>,
-    /// From now on only files of this process count.
+    /// True if only files of this process are valid.
     invalidated: bool,
 }
 
 /// Groups and versions.
 pub(crate) type Versions = Vec<(String, String)>;
 
-/// What the directory holds.
+/// The content of the directory.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct CachedFiles {
     pub(crate) discovery: Discovery,
-    /// Versions of the group list without a file that counts.
+    /// The versions of the group list without a valid file.
     pub(crate) missing: Versions,
-    /// Whether this process wrote all of it since it was last told to forget.
+    /// True if this process wrote all of it since the last invalidation.
     pub(crate) ours: bool,
-    /// How long all of it still counts.
+    /// The time that all of it is still valid.
     pub(crate) left: Duration,
 }
 
@@ -95,28 +98,28 @@ impl Disk {
         Self { settings, own: Mutex::default() }
     }
 
-    /// From now on only files that are written after this, and by this process, count.
+    /// Makes all files invalid, except those that this process writes from now on.
     pub(crate) fn invalidate(&self) {
         let mut own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
-        *own = Own { files: HashSet::new(), invalidated: true };
+        *own = OwnFiles { files: HashSet::new(), invalidated: true };
     }
 
-    /// Reads the directory, away from the async workers. `None` without a group list that counts.
-    pub(crate) async fn read(self: &Arc<Self>) -> Option<Kept> {
+    /// Reads the directory, off the async workers. `None` without a valid group list.
+    pub(crate) async fn read(self: &Arc<Self>) -> Option<CachedFiles> {
         let this = Arc::clone(self);
         tokio::task::spawn_blocking(move || this.read_now()).await.ok().flatten()
     }
 
-    /// Writes what is known and not empty: everything and the group list, or only some versions. Runs to its end even
-    /// if nobody waits for it.
+    /// Writes what is known and not empty: everything and the group list, or only some versions.
+    /// Runs to its end even if the future is dropped.
     pub(crate) async fn write(self: &Arc<Self>, discovery: Arc<Discovery>, only: Option<Versions>) {
         let this = Arc::clone(self);
-        // The task does not panic; if the runtime is going away, nothing is kept.
+        // The task does not panic; if the runtime is shutting down, nothing is written.
         let _ = tokio::task::spawn_blocking(move || this.write_now(&discovery, only.as_ref())).await;
     }
 
-    fn read_now(&self) -> Option<Kept> {
-        let mut kept = Kept {
+    fn read_now(&self) -> Option<CachedFiles> {
+        let mut kept = CachedFiles {
             discovery: Discovery::default(),
             missing: Vec::new(),
             ours: true,
@@ -141,8 +144,8 @@ impl Disk {
         Some(kept)
     }
 
-    /// One file, if it counts and makes sense; whose it is and how old it is goes into `kept`.
-    fn read_file<T: DeserializeOwned + Document>(&self, path: &Path, kept: &mut Kept) -> Option<T> {
+    /// Reads one file, if it is valid and complete; its owner and age are recorded in `kept`.
+    fn read_file<T: DeserializeOwned + Document>(&self, path: &Path, kept: &mut CachedFiles) -> Option<T> {
         let ours = {
             let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
             let ours = own.files.contains(path);
@@ -159,7 +162,7 @@ impl Disk {
         file.read_to_end(&mut text).ok()?;
         let document = serde_json::from_slice::<T>(&text).ok().filter(Document::is_whole);
         if document.is_none() {
-            tracing::debug!(path = %path.display(), "a file of the discovery cache makes no sense");
+            tracing::debug!(path = %path.display(), "ignoring an invalid file of the discovery cache");
         }
         let document = document?;
         kept.ours &= ours;
@@ -169,11 +172,11 @@ impl Disk {
 
     fn write_now(&self, discovery: &Discovery, only: Option<&Versions>) {
         if let Err((path, error)) = self.try_write(discovery, only) {
-            tracing::warn!(path = %path.display(), %error, "cannot keep discovery on disk; going on without");
+            tracing::warn!(path = %path.display(), %error, "cannot write the discovery cache, continuing without it");
         }
     }
 
-    /// Stops at the first file that cannot be written: the next one hardly could be.
+    /// Stops at the first file that cannot be written: the next one would hardly succeed.
     fn try_write(&self, discovery: &Discovery, only: Option<&Versions>) -> Result<(), (PathBuf, io::Error)> {
         for group in &discovery.groups {
             for version in group.versions.iter().filter(|it| !it.is_empty()) {
@@ -186,7 +189,7 @@ impl Disk {
                 }
             }
         }
-        // The group list comes last: whoever finds it finds the others.
+        // The group list is written last: a reader that finds it finds the others.
         if only.is_none() && !discovery.groups.is_empty() {
             self.write_file(&self.group_file(), &GroupList::of(&discovery.groups))?;
         }
@@ -194,8 +197,8 @@ impl Disk {
     }
 
     fn write_file(&self, path: &Path, document: &impl Serialize) -> Result<(), (PathBuf, io::Error)> {
-        let text = serde_json::to_vec(document).expect("plain structs of text always have a JSON form");
-        if !renewed(path, &text) {
+        let text = serde_json::to_vec(document).expect("structs of strings always serialise");
+        if !touch_if_unchanged(path, &text) {
             replace(path, &text).map_err(|error| (path.to_owned(), error))?;
         }
         self.own.lock().unwrap_or_else(PoisonError::into_inner).files.insert(path.to_owned());
@@ -206,7 +209,7 @@ impl Disk {
         self.settings.directory.join("servergroups.json")
     }
 
-    /// The file of a version, unless the server chose names that would lead out of the directory.
+    /// Returns the file of a version, unless the server's names would lead out of the directory.
     fn version_file(&self, group: &str, version: &str) -> Option<PathBuf> {
         let harmless = |it: &str| {
             let allowed = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '.' | '_');
@@ -218,7 +221,7 @@ impl Disk {
     }
 }
 
-/// A file that may be cut short or be something else.
+/// A document that may be truncated or of another kind.
 trait Document {
     fn is_whole(&self) -> bool;
 }
@@ -235,8 +238,9 @@ impl Document for ResourceList {
     }
 }
 
-/// Makes a file young again if it says what it should: replacing it would cost a flush of the disk.
-fn renewed(path: &Path, text: &[u8]) -> bool {
+/// Updates the modification time of a file with this content: replacing it would cost a write to
+/// disk.
+fn touch_if_unchanged(path: &Path, text: &[u8]) -> bool {
     fs::read(path).is_ok_and(|it| it == text)
         && File::options().write(true).open(path).and_then(|it| it.set_modified(SystemTime::now())).is_ok()
 }

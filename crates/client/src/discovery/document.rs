@@ -1,20 +1,20 @@
-//! The documents of unaggregated discovery, to read from a server and to keep in a directory.
+//! The documents of unaggregated discovery, to read from a server and to write to a directory.
 //!
-//! Servers written in Go say `null` for a list that is empty, so every list here may be one.
+//! Servers written in Go encode an empty list as `null`, so every list here accepts that.
 
 use dogwatch_core::{Gvk, ResourceType, Scope, null_as_default};
 use serde::{Deserialize, Serialize};
 
 use super::model::{ApiGroup, ApiVersion, ServedResource, ServedSubresource};
 
-/// What `/api` says: the versions of the core group.
+/// The document of `/api`: the versions of the core group.
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct ApiVersions {
     #[serde(default, deserialize_with = "null_as_default")]
     pub(crate) versions: Vec<String>,
 }
 
-/// What `/apis` says: the other groups.
+/// The document of `/apis`: the other groups.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GroupList {
@@ -44,7 +44,8 @@ pub(crate) struct VersionName {
     pub(crate) version: String,
 }
 
-/// What `/apis/{group}/{version}` says: the resources of one version, and as `pods/status` their subresources.
+/// The document of `/apis/{group}/{version}`: the resources of one version, and their subresources,
+/// such as `pods/status`.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ResourceList {
@@ -78,7 +79,7 @@ pub(crate) struct Entry {
 }
 
 impl ApiVersions {
-    /// The core group, unless the server has no version of it.
+    /// Returns the core group, unless the server has no version of it.
     pub(crate) fn into_group(self) -> Option<ApiGroup> {
         let versions: Vec<_> = self.versions.iter().map(|it| ApiVersion::unknown(it)).collect();
         (!versions.is_empty()).then(|| ApiGroup { name: String::new(), versions })
@@ -86,7 +87,7 @@ impl ApiVersions {
 }
 
 impl GroupList {
-    /// The document a group list is kept as.
+    /// Creates the document for groups.
     pub(crate) fn of(groups: &[ApiGroup]) -> Self {
         let groups = groups.iter().map(|group| {
             let name = |it: &ApiVersion| VersionName {
@@ -100,7 +101,7 @@ impl GroupList {
         Self { kind: "APIGroupList".into(), api_version: "v1".into(), groups: groups.collect() }
     }
 
-    /// The groups, each with its preferred version first and nothing known of its resources.
+    /// Returns the groups, each with its preferred version first and without resources.
     pub(crate) fn into_groups(self) -> Vec<ApiGroup> {
         self.groups.into_iter().map(Group::into_group).collect()
     }
@@ -119,7 +120,7 @@ impl Group {
 }
 
 impl ResourceList {
-    /// The document the resources of one version are kept as.
+    /// Creates the document for the resources of one version.
     pub(crate) fn of(group: &ApiGroup, version: &ApiVersion) -> Self {
         let mut resources = Vec::new();
         for served in &version.resources {
@@ -137,7 +138,7 @@ impl ResourceList {
         }
     }
 
-    /// The version, its subresources put to their resources.
+    /// Converts to a version, with subresources assigned to their resources.
     pub(crate) fn into_version(self, group: &str, version: &str) -> ApiVersion {
         let mut result = ApiVersion::unknown(version);
         let (parts, wholes): (Vec<_>, Vec<_>) =
@@ -164,7 +165,7 @@ impl ResourceList {
     }
 }
 
-/// The subresources of an orphan, which is added when it is not there yet.
+/// Returns the subresources of an orphan, which is added if necessary.
 fn adopt<'a>(
     orphans: &'a mut Vec<ServedResource>,
     part: Entry,
@@ -209,7 +210,7 @@ impl Entry {
         }
     }
 
-    /// The kind; a group or version it does not name is that of the list.
+    /// Returns the kind; a missing group or version is that of the list.
     fn kind_within(&self, group: &str, version: &str) -> Gvk {
         let group = if self.group.is_empty() { group } else { &self.group };
         let version = if self.version.is_empty() { version } else { &self.version };
@@ -231,7 +232,7 @@ impl Entry {
     }
 }
 
-/// Servers before 1.27 name no singular; it is the kind in lower case.
+/// Returns the singular; servers before 1.27 do not send it, and it is the kind in lower case.
 pub(crate) fn singular_or_guess(singular: String, kind: &str) -> String {
     if singular.is_empty() { kind.to_lowercase() } else { singular }
 }
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn di_2_subresources_are_put_to_their_resources_wherever_they_stand() {
+    fn di_2_subresources_are_assigned_to_their_resources_in_any_order() {
         let found = version(
             r#"{"resources":[
             {"name":"deployments/scale","namespaced":true,"group":"autoscaling","version":"v1","kind":"Scale","verbs":["get"]},
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn di_2_null_lists_are_empty_ones() {
+    fn di_2_null_lists_are_empty() {
         let groups: GroupList =
             serde_json::from_str(r#"{"groups":[{"name":"a","versions":null}]}"#).expect("a list");
         assert!(groups.into_groups()[0].versions.is_empty());
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn di_4_what_is_written_reads_back_the_same() {
+    fn di_4_written_documents_read_back_the_same() {
         let read = version(
             r#"{"resources":[
             {"name":"deployments","singularName":"deployment","namespaced":true,"kind":"Deployment","verbs":["get"],"shortNames":["deploy"],"categories":["all"]},

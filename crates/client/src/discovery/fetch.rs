@@ -1,4 +1,5 @@
-//! Asks a server what it serves: two documents if it can, one per version if it cannot (rules DI-1, DI-2).
+//! Requests to a server for its resources: two aggregated documents, or else one per version (rules
+//! DI-1, DI-2).
 
 use std::sync::Arc;
 
@@ -9,32 +10,34 @@ use super::aggregated::{self, GroupDiscoveryList};
 use super::document::{ApiVersions, GroupList};
 use super::legacy;
 use super::model::{ApiGroup, ApiVersion, Discovery, GroupFailure};
-use super::source::{Answer, Source, is_not_modified};
+use super::source::{DocumentResponse, Source, is_not_modified};
 use crate::client::Client;
 use crate::error::Error;
 use crate::request::JSON;
 
-/// How often a server is asked document by document before what failed counts as failed. client-go's number.
+/// The number of rounds of unaggregated requests before a failed version counts as failed.
+/// `defaultRetries` in client-go v0.36.4 `discovery/discovery_client.go`.
 const ATTEMPTS: u32 = 2;
 
-/// Which documents to ask a server for.
+/// The discovery documents to request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DiscoveryFormat {
-    /// Aggregated ones, and one per version from a server that knows no aggregated ones.
+    /// Aggregated documents, or one per version from a server that does not support them.
     #[default]
     Aggregated,
-    /// As `Aggregated`, without what only other servers of a mixed-version cluster serve.
+    /// Like `Aggregated`, without resources that only other servers of a mixed-version cluster
+    /// serve.
     AggregatedNoPeer,
-    /// One per version.
+    /// One document per version.
     Legacy,
 }
 
-/// A reading and what is needed to ask whether it still holds.
+/// A result with the ETags to revalidate it.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct FetchedDiscovery {
     pub(crate) discovery: Arc<Discovery>,
-    /// The tags of `/api` and `/apis`; kept for aggregated documents only.
+    /// The ETags of `/api` and `/apis`; only for aggregated documents.
     tags: Option<[Option<String>; 2]>,
 }
 
@@ -46,53 +49,56 @@ enum Page {
         tag: Option<String>,
     },
     Groups(Vec<ApiGroup>),
-    /// Servers behind an aggregator have no `/api`.
+    /// API servers behind an aggregator have no `/api`.
     Missing,
-    /// As in the reading before.
+    /// The document has not changed since the previous result.
     Unchanged,
 }
 
 impl Client {
-    /// Asks the server what it serves. Nothing is kept: see [`CachedDiscovery`](super::CachedDiscovery) for that.
+    /// Requests the server's resources. Nothing is cached: see
+    /// [`CachedDiscovery`](super::CachedDiscovery) for that.
     ///
     /// # Errors
-    /// When the groups cannot be read. A version whose resources cannot be read is in [`Discovery::failures`].
+    /// Returns an error if the groups cannot be read. A version whose resources cannot be read is
+    /// in [`Discovery::failures`].
     pub async fn discover(&self) -> Result<Discovery, Error> {
         Discovery::fetch(self).await
     }
 }
 
 impl Discovery {
-    /// As [`Client::discover`].
+    /// Like [`Client::discover`].
     ///
     /// # Errors
-    /// When the groups cannot be read.
+    /// Returns an error if the groups cannot be read.
     pub async fn fetch(client: &Client) -> Result<Self, Error> {
         Self::fetch_as(client, DiscoveryFormat::default()).await
     }
 
-    /// As [`Client::discover`], in a format of the caller's choice.
+    /// Like [`Client::discover`], in the given format.
     ///
     /// # Errors
-    /// When the groups cannot be read.
+    /// Returns an error if the groups cannot be read.
     pub async fn fetch_as(client: &Client, format: DiscoveryFormat) -> Result<Self, Error> {
         let reading = read(&Source::of(client.clone()), format, None).await?;
         Ok(Arc::unwrap_or_clone(reading.discovery))
     }
 }
 
-/// Reads everything, or finds that what is known still holds; then the same `Arc` comes back.
+/// Reads everything, or confirms that `known` is still valid and returns its `Arc`.
 pub(crate) async fn read(
     source: &Source,
     format: DiscoveryFormat,
-    known: Option<&Reading>,
-) -> Result<Reading, Error> {
+    known: Option<&FetchedDiscovery>,
+) -> Result<FetchedDiscovery, Error> {
     let mut discovery = Discovery::default();
-    // A group may go while its resources are asked for: one more look, and only at what is missing.
+    // A group may disappear while its resources are requested: one more round, only for what is
+    // missing.
     for _ in 0..ATTEMPTS {
         match pages(source, format, known).await? {
-            Read::Whole(reading) => return Ok(reading),
-            Read::Groups(groups, stale) => {
+            FetchStep::Whole(reading) => return Ok(reading),
+            FetchStep::Groups(groups, stale) => {
                 discovery = legacy::fill(source, groups, &discovery).await;
                 discovery.failures.extend(stale);
             }
@@ -101,25 +107,29 @@ pub(crate) async fn read(
             break;
         }
     }
-    Ok(Reading { discovery: Arc::new(discovery), tags: None })
+    Ok(FetchedDiscovery { discovery: Arc::new(discovery), tags: None })
 }
 
-/// How far two requests led.
-enum Read {
-    Whole(Reading),
+/// The result of the two requests.
+enum FetchStep {
+    Whole(FetchedDiscovery),
     Groups(Vec<ApiGroup>, Vec<GroupFailure>),
 }
 
-async fn pages(source: &Source, format: DiscoveryFormat, known: Option<&Reading>) -> Result<Read, Error> {
+async fn pages(
+    source: &Source,
+    format: DiscoveryFormat,
+    known: Option<&FetchedDiscovery>,
+) -> Result<FetchStep, Error> {
     let tag = |at: usize| known.and_then(|it| it.tags.as_ref()?[at].as_deref());
     let api = page(source, format, "/api", tag(0));
     let apis = page(source, format, "/apis", tag(1));
     let (api, apis) = future::try_join(api, apis).await?;
     if let (Page::Unchanged, Page::Unchanged, Some(known)) = (&api, &apis, known) {
-        return Ok(Read::Whole(known.clone()));
+        return Ok(FetchStep::Whole(known.clone()));
     }
     let (api, apis) = (api.or_known(known, true), apis.or_known(known, false));
-    // A mix of both formats is not trusted: resources count only if both documents have them.
+    // A mix of both formats is not trusted: resources count only if both documents include them.
     let whole = matches!((&api, &apis), (Page::Aggregated { .. } | Page::Missing, Page::Aggregated { .. }));
     let (mut groups, mut failures, api_tag) = api.into_parts();
     let (more, stale, apis_tag) = apis.into_parts();
@@ -129,10 +139,10 @@ async fn pages(source: &Source, format: DiscoveryFormat, known: Option<&Reading>
         for version in groups.iter_mut().flat_map(|it| &mut it.versions) {
             *version = ApiVersion::unknown(&version.version);
         }
-        return Ok(Read::Groups(groups, failures));
+        return Ok(FetchStep::Groups(groups, failures));
     }
     let discovery = Arc::new(Discovery { groups, failures });
-    Ok(Read::Whole(Reading { discovery, tags: Some([api_tag, apis_tag]) }))
+    Ok(FetchStep::Whole(FetchedDiscovery { discovery, tags: Some([api_tag, apis_tag]) }))
 }
 
 async fn page(
@@ -154,7 +164,7 @@ async fn page(
 }
 
 impl Page {
-    fn of(answer: Answer<'_>, path: &str) -> Result<Self, Error> {
+    fn of(answer: DocumentResponse<'_>, path: &str) -> Result<Self, Error> {
         if answer.header(CONTENT_TYPE).is_some_and(aggregated::is_aggregated) {
             let (groups, failures) = answer.json::<GroupDiscoveryList>()?.into_groups();
             return Ok(Self::Aggregated { groups, failures, tag: answer.header(ETAG).map(str::to_owned) });
@@ -165,8 +175,9 @@ impl Page {
         }))
     }
 
-    /// Takes what did not change from the reading before: the core group for `/api`, all others for `/apis`.
-    fn or_known(self, known: Option<&Reading>, core: bool) -> Self {
+    /// Takes unchanged groups from the previous result: the core group for `/api`, all others for
+    /// `/apis`.
+    fn or_known(self, known: Option<&FetchedDiscovery>, core: bool) -> Self {
         let (Self::Unchanged, Some(known)) = (&self, known) else { return self };
         let discovery = &known.discovery;
         let mine = |group: &str| group.is_empty() == core;
@@ -186,8 +197,8 @@ impl Page {
     }
 }
 
-impl Reading {
-    /// Whether the documents were aggregated ones.
+impl FetchedDiscovery {
+    /// Returns true if the documents were aggregated.
     pub(crate) fn is_aggregated(&self) -> bool {
         self.tags.is_some()
     }

@@ -1,11 +1,12 @@
-//! Files that others read while we write them: each is replaced in one step, and is for the user and the group only.
+//! Files that other processes read: each is replaced atomically, and accessible to the user and the
+//! group only.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Writes a file in one step: whoever reads it sees the old one or the new one.
+/// Replaces a file atomically: a reader sees the old or the new content.
 pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         make_directory(directory)?;
@@ -14,13 +15,13 @@ pub(crate) fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let written =
         file.write_all(text).and_then(|()| allow_group(&file)).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
-        // What cannot be written can often not be removed either; the first error is the one to tell.
+        // If writing fails, removing often fails too; the first error is the one to report.
         let _ = fs::remove_file(&beside);
     }
     written
 }
 
-/// A new file in the same directory, under a name nobody else has.
+/// Creates a file with a unique name in the same directory.
 fn file_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -46,7 +47,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
     fs::create_dir_all(path)
 }
 
-/// Files are for the user and the group, as kubectl's are.
+/// Makes a file accessible to the user and the group, like kubectl's.
 #[cfg(unix)]
 fn allow_group(file: &File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

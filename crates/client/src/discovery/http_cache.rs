@@ -1,13 +1,15 @@
-//! The server's answers in a directory, each with the tag by which to ask whether it still holds (rule DI-4).
+//! The HTTP cache of discovery: the server's responses in a directory, each with its ETag for
+//! revalidation (rule DI-4).
 //!
 //! ```text
 //! <directory>/<SHA-256 of the URL, in hex>    SHA-256 of the rest, then an HTTP response: status line, headers, body
 //! ```
 //!
-//! The layout and the format are client-go's. An entry is used by who accepts the same content types as who wrote it; an
-//! answer to anybody else takes its place. The sum in front tells a whole file from a damaged one, which is removed; that is
-//! why nothing needs to be flushed. Nothing here fails, and nothing here decides what is still true: that is the
-//! server's to say.
+//! Layout and format are client-go's (v0.36.4 `discovery/cached/disk/round_tripper.go`). An entry
+//! is used only for the `Accept` header it was written for; a response to another one replaces it.
+//! The checksum distinguishes a complete file from a damaged one, which is removed; that is why
+//! nothing needs to be synced to disk. Nothing here returns an error, and nothing here decides what
+//! is still valid: the server does.
 
 use std::fs;
 use std::io;
@@ -22,24 +24,25 @@ use sha2::{Digest, Sha256};
 
 use super::files::replace;
 
-/// How long the sum in front of an entry is.
+/// The length of the checksum at the start of an entry.
 const SUM: usize = 32;
-/// More headers than any server sends.
+/// The maximum number of headers; more than any server sends.
 const MAX_HEADERS: usize = 64;
-/// The headers that are kept; who asked and which server of many answered is nobody's business later.
+/// The headers that are stored. Others identify the request or the server instance and are not
+/// needed.
 const KEPT: [HeaderName; 5] = [CACHE_CONTROL, CONTENT_TYPE, DATE, ETAG, VARY];
-/// Says with which `Accept` header an answer was asked for.
+/// The header with the `Accept` value of the request.
 const VARIED_ACCEPT: HeaderName = HeaderName::from_static("x-varied-accept");
 
-/// The directory. Clones of the `Arc` share it; other processes may use it at the same time.
+/// The directory. Shared through its `Arc`; other processes may use it at the same time.
 #[derive(Debug)]
 pub(crate) struct HttpCache {
     directory: PathBuf,
-    /// Whether it was said already that nothing can be written.
+    /// True once a failed write was logged.
     warned: AtomicBool,
 }
 
-/// An answer as it came.
+/// A stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) headers: HeaderMap,
@@ -51,30 +54,33 @@ impl HttpCache {
         Self { directory, warned: AtomicBool::new(false) }
     }
 
-    /// The answer to a GET of this URL that accepts just this, if there is one to ask about.
-    pub(crate) async fn find(self: &Arc<Self>, url: &str, accept: &str) -> Option<Entry> {
+    /// Returns the stored response to a GET of this URL with this `Accept` header, if it can be
+    /// revalidated.
+    pub(crate) async fn get(self: &Arc<Self>, url: &str, accept: &str) -> Option<Entry> {
         let path = self.path(url);
-        let entry = tokio::task::spawn_blocking(move || find(&path)).await.ok()??;
+        let entry = tokio::task::spawn_blocking(move || read(&path)).await.ok()??;
         let same = entry.headers.get(VARIED_ACCEPT).is_some_and(|it| it.as_bytes() == accept.as_bytes());
         (same && entry.tag().is_some()).then_some(entry)
     }
 
-    /// Keeps an answer, or forgets the one before if this one cannot be asked about. Says once if nothing can be written.
-    pub(crate) async fn keep(self: &Arc<Self>, url: &str, accept: &str, answer: &Entry) {
-        let Some(text) = written(accept, answer) else { return self.forget(url).await };
+    /// Stores a response, or removes the previous one if this one cannot be revalidated. A failed
+    /// write is logged once.
+    pub(crate) async fn put(self: &Arc<Self>, url: &str, accept: &str, answer: &Entry) {
+        let Some(text) = encode(accept, answer) else { return self.remove(url).await };
         let path = self.path(url);
         let outcome = tokio::task::spawn_blocking(move || replace(&path, &text)).await;
         if let Ok(Err(error)) = outcome
             && !self.warned.swap(true, Ordering::Relaxed)
         {
             let path = self.directory.display();
-            tracing::warn!(%path, %error, "cannot keep answers of the server on disk; going on without");
+            tracing::warn!(%path, %error, "cannot write the HTTP cache of discovery, continuing without it");
         }
     }
 
-    /// Removes what is kept of this URL, if anything.
-    pub(crate) async fn forget(&self, url: &str) {
-        // What is not there cannot be removed, and what cannot be removed is asked about again.
+    /// Removes the entry of this URL, if there is one.
+    pub(crate) async fn remove(&self, url: &str) {
+        // An error is harmless: a missing entry needs no removal, and one that cannot be removed is
+        // revalidated.
         let _ = tokio::fs::remove_file(self.path(url)).await;
     }
 
@@ -84,13 +90,13 @@ impl HttpCache {
 }
 
 impl Entry {
-    /// What to ask the server with.
+    /// Returns the ETag.
     pub(crate) fn tag(&self) -> Option<&str> {
         self.headers.get(ETAG)?.to_str().ok()
     }
 
-    /// Whether it may be kept, and whether it can be asked about later.
-    fn is_worth_keeping(&self) -> bool {
+    /// Returns true if the response may be stored and can be revalidated later.
+    fn is_cacheable(&self) -> bool {
         let lists = |name: HeaderName, word: &str| {
             let values = self.headers.get_all(name);
             let mut words = values.iter().filter_map(|it| it.to_str().ok()).flat_map(|it| it.split(','));
@@ -106,14 +112,14 @@ impl Entry {
     }
 }
 
-/// Reads an entry; one that is not whole is removed.
-fn find(path: &Path) -> Option<Entry> {
+/// Reads an entry; a damaged one is removed.
+fn read(path: &Path) -> Option<Entry> {
     let text = fs::read(path).ok()?;
     let whole = text.split_at_checked(SUM).filter(|(sum, rest)| *sum == &*Sha256::digest(rest));
     let Some((_, response)) = whole else {
-        tracing::debug!(path = %path.display(), "a kept answer is damaged");
+        tracing::debug!(path = %path.display(), "removing a damaged entry of the HTTP cache");
         if let Err(error) = fs::remove_file(path).or_else(not_found) {
-            tracing::debug!(path = %path.display(), %error, "cannot remove a damaged answer");
+            tracing::debug!(path = %path.display(), %error, "cannot remove a damaged entry of the HTTP cache");
         }
         return None;
     };
@@ -124,9 +130,9 @@ fn not_found(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// The entry as a file; `None` if it is not to be kept.
-fn written(accept: &str, answer: &Entry) -> Option<Vec<u8>> {
-    if !answer.is_worth_keeping() {
+/// Encodes an entry as a file; `None` if it must not be stored.
+fn encode(accept: &str, answer: &Entry) -> Option<Vec<u8>> {
+    if !answer.is_cacheable() {
         return None;
     }
     let mut response = b"HTTP/1.1 200 OK\r\n".to_vec();
@@ -148,7 +154,8 @@ fn written(accept: &str, answer: &Entry) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Reads a response, of whatever version of HTTP: the status line says, but the file is always written alike.
+/// Parses a response with any HTTP version in its status line: kubectl writes `HTTP/2.0` in the
+/// same format.
 fn parse(response: &[u8]) -> Option<Entry> {
     let line = response.windows(2).position(|it| it == b"\r\n")?;
     let (status, rest) = (std::str::from_utf8(&response[..line]).ok()?, &response[line + 2..]);
@@ -166,7 +173,7 @@ fn parse(response: &[u8]) -> Option<Entry> {
     }
     let body = &rest[end..];
     let length = headers.get(CONTENT_LENGTH).and_then(|it| it.to_str().ok()?.parse::<usize>().ok());
-    // A body in pieces is left to those who wrote it.
+    // A chunked body is not supported: such entries are not ours.
     let whole = !headers.contains_key(TRANSFER_ENCODING) && length.is_none_or(|it| it == body.len());
     whole.then(|| Entry { headers, body: Bytes::copy_from_slice(body) })
 }
@@ -193,14 +200,14 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_an_entry_is_the_sum_of_its_url() {
+    fn the_name_of_an_entry_is_the_digest_of_its_url() {
         let path = HttpCache::new("d".into()).path("testing");
         let sum = "d/cf80cd8aed482d5d1527d7dc72fceff84e6326592848447d2dc0b0e87dfc9a90";
         assert_eq!(path, Path::new(sum));
     }
 
     #[test]
-    fn di_4_only_what_can_be_asked_about_and_may_be_kept_is() {
+    fn di_4_only_responses_that_can_be_revalidated_and_stored_are_stored() {
         for (headers, kept) in [
             (&[("etag", "\"1\"")][..], true),
             (&[("etag", "W/\"1\""), ("cache-control", "public"), ("vary", "Accept, accept-encoding")], true),
@@ -210,46 +217,46 @@ mod tests {
             (&[("etag", "\"1\""), ("vary", "*")], false),
             (&[("etag", "\"1\""), ("vary", "Accept, Authorization")], false),
         ] {
-            assert_eq!(written("a", &entry(headers, "{}")).is_some(), kept, "{headers:?}");
+            assert_eq!(encode("a", &entry(headers, "{}")).is_some(), kept, "{headers:?}");
         }
     }
 
     #[tokio::test]
     async fn di_4_sum_disk_cache_no_such_key() {
         let (_directory, cache) = cache();
-        assert_eq!(cache.find("testing", "a").await, None);
-        cache.forget("testing").await;
+        assert_eq!(cache.get("testing", "a").await, None);
+        cache.remove("testing").await;
     }
 
     #[tokio::test]
     async fn di_4_sum_disk_cache_overwrite_existing_key() {
         let (_directory, cache) = cache();
         for body in ["cool value!", "I'm different!", ""] {
-            cache.keep("testing", "a", &entry(&[("etag", "\"1\""), ("content-type", "x/y")], body)).await;
-            let found = cache.find("testing", "a").await.expect("kept");
+            cache.put("testing", "a", &entry(&[("etag", "\"1\""), ("content-type", "x/y")], body)).await;
+            let found = cache.get("testing", "a").await.expect("kept");
             assert_eq!((&found.body[..], found.tag()), (body.as_bytes(), Some("\"1\"")));
             assert_eq!(found.headers[CONTENT_TYPE], "x/y");
         }
-        assert_eq!(cache.find("testing", "b").await, None, "asked for in another format");
-        assert_eq!(cache.find("other", "a").await, None);
+        assert_eq!(cache.get("testing", "b").await, None, "requested in another format");
+        assert_eq!(cache.get("other", "a").await, None);
     }
 
     #[tokio::test]
     async fn di_4_sum_disk_cache_delete_key() {
         let (_directory, cache) = cache();
-        cache.keep("testing", "a", &entry(&[("etag", "\"1\"")], "x")).await;
-        cache.forget("testing").await;
-        assert_eq!(cache.find("testing", "a").await, None);
-        cache.keep("testing", "a", &entry(&[("etag", "\"1\"")], "x")).await;
-        cache.keep("testing", "a", &entry(&[], "without a tag")).await;
-        assert!(!cache.path("testing").exists(), "an answer without a tag replaces one with");
+        cache.put("testing", "a", &entry(&[("etag", "\"1\"")], "x")).await;
+        cache.remove("testing").await;
+        assert_eq!(cache.get("testing", "a").await, None);
+        cache.put("testing", "a", &entry(&[("etag", "\"1\"")], "x")).await;
+        cache.put("testing", "a", &entry(&[], "without a tag")).await;
+        assert!(!cache.path("testing").exists(), "a response without an ETag replaces one with an ETag");
     }
 
     #[tokio::test]
     async fn di_4_sum_disk_cache_empty_file_and_invalid_checksum_are_removed() {
         let (_directory, cache) = cache();
         let path = cache.path("testing");
-        cache.keep("testing", "a", &entry(&[("etag", "\"1\"")], "testing")).await;
+        cache.put("testing", "a", &entry(&[("etag", "\"1\"")], "testing")).await;
         let whole = fs::read(&path).expect("kept");
         let mut flipped = whole.clone();
         *flipped.last_mut().expect("not empty") ^= 1;
@@ -258,11 +265,11 @@ mod tests {
         let wrong_sum = [&[0; SUM][..], &whole[SUM..]].concat();
         for damaged in [&[][..], b"short", &whole[..SUM], truncated, &flipped, &longer, &wrong_sum] {
             fs::write(&path, damaged).expect("written");
-            assert_eq!(cache.find("testing", "a").await, None, "{} bytes", damaged.len());
+            assert_eq!(cache.get("testing", "a").await, None, "{} bytes", damaged.len());
             assert!(!path.exists(), "{} bytes", damaged.len());
         }
         fs::write(&path, &whole).expect("written");
-        assert!(cache.find("testing", "a").await.is_some());
+        assert!(cache.get("testing", "a").await.is_some());
     }
 
     #[test]
@@ -275,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_response_is_none() {
+    fn an_incomplete_response_is_ignored() {
         for text in [
             "",
             "HTTP/1.1 200 OK",
@@ -293,9 +300,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_body_comes_back_and_any_bytes_are_survived(body: Vec<u8>, noise: Vec<u8>) {
+        fn any_body_reads_back_and_any_bytes_are_tolerated(body: Vec<u8>, noise: Vec<u8>) {
             let kept = Entry { body: body.clone().into(), ..entry(&[("etag", "\"1\"")], "") };
-            let text = written("a, b;q=1", &kept).expect("has a tag");
+            let text = encode("a, b;q=1", &kept).expect("has a tag");
             proptest::prop_assert_eq!(&text[..SUM], &*Sha256::digest(&text[SUM..]));
             let read = parse(&text[SUM..]).expect("whole");
             proptest::prop_assert_eq!(&read.body[..], &body[..]);

@@ -10,10 +10,11 @@ use super::source::Source;
 use crate::error::Error;
 use crate::request::JSON;
 
-/// How many versions are asked for at a time.
+/// The number of concurrent requests for versions.
 const AT_A_TIME: usize = 16;
 
-/// Asks for the resources of every version that is not known yet. What fails is put beside the rest.
+/// Requests the resources of every version that is not known yet. Errors are recorded in the
+/// result.
 pub(crate) async fn fill(source: &Source, mut groups: Vec<ApiGroup>, known: &Discovery) -> Discovery {
     for group in &mut groups {
         for version in &mut group.versions {
@@ -31,7 +32,7 @@ pub(crate) async fn fill(source: &Source, mut groups: Vec<ApiGroup>, known: &Dis
     complete(source, Discovery { groups, failures: Vec::new() }, wanted).await
 }
 
-/// Asks for some versions, and puts what comes in the place of what is there. Failures of these versions are replaced.
+/// Requests some versions, and replaces their resources and failures in the result.
 pub(crate) async fn complete(
     source: &Source,
     mut discovery: Discovery,
@@ -57,7 +58,7 @@ pub(crate) async fn complete(
     discovery
 }
 
-/// The resources of one version. A server without a core group has no resources in it.
+/// Requests the resources of one version. A server without a core group has no resources in it.
 async fn resources_of(source: &Source, group: &str, version: &str) -> Result<ApiVersion, Error> {
     let path = if group.is_empty() { vec!["api", version] } else { vec!["apis", group, version] };
     match source.get(&path, JSON, None, |it| it.json::<ResourceList>()).await {
@@ -70,7 +71,7 @@ async fn resources_of(source: &Source, group: &str, version: &str) -> Result<Api
 }
 
 impl Discovery {
-    /// Puts a version in its place in its group.
+    /// Replaces a version of a group.
     fn put(&mut self, group: &str, found: ApiVersion) {
         let group = self.groups.iter_mut().find(|it| it.name == group);
         let place = group.and_then(|it| it.versions.iter_mut().find(|it| it.version == found.version));
@@ -79,7 +80,7 @@ impl Discovery {
         }
     }
 
-    /// Counts versions without any resource as failures (rule DI-3).
+    /// Records versions without any resource as failures (rule DI-3).
     pub(crate) fn mark_empty(&mut self) {
         for group in &self.groups {
             for version in group.versions.iter().filter(|it| it.is_empty()) {

@@ -1,4 +1,5 @@
-//! From words and kinds to resources, with a second look when the first was at old news (rule DI-5).
+//! The mapper from names and kinds to resources, with a retry when the cached discovery is stale
+//! (rule DI-5).
 
 use std::sync::Arc;
 
@@ -10,48 +11,48 @@ use super::model::Discovery;
 use crate::client::Client;
 use crate::error::Error;
 
-/// Turns what a user types, or what an object says of itself, into the resource that is meant.
+/// A mapper from names that users type, and from kinds, to resources.
 ///
-/// Cheap to clone; clones share the discovery. A word that is not known makes it ask the server again, once, unless
-/// what it knows is [fresh](CachedDiscovery::is_fresh).
+/// Cheap to clone; clones share the discovery. An unknown name leads to another request to the
+/// server, once, unless the cached discovery is [fresh](CachedDiscovery::is_fresh).
 #[derive(Clone, Debug)]
 pub struct RestMapper {
     discovery: CachedDiscovery,
 }
 
-/// Why there is no resource.
+/// An error of resolving a resource.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {
-    /// The server has nothing of that name: the message says what is similar.
+    /// No resource of the server matches: the message lists similar names.
     #[error(transparent)]
     NoMatch(#[from] NoMatch),
-    /// The server could not be asked.
-    #[error("cannot find out what the server serves")]
+    /// Discovery failed.
+    #[error("cannot discover the server's resources")]
     Discovery(#[source] Arc<Error>),
 }
 
 impl RestMapper {
-    /// A mapper over discovery, which may be shared with others.
+    /// Creates a mapper over discovery, which may be shared.
     pub fn new(discovery: CachedDiscovery) -> Self {
         Self { discovery }
     }
 
-    /// The discovery it looks into.
+    /// Returns its discovery.
     pub fn discovery(&self) -> &CachedDiscovery {
         &self.discovery
     }
 
-    /// The client that asks.
+    /// Returns the client.
     pub fn client(&self) -> &Client {
         self.discovery.client()
     }
 
-    /// The resource a person means: `pods`, `pod`, `po`, `Pod`, `deployments.apps`, `deployments.v1.apps`,
-    /// `Deployment.v1.apps`. Case does not matter. Core v1 comes first, then the server's own order.
+    /// Resolves a name: `pods`, `pod`, `po`, `Pod`, `deployments.apps`, `deployments.v1.apps`,
+    /// `Deployment.v1.apps`. Case is ignored. Core v1 comes first, then the server's order.
     ///
     /// # Errors
-    /// When nothing on the server answers to the word, or the server cannot be asked.
+    /// Returns an error if no resource matches the name, or discovery fails.
     pub async fn resolve(&self, word: &str) -> Result<Match, MapError> {
         let found = self.find(|discovery| matching::by_word(discovery, word)).await?;
         match &found.ambiguity {
@@ -62,17 +63,18 @@ impl RestMapper {
         Ok(found)
     }
 
-    /// What a list such as `pods,svc` or a category such as `all` means, each resource once.
+    /// Resolves a list such as `pods,svc` or a category such as `all`; each resource is returned
+    /// once.
     ///
     /// # Errors
-    /// As [`Self::resolve`], for the first word that means nothing.
+    /// See [`Self::resolve`], for the first name that matches nothing.
     pub async fn resolve_all(&self, words: &str) -> Result<Vec<Match>, MapError> {
         let mut all: Vec<Match> = Vec::new();
         for word in words.split(',').map(str::trim).filter(|it| !it.is_empty()) {
-            let kept = self.discovery().kept().await.map_err(MapError::Discovery)?;
+            let kept = self.discovery().cached().await.map_err(MapError::Discovery)?;
             let found = match in_category(&kept, word) {
                 Ok(_) => self.category(word).await?,
-                // A word that is neither yet may be a category after a second look.
+                // An unknown name may be a category that discovery has not seen yet.
                 Err(_) => match self.resolve(word).await {
                     Ok(found) => vec![found],
                     Err(MapError::NoMatch(_)) => self.category(word).await?,
@@ -88,47 +90,48 @@ impl RestMapper {
         Ok(all)
     }
 
-    /// The resources of a category, for example `all`, each in one version.
+    /// Returns the resources of a category, for example `all`, each in one version.
     ///
     /// # Errors
-    /// When there is no such category, or the server cannot be asked.
+    /// Returns an error if there is no such category, or discovery fails.
     pub async fn category(&self, category: &str) -> Result<Vec<Match>, MapError> {
-        // Every group may have a part in it, also one that could not be asked a moment ago.
+        // Every group may contribute, including one that failed a moment ago.
         self.find_in_all(|discovery| in_category(discovery, category)).await
     }
 
-    /// The resource whose objects are of a kind; without a version, in the preferred one.
+    /// Returns the resource of a kind; without a version, in the preferred one.
     ///
     /// # Errors
-    /// As [`Self::resolve`].
+    /// See [`Self::resolve`].
     pub async fn by_kind(&self, kind: &Gvk) -> Result<Match, MapError> {
         self.find(|discovery| matching::by_kind(discovery, kind)).await
     }
 
-    /// The resource of a name, of which group and version may be empty and match any.
+    /// Returns the resource of a name; an empty group or version matches any.
     ///
     /// # Errors
-    /// As [`Self::resolve`].
+    /// See [`Self::resolve`].
     pub async fn by_resource(&self, resource: &Gvr) -> Result<Match, MapError> {
         self.find(|discovery| matching::by_resource(discovery, resource)).await
     }
 
-    /// Looks at what is kept, and only if that fails at versions that have to be asked for again: an aggregated API that is
-    /// down does not slow down the words of others.
+    /// Searches the cached result first, and requests failed versions only if that finds nothing:
+    /// an aggregated API server that is down does not slow down names of other groups.
     async fn find<T>(&self, look: impl Fn(&Discovery) -> Result<T, NoMatch>) -> Result<T, MapError> {
-        let kept = self.discovery.kept().await.map_err(MapError::Discovery)?;
+        let kept = self.discovery.cached().await.map_err(MapError::Discovery)?;
         match look(&kept) {
             Ok(found) => Ok(found),
             Err(_) => self.find_in_all(look).await,
         }
     }
 
-    /// Looks, and if that fails in something that is not fresh, asks the server and looks once more.
+    /// Searches; if that finds nothing and the result is not fresh, asks the server and searches
+    /// again.
     async fn find_in_all<T>(&self, look: impl Fn(&Discovery) -> Result<T, NoMatch>) -> Result<T, MapError> {
         let seen = self.discovery.get().await.map_err(MapError::Discovery)?;
         match look(&seen) {
             Err(_) if !self.discovery.is_fresh() => {
-                tracing::debug!("not in what is known of the server; asking it again");
+                tracing::debug!("name not found in the cached discovery, refreshing it");
                 self.discovery.invalidate_seen(&seen);
                 let seen = self.discovery.get().await.map_err(MapError::Discovery)?;
                 Ok(look(&seen)?)

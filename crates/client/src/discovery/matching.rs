@@ -1,7 +1,7 @@
-//! What a word means among the resources of a server: pure, no I/O (rule DI-5).
+//! Matching of names and kinds against the resources of a server: pure, no I/O (rule DI-5).
 //!
 //! ```text
-//! deployments.v1.apps ─► readings: (name, version, group), then (name, group)
+//! deployments.v1.apps ─► interpretations: (name, version, group), then (name, group)
 //!                     ─► each against names, then short names; then each against kinds
 //!                     ─► first by priority: core v1, then groups in order, preferred versions first
 //! ```
@@ -13,50 +13,50 @@ use dogwatch_core::{Gvk, Gvr};
 
 use super::model::{Discovery, GroupFailure, ServedResource};
 
-/// How many similar names an error shows.
+/// The maximum number of similar names in an error.
 const MAX_NEAR: usize = 3;
 
-/// The resource that is meant.
+/// The resource that matches a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     /// The resource, in the version to use.
     pub resource: ServedResource,
-    /// Set when the word could mean others, too.
+    /// Set if the name matches other resources, too.
     pub ambiguity: Option<Ambiguity>,
 }
 
-/// A word that means several resources; the one of the highest priority was taken.
+/// A name that matches several resources; the one of the highest priority was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ambiguity {
-    /// The word.
+    /// The name.
     pub word: String,
-    /// Whether it is a short name. A short name is somebody's choice and worth a warning; that a plural such as `events`
-    /// is found in two groups is common.
+    /// True for a short name. Authors of custom resources choose short names, so a collision
+    /// deserves a warning; a plural such as `events` in two groups is common.
     pub short_name: bool,
-    /// What it could also mean, as one would type it: `poddlers.acme.com`.
+    /// The other matches, in full: `poddlers.acme.com`.
     pub others: Vec<String>,
 }
 
-/// Nothing on the server answers to the word.
+/// The error that no resource of the server matches a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct NoMatch {
-    /// The word.
+    /// The name.
     pub word: String,
-    /// Names that look like it, most similar first.
+    /// Similar names, most similar first.
     pub near: Vec<String>,
-    /// Versions whose resources are not known: it may be in one of them.
+    /// The versions whose resources are not known: the resource may be in one of them.
     pub unknown: Vec<String>,
 }
 
-/// One way to read a word. What is not said matches anything.
+/// One interpretation of a name. Missing parts match anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reading<'a> {
+struct Interpretation<'a> {
     name: &'a str,
     group: Option<&'a str>,
     version: Option<&'a str>,
 }
 
-/// Which names of a resource a reading is compared with.
+/// The names of a resource that an interpretation is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Names {
     PluralOrSingular,
@@ -64,19 +64,20 @@ enum Names {
     Kind,
 }
 
-/// Finds what a person typed: `pods`, `pod`, `po`, `Pod`, `deployments.apps`, `deployments.v1.apps`, `Deployment.v1.apps`;
-/// case does not matter, and the start of a group is enough: `storageclass.storage`.
+/// Finds the resource of a name: `pods`, `pod`, `po`, `Pod`, `deployments.apps`,
+/// `deployments.v1.apps`, `Deployment.v1.apps`. Case is ignored, and a prefix of the group is
+/// enough: `storageclass.storage`.
 pub(crate) fn by_word(discovery: &Discovery, word: &str) -> Result<Match, NoMatch> {
     let order = by_priority(discovery);
-    let (name, group, qualified) = readings(word);
-    let named = |reading| {
-        find(&order, word, reading, Names::PluralOrSingular)
-            .or_else(|| find(&order, word, reading, Names::Short))
+    let (name, group, qualified) = interpretations(word);
+    let named = |interpretation| {
+        find(&order, word, interpretation, Names::PluralOrSingular)
+            .or_else(|| find(&order, word, interpretation, Names::Short))
     };
-    let of_kind = |reading| find(&order, word, reading, Names::Kind);
-    let grouped = Reading { name, group: group.filter(|it| !it.is_empty()), version: None };
-    // `pods.v1`, the form `Gvr` prints: what looks like a group is a version of the core group.
-    let core = group.map(|version| Reading { name, group: Some(""), version: Some(version) });
+    let of_kind = |interpretation| find(&order, word, interpretation, Names::Kind);
+    let grouped = Interpretation { name, group: group.filter(|it| !it.is_empty()), version: None };
+    // `pods.v1`, the form that `Gvr` prints: the apparent group is a version of the core group.
+    let core = group.map(|version| Interpretation { name, group: Some(""), version: Some(version) });
     qualified
         .and_then(named)
         .or_else(|| named(grouped))
@@ -90,30 +91,35 @@ pub(crate) fn by_word(discovery: &Discovery, word: &str) -> Result<Match, NoMatc
 /// Finds the resource of a kind; an empty version matches any.
 pub(crate) fn by_kind(discovery: &Discovery, kind: &Gvk) -> Result<Match, NoMatch> {
     let order = by_priority(discovery);
-    // A kind says its group, and the core group is empty: only a version can be left out.
-    let reading = Reading {
+    // A kind includes its group, and that of the core group is empty: only the version can be
+    // missing.
+    let interpretation = Interpretation {
         name: &kind.kind,
         group: Some(&kind.group),
         version: Some(kind.version.as_str()).filter(|it| !it.is_empty()),
     };
-    let exact = |it: &&&ServedResource| reading.is_of(it) && it.resource.gvk.kind == kind.kind;
+    let exact = |it: &&&ServedResource| interpretation.is_of(it) && it.resource.gvk.kind == kind.kind;
     let found = order.iter().find(exact);
     let resource = found.ok_or_else(|| NoMatch::new(discovery, &kind.to_string()))?;
     Ok(Match { resource: ServedResource::clone(resource), ambiguity: None })
 }
 
-/// Finds a resource by as much of its name as is there; an empty group or version matches any.
+/// Finds a resource by a partial name; an empty group or version matches any.
 pub(crate) fn by_resource(discovery: &Discovery, resource: &Gvr) -> Result<Match, NoMatch> {
     let order = by_priority(discovery);
     let said = |it| Some(it).filter(|it: &&str| !it.is_empty());
-    let reading =
-        Reading { name: &resource.resource, group: said(&resource.group), version: said(&resource.version) };
-    find(&order, &resource.resource, reading, Names::PluralOrSingular)
-        .or_else(|| find(&order, &resource.resource, reading, Names::Short))
+    let interpretation = Interpretation {
+        name: &resource.resource,
+        group: said(&resource.group),
+        version: said(&resource.version),
+    };
+    find(&order, &resource.resource, interpretation, Names::PluralOrSingular)
+        .or_else(|| find(&order, &resource.resource, interpretation, Names::Short))
         .ok_or_else(|| NoMatch::new(discovery, &resource.to_string()))
 }
 
-/// Core v1 first, then every group in the server's order, its preferred version before the others.
+/// Returns all resources by priority: core v1 first, then every group in the server's order, its
+/// preferred version first.
 fn by_priority(discovery: &Discovery) -> Vec<&ServedResource> {
     let is_core = |it: &&ServedResource| it.resource.gvk.group.is_empty() && it.resource.gvk.version == "v1";
     let (mut order, others): (Vec<_>, Vec<_>) = discovery.resources().partition(is_core);
@@ -121,10 +127,11 @@ fn by_priority(discovery: &Discovery) -> Vec<&ServedResource> {
     order
 }
 
-/// The name, what follows its first dot, and the whole as name, version and group if there are two dots.
-fn readings(word: &str) -> (&str, Option<&str>, Option<Reading<'_>>) {
+/// Splits a name: the part before the first dot, the rest, and the interpretation as name, version
+/// and group if there are two dots.
+fn interpretations(word: &str) -> (&str, Option<&str>, Option<Interpretation<'_>>) {
     let Some((name, rest)) = word.split_once('.') else { return (word, None, None) };
-    let qualified = rest.split_once('.').map(|(version, group)| Reading {
+    let qualified = rest.split_once('.').map(|(version, group)| Interpretation {
         name,
         group: Some(group).filter(|it| !it.is_empty()),
         version: Some(version),
@@ -132,16 +139,23 @@ fn readings(word: &str) -> (&str, Option<&str>, Option<Reading<'_>>) {
     (name, Some(rest), qualified)
 }
 
-/// The first that matches, and what else does. A group that nobody has is taken as the start of one.
-fn find(order: &[&ServedResource], word: &str, reading: Reading<'_>, names: Names) -> Option<Match> {
-    let mut found: Vec<_> = order.iter().filter(|it| reading.is_of(it) && reading.names(it, names)).collect();
-    if found.is_empty() && reading.version.is_none() && reading.group.is_some() {
-        let starts =
-            |it: &ServedResource| reading.group.is_some_and(|start| it.resource.gvk.group.starts_with(start));
-        found = order.iter().filter(|it| starts(it) && reading.names(it, names)).collect();
+/// Returns the first match, and the other matches. A group that does not exist is used as a prefix.
+fn find(
+    order: &[&ServedResource],
+    word: &str,
+    interpretation: Interpretation<'_>,
+    names: Names,
+) -> Option<Match> {
+    let mut found: Vec<_> =
+        order.iter().filter(|it| interpretation.is_of(it) && interpretation.names(it, names)).collect();
+    if found.is_empty() && interpretation.version.is_none() && interpretation.group.is_some() {
+        let starts = |it: &ServedResource| {
+            interpretation.group.is_some_and(|start| it.resource.gvk.group.starts_with(start))
+        };
+        found = order.iter().filter(|it| starts(it) && interpretation.names(it, names)).collect();
     }
     let (first, rest) = found.split_first()?;
-    // Other versions of the same resource are no ambiguity.
+    // Other versions of the same resource are not ambiguous.
     let mut seen = HashSet::from([first.group_resource()]);
     let others: Vec<_> =
         rest.iter().map(|it| it.group_resource()).filter(|it| seen.insert(it.clone())).collect();
@@ -153,8 +167,8 @@ fn find(order: &[&ServedResource], word: &str, reading: Reading<'_>, names: Name
     Some(Match { resource: ServedResource::clone(first), ambiguity })
 }
 
-impl Reading<'_> {
-    /// Whether group and version agree.
+impl Interpretation<'_> {
+    /// Returns true if group and version match.
     fn is_of(&self, it: &ServedResource) -> bool {
         let same = |wanted: Option<&str>, has: &str| wanted.is_none_or(|it| it.eq_ignore_ascii_case(has));
         same(self.group, &it.resource.gvk.group) && same(self.version, &it.resource.gvk.version)
@@ -180,7 +194,7 @@ impl NoMatch {
     }
 }
 
-/// Names within a third of the word's length of edits, the closest first.
+/// Returns the names within an edit distance of a third of the word's length, closest first.
 fn near(discovery: &Discovery, word: &str) -> Vec<String> {
     let name = word.split('.').next().unwrap_or_default().to_lowercase();
     let limit = (name.chars().count() / 3).max(1);
@@ -205,7 +219,7 @@ impl fmt::Display for NoMatch {
             write!(f, "; similar: {}", self.near.join(", "))?;
         }
         if !self.unknown.is_empty() {
-            write!(f, "; not known are the resources of {}", self.unknown.join(", "))?;
+            write!(f, "; the resources of {} are not known", self.unknown.join(", "))?;
         }
         Ok(())
     }
@@ -291,7 +305,8 @@ mod tests {
         }
     }
 
-    /// The upstream table of the mapper: core v1 first although its group is not, then preferred versions.
+    /// The table of client-go's `TestRESTMapper`: core v1 first although its group is not, then
+    /// preferred versions.
     #[test]
     fn di_5_rest_mapper() {
         let cluster = discovery([
@@ -371,7 +386,7 @@ mod tests {
                 r#"name "events" could also match lower priority resource events.events.k8s.io"#.to_owned()
             ))
         );
-        assert_eq!(text(&cluster, "deploy"), None, "versions of one resource are no ambiguity");
+        assert_eq!(text(&cluster, "deploy"), None, "versions of one resource are not ambiguous");
         let many = discovery([
             served("autoscaling", "v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"]),
             served("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler", &["hpa"]),
@@ -384,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn di_5_an_unknown_word_names_what_looks_like_it_and_what_could_not_be_seen() {
+    fn di_5_an_unknown_name_error_lists_similar_names_and_unknown_versions() {
         let mut cluster = cluster();
         let error = by_word(&cluster, "deploymets").expect_err("a typo");
         assert_eq!(
@@ -395,13 +410,13 @@ mod tests {
         cluster.failures.push(GroupFailure::new("metrics.k8s.io", "v1beta1", FailureReason::Stale));
         assert_eq!(
             by_word(&cluster, "zebras").expect_err("unknown").to_string(),
-            r#"the server has no resource type "zebras"; not known are the resources of metrics.k8s.io/v1beta1"#
+            r#"the server has no resource type "zebras"; the resources of metrics.k8s.io/v1beta1 are not known"#
         );
     }
 
     proptest::proptest! {
         #[test]
-        fn di_5_what_a_match_is_called_in_full_always_means_it(word in "[a-zA-Z.]{0,12}") {
+        fn di_5_the_full_name_of_a_match_always_resolves_to_it(word in "[a-zA-Z.]{0,12}") {
             let cluster = cluster();
             if let Ok(first) = by_word(&cluster, &word) {
                 let again = by_word(&cluster, &first.resource.resource.gvr().to_string()).expect("served");

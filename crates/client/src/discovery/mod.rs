@@ -1,16 +1,17 @@
-//! What a server serves, and what a user's word for it means.
+//! Discovery: the resources that a server serves, and the resolution of names to resources.
 //!
 //! ```text
 //! files ◄─ http_cache ◄─ source ─┐
 //! document ─► model ◄─ aggregated, legacy ◄─ fetch ◄─ disk ◄─ cache ◄─ mapper ◄─ scale
 //! ```
 //!
-//! [`Discovery`] is one reading of the server's groups, versions and resources, in the server's order of priority.
-//! [`CachedDiscovery`] keeps a reading until it is told to forget it, in memory and, if asked, in a directory shared
-//! with kubectl; the answers of the server may be kept as well, to ask only for what changed. [`RestMapper`] turns `deploy`, `Deployment.v1.apps` or a [`Gvk`](dogwatch_core::Gvk) into the
-//! resource that is meant.
+//! [`Discovery`] is one result: the server's groups, versions and resources, in the server's order
+//! of priority. [`CachedDiscovery`] keeps a result until it is invalidated, in memory and
+//! optionally in a directory shared with kubectl; HTTP responses may be cached as well, so that
+//! only changes are transferred. [`RestMapper`] resolves `deploy`, `Deployment.v1.apps` or a
+//! [`Gvk`](dogwatch_core::Gvk) to a resource.
 //!
-//! Nothing here knows the objects of a resource; that is what [`crate::Api`] is for.
+//! Nothing here knows the objects of a resource; that is the task of [`crate::Api`].
 
 mod model;
 mod document;

@@ -1,4 +1,4 @@
-//! One reading of what a server serves: groups, their versions, their resources; look-ups, no I/O.
+//! The result of discovery: groups, their versions, their resources; look-ups, no I/O.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -9,10 +9,10 @@ use dogwatch_core::{Gvk, Gvr, ResourceType, Scope};
 use crate::error::Error;
 use crate::transport::TransportErrorKind;
 
-/// What a server serves, as far as it could be found out.
+/// The API resources of a server, as far as they could be discovered.
 ///
-/// Groups are in the server's order of priority, the core group first. What could not be found out is in `failures`:
-/// the rest is still good (rules DI-1, DI-2).
+/// Groups are in the server's order of priority, the core group first. Versions that could not be
+/// discovered are in `failures`; the rest is still valid (rules DI-1, DI-2).
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
     /// The groups, highest priority first.
@@ -21,30 +21,30 @@ pub struct Discovery {
     pub failures: Vec<GroupFailure>,
 }
 
-/// One group and its versions.
+/// An API group and its versions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiGroup {
     /// The name; empty for the core group.
     pub name: String,
-    /// The versions, the preferred one first. None that is stale.
+    /// The versions, the preferred one first. Stale versions are not included.
     pub versions: Vec<ApiVersion>,
 }
 
-/// One version of a group and its resources.
+/// A version of a group and its resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiVersion {
     /// The version, for example `v1`.
     pub version: String,
-    /// The resources, in the server's order. Empty when they could not be found out.
+    /// The resources, in the server's order. Empty if they could not be discovered.
     pub resources: Vec<ServedResource>,
-    /// Resources the server gives no kind for: nothing of them can be used but their subresources.
+    /// The resources without a kind: only their subresources can be used.
     pub orphans: Vec<ServedResource>,
 }
 
-/// One resource as one version of a group serves it.
+/// A resource as one version of a group serves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedResource {
-    /// How to address it and what its objects are called.
+    /// The resource type: path, kind and scope.
     pub resource: ResourceType,
     /// The singular, for example `pod`.
     pub singular: String,
@@ -52,20 +52,20 @@ pub struct ServedResource {
     pub short_names: Vec<String>,
     /// Categories, for example `all`.
     pub categories: Vec<String>,
-    /// What can be done with it, for example `list`.
+    /// The supported verbs, for example `list`.
     pub verbs: Vec<String>,
-    /// Parts of its objects with a path of their own.
+    /// The subresources.
     pub subresources: Vec<ServedSubresource>,
 }
 
-/// A part of an object with a path of its own, for example `scale`.
+/// A subresource, for example `scale`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedSubresource {
-    /// The last part of its path.
+    /// The last segment of its path.
     pub name: String,
-    /// What it gives; not always a kind of the group it is found in.
+    /// The kind it returns; not always of the group it is found in.
     pub gvk: Gvk,
-    /// What can be done with it.
+    /// The supported verbs.
     pub verbs: Vec<String>,
 }
 
@@ -77,90 +77,91 @@ pub struct GroupFailure {
     pub group: String,
     /// The version.
     pub version: String,
-    /// Why.
+    /// The reason.
     #[source]
     pub reason: FailureReason,
 }
 
-/// Why the resources of a version are not known.
+/// The reason why the resources of a version are not known.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FailureReason {
-    /// The server itself could not find them out: the server behind it is down.
-    #[error("stale GroupVersion discovery: the server behind it does not answer")]
+    /// The server itself does not know them: the aggregated API server is down.
+    #[error("stale GroupVersion discovery: the aggregated API server does not answer")]
     Stale,
-    /// The server answered with no resource at all.
+    /// The server returned no resource at all.
     #[error("received empty response")]
     Empty,
-    /// The server could not be asked, or refused.
+    /// The request failed.
     #[error(transparent)]
     Failed(Arc<Error>),
 }
 
 impl Discovery {
-    /// Whether everything could be found out.
+    /// Returns true if all versions could be discovered.
     pub fn is_complete(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// A group by its name; empty for the core group.
+    /// Returns a group by its name; empty for the core group.
     pub fn group(&self, name: &str) -> Option<&ApiGroup> {
         self.groups.iter().find(|it| it.name == name)
     }
 
-    /// Whether a version of a group is served, known or not.
+    /// Returns true if a version of a group is served, even if its resources are not known.
     pub fn serves(&self, group: &str, version: &str) -> bool {
         self.group(group).is_some_and(|it| it.version(version).is_some())
     }
 
-    /// Every resource in every version, in the server's order.
+    /// Iterates over every resource in every version, in the server's order.
     pub fn resources(&self) -> impl Iterator<Item = &ServedResource> {
         self.groups.iter().flat_map(|group| &group.versions).flat_map(|version| &version.resources)
     }
 
-    /// Every resource once: in the preferred version of its group, or else in the first that has it.
+    /// Iterates over every resource once: in the preferred version of its group, or else in the
+    /// first that has it.
     pub fn preferred_resources(&self) -> impl Iterator<Item = &ServedResource> {
         let mut seen = HashSet::new();
         self.resources().filter(move |it| seen.insert((&it.resource.gvk.group, &it.resource.plural)))
     }
 
-    /// The resource whose objects are of this kind.
+    /// Returns the resource of this kind.
     pub fn by_kind(&self, kind: &Gvk) -> Option<&ServedResource> {
         let version = self.group(&kind.group)?.version(&kind.version)?;
         version.resources.iter().find(|it| it.resource.gvk.kind == kind.kind)
     }
 
-    /// The resource of this name.
+    /// Returns the resource of this name.
     pub fn by_resource(&self, resource: &Gvr) -> Option<&ServedResource> {
         let version = self.group(&resource.group)?.version(&resource.version)?;
         version.resources.iter().find(|it| it.resource.plural == resource.resource)
     }
 
-    /// The resources of a category, for example `all`, each in one version.
+    /// Returns the resources of a category, for example `all`, each in one version.
     pub fn in_category<'a>(&'a self, category: &str) -> Vec<&'a ServedResource> {
         self.preferred_resources().filter(|it| it.categories.iter().any(|its| its == category)).collect()
     }
 }
 
 impl ApiGroup {
-    /// The version the server prefers, unless no version is usable.
+    /// Returns the version that the server prefers, unless no version is usable.
     pub fn preferred(&self) -> Option<&ApiVersion> {
         self.versions.first()
     }
 
-    /// A version by its name.
+    /// Returns a version by its name.
     pub fn version(&self, version: &str) -> Option<&ApiVersion> {
         self.versions.iter().find(|it| it.version == version)
     }
 
-    /// The name of the group and one of its versions as `apiVersion` says them.
+    /// Returns the group and version as in `apiVersion`.
     pub(crate) fn group_version(&self, version: &ApiVersion) -> String {
         GroupVersion(&self.name, &version.version).to_string()
     }
 }
 
 impl ApiVersion {
-    /// A version whose resources are not known.
+    /// Creates a version whose resources are not known.
     pub(crate) fn unknown(version: &str) -> Self {
         Self { version: version.to_owned(), ..Self::default() }
     }
@@ -171,27 +172,27 @@ impl ApiVersion {
 }
 
 impl ServedResource {
-    /// Whether a verb can be used on it.
+    /// Returns true if the resource supports a verb.
     pub fn supports(&self, verb: &str) -> bool {
         self.verbs.iter().any(|it| it == verb)
     }
 
-    /// Whether all of these verbs can be used on it.
+    /// Returns true if the resource supports all of these verbs.
     pub fn supports_all(&self, verbs: &[&str]) -> bool {
         verbs.iter().all(|it| self.supports(it))
     }
 
-    /// A subresource by its name.
+    /// Returns a subresource by its name.
     pub fn subresource(&self, name: &str) -> Option<&ServedSubresource> {
         self.subresources.iter().find(|it| it.name == name)
     }
 
-    /// Whether its objects live in namespaces.
+    /// Returns true if its objects are namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.resource.scope == Scope::Namespaced
     }
 
-    /// The form a person types when the plural alone is not enough: `pods`, `deployments.apps`.
+    /// Returns the name that is unique among groups: `pods`, `deployments.apps`.
     pub fn group_resource(&self) -> String {
         let (group, plural) = (&self.resource.gvk.group, &self.resource.plural);
         if group.is_empty() { plural.to_string() } else { format!("{plural}.{group}") }
@@ -199,7 +200,7 @@ impl ServedResource {
 }
 
 impl ServedSubresource {
-    /// Whether a verb can be used on it.
+    /// Returns true if the subresource supports a verb.
     pub fn supports(&self, verb: &str) -> bool {
         self.verbs.iter().any(|it| it == verb)
     }
@@ -210,14 +211,15 @@ impl GroupFailure {
         Self { group: group.to_owned(), version: version.to_owned(), reason }
     }
 
-    /// Group and version as `apiVersion` says them.
+    /// Returns the group and version as in `apiVersion`.
     pub fn group_version(&self) -> String {
         GroupVersion(&self.group, &self.version).to_string()
     }
 }
 
 impl FailureReason {
-    /// Whether asking again soon may help (rule DI-3): a server that is overloaded, failing or not there.
+    /// Returns true if a retry soon may help (rule DI-3): the server is overloaded, failing or not
+    /// reachable.
     pub fn is_transient(&self) -> bool {
         let Self::Failed(error) = self else { return false };
         let overloaded = |code: u16| code >= 500 || code == 429;
@@ -231,7 +233,7 @@ impl FailureReason {
     }
 }
 
-/// `v1` or `apps/v1`.
+/// A group and version, displayed as `v1` or `apps/v1`.
 pub(crate) struct GroupVersion<'a>(pub(crate) &'a str, pub(crate) &'a str);
 
 impl fmt::Display for GroupVersion<'_> {
@@ -247,7 +249,7 @@ impl fmt::Display for GroupVersion<'_> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A resource for tables: `plural Kind` and short names.
+    /// Creates a resource with short names, for tables.
     pub(crate) fn served(
         group: &str,
         version: &str,
@@ -265,7 +267,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Groups and versions out of resources, in the order they come.
+    /// Groups resources by group and version, in their order.
     pub(crate) fn discovery(resources: impl IntoIterator<Item = ServedResource>) -> Discovery {
         let mut result = Discovery::default();
         for resource in resources {

@@ -1,4 +1,4 @@
-//! How many replicas anything has, whatever it is (rule SC-1).
+//! The scale subresource of any resource (rule SC-1).
 
 use dogwatch_core::{GetParams, Gvk, PatchParams, WriteParams};
 use k8s_openapi::api::autoscaling::v1::Scale;
@@ -11,39 +11,39 @@ use super::matching::Match;
 use crate::api::{Api, Patch};
 use crate::error::{Error, InvalidRequest};
 
-/// A resource that can be scaled, over all namespaces until one is entered.
+/// A handle on a resource that can be scaled, over all namespaces until one is set.
 #[derive(Clone, Debug)]
 pub struct Scalable {
     api: Api<DynamicObject>,
-    /// The kind the server wants a scale to be.
+    /// The kind of the server's scale.
     kind: Gvk,
 }
 
-/// Why something cannot be scaled.
+/// An error of resolving a scalable resource.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleError {
-    /// There is no such resource, or the server cannot be asked.
+    /// The resource does not exist, or discovery failed.
     #[error(transparent)]
     Map(#[from] MapError),
-    /// The resource has no replicas.
+    /// The resource has no scale subresource.
     #[error("{0} cannot be scaled: it has no scale subresource")]
     NotScalable(String),
 }
 
 impl RestMapper {
-    /// The scale of whatever a person means by a word; see [`Self::resolve`].
+    /// Returns a scale handle for the resource of a name; see [`Self::resolve`].
     ///
     /// # Errors
-    /// When nothing answers to the word, or what does has no scale.
+    /// Returns an error if no resource matches the name, or it has no scale.
     pub async fn scalable(&self, word: &str) -> Result<Scalable, ScaleError> {
         self.scalable_of(self.resolve(word).await?)
     }
 
-    /// The scale of objects of a kind, as an owner reference or a `scaleTargetRef` names it.
+    /// Returns a scale handle for a kind, as an owner reference or a `scaleTargetRef` names it.
     ///
     /// # Errors
-    /// When the server has no such kind, or it has no scale.
+    /// Returns an error if the server has no such kind, or it has no scale.
     pub async fn scalable_kind(&self, kind: &Gvk) -> Result<Scalable, ScaleError> {
         self.scalable_of(self.by_kind(kind).await?)
     }
@@ -58,39 +58,40 @@ impl RestMapper {
 }
 
 impl Scalable {
-    /// The same in one namespace. Ignored where the resource is cluster-scoped.
+    /// Sets the namespace. Ignored for a cluster-scoped resource.
     #[must_use]
     pub fn within(mut self, namespace: &str) -> Self {
         self.api = self.api.within(namespace);
         self
     }
 
-    /// The handle on the objects themselves.
+    /// Returns the handle on the objects themselves.
     pub fn api(&self) -> &Api<DynamicObject> {
         &self.api
     }
 
-    /// How many replicas an object has and should have.
+    /// Reads the scale of an object: its current and desired number of replicas.
     ///
     /// # Errors
-    /// `NotFound` when there is no such object.
+    /// `NotFound` if the object does not exist.
     pub async fn get(&self, name: &str) -> Result<Scale, Error> {
         self.read(self.api.get_subresource(name, "scale", &GetParams::default()).await?)
     }
 
-    /// Replaces the scale of an object; one that carries a version is replaced only if nobody changed it since.
+    /// Replaces the scale of an object; if it has a version, only if the object did not change
+    /// since.
     ///
     /// # Errors
-    /// `Conflict` when the object changed since it was read.
+    /// `Conflict` if the object changed since it was read.
     pub async fn replace(&self, name: &str, params: &WriteParams, scale: &Scale) -> Result<Scale, Error> {
         let body = self.written(scale)?;
         self.read(self.api.replace_subresource(name, "scale", params, &body).await?)
     }
 
-    /// Changes parts of the scale of an object.
+    /// Patches the scale of an object.
     ///
     /// # Errors
-    /// As [`Api::patch`].
+    /// See [`Api::patch`].
     pub async fn patch<P>(
         &self,
         name: &str,
@@ -103,10 +104,10 @@ impl Scalable {
         self.read(self.api.patch_subresource(name, "scale", params, patch).await?)
     }
 
-    /// Says how many replicas an object should have.
+    /// Sets the desired number of replicas of an object.
     ///
     /// # Errors
-    /// `NotFound` when there is no such object.
+    /// `NotFound` if the object does not exist.
     pub async fn set_replicas(
         &self,
         name: &str,
@@ -116,7 +117,8 @@ impl Scalable {
         self.patch(name, params, Patch::Merge(&json!({ "spec": { "replicas": replicas } }))).await
     }
 
-    /// The scale in the form this server wants: all forms have the same `spec`, and `status` is not for clients.
+    /// Serialises the scale in the server's version: all versions have the same `spec`, and clients
+    /// do not write `status`.
     fn written(&self, scale: &Scale) -> Result<Value, Error> {
         let unwritable = |error: serde_json::Error| InvalidRequest::Body(error.to_string());
         let mut body = serde_json::to_value(scale).map_err(unwritable)?;
@@ -138,7 +140,8 @@ impl Scalable {
     }
 }
 
-/// Any form of a scale as `autoscaling/v1`. Older ones have a map for a selector, and the text of it besides.
+/// Converts any version of a scale to `autoscaling/v1`. Older ones have a map as selector, and its
+/// text in another field.
 fn current_form(mut scale: Value) -> Value {
     scale["apiVersion"] = json!("autoscaling/v1");
     if let Some(status) = scale.get_mut("status").and_then(Value::as_object_mut) {

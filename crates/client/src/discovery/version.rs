@@ -1,4 +1,4 @@
-//! Which Kubernetes a server is.
+//! The version of a server.
 
 use k8s_openapi::apimachinery::pkg::version::Info;
 
@@ -7,10 +7,11 @@ use crate::client::Client;
 use crate::error::Error;
 
 impl Client {
-    /// Asks the server for its version.
+    /// Reads the server's version.
     ///
     /// # Errors
-    /// When it cannot be reached, refuses, or does not answer with a version.
+    /// Returns an error if the server cannot be reached, returns an error, or does not return a
+    /// version.
     pub async fn server_version(&self) -> Result<Info, Error> {
         self.get().path(&["/version"]).timeout(TIMEOUT).send().await
     }

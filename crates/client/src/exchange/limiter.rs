@@ -1,6 +1,7 @@
-//! How many requests a second a client allows itself: a token bucket shared by all its handles (rule RQ-5).
+//! The client-side rate limit: a token bucket shared by all handles of a client (rule RQ-5).
 //!
-//! Off by default; the server's own fairness is better informed. It runs on tokio's clock, so that tests can pause it.
+//! Off by default; the server's own fairness is better informed. It uses tokio's clock, so that
+//! tests can pause it.
 
 use std::num::NonZeroU32;
 use std::ops::Add;
@@ -15,10 +16,11 @@ use tokio::time::Instant;
 
 use crate::config::RateLimit;
 
-/// The longest time between two tokens; nanoseconds of it times the burst must fit 64 bits.
+/// The longest interval between two tokens; its nanoseconds times the burst must fit 64 bits.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// A token bucket. Waiting is cancelled by dropping the future; a token is taken only when the wait is over.
+/// A token bucket. Dropping the future cancels the wait; a token is taken only when the wait is
+/// over.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     bucket: RateLimiter<NotKeyed, InMemoryState, TokioClock, NoOpMiddleware<TokioTime>>,
@@ -32,9 +34,10 @@ struct TokioClock;
 struct TokioTime(Instant);
 
 impl Limiter {
-    /// `None` when the rate is not positive, which turns the limit off, as in client-go.
+    /// Returns `None` if the rate is not positive, which turns the limit off, as in client-go.
     pub(crate) fn new(limit: RateLimit) -> Option<Self> {
-        // A rate so low that its interval is beyond the clock is one request in a hundred years: the burst, and no more.
+        // A rate so low that its interval exceeds the clock's range becomes one request per hundred
+        // years: only the burst passes.
         let interval = (limit.qps > 0.0)
             .then(|| Duration::try_from_secs_f64(1.0 / f64::from(limit.qps)).unwrap_or(LONGEST))?
             .min(LONGEST);
@@ -43,7 +46,7 @@ impl Limiter {
         Some(Self { bucket: RateLimiter::direct_with_clock(quota, TokioClock), clock: TokioClock })
     }
 
-    /// Waits for a token; returns how long that took.
+    /// Waits for a token; returns the time waited.
     pub(crate) async fn wait(&self) -> Duration {
         let start = Instant::now();
         while let Err(not_until) = self.bucket.check() {

@@ -1,12 +1,12 @@
-//! One exchange with a server: what counts as an answer, when to ask again, how often to ask at all.
+//! Parts of one exchange with a server: retries, rate limit, warnings, error responses and metrics.
 //!
-//! Pure decisions and small parts; the loop that performs them is in [`crate::client`].
+//! Pure decisions and small parts; [`crate::client`] has the loop that uses them.
 
 pub(crate) mod retry;
 pub(crate) mod limiter;
 pub(crate) mod warning;
-pub(crate) mod refusal;
-pub(crate) mod meter;
+pub(crate) mod error_response;
+pub(crate) mod request_metrics;
 
 pub use retry::{DEFAULT_MAX_RETRIES, ServerBackoff};
 pub use warning::{DistinctWarnings, IgnoreWarnings, LogWarnings, Warning, WarningHandler};

@@ -1,14 +1,14 @@
-//! Whether and when to send a request again (rules RQ-6, RQ-8, RQ-11): pure decisions, no clock.
+//! The retry policy of a request (rules RQ-6, RQ-8, RQ-11): pure decisions, no clock.
 //!
 //! ```text
-//! answered 429 or 5xx, with Retry-After ──► again after max(Retry-After, back-off), any verb
-//! connection lost, GET and its like     ──► again after 1 s
-//! connection lost or timed out, watch   ──► again after 1 s
-//! anything else                         ──► that is the result
+//! answered 429 or 5xx, with Retry-After ──► retry after max(Retry-After, backoff), any method
+//! connection lost, GET/HEAD/OPTIONS     ──► retry after 1 s
+//! connection lost or timed out, watch   ──► retry after 1 s
+//! anything else                         ──► final
 //! ```
 //!
-//! A server that says `Retry-After` did not carry the request out, so any verb may go again. A lost connection tells
-//! nothing: a POST may have been carried out, and is never repeated.
+//! A server that sends `Retry-After` did not execute the request, so any method may be retried.
+//! After a lost connection that is unknown: a POST may have been executed, and is never repeated.
 
 use std::time::Duration;
 
@@ -16,33 +16,33 @@ use http::{HeaderMap, Method, StatusCode};
 
 use crate::transport::TransportErrorKind;
 
-/// How many times a request is sent again, unless the caller says otherwise. client-go's number.
+/// The default maximum number of retries, as in client-go.
 pub const DEFAULT_MAX_RETRIES: u32 = 10;
 
-/// How long to wait after a lost connection. client-go's number.
+/// The wait after a lost connection, as in client-go.
 const AFTER_LOST_CONNECTION: Duration = Duration::from_secs(1);
 
-/// What the caller does with the answer, which decides how a lost connection is treated.
+/// The caller's use of the response, which decides how a lost connection is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Reads it whole.
+    /// The response is read whole.
     Whole,
-    /// Reads it as a stream of bytes.
+    /// The response is read as a stream of bytes.
     Stream,
-    /// Reads it as a stream of events that can be resumed.
+    /// The response is read as a stream of events that can be resumed.
     Watch,
 }
 
-/// How one attempt ended.
+/// The outcome of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// The server answered.
     Answered { code: StatusCode, retry_after: Option<Duration> },
-    /// The connection gave out.
+    /// The connection failed.
     Failed(TransportErrorKind),
 }
 
-/// Everything a decision depends on, besides the outcome.
+/// The inputs of a decision, besides the outcome.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy<'a> {
     pub(crate) method: &'a Method,
@@ -51,7 +51,7 @@ pub(crate) struct Policy<'a> {
 }
 
 impl Policy<'_> {
-    /// How long to wait before the next attempt, or `None` when this outcome is the result.
+    /// Returns the wait before the next attempt, or `None` if this outcome is final.
     ///
     /// `attempt` counts from 0: with `max_retries` of 2 there are 3 attempts.
     pub(crate) fn decide(&self, attempt: u32, outcome: Outcome) -> Option<Duration> {
@@ -61,14 +61,15 @@ impl Policy<'_> {
     fn delay(&self, outcome: Outcome) -> Option<Duration> {
         match outcome {
             Outcome::Answered { code, retry_after } => {
+                // `checkWait` in client-go v0.36.4 `rest/with_retry.go`.
                 let overloaded = code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error();
                 retry_after.filter(|_| overloaded)
             }
-            Outcome::Failed(kind) => self.survives(kind).then_some(AFTER_LOST_CONNECTION),
+            Outcome::Failed(kind) => self.is_retryable(kind).then_some(AFTER_LOST_CONNECTION),
         }
     }
 
-    fn survives(&self, kind: TransportErrorKind) -> bool {
+    fn is_retryable(&self, kind: TransportErrorKind) -> bool {
         let harmless = matches!(*self.method, Method::GET | Method::HEAD | Method::OPTIONS);
         match self.mode {
             Mode::Whole => harmless && kind == TransportErrorKind::Lost,
@@ -78,15 +79,16 @@ impl Policy<'_> {
     }
 }
 
-/// The `Retry-After` of a response in whole seconds; a date is not understood, as by client-go.
+/// Returns the `Retry-After` of a response in whole seconds; a date is ignored, as in client-go.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds))
 }
 
-/// Slows down a client whose server keeps failing (rule RQ-11). Off unless asked for.
+/// A backoff for a client whose server keeps failing (rule RQ-11). Off by default.
 ///
-/// Each 429 or 5xx doubles the wait before the next request, up to a maximum; any other answer ends it.
+/// Each 429 or 5xx doubles the wait before the next request, up to a maximum; any other response
+/// resets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerBackoff {
     base: Duration,
@@ -94,19 +96,21 @@ pub struct ServerBackoff {
 }
 
 impl ServerBackoff {
-    /// Waits `base` after the first failure, twice as long after each further one, and never longer than `max`.
+    /// Creates a backoff of `base` after the first failure, doubled after each further one, up to
+    /// `max`.
     pub fn new(base: Duration, max: Duration) -> Self {
         Self { base, max }
     }
 
-    /// Reads `KUBE_CLIENT_BACKOFF_BASE` and `KUBE_CLIENT_BACKOFF_DURATION`, in seconds; both must be positive.
+    /// Reads `KUBE_CLIENT_BACKOFF_BASE` and `KUBE_CLIENT_BACKOFF_DURATION`, in seconds; both must
+    /// be positive. Returns `None` otherwise.
     pub fn from_vars(read: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let seconds =
             |name: &str| read(name)?.trim().parse().ok().filter(|it| *it > 0).map(Duration::from_secs);
         Some(Self::new(seconds("KUBE_CLIENT_BACKOFF_BASE")?, seconds("KUBE_CLIENT_BACKOFF_DURATION")?))
     }
 
-    /// The wait after so many failures in a row.
+    /// Returns the wait after this number of failures in a row.
     pub(crate) fn delay(&self, failures: u32) -> Duration {
         match failures.checked_sub(1) {
             None => Duration::ZERO,
@@ -114,7 +118,7 @@ impl ServerBackoff {
         }
     }
 
-    /// The number of failures in a row after one more answer.
+    /// Returns the number of failures in a row after one more response.
     pub(crate) fn count(failures: u32, code: StatusCode) -> u32 {
         let failed = code == StatusCode::TOO_MANY_REQUESTS || code.is_server_error();
         if failed { failures.saturating_add(1) } else { 0 }
@@ -132,13 +136,13 @@ mod tests {
         Outcome::Answered { code, retry_after: retry_after.map(Duration::from_secs) }
     }
 
-    /// The upstream matrix RetryableConditions: conditions by verb by mode.
+    /// The matrix of client-go's `TestRetryableConditions`: conditions by method by mode.
     #[test]
     fn rq_6_retryable_conditions() {
         use TransportErrorKind::{Dns, Lost, Other, Proxy, Refused, Timeout, Tls};
         let harmless: &[Method] = &[Method::GET, Method::HEAD, Method::OPTIONS];
         let writing: &[Method] = &[Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
-        // Condition, then whether it is tried again: whole and harmless, whole and writing, stream, watch.
+        // Condition, then the expected retry: whole and safe, whole and writing, stream, watch.
         let matrix: &[(Outcome, [bool; 4])] = &[
             (answered(200, None), [false; 4]),
             (answered(200, Some(1)), [false; 4]),
@@ -178,7 +182,8 @@ mod tests {
         }
     }
 
-    /// The upstream table IsNextRetry. An attempt ends in an answer or in a failure, so "neither" and "both" are left out.
+    /// The cases of client-go's `TestIsNextRetry`. An attempt ends with a response or an error, so
+    /// "neither" and "both" are left out.
     #[test]
     fn rq_6_is_next_retry() {
         let lost = Outcome::Failed(TransportErrorKind::Lost);
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn rq_11_failures_double_the_wait_and_an_answer_ends_it() {
+    fn rq_11_failures_double_the_wait_and_a_success_resets_it() {
         let backoff = ServerBackoff::new(SECOND, 5 * SECOND);
         let waits: Vec<_> = (0..6).map(|failures| backoff.delay(failures).as_secs()).collect();
         assert_eq!(waits, [0, 1, 2, 4, 5, 5]);
@@ -236,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn rq_11_back_off_is_off_unless_both_variables_are_positive() {
+    fn rq_11_backoff_is_off_unless_both_variables_are_positive() {
         let vars = |base: &'static str, max: &'static str| {
             ServerBackoff::from_vars(|name| Some(if name.ends_with("BASE") { base } else { max }.to_owned()))
         };

@@ -1,4 +1,4 @@
-//! `Warning` headers: what a server says beside its answer (rule RQ-14).
+//! `Warning` headers of responses (rule RQ-14).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,36 +7,36 @@ use std::sync::Mutex;
 use http::HeaderMap;
 use http::header::WARNING;
 
-/// One warning of a server, for example that an API version is deprecated.
+/// A warning of a server, for example about a deprecated API version.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Warning {
-    /// 299 for everything a Kubernetes API server says.
+    /// The code; 299 for all warnings of a Kubernetes API server.
     pub code: u16,
-    /// Who says it; `-` when unknown.
+    /// The agent that added the warning; `-` if unknown.
     pub agent: String,
-    /// What it says.
+    /// The text of the warning.
     pub text: String,
 }
 
-/// Takes the warnings of every response.
+/// A handler of the warnings of every response.
 ///
-/// Called on the task that made the request, before its answer is returned: return quickly.
+/// It is called on the task that made the request, before its response is returned: return quickly.
 pub trait WarningHandler: Send + Sync + fmt::Debug + 'static {
-    /// One warning, in the order of the headers.
+    /// Handles one warning. Warnings come in the order of the headers.
     fn warn(&self, warning: &Warning);
 }
 
-/// Logs each warning of code 299: the default.
+/// A handler that logs each warning of code 299. The default.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogWarnings;
 
-/// Drops all warnings.
+/// A handler that drops all warnings.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IgnoreWarnings;
 
-/// Hands each text to another handler once, and drops it from then on.
+/// A handler that passes each distinct text to another handler once.
 ///
-/// Remembers every text it has seen: memory grows with the number of distinct warnings.
+/// It remembers every text: memory grows with the number of distinct warnings.
 #[derive(Debug)]
 pub struct DistinctWarnings<H> {
     inner: H,
@@ -53,7 +53,7 @@ impl<H: WarningHandler> DistinctWarnings<H> {
 impl WarningHandler for LogWarnings {
     fn warn(&self, warning: &Warning) {
         if warning.code == 299 && !warning.text.is_empty() {
-            tracing::warn!(text = %warning.text, "the server warns");
+            tracing::warn!(text = %warning.text, "warning from the API server");
         }
     }
 }
@@ -73,7 +73,7 @@ impl<H: WarningHandler> WarningHandler for DistinctWarnings<H> {
     }
 }
 
-/// All warnings of a response. What does not follow RFC 7234 is left out, and the rest still read.
+/// Parses all warnings of a response. Parts that do not follow RFC 7234 are skipped.
 pub(crate) fn parse(headers: &HeaderMap) -> Vec<Warning> {
     let mut warnings = Vec::new();
     for value in headers.get_all(WARNING) {
@@ -89,7 +89,7 @@ pub(crate) fn parse(headers: &HeaderMap) -> Vec<Warning> {
     warnings
 }
 
-/// `code SP agent SP "text" [SP "date"]`, and what is left behind it.
+/// Parses `code SP agent SP "text" [SP "date"]`; returns the rest of the text, too.
 fn parse_one(text: &str) -> Option<(Warning, &str)> {
     let (code, rest) = text.split_once(' ')?;
     let code = (code.len() == 3).then(|| code.parse().ok())??;
@@ -102,7 +102,7 @@ fn parse_one(text: &str) -> Option<(Warning, &str)> {
         .then(|| (Warning { code, agent: agent.to_owned(), text }, rest))
 }
 
-/// A quoted string with backslash escapes, and what is left behind it.
+/// Parses a quoted string with backslash escapes; returns the rest of the text, too.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let inner = text.strip_prefix('"')?;
     let mut plain = String::new();
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(texts(&[r#"299 - "a""#, "junk", r#"299 - "b""#]).len(), 2);
     }
 
-    /// Hears the warnings of the log and counts them.
+    /// A subscriber that counts the warnings in the log.
     struct Log(Arc<Mutex<usize>>);
 
     impl tracing::Subscriber for Log {
@@ -183,15 +183,15 @@ mod tests {
     }
 
     #[test]
-    fn rq_14_the_log_hears_code_299_with_a_text_and_nothing_else() {
+    fn rq_14_only_code_299_with_a_text_is_logged() {
         for (code, text, logged) in [(299, "old", 1), (299, "", 0), (199, "misc", 0)] {
-            let heard = Arc::new(Mutex::new(0));
+            let logged_events = Arc::new(Mutex::new(0));
             let warning = Warning { code, agent: "-".to_owned(), text: text.to_owned() };
-            tracing::subscriber::with_default(Log(Arc::clone(&heard)), || {
+            tracing::subscriber::with_default(Log(Arc::clone(&logged_events)), || {
                 LogWarnings.warn(&warning);
                 IgnoreWarnings.warn(&warning);
             });
-            assert_eq!(*heard.lock().expect("not poisoned"), logged, "{warning:?}");
+            assert_eq!(*logged_events.lock().expect("not poisoned"), logged, "{warning:?}");
         }
     }
 

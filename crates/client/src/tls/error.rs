@@ -1,14 +1,16 @@
-//! What can be wrong with our own TLS settings, said so that a person can repair it.
+//! Errors of the client's own TLS settings.
 //!
-//! Found before the first byte is sent. What is wrong with the server's certificate is worded in `explain.rs`.
+//! They are found before the first byte is sent. Problems with the server's certificate are
+//! described in `explain.rs`.
 
 use std::io;
 
-/// What is wrong with our own TLS settings. Repeating the request does not help; editing the file named does.
+/// An error of the client's TLS settings. Retrying does not help; correct the named file or
+/// setting.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// Both a CA and "do not verify" were asked for.
+    /// Both a CA and `insecure-skip-tls-verify` are set.
     #[error("a certificate authority and insecure-skip-tls-verify exclude each other; remove one of them")]
     CaAndInsecure,
     /// A file could not be read.
@@ -16,45 +18,45 @@ pub enum TlsError {
     Unreadable {
         /// The file.
         what: String,
-        /// Why not.
+        /// The I/O error.
         #[source]
         source: io::Error,
     },
-    /// A file or field is not PEM, or does not hold what it should.
+    /// A file or field is not PEM, or has other content than expected.
     #[error("{what} is malformed: {reason}")]
     Malformed {
         /// The file or the field.
         what: String,
-        /// What was expected and not found.
+        /// The expected content that is missing.
         reason: &'static str,
     },
-    /// A key has a form that we cannot sign with.
+    /// A key has a format or algorithm that is not supported.
     #[error("the private key in {what} cannot be used")]
     UnusableKey {
         /// The file or the field.
         what: String,
-        /// What the cryptography library says.
+        /// The error of the cryptography library.
         #[source]
         source: rustls::Error,
     },
-    /// Certificate and key are of two different pairs.
+    /// Certificate and key do not belong together.
     #[error("the key in {key} does not belong to the certificate in {certificate}")]
     KeyMismatch {
-        /// Where the certificate came from.
+        /// The file or field of the certificate.
         certificate: String,
-        /// Where the key came from.
+        /// The file or field of the key.
         key: String,
     },
-    /// No CA was given and the system has none either.
-    #[error("this system has no root certificates; give the cluster's certificate authority")]
+    /// No CA is set and the system has no roots.
+    #[error("this system has no root certificates; set the cluster's certificate authority")]
     NoSystemRoots,
-    /// `tls-server-name`, or the host of the URL, can be in no certificate.
-    #[error("{name:?} is neither a DNS name nor an IP address that a certificate could carry")]
+    /// `tls-server-name`, or the host of the URL, is not a valid name for a certificate.
+    #[error("{name:?} is neither a DNS name nor an IP address")]
     ServerName {
         /// The name.
         name: String,
     },
-    /// rustls refuses the combination.
+    /// rustls rejects the combination of settings.
     #[error("the TLS settings cannot be used together")]
     Setup(#[source] rustls::Error),
 }

@@ -1,4 +1,4 @@
-//! Words what rustls found wrong with the server's certificate, so that a person can act on it.
+//! Messages for failed TLS handshakes that name the remedy.
 
 use jiff::Timestamp;
 use rustls::pki_types::UnixTime;
@@ -6,7 +6,7 @@ use rustls::{AlertDescription, CertificateError};
 
 use super::roots::Trust;
 
-/// Words a failed handshake with `host` for a person; the rustls error stays the cause.
+/// Describes a failed handshake with `host`; the rustls error stays the source.
 pub(crate) fn explain(error: &rustls::Error, host: &str, trust: &Trust) -> String {
     match error {
         rustls::Error::InvalidCertificate(problem) => explain_certificate(problem, host, trust),
@@ -22,24 +22,24 @@ fn explain_certificate(problem: &CertificateError, host: &str, trust: &Trust) ->
         }
         CertificateError::Expired => format!("the certificate of {host} has expired"),
         CertificateError::ExpiredContext { not_after, .. } => {
-            format!("the certificate of {host} expired on {}", moment(*not_after))
+            format!("the certificate of {host} expired on {}", format_time(*not_after))
         }
         CertificateError::NotValidYet => {
-            format!("the certificate of {host} is not valid yet; is the clock right?")
+            format!("the certificate of {host} is not valid yet; check the clock")
         }
         CertificateError::NotValidYetContext { not_before, .. } => {
             format!(
-                "the certificate of {host} is not valid before {}; is the clock right?",
-                moment(*not_before)
+                "the certificate of {host} is not valid before {}; check the clock",
+                format_time(*not_before)
             )
         }
         CertificateError::NotValidForName => {
             format!(
-                "the certificate of {host} is for another name; tls-server-name can name the one it carries"
+                "the certificate of {host} is for another name; set tls-server-name to a name in the certificate"
             )
         }
         CertificateError::NotValidForNameContext { expected, presented } => format!(
-            "the certificate of {host} is valid for {}, not for {}; tls-server-name can name one it carries",
+            "the certificate of {host} is valid for {}, not for {}; set tls-server-name to one of its names",
             presented.join(", "),
             expected.to_str(),
         ),
@@ -49,19 +49,19 @@ fn explain_certificate(problem: &CertificateError, host: &str, trust: &Trust) ->
 
 fn explain_alert(alert: AlertDescription, host: &str) -> String {
     match alert {
-        AlertDescription::CertificateRequired => format!("{host} demands a client certificate"),
+        AlertDescription::CertificateRequired => format!("{host} requires a client certificate"),
         AlertDescription::BadCertificate
         | AlertDescription::UnknownCA
         | AlertDescription::CertificateUnknown
         | AlertDescription::CertificateExpired
         | AlertDescription::CertificateRevoked
         | AlertDescription::UnsupportedCertificate
-        | AlertDescription::AccessDenied => format!("{host} refused our client certificate"),
+        | AlertDescription::AccessDenied => format!("{host} rejected the client certificate"),
         _ => format!("{host} ended the TLS handshake"),
     }
 }
 
-fn moment(time: UnixTime) -> String {
+fn format_time(time: UnixTime) -> String {
     match i64::try_from(time.as_secs()).ok().and_then(|seconds| Timestamp::from_second(seconds).ok()) {
         Some(timestamp) => timestamp.to_string(),
         None => "a date out of range".to_owned(),

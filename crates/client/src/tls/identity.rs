@@ -1,4 +1,4 @@
-//! Our own certificate: loaded, checked against its key, and handed to each handshake as it is at that moment.
+//! The client certificate: loaded, checked against its key, and looked up by each handshake.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,44 +10,45 @@ use rustls::crypto::CryptoProvider;
 use rustls::sign::CertifiedKey;
 
 use super::TlsError;
-use super::pem::Text;
+use super::pem::PemText;
 use crate::config::{Identity, Pem};
 
 /// A certificate with its key, ready to sign.
 #[derive(Clone, Debug)]
-pub(super) struct Loaded {
+pub(super) struct LoadedIdentity {
     key: Arc<CertifiedKey>,
-    /// Of the PEM texts of certificate and key, to tell a change without keeping them.
+    /// Digests of the PEM texts of certificate and key, to detect a change without keeping them.
     digests: [[u8; 32]; 2],
 }
 
-/// The certificate of the moment. Shared by every rustls configuration of a transport.
+/// The current certificate. Shared by every rustls configuration of a transport.
 #[derive(Debug, Default)]
 pub(super) struct CurrentCertificate {
-    loaded: ArcSwapOption<Loaded>,
+    loaded: ArcSwapOption<LoadedIdentity>,
 }
 
-impl Loaded {
-    /// Reads and checks an identity. Fields are named as the kubeconfig does.
+impl LoadedIdentity {
+    /// Reads and checks an identity. Errors name the fields as in the kubeconfig.
     pub(super) fn read(identity: &Identity, provider: &CryptoProvider) -> Result<Self, TlsError> {
-        let certificate = Text::read(&identity.certificate, "client-certificate-data")?;
-        let key = Text::read(&identity.key, "client-key-data")?;
+        let certificate = PemText::read(&identity.certificate, "client-certificate-data")?;
+        let key = PemText::read(&identity.key, "client-key-data")?;
         Self::parse(&certificate, &key, provider)
     }
 
     /// Reads and checks the two files without blocking the runtime.
-    pub(super) async fn read_again(files: &Files, provider: &CryptoProvider) -> Result<Self, TlsError> {
-        let certificate = Text::read_again(&files.certificate).await?;
-        let key = Text::read_again(&files.key).await?;
+    pub(super) async fn reload(files: &IdentityFiles, provider: &CryptoProvider) -> Result<Self, TlsError> {
+        let certificate = PemText::reload(&files.certificate).await?;
+        let key = PemText::reload(&files.key).await?;
         Self::parse(&certificate, &key, provider)
     }
 
-    fn parse(certificate: &Text, key: &Text, provider: &CryptoProvider) -> Result<Self, TlsError> {
+    fn parse(certificate: &PemText, key: &PemText, provider: &CryptoProvider) -> Result<Self, TlsError> {
         let unusable = |source| TlsError::UnusableKey { what: key.name.clone(), source };
         let signing = provider.key_provider.load_private_key(key.private_key()?).map_err(unusable)?;
         let certified = CertifiedKey::new(certificate.certificates()?, signing);
         match certified.keys_match() {
-            // "Unknown" is said of keys that cannot tell their public half; the server will judge those.
+            // `Unknown` is returned for keys without access to their public half; the server judges
+            // those.
             Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => {}
             Err(rustls::Error::InconsistentKeys(_)) => {
                 return Err(TlsError::KeyMismatch {
@@ -58,22 +59,23 @@ impl Loaded {
             Err(rustls::Error::InvalidCertificate(rustls::CertificateError::BadEncoding)) => {
                 return Err(certificate.malformed("its first certificate cannot be parsed"));
             }
-            // A certificate our library would not accept from a server, say one of X.509 version 1, is the server's to judge.
+            // The server judges a certificate that rustls would not accept from a server, such as
+            // an X.509 version 1 certificate.
             Err(_) => {}
         }
         Ok(Self { key: Arc::new(certified), digests: [certificate.digest(), key.digest()] })
     }
 }
 
-/// Where certificate and key are, when both are files and so may rotate (rule TR-4).
+/// The paths of certificate and key, if both are files and so may rotate (rule TR-4).
 #[derive(Clone, Debug)]
-pub(super) struct Files {
+pub(super) struct IdentityFiles {
     certificate: PathBuf,
     key: PathBuf,
 }
 
-impl Files {
-    /// `None` where either part is data: the data form never changes.
+impl IdentityFiles {
+    /// Returns `None` if either part is data: data never changes.
     pub(super) fn of(identity: &Identity) -> Option<Self> {
         match (&identity.certificate, &identity.key) {
             (Pem::File(certificate), Pem::File(key)) => {
@@ -85,8 +87,8 @@ impl Files {
 }
 
 impl CurrentCertificate {
-    /// Replaces the certificate; says whether it differs from the one before.
-    pub(super) fn set(&self, loaded: Option<Loaded>) -> bool {
+    /// Replaces the certificate; returns true if it differs from the previous one.
+    pub(super) fn set(&self, loaded: Option<LoadedIdentity>) -> bool {
         let before = self.loaded.load();
         let same = before.as_ref().map(|it| it.digests) == loaded.as_ref().map(|it| it.digests);
         if !same {
@@ -116,13 +118,13 @@ mod tests {
         (certificate.pem(), key.serialize_pem())
     }
 
-    fn load(certificate: &str, key: &str) -> Result<Loaded, TlsError> {
+    fn load(certificate: &str, key: &str) -> Result<LoadedIdentity, TlsError> {
         let identity = Identity { certificate: Pem::Data(certificate.into()), key: Pem::Data(key.into()) };
-        Loaded::read(&identity, &rustls::crypto::ring::default_provider())
+        LoadedIdentity::read(&identity, &rustls::crypto::ring::default_provider())
     }
 
     #[test]
-    fn a_key_of_another_certificate_is_refused_with_both_names() {
+    fn a_key_of_another_certificate_is_rejected_with_both_names() {
         let ((certificate, _), (_, key)) = (pair(), pair());
         let error = load(&certificate, &key).unwrap_err();
         assert_eq!(
@@ -131,7 +133,7 @@ mod tests {
         );
     }
 
-    /// Tools such as `openssl x509 -req` make them to this day, and API servers take them.
+    /// Tools such as `openssl x509 -req` still create them, and API servers accept them.
     #[test]
     fn a_certificate_of_version_1_is_presented_and_garbage_is_not() {
         use base64::Engine;
@@ -150,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_told_once_and_the_same_certificate_is_none() {
+    fn setting_the_same_certificate_is_not_a_change() {
         let (certificate, key) = pair();
         let current = CurrentCertificate::default();
         assert!(!current.has_certs());
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_output_holds_no_key() {
+    fn debug_output_contains_no_key() {
         let (certificate, key) = pair();
         let shown = format!("{:?}", load(&certificate, &key).unwrap());
         let secret = key.lines().nth(1).unwrap();

@@ -1,4 +1,4 @@
-//! Whom we believe: the CA given and no other, the system's roots, or everybody.
+//! Trusted roots: the given CA and no other, the system's roots, or no verification.
 
 use std::sync::Arc;
 
@@ -6,43 +6,44 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 
 use super::TlsError;
-use super::pem::Text;
+use super::pem::PemText;
 use crate::config::{Pem, TlsSettings};
 
-/// What the kubeconfig calls the CA when it is not a file.
+/// The kubeconfig's name of a CA that is not a file.
 const CA_FIELD: &str = "certificate-authority-data";
 
-/// How the server's certificate is judged.
+/// The verification of the server's certificate.
 #[derive(Clone, Debug)]
 pub(crate) enum Trust {
-    /// Not at all.
-    Everyone,
-    /// By the roots of the system: no CA was given.
+    /// No verification.
+    Unverified,
+    /// The roots of the system: no CA was given.
     System(Arc<RootCertStore>),
-    /// By these roots only; none of the system's is added.
-    Only {
-        /// Empty for an empty CA file: then nobody is believed.
+    /// Only these roots; none of the system's.
+    Custom {
+        /// Empty for an empty CA file: then no server is trusted.
         roots: Arc<RootCertStore>,
         /// The file or field they came from.
         name: String,
-        /// Of the text, to tell a change.
+        /// A digest of the text, to detect a change.
         digest: [u8; 32],
     },
 }
 
 impl Trust {
-    /// Reads what the settings ask for (rules TR-1 and TR-5).
+    /// Loads the roots of the settings (rules TR-1 and TR-5).
     pub(super) fn load(settings: &TlsSettings) -> Result<Self, TlsError> {
         match (&settings.ca, settings.insecure_skip_verify) {
             (Some(_), true) => Err(TlsError::CaAndInsecure),
-            (None, true) => Ok(Self::Everyone),
-            (Some(ca), false) => Self::only(&Text::read(ca, CA_FIELD)?),
+            (None, true) => Ok(Self::Unverified),
+            (Some(ca), false) => Self::custom(&PemText::read(ca, CA_FIELD)?),
             (None, false) => Ok(Self::System(Arc::new(system_roots()?))),
         }
     }
 
-    /// These roots and no other. Blank text is an empty set, so that a half-written mount cannot widen the trust.
-    pub(super) fn only(text: &Text) -> Result<Self, TlsError> {
+    /// Trusts only these roots. Blank text is an empty set, so that an incomplete mount cannot
+    /// widen the trust.
+    pub(super) fn custom(text: &PemText) -> Result<Self, TlsError> {
         let mut roots = RootCertStore::empty();
         if !text.is_blank() {
             let (added, ignored) = roots.add_parsable_certificates(text.certificates()?);
@@ -53,40 +54,41 @@ impl Trust {
                 tracing::warn!(ca = %text.name, ignored, "certificates of the CA bundle cannot be parsed");
             }
         }
-        Ok(Self::Only { roots: Arc::new(roots), name: text.name.clone(), digest: text.digest() })
+        Ok(Self::Custom { roots: Arc::new(roots), name: text.name.clone(), digest: text.digest() })
     }
 
-    /// Whether these roots were read from the same text.
-    pub(super) fn is_from(&self, text: &Text) -> bool {
-        matches!(self, Self::Only { digest, .. } if *digest == text.digest())
+    /// Returns true if these roots were read from the same text.
+    pub(super) fn is_from(&self, text: &PemText) -> bool {
+        matches!(self, Self::Custom { digest, .. } if *digest == text.digest())
     }
 
-    /// Completes the sentence "the certificate is not signed by …".
+    /// Returns the end of the sentence "the certificate is not signed by …".
     pub(super) fn describe(&self) -> String {
         match self {
-            Self::Everyone => "anyone".to_owned(),
+            Self::Unverified => "anyone".to_owned(),
             Self::System(_) => {
-                "any root certificate of this system; give the cluster's certificate authority".to_owned()
+                "any root certificate of this system; set the cluster's certificate authority".to_owned()
             }
-            Self::Only { roots, name, .. } if roots.is_empty() => {
+            Self::Custom { roots, name, .. } if roots.is_empty() => {
                 format!("the certificate authority in {name}, which is empty")
             }
-            Self::Only { name, .. } => format!("the certificate authority in {name}"),
+            Self::Custom { name, .. } => format!("the certificate authority in {name}"),
         }
     }
 
-    /// The roots for an HTTPS proxy: the system's, and those of the cluster, since both sign proxies in practice.
+    /// Returns the roots for an HTTPS proxy: the system's and the cluster's, since both sign
+    /// proxies in practice.
     pub(super) fn for_proxy(&self) -> RootCertStore {
-        // A machine without roots of its own still has the cluster's.
+        // Without system roots, the cluster's remain.
         let mut roots = system_roots().unwrap_or_else(|_| RootCertStore::empty());
-        if let Self::Only { roots: cluster, .. } = self {
+        if let Self::Custom { roots: cluster, .. } = self {
             roots.extend(cluster.roots.iter().cloned());
         }
         roots
     }
 }
 
-/// The path of the CA where it is a file, that is, where it can change.
+/// Returns the path of the CA if it is a file, that is, if it can change.
 pub(super) fn ca_file(settings: &TlsSettings) -> Option<&std::path::PathBuf> {
     match &settings.ca {
         Some(Pem::File(path)) => Some(path),
@@ -123,8 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn tr_5_an_empty_ca_trusts_nobody_instead_of_the_system() {
-        let Trust::Only { roots, .. } = Trust::load(&data(" \n")).unwrap() else { panic!("a CA was given") };
+    fn tr_5_an_empty_ca_trusts_no_server_instead_of_the_systems_roots() {
+        let Trust::Custom { roots, .. } = Trust::load(&data(" \n")).unwrap() else {
+            panic!("a CA was given")
+        };
         assert!(roots.is_empty());
     }
 
@@ -135,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_without_roots_is_told_apart_from_a_wrong_ca() {
+    fn a_system_without_roots_is_a_distinct_error() {
         assert!(matches!(collect(Vec::new()), Err(TlsError::NoSystemRoots)));
     }
 }

@@ -1,4 +1,4 @@
-//! `insecure-skip-tls-verify`: any certificate will do, though the server must still hold its key.
+//! `insecure-skip-tls-verify`: any certificate is accepted, but the server must still have its key.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, DigitallySignedStruct, SignatureScheme};
 
-/// Believes every certificate. The signatures of the handshake are checked all the same, where the library can read the
-/// certificate.
+/// A verifier that accepts every certificate. Handshake signatures are still verified, if rustls
+/// can parse the certificate.
 #[derive(Debug)]
-pub(super) struct BelieveEveryone(pub(super) Arc<CryptoProvider>);
+pub(super) struct AcceptAnyCertificate(pub(super) Arc<CryptoProvider>);
 
-impl ServerCertVerifier for BelieveEveryone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _end_entity: &CertificateDer<'_>,
@@ -47,8 +47,8 @@ impl ServerCertVerifier for BelieveEveryone {
     }
 }
 
-/// Passes over a certificate that our library does not read, such as one of X.509 version 1: nothing that it says is
-/// believed anyway, and Go reads it. A signature that is wrong stays an error.
+/// Accepts a certificate that rustls cannot parse, such as an X.509 version 1 certificate: its
+/// content is not used anyway, and Go accepts it. A wrong signature stays an error.
 fn lenient(
     checked: Result<HandshakeSignatureValid, rustls::Error>,
 ) -> Result<HandshakeSignatureValid, rustls::Error> {

@@ -1,4 +1,4 @@
-//! Bodies on their way up: counted while they last, and their errors sorted.
+//! Response bodies that hold a stream slot while they are read, and convert hyper's errors.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,21 +9,21 @@ use hyper::body::Incoming;
 
 use super::error::TransportError;
 
-/// A body of hyper with sorted errors, which holds `P` until it ends or is dropped.
-pub(super) struct Counted<P> {
+/// A hyper body with converted errors, which holds `P` until it ends or is dropped.
+pub(super) struct SlotBody<P> {
     inner: Incoming,
-    place: Option<P>,
+    slot: Option<P>,
 }
 
-impl<P> Counted<P> {
-    pub(super) fn new(inner: Incoming, place: P) -> Self {
-        // A body without content may never be polled: its place is free at once.
-        let place = if inner.is_end_stream() { None } else { Some(place) };
-        Self { inner, place }
+impl<P> SlotBody<P> {
+    pub(super) fn new(inner: Incoming, slot: P) -> Self {
+        // An empty body may never be polled, so it releases its slot at once.
+        let slot = if inner.is_end_stream() { None } else { Some(slot) };
+        Self { inner, slot }
     }
 }
 
-impl<P: Unpin> Body for Counted<P> {
+impl<P: Unpin> Body for SlotBody<P> {
     type Data = Bytes;
     type Error = TransportError;
 
@@ -33,7 +33,7 @@ impl<P: Unpin> Body for Counted<P> {
     ) -> Poll<Option<Result<Frame<Bytes>, TransportError>>> {
         let polled = Pin::new(&mut self.inner).poll_frame(cx);
         if matches!(polled, Poll::Ready(None | Some(Err(_)))) || self.inner.is_end_stream() {
-            self.place = None;
+            self.slot = None;
         }
         polled.map_err(TransportError::in_body)
     }

@@ -1,4 +1,5 @@
-//! Name resolution by the system, timed, with an error that can be told from a failed connection.
+//! Name resolution by the system, timed, with an error type that is distinct from a failed
+//! connection.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,13 +10,13 @@ use metrics::histogram;
 use tokio::time::Instant;
 use tower_service::Service;
 
-/// Asks the system's resolver and reports how long it took.
+/// A resolver that uses the system's and records its duration.
 #[derive(Clone, Debug)]
 pub(super) struct TimedResolver {
     inner: GaiResolver,
 }
 
-/// A name that could not be resolved.
+/// An error of name resolution.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot resolve {host}")]
 pub(super) struct DnsError {

@@ -1,7 +1,7 @@
-//! Why a request or a body failed, sorted by what the caller can do about it.
+//! Transport errors, classified by the caller's options.
 //!
-//! [`TransportErrorKind::of`] is the one place where errors of hyper, h2, rustls and the operating system are told
-//! apart; everything above asks for the kind.
+//! [`TransportErrorKind::of`] is the only place that classifies errors of hyper, h2, rustls and the
+//! operating system; everything above uses the kind.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -12,38 +12,38 @@ use std::sync::Arc;
 use crate::body::BoxError;
 use crate::tls::TlsError;
 
-/// Why a request, or the body of its response, failed.
+/// An error of a request, or of the body of its response.
 ///
-/// Cloning is cheap: requests that waited for the same connection get the same error.
+/// Cheap to clone: requests that waited for the same connection get the same error.
 #[derive(Clone)]
 pub struct TransportError {
     kind: TransportErrorKind,
     message: Cow<'static, str>,
     sent: bool,
-    /// Certificates are in files or come from a plugin, and may be replaced at any time.
+    /// True if certificates are in files or come from a plugin, and may be replaced at any time.
     may_rotate: bool,
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
-/// The kinds of failure, by what the caller can do about them.
+/// The kind of a transport error, by the caller's options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TransportErrorKind {
-    /// Nobody listens at the address, or no route leads there.
+    /// The server does not accept connections, or there is no route to it.
     Refused,
-    /// The connection broke: reset, closed early, told to go away, or found dead by PING (rule RQ-7).
+    /// The connection broke: reset, closed early, GOAWAY, or PING without answer (rule RQ-7).
     Lost,
-    /// Something took longer than it may.
+    /// A time limit was exceeded.
     Timeout,
-    /// The two sides could not agree on a secure connection; a person must look at the certificates.
+    /// The TLS handshake or session failed; the certificates need attention.
     Tls,
-    /// The proxy could not be reached, or refused.
+    /// The proxy could not be reached, or rejected the connection.
     Proxy,
     /// The host name could not be resolved.
     Dns,
-    /// The settings cannot work; a person must look at them.
+    /// The settings are invalid and need to be corrected.
     Config,
-    /// Anything else, for example an answer that is not HTTP.
+    /// Anything else, for example a response that is not HTTP.
     Other,
 }
 
@@ -52,96 +52,98 @@ impl TransportError {
         Self { kind, message: message.into(), sent: false, may_rotate: false, source: None }
     }
 
-    pub(crate) fn because(mut self, source: impl Into<BoxError>) -> Self {
+    pub(crate) fn with_source(mut self, source: impl Into<BoxError>) -> Self {
         self.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// A failure after (parts of) the request may have left.
+    /// Creates the error of a request that may have been sent, at least in part.
     pub(crate) fn after_sending(error: impl Into<BoxError>) -> Self {
         let error = error.into();
         let kind = TransportErrorKind::of(&*error);
-        // RFC 9113, 6.8 and 8.7: a refused stream, and one above the last stream of a GOAWAY, was not processed. h2 gives
-        // a stream the error of the GOAWAY only where that holds; the others end with their connection.
+        // RFC 9113, 6.8 and 8.7: a refused stream, and one above the last stream of a GOAWAY, was
+        // not processed. h2 reports the GOAWAY as a stream's error only in that case; other streams
+        // end with their connection.
         let unprocessed = find::<h2::Error>(&*error).is_some_and(|it| {
             it.is_remote() && (it.is_go_away() || it.reason() == Some(h2::Reason::REFUSED_STREAM))
         });
         let message = match kind {
-            TransportErrorKind::Lost => "the connection was lost before the answer came",
+            TransportErrorKind::Lost => "the connection was lost before the response arrived",
             TransportErrorKind::Timeout => "the connection timed out",
             TransportErrorKind::Tls => {
-                "the server ended the TLS session; it may not accept our client certificate"
+                "the server ended the TLS session; it may have rejected the client certificate"
             }
             _ => "the request failed",
         };
-        Self { sent: !unprocessed, ..Self::new(kind, message).because(error) }
+        Self { sent: !unprocessed, ..Self::new(kind, message).with_source(error) }
     }
 
-    /// A failure before the request was handed to a connection.
+    /// Creates the error of a request that was not passed to a connection.
     pub(crate) fn before_sending(error: impl Into<BoxError>) -> Self {
         Self { sent: false, ..Self::after_sending(error) }
     }
 
-    /// A failure while the body of a response was read.
+    /// Creates the error of reading a response body.
     pub(crate) fn in_body(error: impl Into<BoxError>) -> Self {
         let error = error.into();
         let kind = TransportErrorKind::of(&*error);
         let message = match kind {
-            TransportErrorKind::Lost => "the connection was lost in the middle of the answer",
-            _ => "the answer could not be read to its end",
+            TransportErrorKind::Lost => "the connection was lost in the middle of the response",
+            _ => "the response could not be read to its end",
         };
-        Self { sent: true, ..Self::new(kind, message).because(error) }
+        Self { sent: true, ..Self::new(kind, message).with_source(error) }
     }
 
-    /// Marks a failure found in an answer.
-    pub(crate) fn after_the_request(self, source: impl Into<BoxError>) -> Self {
-        Self { sent: true, ..self.because(source) }
+    /// Marks an error that was found in a response.
+    pub(crate) fn found_in_response(self, source: impl Into<BoxError>) -> Self {
+        Self { sent: true, ..self.with_source(source) }
     }
 
-    /// Marks a failure with certificates that may be replaced at any time.
+    /// Marks an error as one with certificates that may be replaced at any time.
     pub(super) fn with_rotation(self) -> Self {
         Self { may_rotate: true, ..self }
     }
 
-    /// The failure of a transport that an error is, or was caused by.
+    /// Returns the transport error that an error is, or was caused by.
     pub(crate) fn within<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Self> {
         find(error)
     }
 
-    /// What the caller can do about it.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> TransportErrorKind {
         self.kind
     }
 
-    /// Whether the server may have acted on the request. `false` is certain: any verb may be repeated then.
+    /// Returns true if the server may have processed the request. `false` is certain: then any
+    /// method may be repeated.
     pub fn request_was_sent(&self) -> bool {
         self.sent
     }
 
-    /// The server is closing the connection.
+    /// Returns true if the server is closing the connection (GOAWAY).
     pub(super) fn is_go_away(&self) -> bool {
         self.source.as_deref().and_then(|it| find::<h2::Error>(it)).is_some_and(h2::Error::is_go_away)
     }
 
-    /// Nobody listens there.
+    /// Returns true if the server does not accept connections.
     pub fn is_refused(&self) -> bool {
         self.kind == TransportErrorKind::Refused
     }
 
-    /// The connection broke (rule RQ-7: a probable EOF).
+    /// Returns true if the connection broke (rule RQ-7: a probable EOF).
     pub fn is_lost(&self) -> bool {
         self.kind == TransportErrorKind::Lost
     }
 
-    /// Something took too long.
+    /// Returns true if a time limit was exceeded.
     pub fn is_timeout(&self) -> bool {
         self.kind == TransportErrorKind::Timeout
     }
 
-    /// Repeating cannot help: certificates or settings must be changed first.
+    /// Returns true if a retry cannot help: certificates or settings must be changed first.
     ///
-    /// False for certificates that are read from files or handed out by a plugin: while they rotate, the two sides may not
-    /// agree for some minutes.
+    /// False for certificates that are read from files or come from a plugin: while they rotate,
+    /// the two sides may not match for some minutes.
     pub fn needs_a_person(&self) -> bool {
         match self.kind {
             TransportErrorKind::Tls => !self.may_rotate,
@@ -176,18 +178,19 @@ impl Error for TransportError {
 
 impl From<TlsError> for TransportError {
     fn from(error: TlsError) -> Self {
-        Self::new(TransportErrorKind::Config, "the TLS settings cannot be used").because(error)
+        Self::new(TransportErrorKind::Config, "the TLS settings cannot be used").with_source(error)
     }
 }
 
 impl TransportErrorKind {
-    /// Sorts any error by walking its causes, the first that says something decides. Works for errors of bodies too.
+    /// Classifies any error, including those of bodies: the first cause with a known kind decides.
     pub fn of(error: &(dyn Error + 'static)) -> Self {
         causes(error).find_map(of_one).unwrap_or(Self::Other)
     }
 }
 
-/// An error and its causes, outermost first. What `io::Error::other` wraps is a cause too, though its `source` skips it.
+/// Iterates over an error and its causes, outermost first. The error inside an `io::Error::other`
+/// is included; its `source` would skip it.
 fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |&error| {
         match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
@@ -201,7 +204,7 @@ fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
     causes(error).find_map(|cause| cause.downcast_ref::<E>())
 }
 
-/// What one link of the chain says by itself, if anything.
+/// Classifies one error of the chain by itself.
 fn of_one(error: &(dyn Error + 'static)) -> Option<TransportErrorKind> {
     if let Some(error) = error.downcast_ref::<TransportError>() {
         Some(error.kind)
@@ -223,7 +226,8 @@ fn of_one(error: &(dyn Error + 'static)) -> Option<TransportErrorKind> {
 }
 
 fn of_hyper(error: &hyper::Error) -> Option<TransportErrorKind> {
-    // A client's only timer in hyper is the PING: a server that does not answer it is a lost connection, not a slow one.
+    // The only timer of a hyper client is the PING: a server that does not answer it is a lost
+    // connection, not a slow one.
     let lost = error.is_incomplete_message()
         || error.is_timeout()
         || error.is_canceled()
@@ -231,8 +235,8 @@ fn of_hyper(error: &hyper::Error) -> Option<TransportErrorKind> {
         || error.is_shutdown()
         || error.is_body_write_aborted();
     if lost {
-        // A server that does not accept our certificate ends the TLS session, and whether a request was on its way then is
-        // a matter of moments: what TLS said counts.
+        // A server that rejects the client certificate ends the TLS session; whether a request was
+        // already on its way depends on timing, so the TLS error decides.
         let by_tls = find::<rustls::Error>(error).is_some();
         Some(if by_tls { TransportErrorKind::Tls } else { TransportErrorKind::Lost })
     } else if error.is_parse() || error.is_user() {
@@ -247,7 +251,7 @@ fn of_h2(error: &h2::Error) -> TransportErrorKind {
         return TransportErrorKind::of(error);
     }
     if error.is_library() {
-        // We caught the server breaking the protocol: it would again.
+        // The server violated the protocol, and would again.
         return TransportErrorKind::Other;
     }
     match error.reason() {
@@ -279,7 +283,8 @@ fn of_io(error: &io::Error) -> Option<TransportErrorKind> {
         | ErrorKind::UnexpectedEof
         | ErrorKind::NotConnected => Some(TransportErrorKind::Lost),
         ErrorKind::TimedOut => Some(TransportErrorKind::Timeout),
-        // h2 keeps only the text of what rustls reported after the handshake, for example a refused certificate.
+        // h2 keeps only the text of a rustls error after the handshake, for example a rejected
+        // certificate.
         ErrorKind::InvalidData if error.to_string().starts_with("received fatal alert") => {
             Some(TransportErrorKind::Tls)
         }
@@ -350,7 +355,7 @@ mod tests {
     #[test]
     fn the_text_of_an_error_is_one_level_and_the_cause_is_its_source() {
         let error = TransportError::in_body(io::Error::from(io::ErrorKind::ConnectionReset));
-        assert_eq!(error.to_string(), "the connection was lost in the middle of the answer");
+        assert_eq!(error.to_string(), "the connection was lost in the middle of the response");
         assert_eq!(error.source().unwrap().to_string(), "connection reset");
         assert!(error.request_was_sent());
     }

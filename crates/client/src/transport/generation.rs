@@ -1,4 +1,4 @@
-//! All connections made with one set of certificates, and which protocol a request takes.
+//! The connections made with one set of certificates, and the choice of the protocol for a request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use http::{Request, Response, Uri, header};
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 
-use super::body::Counted;
+use super::body::SlotBody;
 use super::connector::Connector;
 use super::error::{TransportError, TransportErrorKind};
 use super::http1::Http1Connector;
@@ -16,13 +16,14 @@ use super::http2::{Http2Pool, Sent};
 use super::options::TransportOptions;
 use crate::body::{RequestBody, ResponseBody, boxed};
 
-/// The connections of one set of certificates. Dropping it closes the idle ones; responses being read finish first.
+/// The connections made with one set of certificates. Dropping it closes the idle ones; responses
+/// that are being read finish first.
 pub(super) struct Generation {
     /// The version of the certificates.
     pub(super) version: u64,
     connector: Connector,
     http1: Client<Http1Connector, RequestBody>,
-    /// By host and port. One entry in practice: that of the cluster.
+    /// The HTTP/2 pools by host and port. In practice one: the cluster's.
     http2: Mutex<HashMap<Authority, Arc<Http2Pool>>>,
     only_http1: bool,
     options: Arc<TransportOptions>,
@@ -43,7 +44,7 @@ impl Generation {
         Self { version, connector, http1, http2: Mutex::default(), only_http1, options }
     }
 
-    /// Sends a request over HTTP/2 where the server speaks it, over HTTP/1.1 otherwise.
+    /// Sends a request over HTTP/2 if the server supports it, over HTTP/1.1 otherwise.
     pub(super) async fn send(
         &self,
         request: Request<RequestBody>,
@@ -59,12 +60,12 @@ impl Generation {
         let Some(pool) = self.http2_pool(&request)? else { return self.send_http1(request).await };
         match pool.send(request).await? {
             Sent::Answered(response) => Ok(response),
-            Sent::SpeaksHttp1(request) => self.send_http1(request).await,
+            Sent::Http1Only(request) => self.send_http1(request).await,
         }
     }
 
-    /// The pool to try first; `None` for plain text (HTTP/2 is agreed on during the TLS handshake) and for upgrades
-    /// (they exist in HTTP/1.1 only).
+    /// Returns the HTTP/2 pool to try first; `None` for plaintext (HTTP/2 is negotiated during the
+    /// TLS handshake) and for upgrades (they exist in HTTP/1.1 only).
     fn http2_pool(&self, request: &Request<RequestBody>) -> Result<Option<Arc<Http2Pool>>, TransportError> {
         let uri = request.uri();
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
@@ -88,8 +89,8 @@ impl Generation {
         request: Request<RequestBody>,
     ) -> Result<Response<ResponseBody>, TransportError> {
         match self.http1.request(request).await {
-            // Connections are not shared in HTTP/1.1: there is no place to hold.
-            Ok(response) => Ok(response.map(|body| boxed(Counted::new(body, ())))),
+            // HTTP/1.1 connections are not shared, so there is no stream slot to hold.
+            Ok(response) => Ok(response.map(|body| boxed(SlotBody::new(body, ())))),
             Err(error) if error.is_connect() => Err(from_connector(error)),
             Err(error) => Err(if was_unsent(&error) {
                 TransportError::before_sending(error)
@@ -100,14 +101,14 @@ impl Generation {
     }
 }
 
-/// Whether hyper gave the request back without having started on it.
+/// Returns true if hyper returned the request without having started to send it.
 fn was_unsent(error: &hyper_util::client::legacy::Error) -> bool {
     std::error::Error::source(error)
         .and_then(|source| source.downcast_ref::<hyper::Error>())
         .is_some_and(hyper::Error::is_canceled)
 }
 
-/// The connector's own error, which says more than that of the pool around it.
+/// Returns the connector's own error, which is more specific than that of the pool around it.
 fn from_connector(error: hyper_util::client::legacy::Error) -> TransportError {
     let own =
         std::error::Error::source(&error).and_then(|source| source.downcast_ref::<TransportError>()).cloned();
@@ -116,6 +117,6 @@ fn from_connector(error: hyper_util::client::legacy::Error) -> TransportError {
 
 fn server_of(scheme: &Scheme, authority: &Authority) -> Result<Uri, TransportError> {
     Uri::builder().scheme(scheme.clone()).authority(authority.clone()).path_and_query("/").build().map_err(
-        |error| TransportError::new(TransportErrorKind::Config, "not a server's address").because(error),
+        |error| TransportError::new(TransportErrorKind::Config, "not a server's address").with_source(error),
     )
 }

@@ -1,7 +1,7 @@
-//! Asks for gzip and unpacks it as it arrives (rule TR-6).
+//! Gzip: requested, and decompressed as it arrives (rule TR-6).
 //!
-//! Decoding is streaming and knows several members in a row: a server may compress each event of a watch as a member of
-//! its own, and each must come out when its bytes are in, not at the end.
+//! Decoding is streaming and supports several members in a row: a server may compress each event of
+//! a watch as its own member, and each must be yielded when its bytes have arrived, not at the end.
 
 use std::future::Future;
 use std::io;
@@ -22,18 +22,19 @@ use tower_service::Service;
 use super::error::{TransportError, TransportErrorKind};
 use crate::body::{BoxError, ResponseBody, boxed};
 
-/// Unpacked bytes per frame, at most. Large enough that a list is not cut into crumbs.
+/// The maximum number of decompressed bytes per frame; large enough that a list is not split into
+/// tiny frames.
 const FRAME: usize = 64 * 1024;
 
-/// Wraps a service with [`Gzip`].
+/// A layer that wraps a service in [`Gzip`].
 #[derive(Clone, Copy, Debug)]
 pub struct GzipLayer {
     ask: bool,
 }
 
 impl GzipLayer {
-    /// `ask` adds `Accept-Encoding: gzip` to requests that say nothing about encodings. Answers in gzip are unpacked in
-    /// any case.
+    /// Creates the layer. With `ask`, `Accept-Encoding: gzip` is added to requests without that
+    /// header. Gzip responses are decompressed in any case.
     pub fn new(ask: bool) -> Self {
         Self { ask }
     }
@@ -47,9 +48,9 @@ impl<S> Layer<S> for GzipLayer {
     }
 }
 
-/// Asks for gzip, and turns answers in gzip into plain ones: the body is unpacked, `Content-Encoding` and
-/// `Content-Length` are gone. A body that is not what it says fails with [`TransportErrorKind::Other`], one that is cut
-/// short with [`TransportErrorKind::Lost`].
+/// A service that requests gzip and decompresses gzip responses: `Content-Encoding` and
+/// `Content-Length` are removed. Invalid gzip fails with [`TransportErrorKind::Other`], and a
+/// truncated body with [`TransportErrorKind::Lost`].
 #[derive(Clone, Copy, Debug)]
 pub struct Gzip<S> {
     inner: S,
@@ -74,11 +75,11 @@ where
             request.headers_mut().entry(ACCEPT_ENCODING).or_insert(HeaderValue::from_static("gzip"));
         }
         let answer = self.inner.call(request);
-        Box::pin(async move { answer.await.map(unpack) })
+        Box::pin(async move { answer.await.map(decompress) })
     }
 }
 
-fn unpack(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+fn decompress(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     let gzipped = response
         .headers()
         .get(CONTENT_ENCODING)
@@ -88,27 +89,27 @@ fn unpack(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     }
     response.headers_mut().remove(CONTENT_ENCODING);
     response.headers_mut().remove(CONTENT_LENGTH);
-    response.map(|body| boxed(Unpacked::new(body)))
+    response.map(|body| boxed(DecompressedBody::new(body)))
 }
 
-/// A body, unpacked while it is read.
-struct Unpacked {
-    decoder: GzipDecoder<StreamReader<Packed, Bytes>>,
+/// A body that is decompressed while it is read.
+struct DecompressedBody {
+    decoder: GzipDecoder<StreamReader<CompressedStream, Bytes>>,
     buffer: BytesMut,
-    /// Nothing has been read yet: an empty body (of HEAD, say) is no broken gzip.
-    untouched: bool,
+    /// True until the first read: an empty body (of HEAD, for example) is valid.
+    unread: bool,
     ended: bool,
 }
 
-impl Unpacked {
+impl DecompressedBody {
     fn new(body: ResponseBody) -> Self {
-        let mut decoder = GzipDecoder::new(StreamReader::new(Packed(body)));
+        let mut decoder = GzipDecoder::new(StreamReader::new(CompressedStream(body)));
         decoder.multiple_members(true);
-        Self { decoder, buffer: BytesMut::new(), untouched: true, ended: false }
+        Self { decoder, buffer: BytesMut::new(), unread: true, ended: false }
     }
 }
 
-impl Body for Unpacked {
+impl Body for DecompressedBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -120,9 +121,9 @@ impl Body for Unpacked {
         if this.ended {
             return Poll::Ready(None);
         }
-        if this.untouched {
+        if this.unread {
             let packed = ready!(Pin::new(this.decoder.get_mut()).poll_fill_buf(cx)).map(<[u8]>::is_empty);
-            this.untouched = false;
+            this.unread = false;
             match packed {
                 Ok(false) => {}
                 Ok(true) => {
@@ -148,47 +149,47 @@ impl Body for Unpacked {
     }
 }
 
-impl Unpacked {
-    /// After an error the body has ended.
+impl DecompressedBody {
+    /// Ends the body and converts the error.
     fn fail(&mut self, error: io::Error) -> BoxError {
         self.ended = true;
-        // What the body below reported is passed on as it was.
-        match error.downcast::<FromBelow>() {
-            Ok(FromBelow(error)) => error,
+        // An error of the compressed body is passed on unchanged.
+        match error.downcast::<InnerBodyError>() {
+            Ok(InnerBodyError(error)) => error,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                TransportError::new(TransportErrorKind::Lost, "the gzip data of the answer ends too early")
-                    .after_the_request(error)
+                TransportError::new(TransportErrorKind::Lost, "the gzip data of the response ends too early")
+                    .found_in_response(error)
                     .into()
             }
             Err(error) => {
-                TransportError::new(TransportErrorKind::Other, "the gzip data of the answer is corrupt")
-                    .after_the_request(error)
+                TransportError::new(TransportErrorKind::Other, "the gzip data of the response is corrupt")
+                    .found_in_response(error)
                     .into()
             }
         }
     }
 }
 
-/// The data of a body as the stream that a decoder reads.
-struct Packed(ResponseBody);
+/// The data of a body, as the stream that a decoder reads.
+struct CompressedStream(ResponseBody);
 
-/// Carries an error of the packed body through the decoder.
+/// A wrapper that carries an error of the compressed body through the decoder.
 #[derive(Debug, thiserror::Error)]
-#[error("the packed body failed")]
-struct FromBelow(#[source] BoxError);
+#[error("the compressed body failed")]
+struct InnerBodyError(#[source] BoxError);
 
-impl Stream for Packed {
+impl Stream for CompressedStream {
     type Item = io::Result<Bytes>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         loop {
             match ready!(Pin::new(&mut self.0).poll_frame(cx)) {
-                // Trailers say nothing that anyone here needs.
+                // Trailers are dropped: no caller reads them.
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) if !data.is_empty() => return Poll::Ready(Some(Ok(data))),
                     _ => {}
                 },
-                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(FromBelow(error))))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(InnerBodyError(error))))),
                 None => return Poll::Ready(None),
             }
         }
@@ -213,7 +214,7 @@ mod tests {
         encoder.into_inner()
     }
 
-    /// A body of the given chunks that stays open while the sender lives.
+    /// Returns a body of the given chunks that stays open while the sender lives.
     fn body(encoding: &str) -> (mpsc::UnboundedSender<Result<Vec<u8>, BoxError>>, Response<ResponseBody>) {
         let (sender, mut receiver) = mpsc::unbounded_channel::<Result<Vec<u8>, BoxError>>();
         let stream = futures_util::stream::poll_fn(move |cx| receiver.poll_recv(cx));
@@ -224,17 +225,17 @@ mod tests {
             .header(CONTENT_LENGTH, "1")
             .body(boxed(StreamBody::new(frames)))
             .unwrap();
-        (sender, unpack(response))
+        (sender, decompress(response))
     }
 
     async fn next(response: &mut Response<ResponseBody>) -> Bytes {
         response.body_mut().frame().await.unwrap().unwrap().into_data().unwrap()
     }
 
-    /// Kubernetes 1.37 compresses a watch event by event; a decoder that waits for the next member, or knows only one,
-    /// delivers events late or never.
+    /// Kubernetes 1.37 compresses a watch event by event; a decoder that waits for the next member,
+    /// or supports only one, delivers events late or never.
     #[tokio::test]
-    async fn tr_6_each_member_comes_out_when_its_bytes_are_in() {
+    async fn tr_6_each_member_is_decompressed_when_its_bytes_have_arrived() {
         let (sender, mut response) = body("gzip");
         assert!(!response.headers().contains_key(CONTENT_ENCODING));
         assert!(!response.headers().contains_key(CONTENT_LENGTH));
@@ -244,7 +245,7 @@ mod tests {
             sender.send(Ok(head.to_vec())).unwrap();
             assert!(
                 response.body_mut().frame().now_or_never().is_none(),
-                "the head of a member holds no text"
+                "the head of a member contains no text"
             );
             sender.send(Ok(rest.to_vec())).unwrap();
             assert_eq!(next(&mut response).await, text);
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_gzip_passes_untouched_and_an_empty_body_is_no_error() {
+    async fn other_encodings_are_unchanged_and_an_empty_body_is_valid() {
         let (sender, mut response) = body("identity");
         sender.send(Ok(b"plain".to_vec())).unwrap();
         assert_eq!(next(&mut response).await, &b"plain"[..]);
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn corrupt_and_cut_gzip_are_told_apart_and_end_the_body() {
+    async fn corrupt_and_truncated_gzip_are_distinct_errors_that_end_the_body() {
         let packed = member(&[7; 4096]).await;
         let mut flipped = packed.clone();
         let last = flipped.len() - 6;
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tr_6_gzip_is_asked_for_unless_disabled_or_said_otherwise() {
+    async fn tr_6_gzip_is_requested_unless_disabled_or_overridden() {
         for (ask, set, expected) in
             [(true, None, Some("gzip")), (false, None, None), (true, Some("identity"), Some("identity"))]
         {
@@ -328,14 +329,14 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// However members are cut into chunks, the text is the same.
+        /// The text does not depend on how the members are split into chunks.
         #[test]
-        fn any_cut_of_any_members_gives_the_same_text(
+        fn members_split_in_any_way_give_the_same_text(
             texts in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 1..5),
             size in 1_usize..50,
         ) {
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-            let unpacked = runtime.block_on(async {
+            let decompressed = runtime.block_on(async {
                 let mut packed = Vec::new();
                 for text in &texts {
                     packed.extend(member(text).await);
@@ -347,7 +348,7 @@ mod tests {
                 drop(sender);
                 response.into_body().collect().await.unwrap().to_bytes()
             });
-            prop_assert_eq!(&unpacked[..], &texts.concat()[..]);
+            prop_assert_eq!(&decompressed[..], &texts.concat()[..]);
         }
     }
 }

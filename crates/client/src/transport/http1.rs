@@ -1,9 +1,10 @@
-//! The connector of the HTTP/1.1 pool: connections outlive the requests that they were opened for.
+//! The connector of the HTTP/1.1 pool, whose connections outlive the requests that they were opened
+//! for.
 //!
-//! The pool of hyper-util opens a connection inside the request that needs it, and drops it half-way with that request.
-//! A client whose time limit is shorter than the way to its server would never get there. So connections are opened in
-//! tasks; one whose request gave up is left to the next request, as Go's transport does (`dialConnFor` in
-//! net/http/transport.go).
+//! The pool of hyper-util opens a connection inside the request that needs it, and drops it midway
+//! with that request. A client with a time limit shorter than the connection setup would never
+//! connect. So connections are opened in tasks; one whose request was dropped is left to the next
+//! request, as in Go's transport (`dialConnFor` in `net/http/transport.go`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,25 +18,25 @@ use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 use tower_service::Service;
 
-use super::connector::{Connector, Wire};
+use super::connector::{Connector, ServerConnection};
 use super::error::{TransportError, TransportErrorKind};
-use crate::tls::Offer;
+use crate::tls::Alpn;
 
-/// How long an open connection waits for a request. Servers wait longer than this for the first request, so that what is
-/// found here is alive.
+/// The time an open connection waits for a request. Servers wait longer than this for the first
+/// request, so a connection found here is still open.
 const UNCLAIMED: Duration = Duration::from_secs(10);
 
-/// The connector of the HTTP/1.1 pool. Clones share the connections that are left over.
+/// The connector of the HTTP/1.1 pool. Clones share the unclaimed connections.
 #[derive(Clone)]
 pub(super) struct Http1Connector {
     connector: Connector,
     unclaimed: Arc<Unclaimed>,
 }
 
-/// Connections, open or being opened, whose requests gave up.
+/// Connections, open or being opened, whose requests were dropped.
 #[derive(Default)]
 struct Unclaimed {
-    /// A plain mutex: never held across an await.
+    /// A std mutex: never held across an await.
     dials: Mutex<Vec<Dial>>,
     next: AtomicU64,
 }
@@ -44,11 +45,12 @@ struct Unclaimed {
 struct Dial {
     number: u64,
     target: Uri,
-    opened: oneshot::Receiver<Result<Wire, TransportError>>,
+    opened: oneshot::Receiver<Result<ServerConnection, TransportError>>,
     task: AbortHandle,
 }
 
-/// A request's wait for its connection. Dropped early, it leaves the connection to the next request.
+/// A request's wait for its connection. If dropped early, it leaves the connection to the next
+/// request.
 pub(super) struct Opening {
     dial: Option<Dial>,
     unclaimed: Arc<Unclaimed>,
@@ -65,11 +67,11 @@ impl Http1Connector {
         let (connector, unclaimed) = (self.connector.clone(), Arc::downgrade(&self.unclaimed));
         let address = target.clone();
         let task = tokio::spawn(async move {
-            let dialed = connector.connect(&address, Offer::Http1).await;
+            let dialed = connector.connect(&address, Alpn::Http1).await;
             drop(connector);
             let failed = dialed.is_err();
             if failed {
-                // A later request makes an attempt of its own.
+                // A later request makes its own attempt.
                 Unclaimed::forget(&unclaimed, number);
             }
             if done.send(dialed).is_ok() && !failed {
@@ -88,7 +90,7 @@ impl Unclaimed {
 
     fn claim(&self, target: &Uri) -> Option<Dial> {
         let mut dials = self.dials();
-        // A task that is over has taken its connection away. Where it has not, its runtime ended.
+        // A task that ended has removed its own entry, unless its runtime was shut down.
         dials.retain(|it| !it.task.is_finished());
         let at = dials.iter().position(|it| it.target == *target)?;
         Some(dials.swap_remove(at))
@@ -102,7 +104,7 @@ impl Unclaimed {
 }
 
 impl Service<Uri> for Http1Connector {
-    type Response = Wire;
+    type Response = ServerConnection;
     type Error = TransportError;
     type Future = Opening;
 
@@ -117,7 +119,7 @@ impl Service<Uri> for Http1Connector {
 }
 
 impl Future for Opening {
-    type Output = Result<Wire, TransportError>;
+    type Output = Result<ServerConnection, TransportError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let dial = self.dial.as_mut().expect("a future is not polled after its end");

@@ -1,15 +1,18 @@
-//! HTTP/2 connections to one server: as few as possible, as many as needed.
+//! The HTTP/2 connections to one server: as few as possible, as many as needed.
 //!
-//! Requests share a connection until it carries the most streams allowed; then the next connection is opened. A stream
-//! counts until its response body ends or is dropped, so that watches count for as long as they last. Without this,
-//! requests past the server's limit would wait behind watches that never end.
+//! Requests share a connection until it carries the maximum number of streams; then another
+//! connection is opened. A stream counts until its response body ends or is dropped, so watches
+//! count for as long as they last. Without this, requests beyond the server's limit would wait
+//! behind watches that never end.
 //!
-//! A connection takes requests once the server's SETTINGS have arrived, so that its limit is known before the first
-//! stream. Each connection has one task ([`drive`]), which ends by itself when the pool and the last response are gone.
-//! Connections are opened in a task as well: a caller that gives up leaves the connection to the next one.
+//! A connection takes requests once the server's SETTINGS have arrived, so that its limit is known
+//! before the first stream. Each connection has one task ([`drive`]), which ends by itself when the
+//! pool and the last response are gone. Connections are opened in tasks as well: a caller that is
+//! dropped leaves the connection to the next one.
 //!
-//! A request that the server certainly did not process (REFUSED_STREAM, or a GOAWAY that names an earlier stream) is
-//! sent again whatever its verb is, as Go's transport does (`canRetryError` in x/net/http2/transport.go).
+//! A request that the server certainly did not process (REFUSED_STREAM, or a GOAWAY with an earlier
+//! stream id) is sent again whatever its method is, as in Go's transport (`http2canRetryError` in
+//! Go's `net/http/h2_bundle.go`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -22,61 +25,66 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-use super::body::Counted;
-use super::connector::{Connector, Wire};
+use super::body::SlotBody;
+use super::connector::{Connector, ServerConnection};
 use super::error::{TransportError, TransportErrorKind};
 use super::options::TransportOptions;
 use crate::body::{RequestBody, ResponseBody, boxed};
-use crate::tls::Offer;
+use crate::tls::Alpn;
 
-/// Bytes a server may send on one stream before we have read them. As in Go: a list over 100 ms of distance still runs
-/// at 40 MB/s. It is also what a watch whose reader stalls can hold in memory.
+/// The number of unread bytes that a server may send on one stream. Go's value
+/// (`transportDefaultStreamFlow`): a list with 100 ms of latency still reaches 40 MB/s. It also
+/// bounds the memory of a watch whose reader stalls.
 const STREAM_WINDOW: u32 = 4 << 20;
 
-/// The same for all streams of a connection together; as in Go, too.
+/// The same for all streams of a connection together. Go's value (`transportDefaultConnFlow`).
 const CONNECTION_WINDOW: u32 = 1 << 30;
 
-/// With no more streams than this, stalled readers can never use up the window of the connection: whatever they hold, a
-/// whole stream window is left for a neighbour.
+/// The maximum number of streams for which stalled readers cannot use up the connection window:
+/// whatever they hold, a whole stream window is left for another stream.
 const MOST_STREAMS: usize = (CONNECTION_WINDOW / STREAM_WINDOW) as usize - 1;
 
-/// How often a request that was not sent at all is given to another connection, those that have answered before not
-/// counted. Each time the connection had just been opened; three times in a row is no coincidence.
+/// The number of times that an unsent request is passed to another connection, not counting
+/// connections that have answered before. Each of these connections had just been opened; three in
+/// a row are no coincidence.
 const UNSENT_RETRIES: u32 = 3;
 
-/// How often an attempt to open a connection is made anew because its task was dropped.
+/// The number of times that opening a connection is repeated because its task was dropped.
 const DROPPED_DIALS: u32 = 3;
 
-/// How often a request that the server refused unprocessed is sent again. Go's number.
+/// The number of retries of a request that the server refused unprocessed, as in Go (`retry <= 6`).
 const UNPROCESSED_RETRIES: u32 = 6;
 
-/// The pause before the second such attempt, doubled for each further one. The first is made at once: mostly it was the
-/// connection that ended, not the server.
+/// The pause before the second retry, doubled for each further one. The first retry is immediate:
+/// usually only the connection ended, not the server.
 const UNPROCESSED_PAUSE: Duration = Duration::from_millis(100);
 
-/// The most bytes of response headers. hyper's own limit of 16 KiB is below what servers with long warnings send.
+/// The maximum size of response headers. hyper's default of 16 KiB is less than what servers with
+/// long warnings send.
 const MAX_HEADER_BYTES: u32 = 1 << 20;
 
-/// The limit that h2 assumes until the server's SETTINGS arrive. Any other number afterwards is the server's own.
+/// The stream limit that h2 assumes until the server's SETTINGS arrive. Any other value is the
+/// server's.
 const STREAMS_BEFORE_SETTINGS: usize = 7;
 
-/// How long SETTINGS are waited for. A server sends them first of all; only one that grants exactly
-/// [`STREAMS_BEFORE_SETTINGS`] streams is not noticed.
+/// The time to wait for SETTINGS. A server sends them first; only a server that grants exactly
+/// [`STREAMS_BEFORE_SETTINGS`] streams is not recognised.
 const SETTINGS_TIME: Duration = Duration::from_secs(1);
 
 type Sender = http2::SendRequest<RequestBody>;
-type Connection = http2::Connection<Wire, RequestBody, TokioExecutor>;
-/// The attempt to open a connection, awaited by all who need one. It fails for all of them alike. `None` when its task was
-/// dropped, which happens with its runtime: a program may run one after another over the same client.
+type Connection = http2::Connection<ServerConnection, RequestBody, TokioExecutor>;
+/// An attempt to open a connection, awaited by all requests that need one; they share its error.
+/// `None` if its task was dropped with its runtime: a program may use one client with several
+/// runtimes in turn.
 type Dialing = Shared<BoxFuture<'static, Option<Result<(), TransportError>>>>;
 
 /// The HTTP/2 connections to one server.
 pub(super) struct Http2Pool {
     dialer: Dialer,
-    open: Arc<Open>,
+    open: Arc<OpenConnections>,
 }
 
-/// Everything that opening a connection takes.
+/// The parameters for opening a connection.
 #[derive(Clone)]
 struct Dialer {
     server: Uri,
@@ -93,18 +101,18 @@ struct Settings {
 
 /// The connections that take new requests, and the attempt to open another.
 #[derive(Default)]
-struct Open {
-    /// In the order they were opened. A plain mutex: never held across an await.
+struct OpenConnections {
+    /// The connections in the order they were opened. A std mutex: never held across an await.
     connections: Mutex<Vec<Arc<SharedConnection>>>,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
 }
 
 #[derive(Default)]
-struct State {
-    /// The server chose HTTP/1.1; it is not asked again.
-    speaks_http1: bool,
-    /// At most one connection is being opened at a time, so that a burst of requests opens one and not as many as it has
-    /// requests.
+struct PoolState {
+    /// True if the server chose HTTP/1.1; HTTP/2 is not offered again.
+    http1_only: bool,
+    /// The attempt in progress. At most one connection is opened at a time, so that a burst of
+    /// requests opens one connection and not one per request.
     dialing: Option<Dialing>,
 }
 
@@ -112,33 +120,34 @@ struct State {
 struct SharedConnection {
     sender: Sender,
     load: Mutex<Load>,
-    /// Asks [`drive`] to look at the server's limit. Shared by itself: the task must not keep the sender alive.
-    look: Arc<Notify>,
+    /// Wakes [`drive`] to read the server's limit. In its own `Arc`: the task must not keep the
+    /// sender alive.
+    recheck: Arc<Notify>,
 }
 
 struct Load {
     in_flight: usize,
-    /// The most streams at once: ours or the server's, whichever is less.
+    /// The maximum number of concurrent streams: ours or the server's, whichever is less.
     limit: usize,
-    /// Since when `in_flight` has been 0.
+    /// The time since which `in_flight` is 0.
     idle_since: Instant,
-    /// Takes no more requests.
+    /// True if it takes no more requests.
     closing: bool,
-    /// It has answered a request.
+    /// True once it has answered a request.
     has_answered: bool,
 }
 
-/// A request's place on a connection, given back when dropped.
-pub(super) struct Place {
+/// A stream slot on a connection, released when dropped.
+pub(super) struct StreamSlot {
     connection: Arc<SharedConnection>,
 }
 
-/// What became of a request.
+/// The result of sending a request.
 pub(super) enum Sent {
-    /// It was answered.
+    /// The server answered.
     Answered(Response<ResponseBody>),
-    /// The server does not speak HTTP/2; the request was not sent.
-    SpeaksHttp1(Request<RequestBody>),
+    /// The server does not support HTTP/2; the request was not sent.
+    Http1Only(Request<RequestBody>),
 }
 
 impl Http2Pool {
@@ -161,28 +170,29 @@ impl Http2Pool {
         Self { dialer: Dialer { server, connector, settings }, open: Arc::default() }
     }
 
-    /// Sends a request on a connection with room, opening one where there is none.
+    /// Sends a request on a connection with a free slot, opening one if necessary.
     pub(super) async fn send(&self, mut request: Request<RequestBody>) -> Result<Sent, TransportError> {
         let (mut unsent, mut unprocessed) = (0, 0);
         loop {
-            let Some(place) = self.place().await? else { return Ok(Sent::SpeaksHttp1(request)) };
-            let mut sender = place.connection.sender.clone();
+            let Some(slot) = self.reserve().await? else { return Ok(Sent::Http1Only(request)) };
+            let mut sender = slot.connection.sender.clone();
             // The body is shared, not copied.
             let copy = request.clone();
             let mut error = match sender.try_send_request(request).await {
                 Ok(response) => {
-                    place.connection.load().has_answered = true;
-                    place.connection.look.notify_one();
-                    return Ok(Sent::Answered(response.map(|body| boxed(Counted::new(body, place)))));
+                    slot.connection.load().has_answered = true;
+                    slot.connection.recheck.notify_one();
+                    return Ok(Sent::Answered(response.map(|body| boxed(SlotBody::new(body, slot)))));
                 }
                 Err(error) => error,
             };
             request = match error.take_message() {
                 Some(returned) => {
-                    let mut load = place.connection.load();
+                    let mut load = slot.connection.load();
                     load.closing = true;
-                    // A server that stops ends all its connections, which may be any number, and each gives the request
-                    // back. What counts is how often a connection ends before it has been of use.
+                    // A server that shuts down ends all its connections, however many, and each
+                    // returns the request. Only connections that ended before they answered
+                    // anything count.
                     unsent += u32::from(!load.has_answered);
                     drop(load);
                     if unsent > UNSENT_RETRIES {
@@ -198,11 +208,11 @@ impl Http2Pool {
                     }
                     tracing::debug!(%error, unprocessed, "the server did not process the request; sending it again");
                     if error.is_go_away() {
-                        place.connection.load().closing = true;
+                        slot.connection.load().closing = true;
                     }
                     // The server may have lowered its limit.
-                    place.connection.look.notify_one();
-                    drop(place);
+                    slot.connection.recheck.notify_one();
+                    drop(slot);
                     if unprocessed > 1 {
                         tokio::time::sleep(UNPROCESSED_PAUSE * (1 << (unprocessed - 2))).await;
                     }
@@ -212,22 +222,22 @@ impl Http2Pool {
         }
     }
 
-    /// A place on an open or a new connection; `None` where the server speaks HTTP/1.1 only.
-    async fn place(&self) -> Result<Option<Place>, TransportError> {
+    /// Reserves a slot on an open or a new connection; `None` if the server supports HTTP/1.1 only.
+    async fn reserve(&self) -> Result<Option<StreamSlot>, TransportError> {
         let mut dropped = 0;
         loop {
             let dialing = {
                 let mut state = self.open.state();
-                if state.speaks_http1 {
+                if state.http1_only {
                     return Ok(None);
                 }
-                if let Some(place) = self.open.place() {
-                    return Ok(Some(place));
+                if let Some(slot) = self.open.reserve() {
+                    return Ok(Some(slot));
                 }
                 state.dialing.get_or_insert_with(|| self.dialer.start(&self.open)).clone()
             };
             match dialing.clone().await {
-                // The new connection may be full before it is our turn; then there is one more to open.
+                // Other requests may fill the new connection first; then another one is opened.
                 Some(dialed) => dialed?,
                 None => {
                     // It would fail every later request, too.
@@ -244,18 +254,18 @@ impl Http2Pool {
 }
 
 impl Dialer {
-    /// Opens a connection in a task of its own, so that a caller that gives up does not take it down.
-    fn start(&self, open: &Arc<Open>) -> Dialing {
+    /// Opens a connection in its own task, so that a caller that is dropped does not cancel it.
+    fn start(&self, open: &Arc<OpenConnections>) -> Dialing {
         let (done, dialed) = oneshot::channel();
         let dialer = self.clone();
         let open = Arc::downgrade(open);
         tokio::spawn(async move {
             let dialed = dialer.dial().await;
-            // Where the pool is gone, so are all who waited.
+            // If the pool is gone, so are all waiting requests.
             let Some(open) = open.upgrade() else { return };
             let result = match dialed {
                 Ok(None) => {
-                    open.state().speaks_http1 = true;
+                    open.state().http1_only = true;
                     Ok(())
                 }
                 Ok(Some((sender, connection))) => {
@@ -270,15 +280,17 @@ impl Dialer {
         dialed.map(Result::ok).boxed().shared()
     }
 
-    /// A connection whose server has said how many streams it grants; `None` where it speaks HTTP/1.1 only.
+    /// Opens a connection and waits for the server's stream limit; `None` if the server supports
+    /// HTTP/1.1 only.
     async fn dial(&self) -> Result<Option<(Sender, Connection)>, TransportError> {
-        let wire = self.connector.connect(&self.server, Offer::Http2OrHttp1).await?;
+        let wire = self.connector.connect(&self.server, Alpn::Http2OrHttp1).await?;
         if !wire.is_http2 {
             return Ok(None);
         }
         let (sender, mut connection) =
             self.settings.builder.handshake(wire).await.map_err(TransportError::before_sending)?;
-        // hyper reads frames in a task of its own and does not say when SETTINGS have come, so that we have to look.
+        // hyper reads frames in its own task and does not report the arrival of SETTINGS, so they
+        // have to be polled for.
         let give_up = after(Instant::now(), SETTINGS_TIME);
         let mut pause = Duration::from_millis(1);
         while connection.current_max_send_streams() == STREAMS_BEFORE_SETTINGS && Instant::now() < give_up {
@@ -295,20 +307,21 @@ impl Dialer {
     }
 }
 
-impl Open {
+impl OpenConnections {
     fn add(self: &Arc<Self>, sender: Sender, connection: Connection, settings: Settings) {
         let limit = connection.current_max_send_streams().clamp(1, settings.max_streams);
         let idle_since = Instant::now();
         let load = Load { in_flight: 0, limit, idle_since, closing: false, has_answered: false };
-        let shared = Arc::new(SharedConnection { sender, load: Mutex::new(load), look: Arc::default() });
-        let member = Member { shared: Arc::downgrade(&shared), open: Arc::downgrade(self) };
-        tokio::spawn(drive(connection, member, Arc::clone(&shared.look), settings));
+        let shared = Arc::new(SharedConnection { sender, load: Mutex::new(load), recheck: Arc::default() });
+        let entry = PoolEntry { shared: Arc::downgrade(&shared), open: Arc::downgrade(self) };
+        tokio::spawn(drive(connection, entry, Arc::clone(&shared.recheck), settings));
         self.connections().push(shared);
     }
 
-    /// A place on the oldest connection with room, so that later ones run empty and close.
-    fn place(&self) -> Option<Place> {
-        self.connections().iter().find_map(SharedConnection::place)
+    /// Reserves a slot on the oldest connection with room, so that later ones become idle and
+    /// close.
+    fn reserve(&self) -> Option<StreamSlot> {
+        self.connections().iter().find_map(SharedConnection::reserve)
     }
 
     fn remove(&self, connection: &Arc<SharedConnection>) {
@@ -319,19 +332,19 @@ impl Open {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl SharedConnection {
-    fn place(self: &Arc<Self>) -> Option<Place> {
+    fn reserve(self: &Arc<Self>) -> Option<StreamSlot> {
         let mut load = self.load();
         if load.closing || load.in_flight >= load.limit || self.sender.is_closed() {
             return None;
         }
         load.in_flight += 1;
-        Some(Place { connection: Arc::clone(self) })
+        Some(StreamSlot { connection: Arc::clone(self) })
     }
 
     fn load(&self) -> MutexGuard<'_, Load> {
@@ -339,7 +352,7 @@ impl SharedConnection {
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         let mut load = self.connection.load();
         load.in_flight -= 1;
@@ -349,21 +362,21 @@ impl Drop for Place {
     }
 }
 
-/// A connection's entry in its pool, which it does not keep alive.
-struct Member {
+/// A connection's entry in its pool. It keeps neither alive.
+struct PoolEntry {
     shared: Weak<SharedConnection>,
-    open: Weak<Open>,
+    open: Weak<OpenConnections>,
 }
 
-impl Member {
+impl PoolEntry {
     fn remove(&self) {
         if let (Some(open), Some(shared)) = (self.open.upgrade(), self.shared.upgrade()) {
             open.remove(&shared);
         }
     }
 
-    /// Notes the server's limit, takes the connection out of the pool where it has been idle for long, and returns when
-    /// to look again.
+    /// Records the server's limit, removes the connection from the pool if it has been idle for
+    /// long, and returns the time of the next review.
     fn review(&self, allowed: usize, settings: &Settings) -> Instant {
         let now = Instant::now();
         let Some(shared) = self.shared.upgrade() else { return after(now, settings.idle_timeout) };
@@ -381,14 +394,15 @@ impl Member {
     }
 }
 
-/// A time that is never beyond the clock's range: an idle time of `Duration::MAX` means "never".
+/// Adds a duration without exceeding the clock's range: an idle time of `Duration::MAX` means
+/// "never".
 fn after(instant: Instant, duration: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(86_400 * 365);
     instant.checked_add(duration).unwrap_or(instant + FAR)
 }
 
 /// Runs one connection to its end.
-async fn drive(mut connection: Connection, member: Member, look: Arc<Notify>, settings: Settings) {
+async fn drive(mut connection: Connection, entry: PoolEntry, recheck: Arc<Notify>, settings: Settings) {
     let mut review = after(Instant::now(), settings.idle_timeout);
     loop {
         tokio::select! {
@@ -397,11 +411,11 @@ async fn drive(mut connection: Connection, member: Member, look: Arc<Notify>, se
                 if let Err(error) = ended {
                     tracing::debug!(%error, "an HTTP/2 connection ended");
                 }
-                return member.remove();
+                return entry.remove();
             }
-            () = look.notified() => {}
+            () = recheck.notified() => {}
             () = tokio::time::sleep_until(review) => {}
         }
-        review = member.review(connection.current_max_send_streams(), &settings);
+        review = entry.review(connection.current_max_send_streams(), &settings);
     }
 }

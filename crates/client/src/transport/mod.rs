@@ -1,14 +1,15 @@
-//! Connections: from a host name to a pool that speaks HTTP/2 or HTTP/1.1.
+//! The transport: from a host name to connection pools for HTTP/2 and HTTP/1.1.
 //!
 //! ```text
-//! Transport ─ gzip ─ switch ─► Generation ─┬─ Http2Pool per host ─┐
-//!                      ▲                   └─ HTTP/1.1 pool ──────┴─ Connector ─ proxy ─ TCP ─ TLS
-//!                tls::Follower
+//! Transport ─ gzip ─ rotation ─► Generation ─┬─ Http2Pool per host ─┐
+//!                       ▲                    └─ HTTP/1.1 pool ──────┴─ Connector ─ proxy ─ TCP ─ TLS
+//!            tls::CertificateReloader
 //! ```
 //!
-//! Takes requests with absolute URIs and answers with streamed bodies. It knows nothing of Kubernetes: credentials,
-//! retries and rate limits are layers above. When a certificate changes, a fresh generation takes the new requests; those
-//! in flight on the old one finish there, and its connections close behind the last of them.
+//! Takes requests with absolute URIs and returns responses with streamed bodies. It knows nothing
+//! of Kubernetes: credentials, retries and rate limits are layers above. When a certificate
+//! changes, a new generation takes new requests; those in flight on the old one finish there, and
+//! its connections close after the last of them.
 
 mod dns;
 mod error;
@@ -20,7 +21,7 @@ mod http1;
 mod http2;
 mod generation;
 mod gzip;
-mod switch;
+mod rotation;
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -34,30 +35,32 @@ pub use error::{TransportError, TransportErrorKind};
 pub use gzip::{Gzip, GzipLayer};
 pub use options::TransportOptions;
 pub use proxy::ProxyEnvironment;
-use switch::{Answer, Switch};
+use rotation::{ResponseFuture, RotatingTransport};
 
 use crate::body::{RequestBody, ResponseBody};
 use crate::config::{Config, Identity};
 
-/// Carries requests to a server and brings the answers.
+/// The HTTP transport to a server.
 ///
-/// Cloning is cheap; clones share their connections. Requests must have absolute URIs. Over HTTP/2 many requests share
-/// a connection, and a further one is opened before the server's limit is reached, so that no request waits behind
-/// watches. A request with an `Upgrade` header always goes over HTTP/1.1; take the upgraded stream with
-/// `hyper::upgrade::on`. Dropping the future of a request, or the body of its response, cancels the request.
+/// Cheap to clone; clones share their connections. Requests must have absolute URIs. Over HTTP/2
+/// many requests share a connection, and another is opened before the server's stream limit is
+/// reached, so that no request waits behind watches. A request with an `Upgrade` header always uses
+/// HTTP/1.1; take the upgraded stream with `hyper::upgrade::on`. Dropping the future of a request,
+/// or the body of its response, cancels the request.
 ///
-/// Bodies fail with a boxed [`TransportError`].
+/// Errors of bodies are boxed [`TransportError`]s.
 #[derive(Clone)]
 pub struct Transport {
-    service: Gzip<Switch>,
+    service: Gzip<RotatingTransport>,
 }
 
 impl Transport {
-    /// Builds a transport by the settings and by this process's environment (`HTTPS_PROXY`, `DISABLE_HTTP2`, …; see
-    /// [`TransportOptions::from_env`]). Reads certificates, opens no connection.
+    /// Creates a transport from the settings and this process's environment (`HTTPS_PROXY`,
+    /// `DISABLE_HTTP2`, …; see [`TransportOptions::from_env`]). Reads certificates, opens no
+    /// connection.
     ///
-    /// `plugin_identity` holds the client certificate of a credential plugin; where the settings have a certificate of
-    /// their own, that one is used instead. A change takes effect with the next request.
+    /// `plugin_identity` holds the client certificate of a credential plugin; a certificate in the
+    /// settings takes precedence. A change takes effect with the next request.
     pub fn new(
         config: &Config,
         plugin_identity: watch::Receiver<Option<Identity>>,
@@ -66,29 +69,29 @@ impl Transport {
         Self::with_options(config, plugin_identity, options)
     }
 
-    /// Builds a transport that does not look at the environment.
+    /// Creates a transport that does not read the environment.
     pub fn with_options(
         config: &Config,
         plugin_identity: watch::Receiver<Option<Identity>>,
         options: TransportOptions,
     ) -> Result<Self, TransportError> {
-        let switch = Switch::new(config, plugin_identity, options)?;
+        let rotation = RotatingTransport::new(config, plugin_identity, options)?;
         metrics::counter!("rest_client_transport_create_calls_total").increment(1);
-        Ok(Self { service: GzipLayer::new(!config.disable_compression).layer(switch) })
+        Ok(Self { service: GzipLayer::new(!config.disable_compression).layer(rotation) })
     }
 }
 
 impl Service<Request<RequestBody>> for Transport {
     type Response = Response<ResponseBody>;
     type Error = TransportError;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
-    /// Always ready: what must wait, waits in the future.
+    /// Always ready: waiting happens in the future.
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> Answer {
+    fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
         self.service.call(request)
     }
 }

@@ -1,39 +1,45 @@
-//! The times and limits of a transport, with the defaults of client-go (rules TR-1 and TR-2).
+//! Timeouts and limits of a transport, with client-go's defaults (rules TR-1 and TR-2; client-go
+//! v0.36.4 `transport/cache.go`).
 
 use std::time::Duration;
 
 use super::proxy::ProxyEnvironment;
-use crate::tls::Pace;
+use crate::tls::ReloadIntervals;
 
-/// The times and limits of a transport. Start from [`Default`] or [`TransportOptions::from_env`].
+/// Timeouts and limits of a transport. Start from [`Default`] or [`TransportOptions::from_env`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TransportOptions {
-    /// Longest wait for name resolution and TCP together.
+    /// The time limit of name resolution and TCP connect together. Defaults to 30 s.
     pub dial_timeout: Duration,
-    /// Longest wait for TLS, and for a proxy's answer, each.
+    /// The time limits of the TLS handshake and of a proxy's response, each. Defaults to 10 s.
     pub handshake_timeout: Duration,
-    /// Idle time after which TCP asks whether the peer is still there.
+    /// The idle time after which TCP probes the peer. Defaults to 30 s.
     pub tcp_keepalive: Duration,
-    /// Silence on an HTTP/2 connection after which a PING is sent. `None` never asks.
+    /// The idle time of an HTTP/2 connection after which a PING is sent. `None` sends none.
+    /// Defaults to 30 s.
     pub ping_interval: Option<Duration>,
-    /// Longest wait for the answer to a PING; then the connection is lost.
+    /// The time limit of the answer to a PING; then the connection is lost. Defaults to 15 s.
     pub ping_timeout: Duration,
-    /// An unused connection is closed after this time. Zero never closes one, as in Go.
+    /// The time after which an unused connection is closed. Zero never closes one, as in Go.
+    /// Defaults to 90 s.
     pub idle_timeout: Duration,
-    /// Unused HTTP/1.1 connections kept per host.
+    /// The number of unused HTTP/1.1 connections kept per host. Defaults to 25.
     pub max_idle_per_host: usize,
-    /// Requests that share an HTTP/2 connection, bodies being read included; the next one opens another connection.
-    /// Where a server allows fewer, its limit counts. The default of 90 stays below the 100 that servers grant at least;
-    /// more than 255 are not taken, for then stalled readers could stall their neighbours.
+    /// The number of requests that share an HTTP/2 connection, including bodies that are being
+    /// read; the next one opens another connection. A lower limit of the server takes precedence.
+    /// The default of 90 is below the minimum of 100 that RFC 9113 (6.5.2) recommends to servers;
+    /// values above 255 are reduced to 255, because with more, stalled readers could use up the
+    /// connection window.
     pub max_streams_per_connection: usize,
-    /// Certificate files are read again at most this often on requests.
+    /// The minimum interval between reads of certificate files by requests. Defaults to 5 minutes.
     pub reload_interval: Duration,
-    /// The client certificate's files are read again at most this often on handshakes.
+    /// The minimum interval between reads of the client certificate's files by handshakes. Defaults
+    /// to 1 s.
     pub handshake_reload_interval: Duration,
-    /// Never speak HTTP/2.
+    /// True to never use HTTP/2.
     pub disable_http2: bool,
-    /// The proxies of the environment; used where the settings name none.
+    /// The proxies of the environment; used if the settings name none.
     pub proxy: ProxyEnvironment,
 }
 
@@ -57,8 +63,9 @@ impl Default for TransportOptions {
 }
 
 impl TransportOptions {
-    /// The defaults, changed by the variables that client-go reads: `HTTP2_READ_IDLE_TIMEOUT_SECONDS` (0 disables),
-    /// `HTTP2_PING_TIMEOUT_SECONDS`, `DISABLE_HTTP2` (any value) and the proxy variables (see [`ProxyEnvironment`]).
+    /// Returns the defaults, changed by the variables that client-go reads:
+    /// `HTTP2_READ_IDLE_TIMEOUT_SECONDS` (0 disables), `HTTP2_PING_TIMEOUT_SECONDS`,
+    /// `DISABLE_HTTP2` (any value) and the proxy variables (see [`ProxyEnvironment`]).
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let mut options = Self::default();
         match seconds(&lookup, "HTTP2_READ_IDLE_TIMEOUT_SECONDS") {
@@ -75,13 +82,13 @@ impl TransportOptions {
         options
     }
 
-    /// How long an unused connection is kept; `None` for ever.
+    /// Returns the time an unused connection is kept; `None` means for ever.
     pub(super) fn idle_limit(&self) -> Option<Duration> {
         Some(self.idle_timeout).filter(|it| !it.is_zero())
     }
 
-    pub(super) fn pace(&self) -> Pace {
-        Pace { on_request: self.reload_interval, on_handshake: self.handshake_reload_interval }
+    pub(super) fn reload_intervals(&self) -> ReloadIntervals {
+        ReloadIntervals { on_request: self.reload_interval, on_handshake: self.handshake_reload_interval }
     }
 }
 
@@ -90,7 +97,7 @@ fn seconds(lookup: &impl Fn(&str) -> Option<String>, name: &str) -> Option<Durat
     match value.trim().parse() {
         Ok(seconds) => Some(Duration::from_secs(seconds)),
         Err(_) => {
-            tracing::warn!(name, value, "not a number of seconds; the default is used");
+            tracing::warn!(name, value, "not a number of seconds, using the default");
             None
         }
     }

@@ -1,7 +1,8 @@
-//! Which proxy, if any, leads to a host, and how to get through it.
+//! Proxies: the choice of a proxy for a host, and its address and credentials.
 //!
-//! A `proxy-url` of the settings is used for everything. Otherwise the environment decides, and `NO_PROXY` is matched
-//! against the host of the cluster. Hosts on loopback never go through a proxy of the environment, as in Go.
+//! A `proxy-url` of the settings is used for everything. Otherwise the environment decides, and
+//! `NO_PROXY` is matched against the host of the cluster. Hosts on loopback never use a proxy of
+//! the environment, as in Go.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,10 +15,11 @@ use url::Url;
 
 use super::error::{TransportError, TransportErrorKind};
 
-/// The proxy variables of an environment, as they are.
+/// The proxy variables of an environment, unparsed.
 ///
-/// `NO_PROXY` is a list of names (a name covers its subdomains; `.name` and `*.name` as well), addresses, address ranges
-/// such as `10.0.0.0/8`, each with an optional `:port`, or `*` for all hosts.
+/// `NO_PROXY` is a list of names (a name covers its subdomains; `.name` and `*.name` as well),
+/// addresses, address ranges such as `10.0.0.0/8`, each with an optional `:port`, or `*` for all
+/// hosts.
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ProxyEnvironment {
@@ -25,15 +27,15 @@ pub struct ProxyEnvironment {
     pub https: Option<String>,
     /// `HTTP_PROXY`: for `http` servers.
     pub http: Option<String>,
-    /// `ALL_PROXY`: where the two above are not set.
+    /// `ALL_PROXY`: if neither of the two above is set.
     pub all: Option<String>,
-    /// `NO_PROXY`: the hosts reached directly.
+    /// `NO_PROXY`: the hosts without a proxy.
     pub no: Option<String>,
 }
 
 impl ProxyEnvironment {
-    /// Reads the four variables, in capitals or else in small letters. `HTTP_PROXY` is not read in a CGI program, where
-    /// a client could set it by a header.
+    /// Reads the four variables, in upper or else in lower case. `HTTP_PROXY` is ignored in a CGI
+    /// program, where a client could set it by a header.
     pub fn from_env(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let read = |name: &str| {
             lookup(name).or_else(|| lookup(&name.to_ascii_lowercase())).filter(|value| !value.is_empty())
@@ -49,7 +51,7 @@ impl ProxyEnvironment {
 }
 
 impl fmt::Debug for ProxyEnvironment {
-    /// The URLs may hold passwords.
+    /// Shows only which URLs are set, since they may contain passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProxyEnvironment")
             .field("https", &self.https.is_some())
@@ -60,15 +62,15 @@ impl fmt::Debug for ProxyEnvironment {
     }
 }
 
-/// The rules of one transport.
+/// The proxy rules of one transport.
 pub(super) enum ProxyRules {
-    /// Everything goes through this one.
+    /// All connections use this proxy.
     Always(Box<Proxy>),
     /// The environment decides per host.
     Environment(ProxyEnvironment),
 }
 
-/// A proxy and how it is spoken to.
+/// A proxy, its protocol and its credentials.
 #[derive(Clone)]
 pub(super) struct Proxy {
     pub(super) kind: ProxyKind,
@@ -82,17 +84,17 @@ pub(super) struct Proxy {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProxyKind {
-    /// `CONNECT`, over TLS where the address says `https`.
+    /// `CONNECT`, over TLS if the address is `https`.
     Connect,
     /// SOCKS5; the proxy resolves names.
     Socks5,
 }
 
-/// Stands for a proxy of any kind where only the exceptions matter.
+/// A placeholder for any proxy, where only the exceptions matter.
 const ANY_PROXY: &str = "http://proxy.invalid";
 
 impl ProxyRules {
-    /// Checks what can be checked now, so that a misspelt proxy is not silently passed by.
+    /// Creates the rules and validates the proxy, so that a misspelt one is not silently ignored.
     pub(super) fn new(
         configured: Option<&Url>,
         environment: ProxyEnvironment,
@@ -103,8 +105,8 @@ impl ProxyRules {
             return Ok(Self::Always(Box::new(proxy)));
         }
         let mut environment = environment;
-        // Go does not read ALL_PROXY: one that only other programs understand, such as a desktop's `socks://`, must not
-        // keep a client from working.
+        // Go does not read ALL_PROXY: a value that only other programs support, such as a desktop's
+        // `socks://`, must not prevent a client from working.
         if environment.all.as_deref().is_some_and(|it| !is_usable(it)) {
             tracing::warn!("ALL_PROXY is not an http, https or socks5 address and is ignored");
             environment.all = None;
@@ -112,7 +114,8 @@ impl ProxyRules {
         Ok(Self::Environment(environment))
     }
 
-    /// Checks the variable that requests to this server would use. One for another scheme is of no concern.
+    /// Validates the variable that requests to this server would use. Variables for other schemes
+    /// are ignored.
     pub(super) fn check_for(&self, server: &Uri) -> Result<(), TransportError> {
         let Self::Environment(environment) = self else { return Ok(()) };
         let (name, value) = match server.scheme_str() {
@@ -125,7 +128,7 @@ impl ProxyRules {
         }
     }
 
-    /// The proxy that leads to `target`, `None` for the direct way.
+    /// Returns the proxy for `target`; `None` for a direct connection.
     pub(super) fn proxy_for(&self, target: &Uri) -> Option<Proxy> {
         match self {
             Self::Always(proxy) => Some(Proxy::clone(proxy)),
@@ -133,7 +136,7 @@ impl ProxyRules {
         }
     }
 
-    /// Whether TLS to a proxy may be needed.
+    /// Returns true if a TLS connection to a proxy may be needed.
     pub(super) fn may_use_tls(&self) -> bool {
         match self {
             Self::Always(proxy) => proxy.address.scheme() == Some(&Scheme::HTTPS),
@@ -149,12 +152,12 @@ fn is_usable(address: &str) -> bool {
     intercept(address).and_then(|it| Proxy::of(&it)).is_some()
 }
 
-/// Returns true for a target that no proxy leads to, whatever the variables say: a loopback address or one that
-/// `NO_PROXY` covers.
+/// Returns true for a target without a proxy, whatever the proxy variables are: a loopback address,
+/// or one that `NO_PROXY` covers.
 fn goes_direct(environment: &ProxyEnvironment, target: &Uri) -> bool {
     let Some(host) = target.host() else { return true };
     let exceptions = exceptions(environment.no.as_deref().unwrap_or_default(), port_of(target));
-    // The matcher takes `*` for names only, and API servers are mostly addresses.
+    // The matcher supports `*` for names only, and API servers are mostly addresses.
     is_loopback(host)
         || exceptions.split(',').any(|it| it == "*")
         || Matcher::builder().all(ANY_PROXY).no(exceptions).build().intercept(target).is_none()
@@ -173,7 +176,7 @@ fn from_environment(environment: &ProxyEnvironment, target: &Uri) -> Option<Prox
     matcher.intercept(target).and_then(|it| Proxy::of(&it))
 }
 
-/// `NO_PROXY` in the words of the matcher, which knows neither ports nor `*.name`.
+/// Translates `NO_PROXY` for the matcher, which supports neither ports nor `*.name`.
 fn exceptions(list: &str, port: u16) -> String {
     let mut kept = Vec::new();
     for entry in list.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
@@ -203,13 +206,13 @@ fn is_loopback(host: &str) -> bool {
         || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The port a URI leads to, written or implied.
+/// Returns the port of a URI, explicit or implied.
 pub(super) fn port_of(target: &Uri) -> u16 {
     let implied = if target.scheme() == Some(&Scheme::HTTP) { 80 } else { 443 };
     target.port_u16().unwrap_or(implied)
 }
 
-/// Splits a proxy URL into address and credentials. `None` where the scheme is not one of a proxy.
+/// Splits a proxy URL into address and credentials. `None` if the scheme is not supported.
 fn intercept(url: &str) -> Option<Intercept> {
     Matcher::builder().all(url).build().intercept(&Uri::from_static("https://any.invalid"))
 }
@@ -234,7 +237,7 @@ impl Proxy {
         Some(Self { kind, address, basic_auth: found.basic_auth().cloned(), user })
     }
 
-    /// For messages: host and port.
+    /// Returns host and port, for messages.
     pub(super) fn name(&self) -> String {
         self.address.authority().map(ToString::to_string).unwrap_or_default()
     }
@@ -265,7 +268,7 @@ mod tests {
         ProxyRules::new(None, environment).unwrap()
     }
 
-    /// kube-rs matches NO_PROXY against the proxy's own host; a table for the cluster's.
+    /// kube-rs matches NO_PROXY against the proxy's own host; this table is for the cluster's host.
     #[test]
     fn tr_1_no_proxy_is_matched_against_the_host_of_the_cluster() {
         let table = [
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_variable_is_chosen_by_the_scheme_and_small_letters_count_too() {
+    fn the_variable_is_chosen_by_the_scheme_in_either_case() {
         let chosen = |variables: &[(&str, &str)], target: &str| {
             rules(variables).proxy_for(&target.parse().unwrap()).map(|proxy| proxy.name())
         };
@@ -318,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_url_of_the_settings_overrules_the_environment() {
+    fn a_proxy_url_of_the_settings_overrides_the_environment() {
         let environment = ProxyEnvironment {
             https: Some("http://other:1".to_owned()),
             no: Some("*".to_owned()),
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_the_server_does_not_need_does_no_harm() {
+    fn an_invalid_variable_that_the_server_does_not_need_is_ignored() {
         let socks = ("ALL_PROXY", "socks://127.0.0.1:1080/");
         for (variables, server) in [
             (vec![socks], "https://x.test"),

@@ -1,4 +1,4 @@
-//! Watches at two levels, one open body and one that starts again where it ended; and waiting on either.
+//! Watches: one open response, or one that resumes where it ended; and waiting on either.
 
 mod stream;
 mod resume;

@@ -1,4 +1,4 @@
-//! What a resuming watch does with each thing that happens to it (rule RW-1): pure decisions.
+//! The decisions of a resuming watch about each event and error (rule RW-1): pure functions.
 
 use std::time::Duration;
 
@@ -8,67 +8,71 @@ use dogwatch_wire::{BadItem, EventKind};
 use crate::auth::{AuthError, OidcError, PluginError};
 use crate::error::Error;
 
-/// What a watch said, as far as resuming it depends on it.
+/// The parts of an event that the decision depends on.
 #[derive(Debug)]
-pub(super) enum Said<'a> {
+pub(super) enum EventInfo<'a> {
     /// An object event at this version.
     Object(ResourceVersion),
     Bookmark(ResourceVersion),
     Error(&'a Status),
-    /// An event about an object that could not be decoded.
+    /// An event with an object that could not be decoded.
     Bad(&'a BadItem),
 }
 
-/// What to do about it.
+/// The reaction to an event or error.
 #[derive(Debug, PartialEq)]
-pub(super) enum Verdict {
-    /// Tell the caller, and go on from this version.
+pub(super) enum Action {
+    /// Deliver the event to the caller, and continue from this version.
     Deliver(ResourceVersion),
-    /// Go on from this version, in silence.
+    /// Continue from this version, without delivering anything.
     Advance(ResourceVersion),
-    /// Tell the caller, and stay where we are.
+    /// Deliver the error to the caller, and keep the version.
     Report,
-    /// Open the watch again, after at least this long.
+    /// Reopen the watch, after at least this delay.
     Restart(Duration),
-    /// Tell the caller that it ends here, and why.
+    /// Deliver this status to the caller and end the stream.
     End(Status),
 }
 
-pub(super) fn on_event(said: Said<'_>) -> Verdict {
-    match said {
-        Said::Object(version) | Said::Bookmark(version) if version.is_unset() => {
+pub(super) fn on_event(event: EventInfo<'_>) -> Action {
+    match event {
+        EventInfo::Object(version) | EventInfo::Bookmark(version) if version.is_unset() => {
             let message =
                 "the server sent an event without a resource version, so the watch cannot be resumed";
-            Verdict::End(Status::failure(Reason::InternalError, message))
+            Action::End(Status::failure(Reason::InternalError, message))
         }
-        Said::Object(version) => Verdict::Deliver(version),
-        Said::Bookmark(version) => Verdict::Advance(version),
-        // The version is known even where the object is not, and resuming before it would only meet it again.
-        Said::Bad(BadItem { version, event, .. })
+        EventInfo::Object(version) => Action::Deliver(version),
+        EventInfo::Bookmark(version) => Action::Advance(version),
+        // The version is known even if the object is not; resuming before it would only yield the
+        // same event again.
+        EventInfo::Bad(BadItem { version, event, .. })
             if version.is_exact() && *event != Some(EventKind::Error) =>
         {
-            Verdict::Deliver(version.clone())
+            Action::Deliver(version.clone())
         }
-        Said::Bad(_) => Verdict::Report,
-        Said::Error(status) if status.code == 410 || status.is_expired() => Verdict::End(status.clone()),
-        Said::Error(status) => Verdict::Restart(status.suggested_delay().unwrap_or_default()),
+        EventInfo::Bad(_) => Action::Report,
+        // client-go ends on 410 alone (v0.36.4 `tools/watch/retrywatcher.go`); here the reason
+        // `Expired` counts too.
+        EventInfo::Error(status) if status.code == 410 || status.is_expired() => Action::End(status.clone()),
+        EventInfo::Error(status) => Action::Restart(status.suggested_delay().unwrap_or_default()),
     }
 }
 
-/// What a 410 to an attempt to open the watch means.
+/// The reaction to a 410 when opening the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OnGone {
-    /// It may pass: another server, a cache that fills.
+    /// Retry: it may be temporary, with another server or a cache that is still filling.
     TryAgain,
-    /// Whoever reads the watch knows how to begin anew.
+    /// End: the reader lists again.
     End,
 }
 
-/// Returns true when repeating the request cannot help: a person must change the request, the settings, the
-/// certificates or the credentials first, or the answer is no watch.
+/// Returns true if a retry cannot help: the request, the settings, the certificates or the
+/// credentials must be changed first, or the response is not a watch.
 ///
-/// A token that expired, a provider that is down or a plugin that fails may all recover, and are not permanent. Nor are
-/// certificates that are read from files, which rotate, or a 404: a custom resource may be defined later.
+/// An expired token, an unavailable provider or a failing plugin may all recover, and are not
+/// permanent. Neither are certificates that are read from files, which rotate, or a 404: a custom
+/// resource may be defined later.
 pub(super) fn is_permanent(error: &Error) -> bool {
     match error {
         Error::InvalidRequest(_) | Error::Config(_) | Error::Unconnectable(_) | Error::Malformed { .. } => {
@@ -91,13 +95,13 @@ pub(super) fn is_permanent(error: &Error) -> bool {
     }
 }
 
-/// What to do when a watch could not be opened. Most refusals may pass; a missing right will not.
-pub(super) fn on_refused_start(error: &Error, on_gone: OnGone) -> Verdict {
+/// Decides about an error of opening a watch. Most are temporary; missing permissions are not.
+pub(super) fn on_open_error(error: &Error, on_gone: OnGone) -> Action {
     match error.status() {
-        Some(status) if on_gone == OnGone::End && error.is_expired() => Verdict::End(status.clone()),
-        Some(status) if status.is_unauthorized() || status.is_forbidden() => Verdict::End(status.clone()),
-        Some(status) => Verdict::Restart(status.suggested_delay().unwrap_or_default()),
-        None => Verdict::Restart(Duration::ZERO),
+        Some(status) if on_gone == OnGone::End && error.is_expired() => Action::End(status.clone()),
+        Some(status) if status.is_unauthorized() || status.is_forbidden() => Action::End(status.clone()),
+        Some(status) => Action::Restart(status.suggested_delay().unwrap_or_default()),
+        None => Action::Restart(Duration::ZERO),
     }
 }
 
@@ -113,15 +117,16 @@ mod tests {
     }
 
     #[test]
-    fn rw_1_events_move_the_version_and_bookmarks_do_so_in_silence() {
-        assert_eq!(on_event(Said::Object("5".into())), Verdict::Deliver("5".into()));
-        assert_eq!(on_event(Said::Bookmark("6".into())), Verdict::Advance("6".into()));
+    fn rw_1_events_advance_the_version_and_bookmarks_are_not_delivered() {
+        assert_eq!(on_event(EventInfo::Object("5".into())), Action::Deliver("5".into()));
+        assert_eq!(on_event(EventInfo::Bookmark("6".into())), Action::Advance("6".into()));
     }
 
     #[test]
     fn rw_1_an_event_without_a_version_ends_the_watch() {
-        for said in [Said::Object(ResourceVersion::UNSET), Said::Bookmark(ResourceVersion::UNSET)] {
-            assert!(matches!(on_event(said), Verdict::End(status) if status.is_internal_error()));
+        for event in [EventInfo::Object(ResourceVersion::UNSET), EventInfo::Bookmark(ResourceVersion::UNSET)]
+        {
+            assert!(matches!(on_event(event), Action::End(status) if status.is_internal_error()));
         }
     }
 
@@ -135,18 +140,18 @@ mod tests {
             (failure(Reason::TooManyRequests, 3), Some(3)),
             (failure(Reason::Forbidden, 0), Some(0)),
         ] {
-            let verdict = on_event(Said::Error(&status));
+            let action = on_event(EventInfo::Error(&status));
             match expected {
-                None => assert_eq!(verdict, Verdict::End(status)),
+                None => assert_eq!(action, Action::End(status)),
                 Some(seconds) => {
-                    assert_eq!(verdict, Verdict::Restart(Duration::from_secs(seconds)), "{status}")
+                    assert_eq!(action, Action::Restart(Duration::from_secs(seconds)), "{status}")
                 }
             }
         }
     }
 
     #[test]
-    fn rw_1_only_a_missing_right_ends_a_watch_that_cannot_start() {
+    fn rw_1_only_missing_permissions_end_a_watch_that_cannot_start() {
         for (reason, ends) in [
             (Reason::Unauthorized, true),
             (Reason::Forbidden, true),
@@ -156,22 +161,22 @@ mod tests {
             (Reason::NotFound, false),
         ] {
             let error = failure(reason.clone(), 2).into();
-            let verdict = on_refused_start(&error, OnGone::TryAgain);
-            assert_eq!(matches!(verdict, Verdict::End(_)), ends, "{reason:?}");
+            let action = on_open_error(&error, OnGone::TryAgain);
+            assert_eq!(matches!(action, Action::End(_)), ends, "{reason:?}");
             let gone = matches!(reason, Reason::Gone | Reason::Expired);
-            let relisting = on_refused_start(&error, OnGone::End);
-            assert_eq!(matches!(relisting, Verdict::End(_)), ends || gone, "{reason:?}");
+            let relisting = on_open_error(&error, OnGone::End);
+            assert_eq!(matches!(relisting, Action::End(_)), ends || gone, "{reason:?}");
             if !ends {
-                assert_eq!(verdict, Verdict::Restart(Duration::from_secs(2)));
+                assert_eq!(action, Action::Restart(Duration::from_secs(2)));
             }
         }
         assert!(!is_permanent(&Error::TimedOut(Duration::ZERO)));
-        let timed_out = on_refused_start(&Error::TimedOut(Duration::ZERO), OnGone::End);
-        assert_eq!(timed_out, Verdict::Restart(Duration::ZERO));
+        let timed_out = on_open_error(&Error::TimedOut(Duration::ZERO), OnGone::End);
+        assert_eq!(timed_out, Action::Restart(Duration::ZERO));
     }
 
     #[test]
-    fn rw_1_an_undecodable_object_is_reported_and_passed() {
+    fn rw_1_an_undecodable_object_is_reported_and_skipped() {
         let mut bad = BadItem {
             key: None,
             version: "8".into(),
@@ -179,8 +184,8 @@ mod tests {
             path: String::new(),
             reason: "poison".to_owned(),
         };
-        assert_eq!(on_event(Said::Bad(&bad)), Verdict::Deliver("8".into()));
+        assert_eq!(on_event(EventInfo::Bad(&bad)), Action::Deliver("8".into()));
         bad.version = ResourceVersion::UNSET;
-        assert_eq!(on_event(Said::Bad(&bad)), Verdict::Report);
+        assert_eq!(on_event(EventInfo::Bad(&bad)), Action::Report);
     }
 }

@@ -1,4 +1,5 @@
-//! A watch that resumes at the last version it delivered (rule RW-1). It loses no event, or ends and says why.
+//! A watch that resumes at the last version it delivered (rule RW-1). It loses no event, or it ends
+//! with an error.
 //!
 //! ```text
 //! Open ──ended, lost, ERROR──► Waiting (1 s after the opening, and Retry-After after the error) ──► Open
@@ -17,28 +18,31 @@ use futures_util::StreamExt;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use super::resume::{OnGone, Said, Verdict, is_permanent, on_event, on_refused_start};
+use super::resume::{Action, EventInfo, OnGone, is_permanent, on_event, on_open_error};
 use super::stream::{WatchSource, WatchStream};
 use crate::error::{Error, InvalidRequest};
 
-/// The shortest time between two openings. client-go's number.
+/// The minimum time between two attempts to open the watch. `NewRetryWatcherWithContext` in
+/// client-go v0.36.4 `tools/watch/retrywatcher.go`.
 const MIN_RESTART_DELAY: Duration = Duration::from_secs(1);
 
-/// How often the same failure is logged at `warn`: a server that stays away for a day is one line a minute.
+/// The interval at which the same error is logged at `warn`: an outage of a day is one line a
+/// minute.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The events of a collection from one version on, over as many watches as it takes.
+/// The events of a collection from one version on, over as many watches as necessary.
 ///
 /// Bookmarks are not delivered. The stream ends:
 ///
-/// - after an `ERROR` event, when the server refuses for good: the history was compacted (410: list again), or the caller
-///   may not watch (401, 403);
-/// - after an `Err`, when no further attempt can succeed: the request, the settings, the certificates or the credentials
-///   must be changed first, or the answer is no watch at all.
+/// - after an `ERROR` event, if the server's error is final: the history was compacted (410: list
+///   again), or the caller may not watch (401, 403);
+/// - after an `Err`, if no further attempt can succeed: the request, the settings, the certificates
+///   or the credentials must be changed first, or the response is not a watch.
 ///
-/// `Err(Error::Undecodable)` is about one object, and the stream continues after it. Everything else, such as a server
-/// that cannot be reached, is retried without end: the first failure, and then one a minute, is logged at `warn`.
-/// `Retry-After` counts from the error that carries it. Dropping the stream closes the watch.
+/// `Err(Error::Undecodable)` concerns one object, and the stream continues after it. Everything
+/// else, such as a server that cannot be reached, is retried without end: the first error, and then
+/// one a minute, is logged at `warn`. `Retry-After` counts from the error that carries it. Dropping
+/// the stream closes the watch.
 #[must_use = "a watch is read only as its stream is polled"]
 pub struct RetryWatcher<K> {
     events: BoxStream<'static, Result<WatchEvent<K>, Error>>,
@@ -48,30 +52,32 @@ struct Watcher<K> {
     source: WatchSource,
     params: WatchParams,
     open: Option<WatchStream<K>>,
-    /// When the last watch was opened, or the last attempt to open it began.
+    /// The time of the last attempt to open the watch.
     opened: Option<Instant>,
-    /// No watch is opened before this time.
+    /// The earliest time of the next attempt.
     not_before: Option<Instant>,
-    /// True once the watch that is open has delivered something.
+    /// True once the open watch has delivered something.
     delivered: bool,
     on_gone: OnGone,
     ended: bool,
     failures: FailureLog,
 }
 
-/// Logs why a watch is opened again, without filling the log while a server stays away.
+/// A log of the reasons for reopening a watch that does not fill up during an outage.
 #[derive(Default)]
 struct FailureLog {
     last: Option<(String, Instant)>,
 }
 
 impl<K: DeserializeOwned + Object> RetryWatcher<K> {
-    /// Tries again when a watch cannot be opened because the history is forgotten: another server may still keep it.
+    /// Creates a watch that retries if it cannot be opened because the history was compacted:
+    /// another server may still have it.
     pub(crate) fn new(source: WatchSource, params: WatchParams) -> Result<Self, Error> {
         Self::start(source, params, OnGone::TryAgain)
     }
 
-    /// Ends when the history is forgotten, also at the start: for a caller that lists again.
+    /// Creates a watch that ends if the history was compacted, even at the start: for a caller that
+    /// lists again.
     pub(crate) fn ending_when_gone(source: WatchSource, params: WatchParams) -> Result<Self, Error> {
         Self::start(source, params, OnGone::End)
     }
@@ -109,36 +115,37 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
                 }
                 continue;
             };
-            let (verdict, told) = match open.next().await {
-                Some(Ok(event)) => (on_event(said(&event)), Some(Ok(event))),
+            let (action, item) = match open.next().await {
+                Some(Ok(event)) => (on_event(event_info(&event)), Some(Ok(event))),
                 Some(Err(Error::Undecodable(bad))) => {
-                    (on_event(Said::Bad(&bad)), Some(Err(Error::Undecodable(bad))))
+                    (on_event(EventInfo::Bad(&bad)), Some(Err(Error::Undecodable(bad))))
                 }
-                // A stream of something else than events. After a first event it may be a broken frame, which the next
-                // watch does not repeat; before it, this is no watch.
+                // The body is not a stream of events. After a first event this may be a broken
+                // frame, which the next watch does not repeat; before it, the response is not a
+                // watch.
                 Some(Err(error @ Error::Malformed { .. })) if !self.delivered => {
                     self.ended = true;
                     return Some(Err(error));
                 }
-                // Lost or ended: either way, the next watch resumes where this one was.
+                // Lost or ended: either way, the next watch resumes from the last version.
                 Some(Err(error)) => {
                     self.failures.log(&error, &self.params.version);
-                    (Verdict::Restart(Duration::ZERO), None)
+                    (Action::Restart(Duration::ZERO), None)
                 }
-                None => (Verdict::Restart(Duration::ZERO), None),
+                None => (Action::Restart(Duration::ZERO), None),
             };
-            match verdict {
-                Verdict::Deliver(version) => {
-                    self.arrived(version);
-                    return told;
+            match action {
+                Action::Deliver(version) => {
+                    self.advance_to(version);
+                    return item;
                 }
-                Verdict::Report => return told,
-                Verdict::Advance(version) => self.arrived(version),
-                Verdict::Restart(delay) => {
+                Action::Report => return item,
+                Action::Advance(version) => self.advance_to(version),
+                Action::Restart(delay) => {
                     self.open = None;
                     self.wait_at_least(delay);
                 }
-                Verdict::End(status) => {
+                Action::End(status) => {
                     self.ended = true;
                     return Some(Ok(WatchEvent::Error(status)));
                 }
@@ -147,23 +154,25 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
         None
     }
 
-    /// Notes that the watch reached a version.
-    fn arrived(&mut self, version: ResourceVersion) {
+    /// Records that the watch reached a version.
+    fn advance_to(&mut self, version: ResourceVersion) {
         self.params.version = version;
         self.delivered = true;
         self.failures = FailureLog::default();
     }
 
-    /// Sets the earliest time of the next opening: a second after the last one, and `delay` from now.
+    /// Sets the earliest time of the next attempt: a second after the last one, and `delay` from
+    /// now.
     fn wait_at_least(&mut self, delay: Duration) {
         let after_opening = self.opened.and_then(|it| it.checked_add(MIN_RESTART_DELAY));
-        // A delay beyond the clock's range is one that is never over; a day is long enough to be noticed.
+        // A delay beyond the clock's range becomes one day.
         let now = Instant::now();
         let after_error = now.checked_add(delay).or(now.checked_add(Duration::from_secs(86_400)));
         self.not_before = after_opening.max(after_error);
     }
 
-    /// Opens the watch again when its time has come; returns the item that ends the stream, if this does.
+    /// Opens the watch again when its time has come; returns the last item of the stream if it ends
+    /// here.
     async fn reopen(&mut self) -> Option<Result<WatchEvent<K>, Error>> {
         if let Some(not_before) = self.not_before {
             tokio::time::sleep_until(not_before).await;
@@ -176,12 +185,12 @@ impl<K: DeserializeOwned + Object> Watcher<K> {
                 self.ended = true;
                 return Some(Err(error));
             }
-            Err(error) => match on_refused_start(&error, self.on_gone) {
-                Verdict::End(status) => {
+            Err(error) => match on_open_error(&error, self.on_gone) {
+                Action::End(status) => {
                     self.ended = true;
                     return Some(Ok(WatchEvent::Error(status)));
                 }
-                Verdict::Restart(delay) => {
+                Action::Restart(delay) => {
                     self.failures.log(&error, &self.params.version);
                     self.wait_at_least(delay);
                 }
@@ -200,22 +209,22 @@ impl FailureLog {
             self.last.as_ref().is_some_and(|(last, at)| *last == text && now - *at < WARN_INTERVAL);
         let cause = std::error::Error::source(error);
         if repeated {
-            tracing::debug!(error = text, cause, %version, "the watch failed again; it will be reopened");
+            tracing::debug!(error = text, cause, %version, "watch failed again, reopening it");
         } else {
-            tracing::warn!(error = text, cause, %version, "the watch failed; it will be reopened");
+            tracing::warn!(error = text, cause, %version, "watch failed, reopening it");
             self.last = Some((text, now));
         }
     }
 }
 
-fn said<K: Object>(event: &WatchEvent<K>) -> Said<'_> {
+fn event_info<K: Object>(event: &WatchEvent<K>) -> EventInfo<'_> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) | WatchEvent::Deleted(object) => {
-            Said::Object(object.version())
+            EventInfo::Object(object.version())
         }
-        WatchEvent::Bookmark(bookmark) => Said::Bookmark(bookmark.version.clone()),
-        WatchEvent::Error(status) => Said::Error(status),
-        _ => Said::Bookmark(ResourceVersion::UNSET),
+        WatchEvent::Bookmark(bookmark) => EventInfo::Bookmark(bookmark.version.clone()),
+        WatchEvent::Error(status) => EventInfo::Error(status),
+        _ => EventInfo::Bookmark(ResourceVersion::UNSET),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The raw watch: one event after another off an open body (rule RQ-15).
+//! The raw watch: the events of one open response (rule RQ-15).
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -18,26 +18,27 @@ use crate::error::Error;
 use crate::request::{JSON, Request};
 use crate::transport::TransportErrorKind;
 
-/// Where watches come from: a request on a collection, without its parameters.
+/// The source of a watch: a request for a collection, without its parameters.
 #[derive(Clone, Debug)]
 pub(crate) struct WatchSource {
     pub(crate) request: Request,
     pub(crate) fields: Fields,
 }
 
-/// The events of one watch, in the server's order.
+/// A stream of the events of one watch, in the server's order.
 ///
-/// - `Ok(event)`: the next event; an `ERROR` event is one too, and usually the last.
-/// - `Err(Error::Undecodable)`: one object could not be decoded. The stream goes on behind it.
-/// - Any other `Err`: the connection was lost or what came is no watch. The stream ends.
-/// - `None`: the server ended the watch between two events, as it does when its time is up.
+/// - `Ok(event)`: the next event; this includes an `ERROR` event, which is usually the last.
+/// - `Err(Error::Undecodable)`: one object could not be decoded. The stream continues after it.
+/// - Any other `Err`: the connection was lost or the response is not a watch. The stream ends.
+/// - `None`: the server ended the watch between two events, for example at its timeout.
 ///
-/// Dropping the stream closes the watch. A reader that is slow slows the server down; nothing is buffered beyond one chunk.
+/// Dropping the stream closes the watch. A slow reader applies backpressure to the server; no more
+/// than one chunk is buffered.
 #[must_use = "a watch is read only as its stream is polled"]
 pub struct WatchStream<K> {
     ready: VecDeque<Result<WatchEvent<K>, BadItem>>,
     open: Option<Open<K>>,
-    /// Why the watch ended, told once everything before it has been.
+    /// The error that ended the watch, returned after all events before it.
     broken: Option<Error>,
 }
 
@@ -58,22 +59,22 @@ impl WatchSource {
         match client.exchange(&prepared).await {
             Ok(answer) => {
                 if let Some(other) = other_than_json(&answer.headers) {
-                    let problem = format!("events are read as JSON, and this is {other:?}");
+                    let problem = format!("expected events as JSON, got {other:?}");
                     return Err(Error::Malformed { request, problem });
                 }
                 let decoder = Box::new(WatchDecoder::json().fields(self.fields));
                 let open = Some(Open { client, request, body: answer.body, decoder });
                 Ok(WatchStream { ready: VecDeque::new(), open, broken: None })
             }
-            // A watch that could not be opened because connections kept breaking is a watch that ended at once: the
-            // caller resumes it like any other (rule RQ-8).
+            // If connections keep breaking while the watch is opened, return a watch that ended at
+            // once: the caller resumes it like any other (rule RQ-8).
             Err(error)
                 if matches!(
                     error.transport(),
                     Some(TransportErrorKind::Lost | TransportErrorKind::Timeout)
                 ) =>
             {
-                tracing::warn!(%error, request, "could not open a watch");
+                tracing::warn!(%error, request, "cannot open the watch");
                 Ok(WatchStream { ready: VecDeque::new(), open: None, broken: None })
             }
             Err(error) => Err(error),
@@ -82,19 +83,20 @@ impl WatchSource {
 }
 
 impl Request {
-    /// Opens a watch on the collection that the request names. Dropping the stream ends it.
+    /// Opens a watch on the collection of the request. Dropping the stream closes it.
     ///
-    /// The payload is whatever the `Accept` header asks for: [`Api::watch`](crate::Api::watch) knows whole objects and metadata, and
-    /// this is for other forms, such as one `Table` for each event.
+    /// The payload is whatever the `Accept` header requests: [`Api::watch`](crate::Api::watch)
+    /// supports whole objects and metadata, and this is for other forms, such as one `Table` for
+    /// each event.
     ///
     /// # Errors
-    /// As [`Self::send`]; `Expired` when the version is no longer kept.
+    /// See [`Self::send`]; `Expired` if the server no longer keeps the version.
     pub async fn watch<T: DeserializeOwned>(self, params: &WatchParams) -> Result<WatchStream<T>, Error> {
         WatchSource { request: self, fields: Fields::default() }.open(params).await
     }
 }
 
-/// The content type of an answer that says it is something else than JSON.
+/// Returns the content type of a response that is not JSON.
 fn other_than_json(headers: &HeaderMap) -> Option<String> {
     let said = headers.get(CONTENT_TYPE)?;
     let media = said.to_str().ok().and_then(|it| it.split(';').next()).unwrap_or_default().trim();
@@ -120,7 +122,7 @@ impl<K: DeserializeOwned> Stream for WatchStream<K> {
                     }
                     Err(_trailers) => Ok(true),
                 },
-                Some(Err(error)) => Err(open.client.lost(error)),
+                Some(Err(error)) => Err(open.client.connection_error(error)),
                 None => Ok(false),
             };
             match more {
@@ -136,13 +138,13 @@ impl<K: DeserializeOwned> Stream for WatchStream<K> {
 }
 
 impl<K: DeserializeOwned> Open<K> {
-    /// The body has ended: between two events, or inside one.
+    /// Checks that the body ended between two events, not inside one.
     fn finish(self) -> Result<(), Error> {
         self.decoder.finish().map_err(|error| not_a_watch(&self.client, &self.request, error))
     }
 }
 
-/// Objects are only ever moved through it.
+/// No field is pinned structurally.
 impl<K> Unpin for WatchStream<K> {}
 
 impl<K> std::fmt::Debug for WatchStream<K> {
@@ -154,7 +156,7 @@ impl<K> std::fmt::Debug for WatchStream<K> {
 fn not_a_watch(client: &Client, request: &str, error: WatchError) -> Error {
     match error {
         WatchError::Torn { .. } => {
-            client.lost(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, error).into())
+            client.connection_error(std::io::Error::new(std::io::ErrorKind::UnexpectedEof, error).into())
         }
         other => Error::Malformed { request: request.to_owned(), problem: other.to_string() },
     }

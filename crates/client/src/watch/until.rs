@@ -1,7 +1,8 @@
-//! Reading a watch until something is true.
+//! Reading a watch until a condition holds.
 //!
-//! The loop is here; where the events come from is the caller's choice: one open watch, one that resumes, or any stream.
-//! It does not know lists: [`crate::Api::wait_until`] waits for a state rather than for an event.
+//! The loop is here; the caller chooses the source of events: one open watch, one that resumes, or
+//! any stream. It does not use lists: [`crate::Api::wait_until`] waits for a state rather than for
+//! an event.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -13,27 +14,28 @@ use futures_util::StreamExt;
 use crate::body::BoxError;
 use crate::error::Error;
 
-/// Why a wait ended before its condition held.
+/// An error that ended a wait before its condition held.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UntilError {
-    /// The watch ended first, in good order. Watch again from the last version, or use one that resumes.
+    /// The server ended the watch first. Watch again from the last version, or use a watch that
+    /// resumes.
     #[error("the watch ended before the condition held")]
     Closed,
-    /// The condition itself failed: it will never hold, or cannot be checked.
-    #[error("the condition cannot be met")]
+    /// The condition returned an error: it can never hold, or cannot be checked.
+    #[error("the condition returned an error")]
     Condition(#[source] BoxError),
-    /// The watch or the list failed. An `ERROR` event is among these, as the refusal it carries.
-    #[error("cannot follow what is waited for")]
+    /// The watch or the list failed. This includes an `ERROR` event, as the status it carries.
+    #[error("the watch failed")]
     Watch(#[from] Error),
 }
 
-/// What a condition may return: whether it holds, or why that cannot be said.
+/// The return type of a condition: `bool`, or a `Result` of it.
 pub trait Judgement {
-    /// Whether the condition holds; an error ends the wait.
+    /// Returns true if the condition holds; an error ends the wait.
     ///
     /// # Errors
-    /// Whatever the condition reports.
+    /// Returns the error of the condition.
     fn judge(self) -> Result<bool, BoxError>;
 }
 
@@ -52,13 +54,15 @@ impl<E: Into<BoxError>> Judgement for Result<bool, E> {
 /// A condition on the events of a watch, for [`in_order`].
 pub type EventCondition<K> = Box<dyn FnMut(&WatchEvent<K>) -> Result<bool, BoxError> + Send>;
 
-/// Reads events until one meets the condition, and gives that event. client-go's `UntilWithoutRetry`.
+/// Reads events until one meets the condition, and returns that event. client-go's
+/// `UntilWithoutRetry`.
 ///
-/// The condition sees every object event and bookmark, once each and in order, and nothing behind the one it accepted. An
-/// `ERROR` event is an error here, and so is an object that cannot be decoded: it might have been the one waited for.
+/// The condition sees every object event and bookmark, once each and in order, and none after the
+/// one it accepted. An `ERROR` event is an error here, and so is an object that cannot be decoded:
+/// it might have been the awaited one.
 ///
-/// There is no time limit: put `tokio::time::timeout` around it. The stream is dropped with the future, and with it the
-/// watch.
+/// There is no time limit: wrap the call in `tokio::time::timeout`. Dropping the future drops the
+/// stream and closes the watch.
 ///
 /// ```no_run
 /// # async fn example(pods: dogwatch_client::Api<k8s_openapi::api::core::v1::Pod>) -> Result<(), dogwatch_client::UntilError> {
@@ -73,8 +77,8 @@ pub type EventCondition<K> = Box<dyn FnMut(&WatchEvent<K>) -> Result<bool, BoxEr
 /// ```
 ///
 /// # Errors
-/// [`UntilError::Closed`] when the stream ends first, [`UntilError::Condition`] when the condition fails,
-/// [`UntilError::Watch`] when the watch does.
+/// [`UntilError::Closed`] if the stream ends first, [`UntilError::Condition`] if the condition
+/// returns an error, [`UntilError::Watch`] if the watch fails.
 pub async fn until<K, J: Judgement>(
     events: impl Stream<Item = Result<WatchEvent<K>, Error>>,
     mut condition: impl FnMut(&WatchEvent<K>) -> J,
@@ -90,10 +94,11 @@ pub async fn until<K, J: Judgement>(
     Err(UntilError::Closed)
 }
 
-/// One condition out of several that must hold one after another.
+/// Combines conditions that must hold one after another into one.
 ///
-/// Each is asked from the event on that met the one before it, that event included: one event may meet several in a row.
-/// Holds for every event once all have been met; an empty sequence holds at once.
+/// Each is checked from the event that met the previous one, including that event: one event may
+/// meet several in a row. Once all have been met it holds for every event; an empty sequence holds
+/// at once.
 pub fn in_order<K>(
     conditions: impl IntoIterator<Item = EventCondition<K>>,
 ) -> impl FnMut(&WatchEvent<K>) -> Result<bool, BoxError> {

@@ -1,4 +1,4 @@
-//! Credentials, seen from the requests that carry them.
+//! Credentials, tested through the requests that carry them.
 
 #![allow(clippy::unwrap_used)] // All of this is tests, also where clippy cannot see it.
 
@@ -23,7 +23,7 @@ use tower::ServiceExt;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// A server that answers with the statuses it was given, then with 200, and remembers what it saw.
+/// A server that answers with the given statuses, then with 200, and records the requests.
 #[derive(Clone, Default)]
 struct Server {
     answers: Arc<Mutex<VecDeque<StatusCode>>>,
@@ -46,7 +46,7 @@ impl Server {
         self.seen.lock().unwrap().clone()
     }
 
-    /// The `Authorization` headers seen, oldest first.
+    /// Returns the `Authorization` headers seen, oldest first.
     fn authorizations(&self) -> Vec<String> {
         self.seen().iter().map(|seen| authorization(&seen.headers)).collect()
     }
@@ -84,20 +84,20 @@ fn config() -> Config {
     Config::new("https://cluster.example:6443".parse().expect("an address"))
 }
 
-/// The text of `Authorization`, or nothing.
+/// Returns the text of `Authorization`, or an empty string.
 fn authorization(headers: &HeaderMap) -> String {
     headers.get(AUTHORIZATION).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default()
 }
 
-/// What a request without headers of its own gets.
+/// Authorizes a request without headers.
 async fn authorize(credentials: &Credentials) -> Result<(String, Ticket), AuthError> {
     let mut headers = HeaderMap::new();
     let ticket = credentials.authorize(&mut headers).await?;
     Ok((authorization(&headers), ticket))
 }
 
-/// An error and all its causes, in every form a log could show.
-fn every_word(error: &(dyn std::error::Error + 'static)) -> String {
+/// Returns an error and all its causes, in every form a log could show.
+fn full_text(error: &(dyn std::error::Error + 'static)) -> String {
     let mut words = String::new();
     let mut next = Some(error);
     while let Some(error) = next {

@@ -1,4 +1,4 @@
-//! From files, variables and a caller's words to settings: the facts of rules KC-1 to KC-10.
+//! Configuration from files, variables and overrides: the facts of rules KC-1 to KC-10.
 
 mod infer;
 mod load;
@@ -23,7 +23,7 @@ impl Files {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Writes a file, and the directories above it.
+    /// Writes a file, creating its directories.
     fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -31,25 +31,25 @@ impl Files {
         path
     }
 
-    /// A path in the directory, whether it exists or not.
+    /// Returns a path in the directory, whether it exists or not.
     fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 }
 
-/// Overrides that differ from none in what `change` sets.
+/// Returns default overrides, changed by `change`.
 fn overrides(change: impl FnOnce(&mut Overrides)) -> Overrides {
     let mut overrides = Overrides::default();
     change(&mut overrides);
     overrides
 }
 
-/// Overrides of a cluster's fields.
+/// Returns overrides of a cluster's fields.
 fn with_cluster(cluster: Cluster) -> Overrides {
     overrides(|it| it.cluster_info = cluster)
 }
 
-/// Overrides of a user's fields.
+/// Returns overrides of a user's fields.
 fn with_user(user: User) -> Overrides {
     overrides(|it| it.user_info = user)
 }
@@ -62,7 +62,7 @@ fn resolve(yaml: &str) -> Result<Config, ConfigError> {
     resolve_with(yaml, &Overrides::default())
 }
 
-/// A kubeconfig with one context, cluster and user called `a`, holding these fields.
+/// Returns a kubeconfig with one context, cluster and user called `a`, with these fields.
 fn single(cluster: &str, user: &str) -> String {
     format!(
         "clusters: [{{name: a, cluster: {cluster}}}]\nusers: [{{name: a, user: {user}}}]\n\
@@ -82,19 +82,19 @@ fn text(text: &str) -> Option<String> {
     Some(text.to_owned())
 }
 
-/// The warnings that `act` logs, each with its fields on one line.
+/// Returns the warnings that `act` logs, each with its fields on one line.
 fn warnings_of(act: impl FnOnce()) -> Vec<String> {
     let log = Log::default();
     tracing::subscriber::with_default(log.clone(), act);
     log.take()
 }
 
-/// Hears warnings and nothing else.
+/// A subscriber that records warnings.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    /// What was heard since the last call.
+    /// Returns the warnings since the last call.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }

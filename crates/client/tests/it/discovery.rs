@@ -1,4 +1,4 @@
-//! Asking a server what it serves (rules DI-1 and DI-2).
+//! Discovery of a server's resources (rules DI-1 and DI-2).
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn di_1_aggregated_server_groups_and_resources_in_two_requests() {
 }
 
 #[tokio::test]
-async fn di_1_peers_are_left_out_when_asked_for() {
+async fn di_1_resources_of_peers_can_be_left_out() {
     let server = DiscoveryServer::aggregated();
     let format = DiscoveryFormat::AggregatedNoPeer;
     Discovery::fetch_as(&server.client(), format).await.expect("discovered");
@@ -134,7 +134,7 @@ async fn di_2_use_legacy_discovery() {
 }
 
 #[tokio::test]
-async fn di_2_both_formats_give_the_same() {
+async fn di_2_both_formats_give_the_same_result() {
     let legacy = DiscoveryServer::legacy()
         .json("/apis", &groups(&[("apps", &["v1"])]))
         .json("/api/v1", &resources("v1", &["pods Pod po"]));
@@ -152,16 +152,20 @@ async fn di_2_both_formats_give_the_same() {
 }
 
 #[tokio::test]
-async fn di_2_a_version_that_fails_is_put_beside_the_rest_after_two_attempts() {
+async fn di_2_a_version_that_fails_twice_is_recorded_as_a_failure() {
     let server = DiscoveryServer::legacy().code("/apis/apps/v1", 503);
     let found = server.client().discover().await.expect("discovered");
     assert_eq!(names(&found), ["pods.v1", "jobs.v1.batch", "cronjobs.v1beta1.batch"]);
     assert_eq!(failures(&found), ["apps/v1"]);
     assert!(found.failures[0].reason.is_transient());
-    assert!(found.serves("apps", "v1"), "it is there, only not known");
+    assert!(found.serves("apps", "v1"), "it is served, but not known");
     let asked = server.paths();
     assert_eq!(asked.iter().filter(|it| *it == "/apis/apps/v1").count(), 2);
-    assert_eq!(asked.iter().filter(|it| *it == "/api/v1").count(), 1, "what is known is not asked for again");
+    assert_eq!(
+        asked.iter().filter(|it| *it == "/api/v1").count(),
+        1,
+        "a known version is not requested again"
+    );
 }
 
 #[tokio::test]
@@ -176,7 +180,7 @@ async fn di_2_server_preferred_resources_retries() {
         json(200, groups(&[("apps", &["v1"])])),
     ]);
     let found = script.client().discover().await.expect("discovered");
-    assert!(found.is_complete(), "the group that went is no failure: {:?}", found.failures);
+    assert!(found.is_complete(), "a group that disappeared is no failure: {:?}", found.failures);
     assert_eq!(names(&found), ["pods.v1", "deployments.v1.apps"]);
     assert_eq!(script.seen().len(), 7);
 }
@@ -191,7 +195,7 @@ async fn di_2_core_v1_not_found_is_an_empty_list_and_any_other_version_a_failure
 }
 
 #[tokio::test]
-async fn di_2_many_versions_are_asked_for_together_but_not_all_at_once() {
+async fn di_2_versions_are_requested_concurrently_up_to_a_limit() {
     let names: Vec<_> = (0..100).map(|it| format!("group{it}")).collect();
     let list: Vec<(&str, &[&str])> = names.iter().map(|it| (it.as_str(), ["v1"].as_slice())).collect();
     let mut server = DiscoveryServer::new().json("/apis", &groups(&list));
@@ -202,7 +206,7 @@ async fn di_2_many_versions_are_asked_for_together_but_not_all_at_once() {
     let found = server.client().discover().await.expect("discovered");
     assert_eq!(found.resources().count(), 100);
     assert!(found.groups.iter().map(|it| &it.name).eq(&names), "in the server's order");
-    assert_eq!(server.most_under_way(), 16);
+    assert_eq!(server.max_in_flight(), 16);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Keeping discovery in memory (rule DI-3) and in a directory (rule DI-4).
+//! Discovery cached in memory (rule DI-3) and on disk (rule DI-4).
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -48,7 +48,7 @@ async fn di_3_it_is_filled_on_first_use_and_holds_until_invalidated() {
     let server = DiscoveryServer::legacy();
     let cache = CachedDiscovery::new(server.client());
     assert!(!cache.is_fresh());
-    assert!(server.paths().is_empty(), "nothing is asked for before the first use");
+    assert!(server.paths().is_empty(), "nothing is requested before the first use");
     let first = cache.get().await.expect("discovered");
     assert!(cache.is_fresh());
     assert_eq!(server.paths().len(), 6);
@@ -61,7 +61,7 @@ async fn di_3_it_is_filled_on_first_use_and_holds_until_invalidated() {
 }
 
 #[tokio::test]
-async fn di_3_server_groups_fails_and_nothing_is_kept() {
+async fn di_3_server_groups_fails_and_nothing_is_cached() {
     let server = DiscoveryServer::legacy().code("/apis", 500);
     let cache = CachedDiscovery::new(server.client());
     for _ in 0..2 {
@@ -75,7 +75,7 @@ async fn di_3_server_groups_fails_and_nothing_is_kept() {
 }
 
 #[tokio::test]
-async fn di_3_a_server_without_groups_is_not_kept() {
+async fn di_3_a_server_without_groups_is_not_cached() {
     let server = DiscoveryServer::new().json("/apis", &groups(&[]));
     let cache = CachedDiscovery::new(server.client());
     assert_eq!(count(&cache).await, 0);
@@ -83,7 +83,7 @@ async fn di_3_a_server_without_groups_is_not_kept() {
 }
 
 #[tokio::test]
-async fn di_3_partial_permanent_failure_is_not_asked_for_again() {
+async fn di_3_partial_permanent_failure_is_not_requested_again() {
     let server = DiscoveryServer::legacy().code("/apis/apps/v1", 403);
     let cache = CachedDiscovery::new(server.client());
     let found = cache.get().await.expect("discovered");
@@ -97,7 +97,7 @@ async fn di_3_partial_permanent_failure_is_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn di_3_partial_retryable_failure_is_asked_for_at_each_use_and_nothing_else_is() {
+async fn di_3_only_a_partial_retryable_failure_is_requested_at_each_use() {
     let server = DiscoveryServer::legacy().code("/apis/apps/v1", 503);
     let cache = CachedDiscovery::new(server.client());
     assert_eq!(count(&cache).await, 3);
@@ -112,7 +112,7 @@ async fn di_3_partial_retryable_failure_is_asked_for_at_each_use_and_nothing_els
     let found = cache.get().await.expect("discovered");
     assert!(found.is_complete());
     let names: Vec<_> = found.resources().map(|it| it.resource.plural.as_str()).collect();
-    assert_eq!(names, ["pods", "x", "jobs", "cronjobs"], "in its place");
+    assert_eq!(names, ["pods", "x", "jobs", "cronjobs"], "in its position");
     server.paths();
     assert_eq!(count(&cache).await, 4);
     assert!(server.paths().is_empty());
@@ -136,7 +136,7 @@ async fn di_3_an_empty_version_is_a_failure_that_stays() {
 }
 
 #[tokio::test]
-async fn di_3_aggregated_documents_are_kept_with_their_stale_versions() {
+async fn di_3_aggregated_documents_are_cached_with_their_stale_versions() {
     let server = DiscoveryServer::aggregated();
     let apis = items(&[("m", "v1", "Stale", &[]), ("apps", "v1", "Current", &["deployments Deployment"])]);
     server.set("/apis", 200, crate::discovery_server::AGGREGATED, Some("\"s\""), &apis);
@@ -148,14 +148,14 @@ async fn di_3_aggregated_documents_are_kept_with_their_stale_versions() {
 }
 
 #[tokio::test]
-async fn di_3_a_refresh_asks_whether_anything_changed_and_keeps_what_did_not() {
+async fn di_3_a_refresh_revalidates_and_keeps_unchanged_documents() {
     let server = DiscoveryServer::aggregated();
     let cache = CachedDiscovery::new(server.client());
     let first = cache.get().await.expect("discovered");
     server.asked();
     cache.invalidate();
     let second = cache.get().await.expect("discovered");
-    assert!(Arc::ptr_eq(&first, &second), "nothing changed: the same reading");
+    assert!(Arc::ptr_eq(&first, &second), "nothing changed: the same result");
     assert!(cache.is_fresh());
     let tags: Vec<_> = server.asked().into_iter().map(|it| it.if_none_match).collect();
     assert_eq!(tags, [Some("\"a1\"".to_owned()), Some("\"b1\"".to_owned())]);
@@ -195,7 +195,7 @@ async fn di_3_callers_share_one_fetch_and_its_error() {
 }
 
 #[tokio::test]
-async fn di_3_a_caller_that_goes_away_takes_nobody_with_it() {
+async fn di_3_a_dropped_caller_does_not_cancel_the_fetch_of_others() {
     let server = DiscoveryServer::aggregated();
     server.close();
     let cache = CachedDiscovery::new(server.client());
@@ -210,7 +210,7 @@ async fn di_3_a_caller_that_goes_away_takes_nobody_with_it() {
 }
 
 #[tokio::test]
-async fn di_3_when_all_callers_go_away_the_next_one_starts_anew() {
+async fn di_3_when_all_callers_are_dropped_the_next_one_starts_a_new_fetch() {
     let server = DiscoveryServer::aggregated();
     server.close();
     let cache = CachedDiscovery::new(server.client());
@@ -223,7 +223,7 @@ async fn di_3_when_all_callers_go_away_the_next_one_starts_anew() {
 }
 
 #[tokio::test]
-async fn di_3_what_a_fetch_brings_after_an_invalidation_is_not_kept() {
+async fn di_3_the_result_of_a_fetch_from_before_an_invalidation_is_not_cached() {
     let server = DiscoveryServer::aggregated();
     server.close();
     let cache = CachedDiscovery::new(server.client());
@@ -238,7 +238,7 @@ async fn di_3_what_a_fetch_brings_after_an_invalidation_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn di_3_freshness_can_have_a_limit_without_anything_being_forgotten() {
+async fn di_3_a_freshness_limit_does_not_expire_the_cache() {
     let server = DiscoveryServer::aggregated();
     let options = DiscoveryOptions { fresh_for: Some(HOUR), ..DiscoveryOptions::default() };
     let cache = CachedDiscovery::with_options(server.client(), options);
@@ -247,7 +247,7 @@ async fn di_3_freshness_can_have_a_limit_without_anything_being_forgotten() {
     tokio::time::advance(HOUR + Duration::from_secs(1)).await;
     assert!(!cache.is_fresh());
     count(&cache).await;
-    assert_eq!(server.paths().len(), 2, "what is kept still counts");
+    assert_eq!(server.paths().len(), 2, "the cached result is still valid");
 }
 
 #[tokio::test]
@@ -283,7 +283,7 @@ async fn di_4_path_perm() {
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode(&root.join("servergroups.json")), 0o660);
     assert_eq!(mode(&root.join("apps/v1/serverresources.json")), 0o660);
-    // The umask may take from it, and never adds.
+    // The umask may remove permissions, and never adds any.
     assert_eq!(mode(&root) & !0o750, 0);
     assert_eq!(mode(&root.join("apps")) & !0o750, 0);
 }
@@ -300,15 +300,15 @@ async fn di_4_fresh() {
     let reader = on_disk(&server, directory.path());
     assert_eq!(count(&reader).await, 4);
     assert!(server.paths().is_empty(), "read from the files");
-    assert!(!reader.is_fresh(), "somebody else's files");
+    assert!(!reader.is_fresh(), "files of another process");
     reader.invalidate();
     assert_eq!(count(&reader).await, 4);
-    assert_eq!(server.paths().len(), 6, "files of others no longer count");
+    assert_eq!(server.paths().len(), 6, "files of other processes are no longer valid");
     assert!(reader.is_fresh());
 }
 
 #[tokio::test]
-async fn di_4_what_is_read_is_what_was_written() {
+async fn di_4_written_discovery_reads_back_the_same() {
     let directory = tempfile::tempdir().expect("a directory");
     for server in [DiscoveryServer::legacy(), DiscoveryServer::aggregated()] {
         let written = on_disk(&server, directory.path());
@@ -334,7 +334,7 @@ async fn di_4_ttl_is_by_the_age_of_the_file() {
     tokio::time::advance(Duration::from_secs(61)).await;
     age(&directory.path().join("servergroups.json"), HOUR + Duration::from_secs(1));
     count(&reader).await;
-    assert_eq!(server.paths().len(), 6, "it counts in memory no longer than on disk");
+    assert_eq!(server.paths().len(), 6, "it is valid in memory no longer than on disk");
 
     age(&directory.path().join("servergroups.json"), HOUR + Duration::from_secs(1));
     count(&on_disk(&server, directory.path())).await;
@@ -342,7 +342,7 @@ async fn di_4_ttl_is_by_the_age_of_the_file() {
 }
 
 #[tokio::test]
-async fn di_4_files_that_say_the_same_are_made_young_and_not_replaced() {
+async fn di_4_unchanged_files_are_touched_and_not_replaced() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = DiscoveryServer::legacy();
     let cache = on_disk(&server, directory.path());
@@ -355,14 +355,14 @@ async fn di_4_files_that_say_the_same_are_made_young_and_not_replaced() {
     cache.invalidate();
     count(&cache).await;
     let age = SystemTime::now().duration_since(file.metadata().and_then(|it| it.modified()).expect("a time"));
-    assert!(age.expect("in the past") < HOUR, "the file that was open all the time");
+    assert!(age.expect("in the past") < HOUR, "the same inode was touched");
     server.paths();
     count(&on_disk(&server, directory.path())).await;
     assert!(server.paths().is_empty());
 }
 
 #[tokio::test]
-async fn di_4_a_version_without_a_usable_file_is_asked_for_alone() {
+async fn di_4_only_a_version_without_a_usable_file_is_requested() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = DiscoveryServer::legacy();
     count(&on_disk(&server, directory.path())).await;
@@ -373,14 +373,14 @@ async fn di_4_a_version_without_a_usable_file_is_asked_for_alone() {
         server.paths();
         assert_eq!(count(&on_disk(&server, directory.path())).await, 4, "{corrupt:?}");
         assert_eq!(server.paths(), ["/apis/apps/v1"], "{corrupt:?}");
-        assert!(fs::read_to_string(&apps).expect("there").contains("deployments"), "mended");
+        assert!(fs::read_to_string(&apps).expect("there").contains("deployments"), "repaired");
     }
     let now = fs::metadata(directory.path().join("v1/serverresources.json")).and_then(|it| it.modified());
     assert_eq!(now.expect("a time"), others.expect("a time"), "other files keep their age");
 }
 
 #[tokio::test]
-async fn di_4_a_corrupt_group_list_is_a_missing_one() {
+async fn di_4_a_corrupt_group_list_counts_as_missing() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = DiscoveryServer::aggregated();
     for corrupt in ["", "{", "{}", r#"{"kind":"APIGroupList"}"#, r#"{"kind":"APIGroupList","groups":null}"#] {
@@ -402,18 +402,18 @@ async fn di_4_empty_results_are_not_written() {
 }
 
 #[tokio::test]
-async fn di_4_a_disk_that_cannot_be_written_changes_nothing() {
+async fn di_4_discovery_works_with_a_disk_that_cannot_be_written() {
     let directory = tempfile::tempdir().expect("a directory");
-    let in_the_way = directory.path().join("file");
-    fs::write(&in_the_way, "").expect("written");
-    let cache = on_disk(&DiscoveryServer::legacy(), &in_the_way.join("below"));
+    let blocking_file = directory.path().join("file");
+    fs::write(&blocking_file, "").expect("written");
+    let cache = on_disk(&DiscoveryServer::legacy(), &blocking_file.join("below"));
     assert_eq!(count(&cache).await, 4);
     assert!(cache.is_fresh());
     assert_eq!(files(directory.path()), ["file"]);
 }
 
 #[tokio::test]
-async fn di_4_no_temporary_file_stays_behind_when_a_rename_fails() {
+async fn di_4_no_temporary_file_remains_when_a_rename_fails() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::create_dir_all(directory.path().join("servergroups.json")).expect("made");
     count(&on_disk(&DiscoveryServer::aggregated(), directory.path())).await;
@@ -436,7 +436,7 @@ async fn di_4_names_of_a_server_never_lead_out_of_the_directory() {
 }
 
 #[test]
-fn di_4_the_directory_is_named_as_kubectl_names_it() {
+fn di_4_the_directory_has_kubectls_name() {
     for (server, expected) in [
         ("https://127.0.0.1:6443", "/c/127.0.0.1_6443"),
         ("https://127.0.0.1:6443/", "/c/127.0.0.1_6443"),

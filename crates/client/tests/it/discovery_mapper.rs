@@ -1,4 +1,5 @@
-//! Words to resources with a second look (rule DI-5), and the scale of anything (rule SC-1).
+//! Resolving names to resources with a retry (rule DI-5), and the scale of any resource (rule
+//! SC-1).
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ fn with_new_resource(server: &DiscoveryServer) {
     server.set("/apis", 200, AGGREGATED, Some("\"new\""), &apis);
 }
 
-/// A mapper over files somebody else wrote: nothing of it is fresh.
+/// A mapper over files that another process wrote: none of it is fresh.
 async fn over_old_files(server: &DiscoveryServer, directory: &std::path::Path) -> RestMapper {
     let disk = DiskCache::new(directory, Duration::from_secs(3600));
     CachedDiscovery::on_disk(server.client(), disk.clone()).get().await.expect("discovered");
@@ -39,16 +40,16 @@ async fn di_5_deferred_cache_miss() {
     let server = DiscoveryServer::aggregated();
     let mapper = over_old_files(&server, directory.path()).await;
     mapper.resolve("pods").await.expect("served");
-    assert!(server.paths().is_empty(), "what is found in old files needs no server");
+    assert!(server.paths().is_empty(), "a name found in old files needs no request");
 
     with_new_resource(&server);
-    let found = mapper.resolve("storageclasses").await.expect("found at the second look");
+    let found = mapper.resolve("storageclasses").await.expect("found after a refresh");
     assert_eq!(found.resource.group_resource(), "storageclasses.new.io");
     assert_eq!(server.paths(), ["/api", "/apis"]);
 
     let error = mapper.resolve("nothing").await.expect_err("unknown");
     assert!(matches!(error, MapError::NoMatch(_)), "{error:?}");
-    assert!(server.paths().is_empty(), "what is fresh is not asked for again");
+    assert!(server.paths().is_empty(), "a fresh result is not requested again");
 
     mapper.discovery().invalidate();
     mapper.resolve("nothing").await.expect_err("unknown");
@@ -61,12 +62,12 @@ async fn di_5_kind_for_with_new_crds_by_short_name() {
     let server = DiscoveryServer::aggregated();
     let mapper = over_old_files(&server, directory.path()).await;
     with_new_resource(&server);
-    let found = mapper.resolve("sc").await.expect("found at the second look");
+    let found = mapper.resolve("sc").await.expect("found after a refresh");
     assert_eq!(found.resource.resource.gvk.to_string(), "StorageClass.v1.new.io");
 }
 
 #[tokio::test]
-async fn di_5_many_misses_at_once_make_one_second_look() {
+async fn di_5_concurrent_misses_share_one_refresh() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = DiscoveryServer::aggregated();
     let mapper = over_old_files(&server, directory.path()).await;
@@ -85,19 +86,19 @@ async fn di_5_a_mapper_in_memory_notices_new_resources_if_freshness_has_a_limit(
     let mapper = RestMapper::new(CachedDiscovery::with_options(server.client(), options));
     mapper.resolve("sc").await.expect_err("not there yet");
     with_new_resource(&server);
-    mapper.resolve("sc").await.expect_err("looked a moment ago");
+    mapper.resolve("sc").await.expect_err("refreshed a moment ago");
     tokio::time::advance(Duration::from_secs(11)).await;
     mapper.resolve("sc").await.expect("there now");
     assert_eq!(server.paths().len(), 4);
 }
 
 #[tokio::test]
-async fn di_5_a_server_that_cannot_be_asked_is_not_a_missing_resource() {
+async fn di_5_a_failed_discovery_is_not_a_missing_resource() {
     let server = DiscoveryServer::aggregated().code("/apis", 503);
     let mapper = RestMapper::new(CachedDiscovery::new(server.client()));
     let error = mapper.resolve("pods").await.expect_err("not reachable");
     assert!(matches!(&error, MapError::Discovery(source) if source.status().is_some()), "{error:?}");
-    assert_eq!(error.to_string(), "cannot find out what the server serves");
+    assert_eq!(error.to_string(), "cannot discover the server's resources");
 }
 
 #[tokio::test]
@@ -123,7 +124,7 @@ fn scale(api_version: &str, replicas: u32) -> Reply {
     json(200, body.to_string())
 }
 
-/// A script whose first two answers are discovery documents.
+/// A script whose first two responses are discovery documents.
 async fn scaled(replies: impl IntoIterator<Item = Reply>) -> (Script, RestMapper) {
     let document = |versions: &[(&str, &str, &str, &[&str])]| {
         let reply = crate::scripted::reply(200).header("content-type", AGGREGATED);
@@ -179,7 +180,7 @@ async fn sc_1_update_and_patch_scale() {
 }
 
 #[tokio::test]
-async fn sc_1_what_has_no_scale_says_so_before_a_request() {
+async fn sc_1_a_resource_without_scale_is_an_error_before_any_request() {
     let server = DiscoveryServer::legacy();
     let mapper = RestMapper::new(CachedDiscovery::new(server.client()));
     let error = mapper.scalable("jobs").await.expect_err("no scale");
@@ -189,7 +190,7 @@ async fn sc_1_what_has_no_scale_says_so_before_a_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_aggregated_api_that_is_down_does_not_slow_down_the_words_of_others() {
+async fn an_aggregated_api_that_is_down_does_not_slow_down_other_names() {
     let server = DiscoveryServer::legacy().code("/apis/apps/v1", 503);
     let mapper = RestMapper::new(CachedDiscovery::new(server.client()));
     mapper.resolve("pods").await.expect("served");

@@ -1,4 +1,4 @@
-//! A server of discovery documents by path, whose answers can change, fail and wait.
+//! A server of discovery documents by path, whose responses can change, fail and wait.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,7 +22,7 @@ struct Answer {
     body: String,
 }
 
-/// The server; clones share it. What it does not know is 404.
+/// The server; clones share it. Unknown paths are 404.
 #[derive(Clone, Debug)]
 pub(crate) struct DiscoveryServer {
     state: Arc<Mutex<State>>,
@@ -32,14 +32,14 @@ pub(crate) struct DiscoveryServer {
 #[derive(Debug, Default)]
 struct State {
     answers: BTreeMap<String, Answer>,
-    seen: Vec<Ask>,
-    under_way: usize,
-    most_under_way: usize,
+    seen: Vec<RecordedRequest>,
+    in_flight: usize,
+    max_in_flight: usize,
 }
 
-/// A request as it arrived.
+/// A recorded request.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct RecordedRequest {
     pub(crate) path: String,
     pub(crate) query: String,
     pub(crate) accept: String,
@@ -51,7 +51,7 @@ impl DiscoveryServer {
         Self { state: Arc::default(), open: watch::Sender::new(true) }
     }
 
-    /// A server of pods, deployments and jobs that knows no aggregated documents.
+    /// A server of pods, deployments and jobs without aggregated discovery.
     pub(crate) fn legacy() -> Self {
         Self::new()
             .json("/api", r#"{"kind":"APIVersions","versions":["v1"]}"#)
@@ -62,7 +62,7 @@ impl DiscoveryServer {
             .json("/apis/batch/v1beta1", &resources("batch/v1beta1", &["cronjobs CronJob cj"]))
     }
 
-    /// The same, in two aggregated documents.
+    /// The same with two aggregated documents.
     pub(crate) fn aggregated() -> Self {
         Self::new().document("/api", &items(&[("", "v1", "Current", &["pods Pod po"])]), "\"a1\"").document(
             "/apis",
@@ -89,7 +89,7 @@ impl DiscoveryServer {
         self
     }
 
-    /// Changes an answer.
+    /// Sets a response.
     pub(crate) fn set(&self, path: &str, code: u16, content_type: &str, tag: Option<&str>, body: &str) {
         let answer = Answer {
             code,
@@ -100,7 +100,7 @@ impl DiscoveryServer {
         self.lock().answers.insert(path.to_owned(), answer);
     }
 
-    /// Lets requests in, but no answers out, until opened again.
+    /// Holds back all responses until opened again.
     pub(crate) fn close(&self) {
         self.open.send_replace(false);
     }
@@ -113,18 +113,18 @@ impl DiscoveryServer {
         Client::from_service("https://server.test/".parse().expect("a URL"), "default", self.clone())
     }
 
-    /// Everything that was asked since the last call.
-    pub(crate) fn asked(&self) -> Vec<Ask> {
+    /// Returns the requests since the last call.
+    pub(crate) fn asked(&self) -> Vec<RecordedRequest> {
         std::mem::take(&mut self.lock().seen)
     }
 
-    /// The paths of everything that was asked since the last call.
+    /// Returns the paths of the requests since the last call.
     pub(crate) fn paths(&self) -> Vec<String> {
         self.asked().into_iter().map(|it| it.path).collect()
     }
 
-    pub(crate) fn most_under_way(&self) -> usize {
-        self.lock().most_under_way
+    pub(crate) fn max_in_flight(&self) -> usize {
+        self.lock().max_in_flight
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -164,7 +164,7 @@ impl Service<Request<RequestBody>> for DiscoveryServer {
         Box::pin(async move {
             let header =
                 |name| request.headers().get(name).and_then(|it| it.to_str().ok()).map(str::to_owned);
-            let ask = Ask {
+            let ask = RecordedRequest {
                 path: request.uri().path().to_owned(),
                 query: request.uri().query().unwrap_or_default().to_owned(),
                 accept: header(ACCEPT).unwrap_or_default(),
@@ -173,20 +173,20 @@ impl Service<Request<RequestBody>> for DiscoveryServer {
             {
                 let mut state = this.lock();
                 state.seen.push(ask.clone());
-                state.under_way += 1;
-                state.most_under_way = state.most_under_way.max(state.under_way);
+                state.in_flight += 1;
+                state.max_in_flight = state.max_in_flight.max(state.in_flight);
             }
             let mut open = this.open.subscribe();
-            // Gives others a turn, so that requests made together are under way together.
+            // Yields, so that requests made together are in progress together.
             tokio::task::yield_now().await;
             let _ = open.wait_for(|it| *it).await;
-            this.lock().under_way -= 1;
+            this.lock().in_flight -= 1;
             Ok(this.answer(&ask.path, ask.if_none_match.as_deref()))
         })
     }
 }
 
-/// An `APIGroupList`; the first version of a group is preferred.
+/// Creates an `APIGroupList`; the first version of a group is preferred.
 pub(crate) fn groups(groups: &[(&str, &[&str])]) -> String {
     let name = |group: &str, version: &str| serde_json::json!({ "groupVersion": format!("{group}/{version}"), "version": version });
     let group = |(group, versions): &(&str, &[&str])| {
@@ -200,7 +200,7 @@ pub(crate) fn groups(groups: &[(&str, &[&str])]) -> String {
     serde_json::json!({ "kind": "APIGroupList", "apiVersion": "v1", "groups": groups }).to_string()
 }
 
-/// An `APIResourceList` out of `plural Kind short…`.
+/// Creates an `APIResourceList` from `plural Kind short…`.
 pub(crate) fn resources(group_version: &str, resources: &[&str]) -> String {
     let resource = |text: &&str| {
         let words: Vec<_> = text.split(' ').collect();
@@ -216,7 +216,8 @@ pub(crate) fn resources(group_version: &str, resources: &[&str]) -> String {
     list.to_string()
 }
 
-/// An `APIGroupDiscoveryList` out of group, version, freshness and `plural Kind short…`; neighbours of one group are one.
+/// Creates an `APIGroupDiscoveryList` from group, version, freshness and `plural Kind short…`;
+/// adjacent versions of one group are merged.
 pub(crate) fn items(versions: &[(&str, &str, &str, &[&str])]) -> String {
     let mut items: Vec<serde_json::Value> = Vec::new();
     for (group, version, freshness, resources) in versions {

@@ -1,4 +1,4 @@
-//! Lists: streamed, paged, and what happens when the server forgets one half-way (rule PG-1).
+//! Lists: streamed, paged, and restarted when a continue token expires (rule PG-1).
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ async fn pg_1_empty_one_and_full_pages() {
 }
 
 #[tokio::test]
-async fn pg_1_pages_follow_the_token_and_hold_500_unless_told() {
+async fn pg_1_pages_follow_the_token_and_hold_500_by_default() {
     let script =
         Script::new([page("5", "t1", &["a", "b"]), page("5", "t2", &["c", "d"]), page("5", "", &["e"])]);
     let listed = names(&script, ListParams::default().limit(2)).await.expect("listed");
@@ -74,7 +74,7 @@ async fn pg_1_later_pages_do_not_repeat_the_version() {
 }
 
 #[tokio::test]
-async fn pg_1_expiry_on_a_later_page_reads_the_list_again_in_one_piece() {
+async fn pg_1_expiry_on_a_later_page_reads_the_list_again_in_one_response() {
     let script =
         Script::new([page("7", "t1", &["a", "b"]), refusal(410, "Expired"), page("9", "", &["b", "c", "d"])]);
     let params = ListParams::default().limit(2).at("7").matching(VersionMatch::NotOlderThan);
@@ -96,7 +96,7 @@ async fn pg_1_expiry_on_the_first_page_or_of_the_whole_list_is_an_error() {
 }
 
 #[tokio::test]
-async fn pg_1_a_stream_says_when_it_starts_again() {
+async fn pg_1_a_stream_reports_that_it_starts_again() {
     let script = Script::new([page("7", "t1", &["a"]), refusal(410, "Expired"), page("9", "", &["b"])]);
     let stream = maps(&script).list_pages(&ListParams::default().limit(1));
     let seen: Vec<_> = stream
@@ -111,14 +111,15 @@ async fn pg_1_a_stream_says_when_it_starts_again() {
     assert_eq!(seen, ["a", "again", "b"]);
 }
 
-/// A server with this many objects that answers in pages of ten, and forgets the list at the second page if told to.
-fn pages_of_ten(objects: usize, forgets: bool) -> Script {
+/// Scripts a server with this many objects that answers in pages of ten, and optionally expires the
+/// list at the second page.
+fn pages_of_ten(objects: usize, expires: bool) -> Script {
     let names: Vec<_> = (0..objects).map(|it| it.to_string()).collect();
     let names: Vec<_> = names.iter().map(String::as_str).collect();
     let all: Vec<_> = if names.is_empty() { vec![&[][..]] } else { names.chunks(10).collect() };
     let script = Script::default();
     for (at, names) in all.iter().enumerate() {
-        if forgets && at > 0 {
+        if expires && at > 0 {
             script.then([refusal(410, "Expired")]);
             break;
         }
@@ -128,7 +129,7 @@ fn pages_of_ten(objects: usize, forgets: bool) -> Script {
     script
 }
 
-/// The upstream table ListPager_List, but for its expiries: objects, parameters, requests.
+/// The upstream table ListPager_List, except its expiries: objects, parameters, requests.
 #[tokio::test]
 async fn pg_1_list_pager_list() {
     let ten = || ListParams::default().limit(10);
@@ -160,8 +161,9 @@ async fn pg_1_list_pager_list() {
     }
 }
 
-/// The upstream scenario "expires on second page" of both tables. There is no switch to fail at once: a stream says that it
-/// starts again, and who cannot use that drops it; everything before was told.
+/// The upstream scenario "expires on second page" of both tables. There is no option to fail at
+/// once: a stream reports that it starts again, and a reader that cannot use that drops it; all
+/// earlier items were delivered.
 #[tokio::test]
 async fn pg_1_each_list_item_of_the_first_page_comes_before_the_expiry() {
     let script = pages_of_ten(21, true);
@@ -173,8 +175,8 @@ async fn pg_1_each_list_item_of_the_first_page_comes_before_the_expiry() {
     assert!(matches!(&listed[11], Err(error) if error.is_expired()));
 }
 
-/// The upstream scenarios "error processing item" and "cancel context while processing": whoever reads the stream may stop
-/// anywhere, and nothing more is asked for.
+/// The upstream scenarios "error processing item" and "cancel context while processing": the reader
+/// of the stream may stop anywhere, and nothing more is requested.
 #[tokio::test]
 async fn pg_1_each_list_item_may_be_the_last_one_read() {
     for stop_after in [3, 10, 11] {
@@ -193,10 +195,10 @@ async fn pg_1_each_list_item_may_be_the_last_one_read() {
     }
 }
 
-/// The upstream table ListPager_eachListPageBuffered. Pages are not asked for ahead of the reader: what is read decides, so
-/// that memory holds a chunk and not ten pages.
+/// The upstream table ListPager_eachListPageBuffered. Pages are not requested ahead of the reader,
+/// so that memory holds a chunk and not ten pages.
 #[tokio::test]
-async fn pg_1_each_list_page_is_asked_for_when_it_is_read() {
+async fn pg_1_each_list_page_is_requested_when_it_is_read() {
     for (pages, read) in [(1, 1), (5, 1), (5, 2), (5, 5)] {
         let script = pages_of_ten(pages * 10, false);
         let mut stream = maps(&script).list_pages(&ListParams::default().limit(10));
@@ -216,7 +218,7 @@ async fn a_list_with_a_limit_is_one_page_with_its_token() {
 }
 
 #[tokio::test]
-async fn items_come_out_before_the_body_has_ended_and_before_it_breaks() {
+async fn items_are_yielded_before_the_body_ends_and_before_it_breaks() {
     let body = format!(r#"{{"metadata":{{"resourceVersion":"5"}},"items":[{},{},"#, item("a"), item("b"));
     let script = Script::new([json(200, body.clone()).silence()]);
     let mut stream = maps(&script).list_stream(&ListParams::default());
@@ -229,7 +231,7 @@ async fn items_come_out_before_the_body_has_ended_and_before_it_breaks() {
     assert_eq!(seen.len(), 3);
     assert!(
         matches!(seen[2], Err(Error::Unreachable { .. })),
-        "a list that broke off is never taken for whole"
+        "a list that broke off never counts as complete"
     );
     let script = Script::new([json(200, body)]);
     let error = maps(&script).list(&ListParams::default()).await.expect_err("torn");
@@ -237,7 +239,7 @@ async fn items_come_out_before_the_body_has_ended_and_before_it_breaks() {
 }
 
 #[tokio::test]
-async fn a_poison_object_is_reported_and_the_others_are_there() {
+async fn a_poison_object_is_reported_and_the_others_are_listed() {
     let poison = r#"{"metadata":{"name":"p","namespace":"a","resourceVersion":"3"},"data":[1]}"#;
     let body =
         format!(r#"{{"metadata":{{"resourceVersion":"5"}},"items":[{},{poison},{}]}}"#, item("a"), item("b"));
@@ -249,7 +251,7 @@ async fn a_poison_object_is_reported_and_the_others_are_there() {
 }
 
 #[tokio::test]
-async fn what_is_no_list_is_told_as_what_it_is() {
+async fn a_response_that_is_not_a_list_is_an_error_that_describes_it() {
     for (answer, problem) in [
         (reply(200).chunk("<html>hello</html>"), "<html>hello</html>"),
         (json(200, r#"{"kind":"Pod","metadata":{}}"#), "Pod"),
@@ -268,7 +270,7 @@ async fn what_is_no_list_is_told_as_what_it_is() {
 }
 
 #[tokio::test]
-async fn dy_2_a_metadata_handle_asks_for_metadata_and_takes_whole_objects_too() {
+async fn dy_2_a_metadata_handle_requests_metadata_and_accepts_whole_objects() {
     let script = Script::new([page("5", "", &["a"]), json(200, item("a"))]);
     let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(script.client(), "a");
     let params = ListParams::default().fields(FieldSelector::name("a"));
@@ -285,7 +287,7 @@ async fn dy_2_a_metadata_handle_asks_for_metadata_and_takes_whole_objects_too() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_limit_of_the_settings_holds_for_lists_and_is_told_to_the_server() {
+async fn the_time_limit_of_the_settings_applies_to_lists_and_is_sent_to_the_server() {
     let body = format!(r#"{{"metadata":{{"resourceVersion":"5"}},"items":[{},"#, item("a"));
     let script = Script::new([json(200, body).silence()]);
     let mut config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
@@ -301,7 +303,7 @@ async fn the_time_limit_of_the_settings_holds_for_lists_and_is_told_to_the_serve
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_limit_of_a_list_begins_when_the_rate_limit_has_let_it_pass() {
+async fn the_time_limit_of_a_list_begins_after_the_rate_limit() {
     let script = Script::new([page("5", "", &["a"]), page("5", "", &["a"])]);
     let client = script.builder(|config| {
         config.timeout = Some(Duration::from_secs(5));
@@ -329,7 +331,7 @@ async fn the_readers_own_work_does_not_count_towards_the_time_limit_of_a_list() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_sends_a_list_in_drops_is_late_all_the_same() {
+async fn a_server_that_sends_a_list_slowly_exceeds_the_time_limit() {
     let second = Duration::from_secs(1);
     let drops = (0..10).fold(reply(200), |reply, _| reply.chunk(" ").pause(second));
     let script = Script::new([drops]);
@@ -342,7 +344,7 @@ async fn a_server_that_sends_a_list_in_drops_is_late_all_the_same() {
 }
 
 #[tokio::test]
-async fn an_empty_answer_to_a_list_makes_no_sense() {
+async fn an_empty_response_to_a_list_is_malformed() {
     let script = Script::new([reply(200)]);
     let error = maps(&script).list_all(&ListParams::default()).await.expect_err("no list");
     assert!(matches!(error, Error::Malformed { .. }), "{error}");

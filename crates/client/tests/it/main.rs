@@ -1,4 +1,4 @@
-//! The client, from outside. One binary, one module per area.
+//! Integration tests of the client: one binary, one module per area.
 #![allow(clippy::unwrap_used, reason = "the exemption for tests covers test functions, not what they share")]
 
 mod scripted;
@@ -8,19 +8,19 @@ mod auth;
 mod config;
 mod discovery;
 mod discovery_cache;
+mod discovery_errors;
 mod discovery_http_cache;
 mod discovery_mapper;
 mod discovery_server;
 mod lists;
+mod network_faults;
 mod raw;
 mod request_attempts;
 mod request_building;
 mod request_results;
 mod request_retries;
 mod retry_matrix;
-mod served;
 mod transport;
 mod until;
 mod watches;
-mod weather;
 mod writes;

@@ -1,4 +1,5 @@
-//! Requests that no handle knows: any HTTP request through the client's stack, and protocol upgrades.
+//! Requests that no handle covers: any HTTP request through the client's stack, and protocol
+//! upgrades.
 
 use dogwatch_client::{Client, Config, Error, RequestBody};
 use http::header::{AUTHORIZATION, CONNECTION, HeaderValue, UPGRADE};
@@ -15,7 +16,7 @@ fn get(uri: &str) -> Request<RequestBody> {
 }
 
 #[tokio::test]
-async fn a_raw_request_goes_below_the_server_and_its_answer_is_handed_on_whatever_it_is() {
+async fn a_raw_request_is_sent_below_the_server_and_its_response_is_returned_unchanged() {
     let script = Script::new([reply(404).chunk("nothing here"), json(200, "{}")]);
     let client = script.client();
     let response = client.send(get("/x?y=z")).await.expect("answered");
@@ -27,7 +28,7 @@ async fn a_raw_request_goes_below_the_server_and_its_answer_is_handed_on_whateve
 }
 
 #[tokio::test]
-async fn a_raw_request_carries_credentials_and_never_leads_to_another_server() {
+async fn a_raw_request_carries_credentials_and_is_never_sent_to_another_server() {
     let server = ServerSetup::default()
         .start(|request: Request<hyper::body::Incoming>, _| async move {
             text(request.headers()[AUTHORIZATION].to_str().unwrap().to_owned())
@@ -44,7 +45,7 @@ async fn a_raw_request_carries_credentials_and_never_leads_to_another_server() {
 }
 
 #[tokio::test]
-async fn an_upgrade_gives_the_connection_once_the_server_has_switched() {
+async fn an_upgrade_returns_the_connection_once_the_server_has_switched() {
     let server = ServerSetup::default()
         .start(|mut request: Request<hyper::body::Incoming>, _| async move {
             if request.uri().path() != "/switch" {
@@ -64,14 +65,14 @@ async fn an_upgrade_gives_the_connection_once_the_server_has_switched() {
     let client = Client::new(Config::new(server.url().parse().unwrap())).expect("a client");
     let (headers, stream) = soon(client.get().path(&["/switch"]).upgrade("echo")).await.expect("switched");
     assert_eq!(headers[UPGRADE], "echo");
-    let mut said = [0; 5];
-    soon(TokioIo::new(stream).read_exact(&mut said)).await.expect("five bytes");
-    assert_eq!(&said, b"hello");
+    let mut received = [0; 5];
+    soon(TokioIo::new(stream).read_exact(&mut received)).await.expect("five bytes");
+    assert_eq!(&received, b"hello");
     let error = soon(client.get().path(&["/other"]).upgrade("echo")).await.expect_err("not switched");
-    assert!(error.to_string().contains("does not switch"), "{error}");
+    assert!(error.to_string().contains("did not switch"), "{error}");
 }
 
-/// The token would travel in clear text to whoever listens on the way.
+/// The token would be sent in clear text to anyone on the path.
 #[tokio::test]
 async fn a_raw_request_to_an_https_server_is_never_sent_in_clear_text() {
     let script = Script::new([json(200, "{}")]);

@@ -1,5 +1,5 @@
-//! Attempts one after another, in every mode: how many, in which order with limits and waits, what is kept of earlier
-//! ones, and what is let go (rules RQ-5 to RQ-11).
+//! Repeated attempts in every mode: their number, their order with limits and waits, the errors
+//! kept of earlier attempts, and the bodies released (rules RQ-5 to RQ-11).
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::scripted::{Reply, Script, fails, json, reply};
 
-/// What upstream calls a retry-after response.
+/// A response that upstream calls a retry-after response.
 fn later(seconds: u32) -> Reply {
     reply(500).header("retry-after", seconds.to_string())
 }
@@ -42,7 +42,7 @@ use Mode::{Bytes, Decode, Stream, Watch};
 impl Mode {
     const ALL: [Self; 4] = [Decode, Bytes, Stream, Watch];
 
-    /// Sends a GET and reads the answer to its end.
+    /// Sends a GET and reads the response to its end.
     async fn run(self, client: &Client) -> Result<(), Error> {
         let request = client.get().path(&["/x"]);
         match self {
@@ -66,14 +66,15 @@ impl Mode {
     }
 }
 
-/// The upstream scenarios RequestDoWithRetry, …DoRaw…, …Stream… and …Watch…: attempts, and no body of an answer is kept.
+/// The upstream scenarios RequestDoWithRetry, …DoRaw…, …Stream… and …Watch…: the attempts, and no
+/// response body is kept open.
 #[tokio::test(start_paused = true)]
 async fn rq_6_request_with_retry_in_every_mode() {
     for mode in Mode::ALL {
         let scripts = [
             (Script::new([later(0), later(0), later(0)]), 3, 3),
             (Script::new([lost(), lost(), lost()]), 3, 1),
-            // Nothing makes a stream of bytes go again after a lost connection.
+            // A stream of bytes is never retried after a lost connection.
             (Script::new([later(0), lost(), mode.success()]), 3, 2),
         ];
         for (at, (script, attempts, as_stream)) in scripts.into_iter().enumerate() {
@@ -87,10 +88,10 @@ async fn rq_6_request_with_retry_in_every_mode() {
     }
 }
 
-/// The upstream scenario RequestWithRetry: with and without a body. A body is always held whole, so there is none that
-/// could not be sent again.
+/// The upstream scenario RequestWithRetry: with and without a body. A body is always held in
+/// memory, so it can always be sent again.
 #[tokio::test(start_paused = true)]
-async fn rq_6_a_request_goes_again_with_the_body_it_had() {
+async fn rq_6_a_request_is_retried_with_its_body() {
     for body in ["", "bytes"] {
         let script = Script::new([later(0), later(0)]);
         let request = client(&script, 1).get().path(&["/x"]).body("text/plain", body);
@@ -106,24 +107,24 @@ async fn rq_6_a_request_goes_again_with_the_body_it_had() {
 
 /// The upstream scenario CheckRetryClosesBody.
 #[tokio::test(start_paused = true)]
-async fn rq_10_the_body_of_every_refused_attempt_is_let_go() {
+async fn rq_10_the_body_of_every_failed_attempt_is_released() {
     let busy = || reply(429).header("retry-after", "1").chunk("Too many requests, please try again later.");
     let script = Script::new([busy(), busy(), busy(), busy(), reply(200)]);
     let start = Instant::now();
     let request = script.client().post().path(&["/x"]).body("text/plain", "abcd".repeat(1000));
-    request.bytes().await.expect("answered at last");
+    request.bytes().await.expect("answered in the end");
     let at: Vec<_> = script.seen().iter().map(|it| (it.at - start).as_secs()).collect();
     assert_eq!(at, [0, 1, 2, 3, 4]);
     assert_eq!(script.open_bodies(), 0);
-    // A body without end is not waited for: two KiB of it are read, and the rest is left.
+    // An endless body is not awaited: 2 KiB of it are read, and the rest is dropped.
     let endless = reply(429).header("retry-after", "1").chunk(vec![b'x'; 4096]).silence();
     let script = Script::new([endless, reply(200)]);
     let start = Instant::now();
-    script.client().get().path(&["/x"]).bytes().await.expect("answered at last");
+    script.client().get().path(&["/x"]).bytes().await.expect("answered in the end");
     assert_eq!((start.elapsed(), script.open_bodies()), (Duration::from_secs(1), 0));
 }
 
-/// The last refusal is read whole, however long it is: it is what the caller gets.
+/// The last error response is read whole, however long it is: the caller gets it.
 #[tokio::test(start_paused = true)]
 async fn rq_12_the_status_of_the_last_attempt_is_whole() {
     let message = "because ".repeat(1000);
@@ -136,10 +137,11 @@ async fn rq_12_the_status_of_the_last_attempt_is_whole() {
     assert_eq!(error.status().map(|it| it.message.len()), Some(message.len()), "{error}");
 }
 
-/// The upstream scenarios …RetryWithRateLimiterBackoffAndMetrics and …WithRetryInvokeOrder: first the wait that the server
-/// or the back-off asks for, whichever is longer, then the client's own limit; the first attempt of a watch is not limited.
+/// The upstream scenarios …RetryWithRateLimiterBackoffAndMetrics and …WithRetryInvokeOrder: first
+/// the longer of `Retry-After` and backoff, then the client-side rate limit; the first attempt of a
+/// watch is not limited.
 #[tokio::test(start_paused = true)]
-async fn rq_6_waits_come_before_the_limit_and_the_longer_wait_counts() {
+async fn rq_6_the_longer_wait_comes_before_the_rate_limit() {
     let limit = |config: &mut Config| config.rate_limit = Some(RateLimit { qps: 0.1, burst: 1 });
     for mode in Mode::ALL {
         for (asked, base, expected) in [(5, 1, 5), (2, 4, 4)] {
@@ -148,10 +150,10 @@ async fn rq_6_waits_come_before_the_limit_and_the_longer_wait_counts() {
             let client =
                 script.builder(limit).server_backoff(backoff).max_retries(1).build().expect("valid settings");
             let start = Instant::now();
-            mode.run(&client).await.expect("answered at last");
+            mode.run(&client).await.expect("answered in the end");
             let at: Vec<_> = script.seen().iter().map(|it| (it.at - start).as_secs()).collect();
-            // The first attempt took the one token there was, the next one comes after ten seconds; had the limit come
-            // before the wait, it would be both.
+            // The first attempt took the only token; the next token comes after ten seconds. If the
+            // rate limit came before the wait, both would add up.
             let second = if mode == Watch { expected } else { 10 };
             assert_eq!(at, [0, second], "{mode:?}");
         }
@@ -167,7 +169,7 @@ fn rq_17_every_attempt_is_counted_by_its_code_in_every_mode() {
         let script = Script::new([later(1), mode.success()]);
         metrics::with_local_recorder(&recorder, || {
             let run = async { mode.run(&client(&script, 1)).await };
-            runtime.expect("a runtime").block_on(run).expect("answered at last");
+            runtime.expect("a runtime").block_on(run).expect("answered in the end");
         });
         let mut counted: Vec<_> = snapshotter
             .snapshot()
@@ -197,10 +199,11 @@ fn rq_17_every_attempt_is_counted_by_its_code_in_every_mode() {
 async fn rq_9_wrap_previous_error_case_by_case() {
     let eof = || fails(ErrorKind::UnexpectedEof);
     let reset = || fails(ErrorKind::ConnectionReset);
-    // Whatever is not worth another attempt.
+    // An error that is not retried.
     let fatal = || fails(ErrorKind::PermissionDenied);
     for mode in [Decode, Watch] {
-        // How many retries, what the server does, and how it fails at last if it does: with or without an earlier failure.
+        // The number of retries, the server's responses, and the final error if there is one: with
+        // or without an earlier error.
         type Case = (u32, Vec<Reply>, Option<Option<&'static str>>);
         let cases: Vec<Case> = vec![
             (2, vec![mode.success()], None),
@@ -223,14 +226,14 @@ async fn rq_9_wrap_previous_error_case_by_case() {
             let result = mode.run(&client(&script, retries)).await;
             assert_eq!(script.seen().len(), attempts, "{mode:?} {at}");
             let Some(previous) = failure else {
-                result.expect("answered at last");
+                result.expect("answered in the end");
                 continue;
             };
-            let error = result.expect_err("failed at last");
+            let error = result.expect_err("failed in the end");
             let end = previous.map(|it| format!(" - error from a previous attempt: {it}"));
             assert_eq!(error.to_string().contains(" - error from"), end.is_some(), "{mode:?} {at}: {error}");
             assert!(error.to_string().ends_with(&end.unwrap_or_default()), "{mode:?} {at}: {error}");
-            // What counts is the last failure.
+            // The last error is the one that counts.
             let current = if let Error::AfterRetries { current, .. } = error { *current } else { error };
             let Error::Unreachable { source, .. } = current else { panic!("{mode:?} {at}: {current}") };
             assert_eq!(source.to_string(), "permission denied", "{mode:?} {at}");
@@ -238,9 +241,10 @@ async fn rq_9_wrap_previous_error_case_by_case() {
     }
 }
 
-/// The wait for another attempt is part of the time given; what went wrong before it is told.
+/// The wait for another attempt is part of the time limit; the earlier error is part of the
+/// message.
 #[tokio::test(start_paused = true)]
-async fn rq_9_a_request_that_runs_out_of_time_tells_what_went_wrong_before() {
+async fn rq_9_a_request_that_times_out_reports_the_previous_error() {
     let script = Script::new([lost(), reply(200).silence()]);
     let request = script.client().get().path(&["/x"]).timeout(Duration::from_secs(3));
     let error = request.bytes().await.expect_err("no whole answer");
@@ -266,7 +270,7 @@ async fn rq_6_twenty_requests_at_once_have_ten_attempts_each() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rq_5_the_time_limit_of_a_stream_begins_behind_the_clients_own_rate_limit() {
+async fn rq_5_the_time_limit_of_a_stream_begins_after_the_client_side_rate_limit() {
     let script = Script::new([reply(200).chunk("a"), reply(200).chunk("b")]);
     let limit = RateLimit { qps: 0.1, burst: 1 };
     let client = script.builder(|config| config.rate_limit = Some(limit)).build().expect("valid settings");

@@ -1,4 +1,4 @@
-//! Putting a request together: the upstream scenarios of REST request building, by rule.
+//! Building requests: the upstream scenarios, by rule.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn rq_4_new_request_sets_accept() {
     );
 }
 
-/// Whatever is done with the answer, the same headers are sent.
+/// Whatever is done with the response, the same headers are sent.
 #[tokio::test]
 async fn rq_4_sets_headers() {
     let script =
@@ -94,7 +94,7 @@ fn rq_1_abs_path_preserves_trailing_slash_of_a_single_part_only() {
     }
 }
 
-/// The upstream table AbsPath: the path of the server, the path asked for, the path sent.
+/// The upstream table AbsPath: the server's path, the requested path, the path sent.
 #[tokio::test]
 async fn rq_1_abs_path() {
     for (server, path, expected) in [
@@ -118,7 +118,8 @@ async fn rq_1_abs_path() {
     }
 }
 
-/// The upstream scenarios RequestURI and RequestURIContext. What would leave the server's own path is refused here.
+/// The upstream scenarios RequestURI and RequestURIContext. A URI outside of the server's base path
+/// is rejected here.
 #[tokio::test]
 async fn rq_1_a_uri_replaces_path_and_parameters() {
     let asked = || client().get().param("foo", "a").param("bar", "b");
@@ -140,7 +141,7 @@ async fn rq_1_a_uri_replaces_path_and_parameters() {
 }
 
 #[test]
-fn rq_1_a_path_is_nothing_but_a_path() {
+fn rq_1_a_path_has_no_query_fragment_or_parent_segments() {
     for path in ["/a/../../secret", "/a?watch=true", "/a#b", "/a b", "."] {
         let refused = client().get().path(&["/api", path]).target();
         assert_eq!(refused, Err(InvalidRequest::Address(path.to_owned())));
@@ -148,7 +149,7 @@ fn rq_1_a_path_is_nothing_but_a_path() {
 }
 
 #[test]
-fn rq_1_a_suffix_stands_behind_everything_in_whatever_order() {
+fn rq_1_a_suffix_comes_last_in_any_order_of_calls() {
     let request = || client().get().suffix(&["metrics"]);
     assert_eq!(target(request().resource(&pods())), "/api/v1/pods/metrics");
     assert_eq!(target(request().path(&["/abs"])), "/abs/metrics");
@@ -169,7 +170,7 @@ fn secrets_of_a_request_stay_out_of_its_debug_text() {
 }
 
 #[tokio::test]
-async fn secrets_of_an_answer_stay_out_of_its_debug_text() {
+async fn secrets_of_a_response_stay_out_of_its_debug_text() {
     let script = Script::new([json(200, r#"{"token":"s3cret"}"#).header("set-cookie", "s3cret")]);
     let response = script.client().get().path(&["/x"]).response().await.expect("answered");
     let shown = format!("{response:?}");
@@ -178,7 +179,7 @@ async fn secrets_of_an_answer_stay_out_of_its_debug_text() {
 }
 
 #[tokio::test]
-async fn an_address_with_a_password_or_a_query_is_refused_and_never_shown() {
+async fn an_address_with_a_password_or_a_query_is_rejected_and_never_shown() {
     for (address, word) in [
         ("https://me:s3cret@10.0.0.1/", "password"),
         ("https://10.0.0.1/base?token=s3cret", "query"),
@@ -239,7 +240,7 @@ fn rq_2_invalid_segments() {
             assert!(refused.target().is_err(), "{invalid:?} {refused:?}");
         }
     }
-    // These may have several parts, and each of them is looked at.
+    // These may have several segments, and each of them is checked.
     for invalid in [".", "..", "foo/..", "foo//bar", "foo%2fbar", ""] {
         let object = || request().namespace("a").name("x");
         assert!(object().subresource(invalid).target().is_err(), "{invalid:?}");
@@ -262,7 +263,7 @@ fn rq_2_preflight_check() {
         assert!(request.clone().namespace("").target().is_ok(), "all namespaces: {request:?}");
         assert!(request.clone().namespace("").name("x").target().is_err(), "one object: {request:?}");
     }
-    assert!(post.clone().target().is_ok(), "a namespace that was never mentioned");
+    assert!(post.clone().target().is_ok(), "no namespace was set");
     assert!(post.namespace("").target().is_err(), "create without a namespace");
     assert_eq!(client().get().target(), Err(InvalidRequest::NoTarget));
 }
@@ -284,8 +285,8 @@ fn rq_3_params_are_added_and_encoded() {
     assert_eq!(target(request), "/api/v1/pods?labelSelector=a+in+%28b%2Cc%29&resourceVersion=0&limit=5");
 }
 
-/// The upstream scenarios VersionedParams, …FromListOptions and UnacceptableParamNames: options come on top of what is
-/// there, and no name is reserved.
+/// The upstream scenarios VersionedParams, …FromListOptions and UnacceptableParamNames: options are
+/// added to existing parameters, and no name is reserved.
 #[test]
 fn rq_3_versioned_params() {
     let at = |version: &str| ListParams::default().at(version).query().expect("valid");
@@ -298,7 +299,8 @@ fn rq_3_versioned_params() {
     assert_eq!(target(client().get().resource(&pods()).param("timeout", "42")), "/api/v1/pods?timeout=42");
 }
 
-/// The upstream scenario VersionedParamsWithInvalidScheme, as far as options can be wrong here: they contradict each other.
+/// The upstream scenario VersionedParamsWithInvalidScheme. Here, options are invalid only if they
+/// contradict each other.
 #[tokio::test]
 async fn rq_3_options_that_contradict_each_other_are_never_sent() {
     let script = Script::new([json(200, "{}")]);
@@ -309,7 +311,7 @@ async fn rq_3_options_that_contradict_each_other_are_never_sent() {
 }
 
 #[test]
-fn rq_3_a_timeout_is_told_to_the_server() {
+fn rq_3_a_timeout_is_sent_to_the_server() {
     let request = || client().get().resource(&pods());
     assert_eq!(target(request().timeout(Duration::from_secs(32))), "/api/v1/pods?timeout=32s");
     assert_eq!(target(request().timeout(Duration::from_millis(1500))), "/api/v1/pods?timeout=1500ms");
@@ -340,7 +342,7 @@ async fn rq_4_bodies_carry_their_content_type() {
 }
 
 #[test]
-fn a_value_that_cannot_be_written_is_the_first_error() {
+fn a_value_that_cannot_be_serialised_is_the_first_error() {
     let unwritable = std::collections::HashMap::from([(vec![1u8], 1)]);
     let request = client().post().resource(&pods()).namespace("a").json(&unwritable);
     assert!(matches!(request.target(), Err(InvalidRequest::Body(_))));
@@ -348,7 +350,7 @@ fn a_value_that_cannot_be_written_is_the_first_error() {
     assert!(matches!(request.target(), Err(InvalidRequest::Header(_))));
 }
 
-/// client-go's usual chain names the namespace first.
+/// client-go's usual chain sets the namespace first.
 #[test]
 fn rq_1_the_parts_of_a_resource_may_be_named_before_it() {
     let request = client().get().namespace("a").resource(&pods()).name("b").subresource("log");

@@ -1,4 +1,4 @@
-//! What becomes of an answer: decoded, refused, or a clear error (rules RQ-12, RQ-14, RQ-16, RQ-17).
+//! Results of a response: decoded, rejected, or a clear error (rules RQ-12, RQ-14, RQ-16, RQ-17).
 
 use std::io::ErrorKind;
 use std::sync::{Arc, Mutex};
@@ -51,7 +51,7 @@ async fn rq_12_transform_response() {
     }
 }
 
-/// Whatever an answer says it is, a refusal is told by its code.
+/// Whatever its content type, an error response is recognised by its code.
 #[tokio::test]
 async fn rq_12_transform_response_negotiate() {
     for (code, content_type) in [
@@ -85,7 +85,7 @@ async fn rq_12_transform_unstructured_error() {
     for error in [created, replaced, missing] {
         assert!(error.status().is_some_and(|it| it.is_unexpected_server_response()));
     }
-    // Who speaks, the code of the answer or the Status in its body.
+    // The source of the code: the response, or the Status in its body.
     for (body, code) in [
         ("", 400),
         (r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":404}"#, 404),
@@ -100,9 +100,9 @@ async fn rq_12_transform_unstructured_error() {
     }
 }
 
-/// The upstream scenario BadRequest, and the Status of a refusal as it was sent.
+/// The upstream scenario BadRequest, and the Status of an error response as it was sent.
 #[tokio::test]
-async fn rq_12_a_refusal_is_the_status_the_server_sent() {
+async fn rq_12_an_error_response_is_the_status_the_server_sent() {
     let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"pods \"x\" not found","reason":"NotFound","code":404,"details":{"name":"x","kind":"pods"}}"#;
     let whole = get(json(404, body)).await.expect_err("refused");
     let raw = Script::new([json(404, body)]).client().get().path(&["/api"]).bytes().await;
@@ -131,12 +131,12 @@ async fn rq_12_into_with_no_body() {
     let error = get(reply(200)).await.expect_err("nothing to decode");
     assert_eq!(
         error.to_string(),
-        "cannot make sense of the answer to GET /api: 0-length response with status code 200"
+        "cannot decode the response to GET /api: 0-length response with status code 200"
     );
 }
 
 #[tokio::test]
-async fn rq_12_accepted_without_content_is_an_answer() {
+async fn rq_12_success_without_content_is_a_response() {
     let response = Script::new([reply(204)]).client().get().path(&["/x"]).response().await.expect("answered");
     assert!(response.body.is_empty() && !response.was_created());
     let response = Script::new([reply(201)]).client().get().path(&["/x"]).response().await.expect("answered");
@@ -152,11 +152,11 @@ async fn rq_12_a_success_with_a_failed_status_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_html_page_is_told_as_what_it_is() {
+async fn an_html_page_is_a_decoding_error_that_shows_it() {
     let error = get(reply(200).header("content-type", "text/html").chunk("<html>login</html>"))
         .await
         .expect_err("no JSON");
-    assert!(error.to_string().starts_with("cannot make sense of the answer to GET /api: "), "{error}");
+    assert!(error.to_string().starts_with("cannot decode the response to GET /api: "), "{error}");
     let error = get(reply(403).header("content-type", "text/html").chunk("<html>no</html>"))
         .await
         .expect_err("refused");
@@ -188,7 +188,7 @@ async fn an_undecodable_object_names_the_field() {
 async fn half_a_body_then_silence_ends_at_the_time_limit() {
     let script = Script::new([json(200, r#"{"a":"#).silence()]);
     let request = script.client().get().path(&["/api"]).timeout(Duration::from_secs(3));
-    let error = request.send::<Value>().await.expect_err("no whole answer");
+    let error = request.send::<Value>().await.expect_err("no complete response");
     assert!(matches!(error, Error::TimedOut(limit) if limit == Duration::from_secs(3)), "{error}");
 }
 
@@ -201,21 +201,21 @@ async fn a_body_that_breaks_off_is_a_lost_connection() {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Heard(Arc<Mutex<Vec<Warning>>>);
+struct RecordedWarnings(Arc<Mutex<Vec<Warning>>>);
 
-impl WarningHandler for Heard {
+impl WarningHandler for RecordedWarnings {
     fn warn(&self, warning: &Warning) {
         self.0.lock().expect("not poisoned").push(warning.clone());
     }
 }
 
 #[tokio::test]
-async fn rq_14_warnings_reach_the_handler_also_when_the_request_is_refused() {
+async fn rq_14_warnings_reach_the_handler_even_if_the_request_fails() {
     let script = Script::new([
         json(200, "{}").header("warning", r#"299 - "old""#).header("warning", r#"299 - "older""#),
         refusal(404, "NotFound").header("warning", r#"299 - "gone""#),
     ]);
-    let heard = Heard::default();
+    let heard = RecordedWarnings::default();
     let config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
     let layer = tower::layer::layer_fn(move |_| script.clone());
     let client = Client::builder(config).warnings(heard.clone()).layer(layer).build().expect("valid");
@@ -227,7 +227,7 @@ async fn rq_14_warnings_reach_the_handler_also_when_the_request_is_refused() {
 }
 
 #[tokio::test]
-async fn rq_16_every_request_says_who_asks_unless_it_says_so_itself() {
+async fn rq_16_every_request_has_a_user_agent_and_may_set_its_own() {
     let script = Script::new([json(200, "{}"), json(200, "{}")]);
     let config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
     let seen = script.clone();
@@ -244,7 +244,7 @@ async fn rq_16_every_request_says_who_asks_unless_it_says_so_itself() {
 }
 
 #[tokio::test]
-async fn an_anonymous_copy_of_a_configuration_says_nothing_about_us() {
+async fn an_anonymous_copy_of_a_configuration_has_no_credentials() {
     let mut config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
     config.auth.token = Some("hush-hush".into());
     config.impersonate.user = Some("jane".to_owned());
@@ -262,7 +262,7 @@ async fn an_anonymous_copy_of_a_configuration_says_nothing_about_us() {
 }
 
 #[tokio::test]
-async fn au_1_who_we_act_as_is_chosen_per_settings_per_client_and_per_request() {
+async fn au_1_impersonation_is_set_per_settings_per_client_and_per_request() {
     let script = Script::new((0..4).map(|_| json(200, r#"{"metadata":{"name":"x"}}"#)));
     let mut config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
     config.impersonate.user = Some("settings".to_owned());
@@ -281,7 +281,7 @@ async fn au_1_who_we_act_as_is_chosen_per_settings_per_client_and_per_request() 
 }
 
 #[tokio::test]
-async fn an_answer_beyond_the_limit_of_the_client_is_not_read_to_its_end() {
+async fn a_response_beyond_the_limit_of_the_client_is_not_read_to_its_end() {
     let chunk = vec![b'x'; 1 << 10];
     let long = || (0..10).fold(reply(200), |reply, _| reply.chunk(chunk.clone())).silence();
     let script = Script::new([long(), reply(200).chunk(chunk.clone()).chunk(chunk.clone())]);
@@ -292,7 +292,7 @@ async fn an_answer_beyond_the_limit_of_the_client_is_not_read_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_limit_of_a_stream_ends_when_the_answer_begins() {
+async fn the_time_limit_of_a_stream_ends_when_the_response_begins() {
     let second = Duration::from_secs(1);
     let script = Script::new([reply(200).chunk("a").pause(60 * second).chunk("b")]);
     let body = script.client().get().path(&["/x"]).timeout(second).stream().await.expect("answered");

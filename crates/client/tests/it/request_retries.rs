@@ -1,4 +1,5 @@
-//! Sending again: who is sent again, when, how often, and what is kept of earlier failures (rules RQ-5 to RQ-11).
+//! Retries: which requests, when, how often, and with which errors of earlier attempts (rules RQ-5
+//! to RQ-11).
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -21,13 +22,13 @@ async fn rq_6_handles_429_and_5xx_with_the_whole_body_each_time() {
     let start = Instant::now();
     let body = "abcd".repeat(1000);
     let request = script.client().post().path(&["/x"]).body("text/plain", body.clone());
-    request.bytes().await.expect("answered at last");
+    request.bytes().await.expect("answered in the end");
     assert_eq!(start.elapsed(), Duration::from_secs(7));
     assert_eq!(script.seen().iter().map(|it| it.body.as_str()).collect::<Vec<_>>(), [body.as_str(); 5]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn rq_6_without_retry_after_nothing_is_sent_again() {
+async fn rq_6_without_retry_after_nothing_is_retried() {
     for code in [429, 500, 502, 503, 504] {
         for method in [Method::GET, Method::POST] {
             let script = Script::new([reply(code), json(200, "{}")]);
@@ -75,11 +76,11 @@ async fn rq_6_max_retries() {
     }
     let script = Script::new((0..20).map(|_| busy(429, 0)));
     assert!(script.client().get().path(&["/x"]).bytes().await.is_err());
-    assert_eq!(script.seen().len(), 11, "10 retries unless told otherwise");
+    assert_eq!(script.seen().len(), 11, "10 retries by default");
 }
 
 #[tokio::test(start_paused = true)]
-async fn rq_6_a_stream_is_not_resent_after_a_lost_connection_but_after_a_retry_after() {
+async fn rq_6_a_stream_is_retried_after_retry_after_but_not_after_a_lost_connection() {
     let script = Script::new([fails(ErrorKind::ConnectionReset), json(200, "{}")]);
     assert!(script.client().get().path(&["/x"]).stream().await.is_err());
     let script = Script::new([busy(503, 1), json(200, "{}")]);
@@ -97,7 +98,11 @@ async fn rq_9_wrap_previous_error() {
         refusal(429, "TooManyRequests"),
     ]);
     let error = script.client().get().path(&["/x"]).send::<Value>().await.expect_err("refused");
-    assert_eq!(error.to_string(), "TooManyRequests (TooManyRequests)", "the same failure twice is told once");
+    assert_eq!(
+        error.to_string(),
+        "TooManyRequests (TooManyRequests)",
+        "the same error twice is reported once"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -113,7 +118,7 @@ async fn rq_5_the_limit_is_shared_by_all_clones_and_spent_on_retries_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rq_5_no_limit_unless_asked_for() {
+async fn rq_5_there_is_no_rate_limit_by_default() {
     let script = Script::new((0..200).map(|_| json(200, "{}")));
     let client = script.client();
     let start = Instant::now();
@@ -134,9 +139,10 @@ async fn rq_5_waiting_for_the_limit_does_not_use_up_the_timeout() {
     }
 }
 
-/// The upstream scenario TryThrottleWithInfoContextDeadline: giving up ends the wait, and says nothing about limits.
+/// The upstream scenario TryThrottleWithInfoContextDeadline: dropping the request ends the wait;
+/// there is no message about limits.
 #[tokio::test(start_paused = true)]
-async fn rq_5_a_request_given_up_while_it_waits_for_the_limit_is_never_sent() {
+async fn rq_5_a_request_dropped_while_it_waits_for_the_limit_is_never_sent() {
     let script = Script::new([json(200, "{}"), json(200, "{}")]);
     let limit = |config: &mut Config| config.rate_limit = Some(RateLimit { qps: 0.1, burst: 1 });
     let client = script.builder(limit).build().expect("valid settings");
@@ -174,9 +180,10 @@ async fn rq_11_backoff_lifecycle() {
     }
 }
 
-/// The upstream scenario URLBackoffFunctionalityCollisions: whatever the path, it is the server that is spared.
+/// The upstream scenario URLBackoffFunctionalityCollisions: the backoff is per server, whatever the
+/// path.
 #[tokio::test(start_paused = true)]
-async fn rq_11_all_paths_of_a_server_share_one_back_off_and_another_server_has_its_own() {
+async fn rq_11_all_paths_of_a_server_share_one_backoff_and_another_server_has_its_own() {
     let (failing, sound) = (Script::new([reply(500), reply(200)]), Script::new([reply(200)]));
     let backoff = ServerBackoff::new(Duration::from_secs(1), Duration::from_secs(60));
     let client =
@@ -191,18 +198,18 @@ async fn rq_11_all_paths_of_a_server_share_one_back_off_and_another_server_has_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn rq_11_the_longer_of_back_off_and_retry_after_counts() {
+async fn rq_11_the_longer_of_backoff_and_retry_after_counts() {
     let script = Script::new([busy(503, 1), busy(503, 9), json(200, "{}")]);
     let backoff = ServerBackoff::new(Duration::from_secs(4), Duration::from_secs(60));
     let client = script.builder(|_| {}).server_backoff(backoff).build().expect("valid settings");
     let start = Instant::now();
-    client.get().path(&["/x"]).bytes().await.expect("answered at last");
+    client.get().path(&["/x"]).bytes().await.expect("answered in the end");
     let at: Vec<_> = script.seen().iter().map(|it| (it.at - start).as_secs()).collect();
     assert_eq!(at, [0, 4, 13]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_a_request_ends_its_attempts() {
+async fn dropping_a_request_cancels_its_attempts() {
     let script = Script::new([busy(503, 60), json(200, "{}")]);
     let request = script.client().get().path(&["/x"]).bytes();
     assert!(tokio::time::timeout(Duration::from_secs(1), request).await.is_err());
@@ -211,12 +218,12 @@ async fn dropping_a_request_ends_its_attempts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rq_10_a_refusal_whose_body_never_ends_is_a_refusal_all_the_same() {
+async fn rq_10_an_error_response_whose_body_never_ends_is_still_an_error_response() {
     let endless = || busy(503, 1).chunk("half a ").silence();
     let script = Script::new([endless(), json(200, "{}")]);
     let start = Instant::now();
-    script.client().get().path(&["/x"]).bytes().await.expect("answered at last");
-    assert_eq!(start.elapsed(), Duration::from_secs(6), "five for the body, one as the server asked");
+    script.client().get().path(&["/x"]).bytes().await.expect("answered in the end");
+    assert_eq!(start.elapsed(), Duration::from_secs(6), "five for the body, one for Retry-After");
     let script = Script::new([reply(404).chunk("half a ").silence()]);
     assert!(script.client().get().path(&["/x"]).bytes().await.expect_err("refused").is_not_found());
 }

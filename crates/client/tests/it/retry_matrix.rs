@@ -1,7 +1,8 @@
-//! The upstream matrix RetryableConditions through a whole client: conditions by verb by what is done with the answer.
+//! The upstream matrix RetryableConditions with a whole client: conditions by method by use of the
+//! response.
 //!
-//! Every attempt meets the same condition; two retries are allowed. What counts is how often the request was sent, how
-//! long that took, and what the caller got.
+//! Every attempt meets the same condition; two retries are allowed. The test checks the number of
+//! attempts, their duration, and the result.
 
 use std::io;
 use std::time::Duration;
@@ -20,18 +21,18 @@ use tokio::time::Instant;
 use crate::scripted::{Reply, Script, fails_with, json, reply};
 
 const VERBS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::DELETE, Method::PATCH];
-/// What the server asks for where it asks for patience.
-const PATIENCE: Duration = Duration::from_secs(3);
+/// The `Retry-After` of the server.
+const RETRY_AFTER: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy, Debug)]
 enum Condition {
     /// The server answers, with or without `Retry-After`.
-    Answers { code: u16, patience: bool },
-    /// The connection fails with an error of the operating system, as it is or inside another.
+    Answers { code: u16, retry_after: bool },
+    /// The connection fails with an error of the operating system, plain or wrapped in another.
     Fails { kind: io::ErrorKind, wrapped: bool },
-    /// The server hangs up before it answers.
+    /// The server closes the connection instead of answering.
     HangsUp,
-    /// The server says GOAWAY in place of an answer.
+    /// The server sends GOAWAY instead of answering.
     GoesAway,
 }
 
@@ -40,7 +41,7 @@ use io::ErrorKind::{
     BrokenPipe, ConnectionAborted, ConnectionRefused, ConnectionReset, TimedOut, UnexpectedEof,
 };
 
-/// What is done with the answer.
+/// The use of the response.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mode {
     Decode,
@@ -49,54 +50,63 @@ enum Mode {
     Watch,
 }
 
-/// What the caller got.
+/// The caller's result.
 #[derive(Debug, PartialEq)]
-enum Got {
-    /// An answer, or a watch with nothing in it.
-    Answer,
+enum CallResult {
+    /// A response, or a watch without events.
+    Response,
     Refused(u16),
     Broken(TransportErrorKind),
 }
 
-/// Who is sent again.
+/// The requests that are retried.
 #[derive(Clone, Copy, Debug)]
-enum Again {
+enum Retried {
     Always,
     Never,
-    /// Nothing but reads, and watches.
-    Harmless,
-    /// Watches only.
+    /// Only reads and watches.
+    ReadsAndWatches,
+    /// Only watches.
     Watches,
 }
 
-/// The seventeen, in upstream's order. Go tells some of them apart by their text, here they are what the text stands for.
-const MATRIX: [(&str, Condition, Again); 17] = [
-    ("429 with Retry-After", Answers { code: 429, patience: true }, Again::Always),
-    ("503 with Retry-After", Answers { code: 503, patience: true }, Again::Always),
-    ("500 without Retry-After", Answers { code: 500, patience: false }, Again::Never),
-    ("429 without Retry-After", Answers { code: 429, patience: false }, Again::Never),
-    ("connection reset", Fails { kind: ConnectionReset, wrapped: false }, Again::Harmless),
-    ("end of file", HangsUp, Again::Harmless),
-    ("unexpected end of file", Fails { kind: UnexpectedEof, wrapped: false }, Again::Harmless),
-    ("write on a broken connection", Fails { kind: BrokenPipe, wrapped: false }, Again::Harmless),
-    ("GOAWAY", GoesAway, Again::Harmless),
-    ("connection reset by peer, inside", Fails { kind: ConnectionReset, wrapped: true }, Again::Harmless),
-    ("use of a closed connection", Fails { kind: ConnectionAborted, wrapped: true }, Again::Harmless),
-    ("connection refused", Fails { kind: ConnectionRefused, wrapped: false }, Again::Never),
-    ("connection refused, inside", Fails { kind: ConnectionRefused, wrapped: true }, Again::Never),
-    ("end of file, inside", Fails { kind: UnexpectedEof, wrapped: true }, Again::Harmless),
-    ("timeout", Fails { kind: TimedOut, wrapped: false }, Again::Watches),
-    ("success", Answers { code: 200, patience: false }, Again::Never),
-    ("redirect with Retry-After", Answers { code: 301, patience: true }, Again::Never),
+/// The seventeen conditions, in upstream's order. Go distinguishes some of them by their text; here
+/// they are the errors that the texts mean.
+const MATRIX: [(&str, Condition, Retried); 17] = [
+    ("429 with Retry-After", Answers { code: 429, retry_after: true }, Retried::Always),
+    ("503 with Retry-After", Answers { code: 503, retry_after: true }, Retried::Always),
+    ("500 without Retry-After", Answers { code: 500, retry_after: false }, Retried::Never),
+    ("429 without Retry-After", Answers { code: 429, retry_after: false }, Retried::Never),
+    ("connection reset", Fails { kind: ConnectionReset, wrapped: false }, Retried::ReadsAndWatches),
+    ("end of file", HangsUp, Retried::ReadsAndWatches),
+    ("unexpected end of file", Fails { kind: UnexpectedEof, wrapped: false }, Retried::ReadsAndWatches),
+    ("write on a broken connection", Fails { kind: BrokenPipe, wrapped: false }, Retried::ReadsAndWatches),
+    ("GOAWAY", GoesAway, Retried::ReadsAndWatches),
+    (
+        "connection reset by peer, inside",
+        Fails { kind: ConnectionReset, wrapped: true },
+        Retried::ReadsAndWatches,
+    ),
+    (
+        "use of a closed connection",
+        Fails { kind: ConnectionAborted, wrapped: true },
+        Retried::ReadsAndWatches,
+    ),
+    ("connection refused", Fails { kind: ConnectionRefused, wrapped: false }, Retried::Never),
+    ("connection refused, inside", Fails { kind: ConnectionRefused, wrapped: true }, Retried::Never),
+    ("end of file, inside", Fails { kind: UnexpectedEof, wrapped: true }, Retried::ReadsAndWatches),
+    ("timeout", Fails { kind: TimedOut, wrapped: false }, Retried::Watches),
+    ("success", Answers { code: 200, retry_after: false }, Retried::Never),
+    ("redirect with Retry-After", Answers { code: 301, retry_after: true }, Retried::Never),
 ];
 
 impl Condition {
     async fn reply(self, mode: Mode) -> Reply {
         match self {
             Answers { code: 200, .. } if mode != Mode::Watch => json(200, "{}"),
-            Answers { code, patience: false } => reply(code),
-            Answers { code, patience: true } => {
-                reply(code).header("retry-after", PATIENCE.as_secs().to_string())
+            Answers { code, retry_after: false } => reply(code),
+            Answers { code, retry_after: true } => {
+                reply(code).header("retry-after", RETRY_AFTER.as_secs().to_string())
             }
             Fails { kind, wrapped: false } => fails_with(io::Error::from(kind)),
             Fails { kind, wrapped: true } => fails_with(io::Error::other(io::Error::from(kind))),
@@ -107,37 +117,38 @@ impl Condition {
 
     fn wait(self) -> Duration {
         match self {
-            Answers { .. } => PATIENCE,
+            Answers { .. } => RETRY_AFTER,
             _ => Duration::from_secs(1),
         }
     }
 
-    fn got(self, mode: Mode) -> Got {
+    fn got(self, mode: Mode) -> CallResult {
         match self {
-            Answers { code: 200, .. } => Got::Answer,
-            Answers { code, .. } => Got::Refused(code),
-            Fails { kind: ConnectionRefused, .. } => Got::Broken(TransportErrorKind::Refused),
-            // A watch that cannot be opened for such a reason is one that ended at once (rule RQ-8).
-            _ if mode == Mode::Watch => Got::Answer,
-            Fails { kind: TimedOut, .. } => Got::Broken(TransportErrorKind::Timeout),
-            _ => Got::Broken(TransportErrorKind::Lost),
+            Answers { code: 200, .. } => CallResult::Response,
+            Answers { code, .. } => CallResult::Refused(code),
+            Fails { kind: ConnectionRefused, .. } => CallResult::Broken(TransportErrorKind::Refused),
+            // A watch that cannot be opened for such a reason is returned as one that ended at once
+            // (rule RQ-8).
+            _ if mode == Mode::Watch => CallResult::Response,
+            Fails { kind: TimedOut, .. } => CallResult::Broken(TransportErrorKind::Timeout),
+            _ => CallResult::Broken(TransportErrorKind::Lost),
         }
     }
 }
 
-impl Again {
+impl Retried {
     fn attempts(self, verb: &Method, mode: Mode) -> usize {
         let again = match self {
             Self::Always => true,
             Self::Never => false,
-            Self::Harmless => mode == Mode::Watch || (mode != Mode::Stream && *verb == Method::GET),
+            Self::ReadsAndWatches => mode == Mode::Watch || (mode != Mode::Stream && *verb == Method::GET),
             Self::Watches => mode == Mode::Watch,
         };
         if again { 3 } else { 1 }
     }
 }
 
-/// hyper's own error for a server that closes the connection in place of an answer.
+/// Returns hyper's error for a server that closes the connection instead of answering.
 async fn hung_up() -> BoxError {
     let (ours, theirs) = tokio::io::duplex(1024);
     let (mut sender, connection) =
@@ -145,10 +156,10 @@ async fn hung_up() -> BoxError {
     tokio::spawn(connection);
     drop(theirs);
     let request = http::Request::new(Empty::<bytes::Bytes>::new());
-    sender.send_request(request).await.expect_err("nobody is there").into()
+    sender.send_request(request).await.expect_err("the server is gone").into()
 }
 
-/// hyper's own error for a server that says GOAWAY in place of an answer.
+/// Returns hyper's error for a server that sends GOAWAY instead of answering.
 async fn went_away() -> BoxError {
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let server = tokio::spawn(async move {
@@ -179,7 +190,7 @@ async fn run(client: &Client, verb: &Method, mode: Mode) -> Result<(), Error> {
         Mode::Watch => {
             let maps = Api::<ConfigMap>::namespaced(client.clone(), "a");
             let events = maps.watch(&WatchParams::from("5")).await?;
-            assert_eq!(events.count().await, 0, "nothing comes out of a watch that saw nothing");
+            assert_eq!(events.count().await, 0, "a watch without events yields nothing");
             Ok(())
         }
     }
@@ -199,10 +210,10 @@ async fn rq_6_retryable_conditions_by_verb_and_mode() {
                 let client = script.builder(|_| {}).max_retries(2).build().expect("valid settings");
                 let start = Instant::now();
                 let got = match run(&client, verb, mode).await {
-                    Ok(()) => Got::Answer,
+                    Ok(()) => CallResult::Response,
                     Err(error) => match (error.status(), error.transport()) {
-                        (Some(status), _) => Got::Refused(status.code),
-                        (None, Some(kind)) => Got::Broken(kind),
+                        (Some(status), _) => CallResult::Refused(status.code),
+                        (None, Some(kind)) => CallResult::Broken(kind),
                         (None, None) => panic!("{name} {mode:?} {verb}: {error}"),
                     },
                 };

@@ -1,6 +1,7 @@
-//! A server that is a script: the next answer for each request, in order, and a record of what was asked.
+//! A scripted server: the next response for each request, in order, and a record of the requests.
 //!
-//! No socket and no task, so paused time is exact. A request beyond the script is answered with 599.
+//! No socket and no task, so paused time is exact. A request beyond the script is answered
+//! with 599.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -18,7 +19,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tower::Service;
 
-/// One answer of the script.
+/// One response of the script.
 #[derive(Debug)]
 pub(crate) struct Reply {
     code: u16,
@@ -54,7 +55,7 @@ pub(crate) struct Script {
     open: Arc<AtomicUsize>,
 }
 
-/// Counts a body until it is dropped or read to its end.
+/// A guard that counts a body until it is dropped or read to its end.
 struct OpenBody(Arc<AtomicUsize>);
 
 impl OpenBody {
@@ -74,12 +75,12 @@ pub(crate) fn reply(code: u16) -> Reply {
     Reply { code, headers: Vec::new(), body: Vec::new(), fails: None }
 }
 
-/// A JSON answer.
+/// A JSON response.
 pub(crate) fn json(code: u16, body: impl Into<String>) -> Reply {
     reply(code).header("content-type", "application/json").chunk(body.into())
 }
 
-/// A `Status` answer.
+/// An error response with a `Status`.
 pub(crate) fn refusal(code: u16, reason: &str) -> Reply {
     let body = format!(
         r#"{{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"{reason}","code":{code},"message":"{reason}"}}"#
@@ -87,12 +88,12 @@ pub(crate) fn refusal(code: u16, reason: &str) -> Reply {
     json(code, body)
 }
 
-/// No answer: the connection fails.
+/// No response: the connection fails.
 pub(crate) fn fails(kind: io::ErrorKind) -> Reply {
     fails_with(io::Error::from(kind))
 }
 
-/// No answer, and this is why.
+/// No response: the request fails with this error.
 pub(crate) fn fails_with(error: impl Into<BoxError>) -> Reply {
     Reply { fails: Some(error.into()), ..reply(200) }
 }
@@ -108,19 +109,19 @@ impl Reply {
         self
     }
 
-    /// The connection is lost here.
+    /// Loses the connection at this point of the body.
     pub(crate) fn lost(mut self) -> Self {
         self.body.push(Step::Lost(io::ErrorKind::ConnectionReset));
         self
     }
 
-    /// Nothing comes for this long.
+    /// Sends nothing for this duration.
     pub(crate) fn pause(mut self, duration: Duration) -> Self {
         self.body.push(Step::Pause(duration));
         self
     }
 
-    /// Nothing comes any more, and the connection stays.
+    /// Sends nothing more, and keeps the connection open.
     pub(crate) fn silence(mut self) -> Self {
         self.body.push(Step::Silence);
         self
@@ -153,17 +154,17 @@ impl Script {
         script
     }
 
-    /// Adds answers.
+    /// Adds responses.
     pub(crate) fn then(&self, replies: impl IntoIterator<Item = Reply>) {
         self.replies.lock().expect("not poisoned").extend(replies);
     }
 
-    /// A client whose server is this script.
+    /// Returns a client whose server is this script.
     pub(crate) fn client(&self) -> Client {
         Client::from_service("https://script.test/base/".parse().expect("a URL"), "default", self.clone())
     }
 
-    /// The same through all our own layers, with settings of the test's.
+    /// Returns a builder of a client with all its layers over this script, with adjusted settings.
     pub(crate) fn builder(&self, adjust: impl FnOnce(&mut Config)) -> ClientBuilder {
         let mut config = Config::new("http://127.0.0.1:1/".parse().expect("a URL"));
         adjust(&mut config);
@@ -171,17 +172,17 @@ impl Script {
         Client::builder(config).layer(tower::layer::layer_fn(move |_| script.clone()))
     }
 
-    /// Everything that was asked so far.
+    /// Returns all requests so far.
     pub(crate) fn seen(&self) -> Vec<Seen> {
         self.seen.lock().expect("not poisoned").clone()
     }
 
-    /// How many answers have a body that is still held by somebody.
+    /// Returns the number of response bodies that are still open.
     pub(crate) fn open_bodies(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
 
-    /// The targets of everything that was asked so far.
+    /// Returns the targets of all requests so far.
     pub(crate) fn targets(&self) -> Vec<String> {
         self.seen().into_iter().map(|it| it.target).collect()
     }

@@ -1,4 +1,4 @@
-//! The transport against real servers on loopback, by concern.
+//! The transport with real servers on loopback, by concern.
 
 mod protocol;
 mod sharing;
@@ -20,12 +20,12 @@ use tower::ServiceExt;
 
 use crate::support::{Authority, Server, soon};
 
-/// No plugin hands out certificates.
+/// A channel without a plugin's certificate.
 fn no_plugin() -> watch::Receiver<Option<Identity>> {
     watch::channel(None).1
 }
 
-/// Settings for a server whose certificate is of this authority.
+/// Settings that trust this authority.
 fn trusting(url: &str, authority: &Authority) -> Config {
     let mut config = Config::new(url.parse().unwrap());
     config.tls.ca = Some(Pem::Data(authority.pem().into()));
@@ -47,7 +47,7 @@ async fn send(
     soon(transport.clone().oneshot(request)).await
 }
 
-/// The whole text of an answer that must come.
+/// Returns the whole text of a response.
 async fn fetch(transport: &Transport, url: &str) -> String {
     let response = send(transport, get(url)).await.unwrap();
     read(response).await
@@ -58,7 +58,7 @@ async fn read(response: Response<ResponseBody>) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// An error with all its causes, as a log shows it.
+/// Returns an error with all its causes, as in a log.
 fn chain(error: &dyn Error) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

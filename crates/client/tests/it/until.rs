@@ -1,4 +1,4 @@
-//! Waiting on watches: the upstream scenarios of Until, and states that are waited for through bad weather.
+//! Waiting on watches: the upstream scenarios of Until, and waiting for states despite faults.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn maps(script: &Script) -> Api<ConfigMap> {
     Api::namespaced(script.client(), "a")
 }
 
-/// These events, and then nothing for ever.
+/// A stream of these events that then stays pending.
 fn fed(kinds: &[fn(ConfigMap) -> Event]) -> impl Stream<Item = Result<Event, Error>> + use<> {
     let events: Vec<_> = kinds.iter().map(|it| Ok(it(ConfigMap::default()))).collect();
     stream::iter(events).chain(stream::pending())
@@ -65,7 +65,7 @@ fn conditions(all: &[Condition]) -> Vec<EventCondition<ConfigMap>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn until_conditions_are_met_in_order_and_the_last_event_is_given() {
+async fn until_conditions_are_met_in_order_and_the_last_event_is_returned() {
     let events = fed(&[WatchEvent::Added, WatchEvent::Modified]);
     let met = timeout(MINUTE, until(events, in_order(conditions(&[is_added, is_modified])))).await;
     assert!(matches!(met, Ok(Ok(WatchEvent::Modified(_)))), "{met:?}");
@@ -79,7 +79,7 @@ async fn until_multiple_conditions_may_be_met_by_one_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn until_multiple_conditions_fail_by_time_when_one_is_never_met() {
+async fn until_multiple_conditions_time_out_if_one_is_never_met() {
     let events = fed(&[WatchEvent::Added]);
     let last = Arc::new(Mutex::new(None));
     let mut all = in_order(conditions(&[is_added, is_added, is_deleted]));
@@ -93,7 +93,7 @@ async fn until_multiple_conditions_fail_by_time_when_one_is_never_met() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn until_timeout_is_for_ever_unless_the_caller_sets_one() {
+async fn until_has_no_timeout_unless_the_caller_sets_one() {
     let events = fed(&[WatchEvent::Added, WatchEvent::Modified]);
     let met = until(events, in_order(conditions(&[is_added, is_modified]))).await;
     assert!(matches!(met, Ok(WatchEvent::Modified(_))), "{met:?}");
@@ -109,7 +109,7 @@ async fn until_error_condition_ends_the_wait() {
     let error = until(events, in_order(all)).await.expect_err("the condition fails");
     let UntilError::Condition(cause) = &error else { panic!("{error:?}") };
     assert_eq!(cause.to_string(), "something bad");
-    assert_eq!(error.to_string(), "the condition cannot be met");
+    assert_eq!(error.to_string(), "the condition returned an error");
 }
 
 #[tokio::test]
@@ -121,7 +121,7 @@ async fn until_a_watch_that_ends_first_is_closed() {
     assert!(matches!(until(events, is_deleted).await, Err(UntilError::Closed)));
 }
 
-/// Neither may pass for an event that just did not meet the condition.
+/// Neither may be mistaken for an event that did not meet the condition.
 #[tokio::test]
 async fn until_an_error_event_and_an_undecodable_object_end_the_wait() {
     let script = Script::new([watching(&[gone(), event("ADDED", "x", "6")])]);
@@ -143,10 +143,10 @@ async fn until_with_retry_sees_every_event_over_many_watches() {
         watching(&[event("DELETED", "x", "9")]).silence(),
     ]);
     let seen = Arc::new(Mutex::new(Vec::new()));
-    let told = Arc::clone(&seen);
+    let recorded = Arc::clone(&seen);
     let maps = maps(&script);
     let met = maps.until(WatchParams::from("5"), move |event: &Event| {
-        told.lock().expect("not poisoned").push(format!("{event:?}").chars().take(5).collect::<String>());
+        recorded.lock().expect("not poisoned").push(format!("{event:?}").chars().take(5).collect::<String>());
         matches!(event, WatchEvent::Deleted(_))
     });
     assert!(matches!(met.await, Ok(WatchEvent::Deleted(_))));
@@ -163,10 +163,10 @@ async fn until_with_retry_sees_every_event_over_many_watches() {
     assert!(matches!(forgotten, Err(UntilError::Watch(error)) if error.is_expired()));
 }
 
-/// The upstream scenarios "doesn't wait for sync with no precondition" and "waits indefinitely with precondition if it can't
-/// sync": no condition is asked about a state that is not known.
+/// The upstream scenarios "doesn't wait for sync with no precondition" and "waits indefinitely with
+/// precondition if it can't sync": no condition is checked before the state is known.
 #[tokio::test(start_paused = true)]
-async fn until_with_sync_asks_nothing_before_the_list_is_there() {
+async fn until_with_sync_checks_no_condition_before_the_list_is_complete() {
     let script = Script::new([listing("5", &[]).silence()]);
     let maps = maps(&script);
     let everything = ListParams::default();
@@ -177,16 +177,19 @@ async fn until_with_sync_asks_nothing_before_the_list_is_there() {
 
 /// The upstream scenario "precondition can stop the loop".
 #[tokio::test]
-async fn until_with_sync_a_state_that_holds_already_needs_no_watch() {
+async fn until_with_sync_a_condition_that_already_holds_needs_no_watch() {
     let script = Script::new([listing("5", &[object("first", "3")])]);
     let state = maps(&script).wait_until(&ListParams::default(), |state| state.len() == 1).await;
-    assert_eq!(state.expect("so it is").keys().map(ToString::to_string).collect::<Vec<_>>(), ["a/first"]);
+    assert_eq!(
+        state.expect("the condition holds").keys().map(ToString::to_string).collect::<Vec<_>>(),
+        ["a/first"]
+    );
     assert_eq!(script.seen().len(), 1);
 }
 
 /// The upstream scenario "precondition lets it proceed to regular condition".
 #[tokio::test(start_paused = true)]
-async fn until_with_sync_goes_on_with_a_watch_from_the_version_of_the_list() {
+async fn until_with_sync_continues_with_a_watch_from_the_version_of_the_list() {
     let script = Script::new([
         listing("5", &[object("first", "3")]),
         watching(&[
@@ -204,7 +207,7 @@ async fn until_with_sync_goes_on_with_a_watch_from_the_version_of_the_list() {
             state.values().all(|it| it.version().as_str() == "8")
         })
         .await
-        .expect("so it is");
+        .expect("the condition holds");
     assert_eq!((sizes, state.len()), (vec![1, 2, 1, 1], 1));
     assert_eq!(
         script.targets(),
@@ -215,9 +218,9 @@ async fn until_with_sync_goes_on_with_a_watch_from_the_version_of_the_list() {
     );
 }
 
-/// What happened while nobody looked is in the next list, deletions too.
+/// Changes that the watch missed are in the next list, including deletions.
 #[tokio::test(start_paused = true)]
-async fn until_with_sync_lists_again_when_the_history_is_forgotten() {
+async fn until_with_sync_lists_again_when_the_history_is_compacted() {
     for forgotten in [watching(&[gone()]), refusal(410, "Gone")] {
         let script = Script::new([
             listing("5", &[object("x", "3")]),
@@ -236,7 +239,7 @@ async fn until_with_sync_lists_again_when_the_history_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn until_with_sync_a_server_that_forgets_at_once_is_listed_once_a_second() {
+async fn until_with_sync_lists_at_most_once_a_second() {
     let forgets = (0..50).flat_map(|_| [listing("5", &[]), watching(&[gone()])]);
     let script = Script::new(forgets);
     let (maps, everything) = (maps(&script), ListParams::default());
@@ -246,7 +249,7 @@ async fn until_with_sync_a_server_that_forgets_at_once_is_listed_once_a_second()
 }
 
 #[tokio::test(start_paused = true)]
-async fn until_with_sync_what_will_not_pass_is_an_error() {
+async fn until_with_sync_a_permanent_error_ends_the_wait() {
     let forbidden = Script::new([refusal(403, "Forbidden")]);
     let no_watch = Script::new([listing("5", &[]), refusal(403, "Forbidden")]);
     for script in [forbidden, no_watch] {
@@ -263,7 +266,7 @@ async fn until_with_sync_what_will_not_pass_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_object_is_waited_for_by_its_name() {
+async fn one_object_is_awaited_by_its_name() {
     let script = Script::new([
         listing("5", &[]),
         watching(&[event("ADDED", "x", "6"), event("MODIFIED", "x", "7")]).silence(),

@@ -1,4 +1,4 @@
-//! Watches: the raw stream (RQ-8, RQ-15) and the one that starts again where it ended (RW-1).
+//! Watches: the raw stream (RQ-8, RQ-15) and the one that resumes where it ended (RW-1).
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -36,8 +36,8 @@ fn maps(script: &Script) -> Api<ConfigMap> {
     Api::namespaced(script.client(), "a")
 }
 
-/// One word for each thing that comes out.
-async fn told(events: impl Stream<Item = Result<WatchEvent<ConfigMap>, Error>>) -> Vec<String> {
+/// Describes each item of a stream in a word or two.
+async fn describe_all(events: impl Stream<Item = Result<WatchEvent<ConfigMap>, Error>>) -> Vec<String> {
     let word = |event: Result<WatchEvent<ConfigMap>, Error>| match event {
         Ok(WatchEvent::Added(object)) => format!("added {}", object.version()),
         Ok(WatchEvent::Modified(object)) => format!("modified {}", object.version()),
@@ -53,32 +53,32 @@ async fn told(events: impl Stream<Item = Result<WatchEvent<ConfigMap>, Error>>) 
 
 async fn raw(answer: Reply) -> Vec<String> {
     let script = Script::new([answer]);
-    told(maps(&script).watch(&WatchParams::from("5")).await.expect("opened")).await
+    describe_all(maps(&script).watch(&WatchParams::from("5")).await.expect("opened")).await
 }
 
-/// What comes out of a resuming watch until it has nothing more to say for ten minutes, or ends.
+/// Collects the items of a resuming watch until it ends, or for ten minutes.
 async fn resumed(script: &Script) -> Vec<String> {
     let watch = maps(script).watch_from(WatchParams::from("5")).expect("a version");
     let deadline = tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(600));
-    told(watch.take_until(deadline)).await
+    describe_all(watch.take_until(deadline)).await
 }
 
 #[tokio::test]
-async fn rq_15_events_come_in_order_and_a_clean_end_is_silent() {
+async fn rq_15_events_come_in_order_and_a_clean_end_yields_nothing() {
     let events = [event("ADDED", "6"), event("MODIFIED", "7"), event("DELETED", "8"), event("BOOKMARK", "9")];
     assert_eq!(raw(watching(&events)).await, ["added 6", "modified 7", "deleted 8", "bookmark 9"]);
     assert!(raw(watching(&[])).await.is_empty());
 }
 
 #[tokio::test]
-async fn rq_15_an_event_comes_out_as_soon_as_it_is_whole() {
+async fn rq_15_an_event_is_yielded_as_soon_as_it_is_complete() {
     let script = Script::new([reply(200).chunk(event("ADDED", "6")).silence()]);
     let mut stream = maps(&script).watch(&WatchParams::default()).await.expect("opened");
     assert!(matches!(stream.next().await, Some(Ok(WatchEvent::Added(_)))));
 }
 
 #[tokio::test]
-async fn rq_15_a_torn_event_a_lost_connection_and_a_bad_frame_are_told_apart() {
+async fn rq_15_a_torn_event_a_lost_connection_and_a_bad_frame_are_distinct_errors() {
     let torn = reply(200).chunk(event("ADDED", "6")).chunk(r#"{"type":"MODIF"#);
     assert_eq!(
         raw(torn).await,
@@ -103,14 +103,14 @@ async fn rq_15_a_poison_object_does_not_end_the_watch() {
 }
 
 #[tokio::test]
-async fn rq_15_a_frame_without_end_is_refused_and_not_buffered() {
+async fn rq_15_an_endless_frame_is_rejected_and_not_buffered() {
     let start = reply(200).chunk(r#"{"type":"ADDED","object":{"data":{"x":""#);
     let endless = (0..1700).fold(start, |all, _| all.chunk(vec![b'x'; 64 * 1024]));
     assert_eq!(raw(endless).await, ["broken None"]);
 }
 
 #[tokio::test]
-async fn rq_8_a_refused_watch_is_an_error_with_its_status() {
+async fn rq_8_a_rejected_watch_is_an_error_with_its_status() {
     for (answer, code) in
         [(refusal(410, "Expired"), 410), (refusal(403, "Forbidden"), 403), (reply(500), 500)]
     {
@@ -124,14 +124,15 @@ async fn rq_8_a_watch_that_keeps_losing_its_connection_is_one_that_ended_at_once
     for kind in [ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof, ErrorKind::TimedOut] {
         let script = Script::new((0..20).map(|_| fails(kind)));
         let opened = maps(&script).watch(&WatchParams::from("5")).await.expect("no error");
-        assert!(told(opened).await.is_empty());
+        assert!(describe_all(opened).await.is_empty());
         assert_eq!(script.seen().len(), 11);
     }
     let script = Script::new([fails(ErrorKind::ConnectionRefused)]);
     assert!(maps(&script).watch(&WatchParams::from("5")).await.is_err());
 }
 
-/// The upstream table RequestWatch: what the server does, how often it is asked, and what opening the watch gives.
+/// The upstream table RequestWatch: the server's responses, the number of attempts, and the result
+/// of opening the watch.
 #[tokio::test(start_paused = true)]
 async fn rq_8_request_watch() {
     let lost = |kind: ErrorKind| move || fails(kind);
@@ -161,18 +162,19 @@ async fn rq_8_request_watch() {
         let opened = Api::<ConfigMap>::namespaced(client, "a").watch(&WatchParams::from("5")).await;
         assert_eq!(script.seen().len(), attempts, "{name}");
         match (opened, refused) {
-            (Ok(events), None) => assert!(told(events).await.is_empty(), "{name}"),
+            (Ok(events), None) => assert!(describe_all(events).await.is_empty(), "{name}"),
             (Err(error), Some(expected)) => assert!(expected(&error), "{name}: {error}"),
             (opened, _) => panic!("{name}: {opened:?}"),
         }
     }
-    // A request that is wrong is not sent.
+    // An invalid request is not sent.
     let script = Script::default();
     let opened = Api::<ConfigMap>::namespaced(script.client(), "..").watch(&WatchParams::default()).await;
     assert!(opened.is_err() && script.seen().is_empty());
 }
 
-/// The upstream table RequestStream. Bodies are held whole, so the one that could not be sent again has no place here.
+/// The upstream table RequestStream. Bodies are held in memory, so the case of one that cannot be
+/// sent again does not apply.
 #[tokio::test(start_paused = true)]
 async fn rq_6_request_stream() {
     let later = || reply(500).header("retry-after", "1");
@@ -220,20 +222,20 @@ async fn rq_6_request_stream() {
 
 /// The upstream scenario Watch, without and with retries before it opens.
 #[tokio::test(start_paused = true)]
-async fn rq_15_a_watch_gives_its_events_after_any_number_of_retries() {
+async fn rq_15_a_watch_yields_its_events_after_any_number_of_retries() {
     let events = [event("ADDED", "6"), event("MODIFIED", "7"), event("DELETED", "8")];
     for retries in [0, 3] {
         let later = (0..retries).map(|_| reply(429).header("retry-after", "1"));
         let script = Script::new(later.chain([watching(&events)]));
         let opened = maps(&script).watch(&WatchParams::from("5")).await.expect("opened");
-        assert_eq!(told(opened).await, ["added 6", "modified 7", "deleted 8"]);
+        assert_eq!(describe_all(opened).await, ["added 6", "modified 7", "deleted 8"]);
         assert_eq!(script.seen().len(), retries + 1);
     }
 }
 
 /// The upstream scenarios WatchNonDefaultContentType and WatchUnknownContentType.
 #[tokio::test]
-async fn rq_15_a_watch_is_read_by_its_content_type_and_an_unknown_one_is_refused_at_once() {
+async fn rq_15_a_watch_is_decoded_by_its_content_type_and_an_unknown_one_is_rejected_at_once() {
     let events = [event("ADDED", "6")];
     let answered = |content_type: &'static str| {
         let body = events.iter().fold(reply(200), |all, it| all.chunk(it.clone()));
@@ -241,7 +243,7 @@ async fn rq_15_a_watch_is_read_by_its_content_type_and_an_unknown_one_is_refused
     };
     for known in ["application/json", "application/json; charset=utf-8", "application/JSON;stream=watch"] {
         let opened = maps(&answered(known)).watch(&WatchParams::from("5")).await.expect("opened");
-        assert_eq!(told(opened).await, ["added 6"], "{known}");
+        assert_eq!(describe_all(opened).await, ["added 6"], "{known}");
     }
     for unknown in ["foobar", "application/vnd.kubernetes.protobuf;stream=watch", "text/html"] {
         let refused = maps(&answered(unknown)).watch(&WatchParams::from("5")).await.expect_err("unknown");
@@ -252,9 +254,10 @@ async fn rq_15_a_watch_is_read_by_its_content_type_and_an_unknown_one_is_refused
     }
 }
 
-/// The upstream scenarios Decoder, Decoder_SourceClose and EncodeDecodeRoundTrip: every type of event, and the end of the body.
+/// The upstream scenarios Decoder, Decoder_SourceClose and EncodeDecodeRoundTrip: every type of
+/// event, and the end of the body.
 #[tokio::test]
-async fn rq_15_every_type_of_event_is_told_and_an_unknown_one_ends_the_watch() {
+async fn rq_15_every_type_of_event_is_delivered_and_an_unknown_one_ends_the_watch() {
     for (kind, expected) in [
         ("ADDED", "added 6"),
         ("MODIFIED", "modified 6"),
@@ -270,7 +273,7 @@ async fn rq_15_every_type_of_event_is_told_and_an_unknown_one_ends_the_watch() {
 }
 
 #[tokio::test]
-async fn a_watch_asks_for_bookmarks_and_for_no_compression() {
+async fn a_watch_requests_bookmarks_and_no_compression() {
     let script = Script::new([watching(&[])]);
     maps(&script)
         .watch(&WatchParams::from("5").timeout(Duration::from_secs(300)))
@@ -286,14 +289,14 @@ async fn a_watch_asks_for_bookmarks_and_for_no_compression() {
 }
 
 #[tokio::test]
-async fn rw_1_a_version_that_names_no_point_is_rejected() {
+async fn rw_1_a_version_that_is_not_specific_is_rejected() {
     for version in ["", "0"] {
         assert!(maps(&Script::default()).watch_from(WatchParams::from(version)).is_err(), "{version:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn rw_1_restarts_from_the_last_version_and_swallows_bookmarks() {
+async fn rw_1_restarts_from_the_last_version_and_does_not_deliver_bookmarks() {
     let script = Script::new([
         watching(&[event("ADDED", "6"), event("BOOKMARK", "8")]),
         watching(&[event("MODIFIED", "9")]),
@@ -305,7 +308,8 @@ async fn rw_1_restarts_from_the_last_version_and_swallows_bookmarks() {
     assert_eq!(from, ["5", "8", "9"]);
 }
 
-/// A server with a history: each watch gives what comes after the version asked for, at most `most` events of it.
+/// Watches a server with a history: each watch yields the events after the requested version, at
+/// most `most` of them.
 async fn resumed_over(history: &[&str], from: &str, most: usize, watches: usize) -> Vec<String> {
     let number = |version: &str| version.parse::<u32>().expect("a number");
     let script = Script::default();
@@ -318,13 +322,13 @@ async fn resumed_over(history: &[&str], from: &str, most: usize, watches: usize)
     script.then([watching(&[]).silence()]);
     let watch = maps(&script).watch_from(WatchParams::from(from)).expect("a version");
     let deadline = tokio::time::sleep(Duration::from_secs(600));
-    let events = told(watch.take_until(deadline)).await;
+    let events = describe_all(watch.take_until(deadline)).await;
     assert_eq!(script.seen().len(), watches + 1);
     events
 }
 
-/// The upstream table RetryWatcher, its cases about watches that are closed: how many events each watch gives, where the first
-/// begins, and what comes out.
+/// The cases of the upstream table RetryWatcher with closed watches: the history, the first
+/// version, the events per watch, the number of watches, and the delivered events.
 #[tokio::test(start_paused = true)]
 async fn rw_1_retry_watcher_survives_closed_watches() {
     type Case = (&'static [&'static str], &'static str, usize, usize, &'static [&'static str]);
@@ -345,10 +349,10 @@ async fn rw_1_retry_watcher_survives_closed_watches() {
     }
 }
 
-/// The upstream table RetryWatcher, its cases about errors: what the first watch gives, how many watches there are, and what
-/// comes out.
+/// The cases of the upstream table RetryWatcher with errors: the first response, the number of
+/// watches, and the delivered items.
 #[tokio::test(start_paused = true)]
-async fn rw_1_retry_watcher_recovers_from_what_may_pass_and_ends_with_the_rest() {
+async fn rw_1_retry_watcher_recovers_from_temporary_errors_and_ends_with_the_others() {
     let six = || event("ADDED", "6");
     let error = |code: u16, reason: &str| watching(&[six(), error_event(code, reason, 0)]);
     let other = |object: &str| watching(&[six(), format!(r#"{{"type":"ERROR","object":{object}}}"#)]);
@@ -383,7 +387,7 @@ async fn rw_1_dropping_a_watch_with_unread_events_closes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rw_1_at_least_a_second_between_restarts_and_as_long_as_the_server_asks() {
+async fn rw_1_restarts_wait_at_least_a_second_and_as_long_as_retry_after() {
     let script = Script::new([
         watching(&[]),
         watching(&[error_event(500, "InternalError", 7)]),
@@ -408,7 +412,7 @@ async fn rw_1_retry_after_counts_from_the_error_however_long_the_watch_was_open(
     assert_eq!(at, [0, 90]);
 }
 
-/// What comes out of a watch that can never succeed, and how many requests it made in an hour.
+/// Collects the items of a watch that can never succeed, for an hour.
 async fn hopeless(watch: impl Stream<Item = Result<WatchEvent<ConfigMap>, Error>>) -> Vec<String> {
     let hour = tokio::time::sleep(Duration::from_secs(3600));
     let shown =
@@ -417,7 +421,7 @@ async fn hopeless(watch: impl Stream<Item = Result<WatchEvent<ConfigMap>, Error>
 }
 
 #[tokio::test(start_paused = true)]
-async fn rw_1_what_no_further_attempt_can_change_ends_the_watch_with_the_error() {
+async fn rw_1_a_permanent_error_ends_the_watch_with_the_error() {
     let script = Script::new([]);
     let wrong_name = Api::<ConfigMap>::namespaced(script.client(), "a/b");
     let items = hopeless(wrong_name.watch_from(WatchParams::from("5")).expect("a version")).await;
@@ -460,7 +464,7 @@ async fn rw_1_an_expiry_with_null_fields_is_an_expiry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rw_1_gone_in_the_stream_is_the_end_and_is_told() {
+async fn rw_1_gone_in_the_stream_is_delivered_and_ends_it() {
     for reason in ["Gone", "Expired"] {
         let script = Script::new([watching(&[event("ADDED", "6"), error_event(410, reason, 0)])]);
         assert_eq!(resumed(&script).await, ["added 6", "error 410"]);
@@ -469,7 +473,7 @@ async fn rw_1_gone_in_the_stream_is_the_end_and_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rw_1_no_right_at_the_start_is_the_end_and_gone_at_the_start_is_not() {
+async fn rw_1_missing_permissions_at_the_start_end_it_and_gone_at_the_start_does_not() {
     for (code, reason) in [(401, "Unauthorized"), (403, "Forbidden")] {
         let script = Script::new([refusal(code, reason), watching(&[event("ADDED", "6")])]);
         assert_eq!(resumed(&script).await, [format!("error {code}")]);
@@ -479,7 +483,7 @@ async fn rw_1_no_right_at_the_start_is_the_end_and_gone_at_the_start_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rw_1_an_event_without_a_version_is_the_end() {
+async fn rw_1_an_event_without_a_version_ends_the_stream() {
     let script =
         Script::new([watching(&[event("ADDED", "6"), event("MODIFIED", ""), event("MODIFIED", "8")])]);
     assert_eq!(resumed(&script).await, ["added 6", "error 500"]);
@@ -497,7 +501,7 @@ async fn rw_1_lost_connections_and_torn_frames_lose_no_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rw_1_a_poison_object_is_told_once_and_passed() {
+async fn rw_1_a_poison_object_is_reported_once_and_skipped() {
     let poison = r#"{"type":"MODIFIED","object":{"metadata":{"name":"x","namespace":"a","resourceVersion":"7"},"data":5}}"#;
     let script = Script::new([watching(&[poison.to_owned()]), watching(&[event("MODIFIED", "8")]).silence()]);
     assert_eq!(resumed(&script).await, ["bad 7", "modified 8"]);
@@ -506,7 +510,7 @@ async fn rw_1_a_poison_object_is_told_once_and_passed() {
 
 /// kube-apiserver sends the columns with the first table of a watch, and `null` with all others.
 #[tokio::test]
-async fn a_watch_of_tables_goes_on_behind_the_first_one() {
+async fn a_watch_of_tables_continues_after_the_first_one() {
     use dogwatch_client::api::Table;
     let table = |columns: &str| {
         format!(

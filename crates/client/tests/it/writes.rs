@@ -1,4 +1,4 @@
-//! Writing: what is sent for each verb, and what its answer means.
+//! Writes: the request for each verb, and the meaning of its response.
 
 use std::time::Duration;
 
@@ -45,11 +45,11 @@ async fn each_patch_has_its_content_type_and_path() {
     assert_eq!(seen[3].target, "/base/api/v1/namespaces/a/configmaps/x?fieldManager=me&force=true");
     let applied: serde_json::Value = serde_json::from_str(&seen[3].body).expect("JSON");
     let completed = value!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "x" }, "data": { "a": "b" } });
-    assert_eq!(applied, completed, "what the server insists on is filled in");
+    assert_eq!(applied, completed, "required fields are filled in");
 }
 
 #[tokio::test]
-async fn dy_1_apply_refuses_managed_fields_and_needs_a_manager() {
+async fn dy_1_apply_rejects_managed_fields_and_needs_a_manager() {
     let script = Script::default();
     let stored: serde_json::Value = serde_json::from_str(MAP).expect("valid");
     assert!(maps(&script).apply("x", &PatchParams::apply("me"), &stored).await.is_err());
@@ -75,7 +75,7 @@ async fn an_apply_conflict_names_fields_and_managers() {
 }
 
 #[tokio::test]
-async fn a_deletion_says_whether_the_object_is_gone() {
+async fn a_deletion_returns_whether_the_object_is_gone() {
     let gone = r#"{"kind":"Status","apiVersion":"v1","status":"Success","details":{"name":"x"}}"#;
     let script = Script::new([json(200, gone), json(200, MAP), json(202, MAP)]);
     let api = maps(&script);
@@ -105,7 +105,7 @@ async fn a_collection_is_deleted_in_one_namespace_only() {
 }
 
 #[tokio::test]
-async fn managed_fields_are_skipped_unless_asked_for() {
+async fn managed_fields_are_skipped_by_default() {
     let script = Script::new([json(200, MAP), json(200, MAP)]);
     assert!(maps(&script).get("x").await.expect("read").metadata.managed_fields.is_none());
     let kept = maps(&script).with_managed_fields().get("x").await.expect("read");
@@ -190,7 +190,7 @@ async fn eviction_and_tokens_are_created_at_their_subresource() {
 }
 
 #[tokio::test]
-async fn a_table_has_columns_and_rows_and_nothing_else_passes_for_one() {
+async fn a_table_has_columns_and_rows_and_another_kind_is_an_error() {
     let table = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","columnDefinitions":[{"name":"Name","type":"string"},{"name":"Age","type":"string"}],
         "rows":[{"cells":["x","5d"],"object":{"metadata":{"name":"x"}}}]}"#;
     let script = Script::new([json(200, table), json(200, MAP)]);
@@ -213,7 +213,7 @@ async fn a_created_object_is_sent_as_json_and_returned_as_stored() {
 }
 
 #[tokio::test]
-async fn rq_2_a_handle_over_all_namespaces_does_not_create_objects_that_live_in_one() {
+async fn rq_2_a_handle_over_all_namespaces_does_not_create_namespaced_objects() {
     let script = Script::new([]);
     let everywhere = Api::<ConfigMap>::all(script.client());
     let error =

@@ -6,8 +6,8 @@ use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube_core::{ObjectMeta, Resource};
 
-/// The maximum length of a note, in bytes (`NoteLengthLimit` in `k8s.io/kubernetes v1.36.4
-/// pkg/apis/core/validation/events.go`).
+/// The maximum length of a note, in bytes (`NoteLengthLimit` in
+/// `k8s.io/kubernetes v1.36.4 pkg/apis/core/validation/events.go`).
 const MAX_NOTE: usize = 1024;
 /// The maximum length of the reason, the action and the reporting instance, in bytes (same file).
 const MAX_WORD: usize = 128;

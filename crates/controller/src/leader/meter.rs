@@ -1,5 +1,6 @@
-//! The metrics of one election, under the names of `k8s.io/component-base v0.36.4
-//! metrics/prometheus/clientgo/leaderelection/metrics.go` (rule LE-5).
+//! The metrics of one election, under the names of
+//! `k8s.io/component-base v0.36.4 metrics/prometheus/clientgo/leaderelection/metrics.go` (rule
+//! LE-5).
 
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 

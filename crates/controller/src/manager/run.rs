@@ -23,8 +23,8 @@ use crate::leader::{Ended, LeaderElector};
 use crate::signals::Signals;
 
 /// The tolerance, after the lease has expired, before a leader that still works is reported as
-/// stuck: that of kube-controller-manager (`k8s.io/kubernetes v1.36.4
-/// cmd/kube-controller-manager/app/controllermanager.go`).
+/// stuck: that of kube-controller-manager
+/// (`k8s.io/kubernetes v1.36.4 cmd/kube-controller-manager/app/controllermanager.go`).
 const STUCK_AFTER: Duration = Duration::from_secs(20);
 
 /// The name of the unit that runs the election.

@@ -46,8 +46,8 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Returns the delay before the retry with this number, from 1; `random` is a random number from
-    /// 0 to 1.
+    /// Returns the delay before the retry with this number, from 1; `random` is a random number
+    /// from 0 to 1.
     pub(crate) fn wait(&self, retry: u32, random: f64) -> Duration {
         let exponent = i32::try_from(retry.saturating_sub(1)).unwrap_or(i32::MAX);
         let longest = self.initial_backoff.as_secs_f64() * self.factor.powi(exponent);

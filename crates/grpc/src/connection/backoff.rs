@@ -27,8 +27,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Returns the delay after this number of consecutive failures; `random` is a random number from
-    /// 0 to 1.
+    /// Returns the delay after this number of consecutive failures; `random` is a random number
+    /// from 0 to 1.
     pub(crate) fn wait(&self, failures: u32, random: f64) -> Duration {
         let exponent = i32::try_from(failures.saturating_sub(1)).unwrap_or(i32::MAX);
         let grown = self.initial.as_secs_f64() * self.factor.powi(exponent);

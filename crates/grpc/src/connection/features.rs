@@ -1,5 +1,5 @@
-//! Switches for optional parts of a connection, to measure their effect with `cargo xtask bench
-//! grpc parts`. Not part of the public API.
+//! Switches for optional parts of a connection, to measure their effect with
+//! `cargo xtask bench grpc parts`. Not part of the public API.
 
 /// The optional parts of a connection. The default is what channels use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

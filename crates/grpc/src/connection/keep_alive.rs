@@ -1,12 +1,12 @@
 //! The keep-alive schedule: when to ping a peer, as a pure function of the times of reads and
 //! pings.
 //!
-//! gRPC servers count pings (A8; `handlePing` in grpc v1.85.0 `internal/transport/http2_server.go`): a
-//! ping within five minutes of the last one is a strike, within two hours if no call is open, and
-//! the third strike ends the connection with `too_many_pings`. A ping is never a strike if the
-//! server has sent headers or data since the last one. The default stays within these limits: it
-//! pings after half a minute of silence, a second time in the same silence only after five minutes,
-//! and never while no call is open.
+//! gRPC servers count pings (A8; `handlePing` in grpc v1.85.0
+//! `internal/transport/http2_server.go`): a ping within five minutes of the last one is a strike,
+//! within two hours if no call is open, and the third strike ends the connection with
+//! `too_many_pings`. A ping is never a strike if the server has sent headers or data since the last
+//! one. The default stays within these limits: it pings after half a minute of silence, a second
+//! time in the same silence only after five minutes, and never while no call is open.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

@@ -48,8 +48,8 @@ pub(crate) enum Phase {
         failures: u32,
         until: Instant,
     },
-    /// No new calls; open ones are finished, on this connection or an earlier one. `desired` decides
-    /// how it ends.
+    /// No new calls; open ones are finished, on this connection or an earlier one. `desired`
+    /// decides how it ends.
     Draining {
         desired: DesiredState,
         until: Option<Instant>,

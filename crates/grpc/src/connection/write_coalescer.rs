@@ -36,8 +36,8 @@ pub(crate) struct WriteCoalescer<T>(Arc<Mutex<CoalescerState<T>>>);
 
 /// The control of the buffer, for the driver of the connection.
 pub(crate) trait CoalescerControl: Send {
-    /// Starts a turn. With `coalesce`, writes are buffered from here on; without, they go straight to
-    /// the socket.
+    /// Starts a turn. With `coalesce`, writes are buffered from here on; without, they go straight
+    /// to the socket.
     fn start_turn(&mut self, coalesce: bool);
 
     /// Sends the buffer. An error is also returned from the next write or flush of the socket.

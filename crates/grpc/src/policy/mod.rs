@@ -3,8 +3,8 @@
 //!
 //! [`Policy`] is the user's choice. From it and the ready endpoints, the balancer builds a
 //! [`Group`]: an immutable value that calls pick from without a lock. State that must outlive a
-//! group (counters, clocks) is in [`PolicyState`]. Everything here is a pure function of its arguments,
-//! or an atomic; nothing here knows connections.
+//! group (counters, clocks) is in [`PolicyState`]. Everything here is a pure function of its
+//! arguments, or an atomic; nothing here knows connections.
 
 mod round_robin;
 mod weighted;

@@ -283,8 +283,8 @@ impl Silence {
         self.reports = 0;
     }
 
-    /// Waits until nothing has been received for `timeout`, for twice as long the next time, and
-    /// so on; for ever if it is `None`. Resets the timer only if needed.
+    /// Waits until nothing has been received for `timeout`, for twice as long the next time, and so
+    /// on; for ever if it is `None`. Resets the timer only if needed.
     async fn length(&mut self, timeout: Option<Duration>) -> Duration {
         let Some(timeout) = timeout else { return std::future::pending().await };
         let due = instant_after(self.since, timeout.saturating_mul(self.reports.saturating_add(1)));

@@ -22,8 +22,8 @@ use crate::delta::Delta;
 ///   the same uid and version is dropped and the held `Arc` stays. `End` switches to the list
 ///   atomically. The changes are, first, the objects that the list lacks as [`Deleted::Missed`],
 ///   then the updates and additions in the order of the list. Only objects of the first list are
-///   marked as initial. Watch events between `Begin` and `End` become partition of the list; `Abort`, or
-///   another `Begin`, discards all of it.
+///   marked as initial. Watch events between `Begin` and `End` become partition of the list;
+///   `Abort`, or another `Begin`, discards all of it.
 /// - `Applied` is ignored if the held state of that object has the same version or a newer one, so
 ///   replays are harmless; but not if its version is newer than the store's.
 /// - The same key with another uid is another object: it is reported as a [`Deleted::Missed`], then

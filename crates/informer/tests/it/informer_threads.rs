@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use crate::live::Live;
 use crate::script::Thing;
 
-/// Applies the changes it receives to a replica, and panics at the first one that does not follow from
-/// the state before.
+/// Applies the changes it receives to a replica, and panics at the first one that does not follow
+/// from the state before.
 #[derive(Clone, Debug, Default)]
 struct Replica(Arc<Mutex<BTreeMap<String, u64>>>);
 

@@ -144,7 +144,8 @@ async fn ref_5_other_rejections_lead_to_a_relist_after_several_attempts() {
     assert_eq!(run.script.requests()[4..], ["list \"2\"", "watch \"3\""]);
 }
 
-/// kube-rs#1042: a watch whose version was too old was opened again with the same version, for ever.
+/// kube-rs#1042: a watch whose version was too old was opened again with the same version, for
+/// ever.
 #[tokio::test(start_paused = true)]
 async fn ref_5_an_expired_version_at_the_start_leads_to_a_relist() {
     let mut run =
@@ -286,7 +287,8 @@ async fn bookmarks_end_a_silence_and_a_watch_that_is_never_opened_is_silent() {
     assert_eq!(run.health().last_version.as_str(), "5");
 }
 
-/// k/k#107457: a server restored from a backup waits in silence for a version that is long in its future.
+/// k/k#107457: a server restored from a backup waits in silence for a version that is long in its
+/// future.
 #[tokio::test(start_paused = true)]
 async fn a_second_silence_leads_to_a_relist_if_the_server_sends_bookmarks() {
     let first = watch(vec![added("a@9"), end("10")]);

@@ -134,8 +134,8 @@ impl ListSplitter {
         Ok(())
     }
 
-    /// Processes one character between values. Returns the number of bytes that it consumes: 0 or
-    /// 1.
+    /// Processes one character between values. Returns the number of bytes that it consumes: 0
+    /// or 1.
     fn step(&mut self, byte: u8) -> Result<usize, ListError> {
         let (state, part) = match (self.state, byte) {
             (State::Start, b'{') => {

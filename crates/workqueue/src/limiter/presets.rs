@@ -1,5 +1,6 @@
-//! The preset limiters of client-go (`k8s.io/client-go v0.36.4
-//! util/workqueue/default_rate_limiters.go`) and controller-runtime (rule RL-1).
+//! The preset limiters of client-go
+//! (`k8s.io/client-go v0.36.4 util/workqueue/default_rate_limiters.go`) and controller-runtime
+//! (rule RL-1).
 
 use std::hash::Hash;
 use std::time::Duration;

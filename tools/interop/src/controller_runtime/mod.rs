@@ -7,8 +7,8 @@
 //!
 //! Every package of the checkout whose tests start a server through envtest runs, one after the
 //! other, and its results are counted. The task fails if a test fails without a reason in
-//! [`known_failures`]. With `--kube-apiserver-bin` the suites run on kube-apiserver, to distinguish a
-//! defect of our server from one of a suite.
+//! [`known_failures`]. With `--kube-apiserver-bin` the suites run on kube-apiserver, to distinguish
+//! a defect of our server from one of a suite.
 //!
 //! The `mod` lines below are in layer order.
 

@@ -1,5 +1,5 @@
-//! Tests of the official Kubernetes conformance suite on our server: `cargo xtask e2e --e2e-binary
-//! FILE`.
+//! Tests of the official Kubernetes conformance suite on our server:
+//! `cargo xtask e2e --e2e-binary FILE`.
 //!
 //! ```text
 //! dogwatch serve --simulate ◄────────── e2e.test, tests that need only our controllers

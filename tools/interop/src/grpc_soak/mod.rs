@@ -1,5 +1,5 @@
-//! Channels at full scale: `cargo xtask soak grpc [rollout|churn|grpc-go] [--quick|--long]
-//! [--release]`.
+//! Channels at full scale:
+//! `cargo xtask soak grpc [rollout|churn|grpc-go] [--quick|--long] [--release]`.
 //!
 //! ```text
 //! this process                      one caller process

@@ -1,5 +1,5 @@
-//! kube-controller-manager on our server: `cargo xtask original-controllers
-//! --kube-controller-manager FILE`.
+//! kube-controller-manager on our server:
+//! `cargo xtask original-controllers --kube-controller-manager FILE`.
 //!
 //! ```text
 //! dogwatch serve (own controllers disabled) ◄── kube-controller-manager

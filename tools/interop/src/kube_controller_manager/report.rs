@@ -29,8 +29,8 @@ impl Report {
         println!("[{:5.1} s]        {what}", self.start.elapsed().as_secs_f32());
     }
 
-    /// Repeats `observe` until it returns an observation, and prints that. An expectation that is not
-    /// met in time is printed as missed, with the last reason. Returns true if it was met; the
+    /// Repeats `observe` until it returns an observation, and prints that. An expectation that is
+    /// not met in time is printed as missed, with the last reason. Returns true if it was met; the
     /// scenario continues either way.
     pub(super) async fn expect(
         &mut self,
@@ -77,8 +77,8 @@ pub(super) enum Observation {
     NotYet(String),
 }
 
-/// Returns [`Observation::Seen`] if `seen` is true, and [`Observation::NotYet`] otherwise, with the same
-/// description.
+/// Returns [`Observation::Seen`] if `seen` is true, and [`Observation::NotYet`] otherwise, with the
+/// same description.
 pub(super) fn observed_if(seen: bool, what: impl Into<String>) -> Result<Observation> {
     Ok(if seen { Observation::Seen(what.into()) } else { Observation::NotYet(what.into()) })
 }

@@ -122,8 +122,8 @@ pub(super) fn external_address(out: &mut Problems, field: &str, text: &str) {
 /// Checks that an address is neither unspecified nor link-local.
 ///
 /// kube-apiserver also rejects loopback addresses in endpoints (`ValidateEndpointIP` of
-/// k8s.io/kubernetes v1.36.4 pkg/apis/core/validation/validation.go). They are accepted here, so that
-/// endpoints can refer to servers on the local machine.
+/// k8s.io/kubernetes v1.36.4 pkg/apis/core/validation/validation.go). They are accepted here, so
+/// that endpoints can refer to servers on the local machine.
 pub(super) fn routable_address(out: &mut Problems, field: &str, text: &str) {
     let Ok(ip) = text.parse::<IpAddr>() else { return };
     let (link, many) = match ip {

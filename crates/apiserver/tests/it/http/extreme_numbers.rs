@@ -50,8 +50,8 @@ async fn a_huge_grace_period_ends_at_the_largest_timestamp() {
         assert_eq!(metadata["deletionTimestamp"], "9999-12-30T22:00:00Z", "{metadata}");
         assert_eq!(metadata["deletionGracePeriodSeconds"], huge, "{metadata}");
     }
-    // A shortened grace period counts from the first deletion request, as in k8s.io/apiserver v0.36.4
-    // pkg/registry/rest/delete.go.
+    // A shortened grace period counts from the first deletion request, as in k8s.io/apiserver
+    // v0.36.4 pkg/registry/rest/delete.go.
     let path = format!("{PODS}/by-spec?gracePeriodSeconds=5");
     let shorter = server.send("DELETE", &path, &[], "").await;
     assert_eq!(

@@ -1,19 +1,20 @@
-//! The install hint of a plugin: shown, but not for ever.
+//! The install hint of a plugin, rate-limited.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often the hint is shown per [`WINDOW`], so that a controller does not fill its log with it.
+/// The number of times the hint is shown per [`WINDOW`], so that a controller does not fill its log
+/// with it.
 const TIMES: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(60 * 60);
 
-/// A hint that is handed out ten times an hour at most.
+/// A hint that is shown at most ten times an hour.
 #[derive(Debug)]
 pub(super) struct InstallHint {
     text: Option<String>,
-    /// When the current hour began, and how often the hint was handed out in it.
+    /// The start of the current hour, and the number of times the hint was shown in it.
     shown: Mutex<(Option<Instant>, u32)>,
 }
 
@@ -23,7 +24,7 @@ impl InstallHint {
         Self { text, shown: Mutex::new((None, 0)) }
     }
 
-    /// The hint, unless it has been shown often enough of late.
+    /// Returns the hint, unless it was shown too often recently.
     pub(super) fn take(&self) -> Option<String> {
         let text = self.text.as_ref()?;
         let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn no_hint_is_no_hint() {
+    fn an_empty_hint_is_never_shown() {
         assert_eq!(InstallHint::new(None).take(), None);
         assert_eq!(InstallHint::new(Some("  ")).take(), None);
     }

@@ -1,13 +1,14 @@
-//! Finds the program behind a command, and normalises paths, both as Go's `LookPath` and `Clean` do.
+//! Program lookup and path normalisation, like Go's `exec.LookPath` and `filepath.Clean`.
 
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf, is_separator};
 
-/// The program a command names: itself if it is a path, otherwise the first match in the search path.
+/// Returns the program of a command: the command itself if it is a path, otherwise the first match
+/// in the search path.
 ///
-/// Relative directories of the search path are passed over: what is found must not depend on where we stand. Reads
-/// the file system, so it belongs on a thread that may block.
+/// Relative directories of the search path are skipped: the result must not depend on the working
+/// directory. Reads the file system, so it must run on a thread that may block.
 pub(super) fn look_path(command: &str, search: Option<&OsStr>) -> Option<PathBuf> {
     if command.chars().any(is_separator) {
         return executable(Path::new(command));
@@ -17,7 +18,7 @@ pub(super) fn look_path(command: &str, search: Option<&OsStr>) -> Option<PathBuf
         .find_map(|directory| executable(&directory.join(command)))
 }
 
-/// The shortest path that means the same, without asking the file system.
+/// Returns the shortest equivalent path, without using the file system.
 pub(super) fn clean(path: &str) -> PathBuf {
     let mut cleaned = PathBuf::new();
     for component in Path::new(path).components() {
@@ -45,7 +46,7 @@ fn executable(path: &Path) -> Option<PathBuf> {
 
 #[cfg(not(unix))]
 fn executable(path: &Path) -> Option<PathBuf> {
-    // Where no bit says it, the ending of the name does.
+    // Without an executable bit, the file extension decides.
     let endings = env::var("PATHEXT").unwrap_or_else(|_| ".COM;.EXE;.BAT;.CMD".to_owned());
     let with_ending = endings.split(';').map(|ending| {
         let mut name = path.as_os_str().to_owned();
@@ -61,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_cleaned_without_asking_the_file_system() {
+    fn paths_are_cleaned_without_the_file_system() {
         let cases = [
             ("", "."),
             (".", "."),

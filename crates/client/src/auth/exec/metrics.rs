@@ -1,4 +1,4 @@
-//! The numbers client-go keeps about plugins, under its names.
+//! The metrics of plugins, with client-go's names.
 
 use jiff::Timestamp;
 use metrics::{counter, gauge, histogram};
@@ -11,18 +11,19 @@ use crate::auth::error::PluginError;
 use crate::auth::issued::Lifetime;
 use crate::config::{Identity, Pem};
 
-/// Counts one check against the policy, by its `status` as client-go calls it. (Kubernetes' own registration of this
-/// number names two labels and fills one, so there is no other name to follow.)
+/// Counts one policy check, with client-go's label `status`. (The registration in component-base
+/// v0.36.4 `metrics/prometheus/restclient/metrics.go` declares two labels and sets one, so it
+/// defines no other name.)
 pub(super) fn record_policy(allowed: bool) {
     let status = if allowed { "allowed" } else { "denied" };
     counter!("rest_client_exec_plugin_policy_call_total", "status" => status).increment(1);
 }
 
-/// Counts one run, by how it ended. A run that printed nonsense is a run that ended well.
+/// Counts one run by its result. A run with invalid output counts as successful.
 pub(super) fn record_call<T>(result: &Result<T, PluginError>) {
     let (code, status) = match result {
         Ok(_) => (0, "no_error"),
-        // A process that a signal ended has no code; -1 stands for it, as in Go.
+        // A process that a signal ended has no exit code; -1 stands for it, as in Go.
         Err(PluginError::Failed { code, .. }) => (code.unwrap_or(-1), "plugin_execution_error"),
         Err(PluginError::TimedOut { .. }) => (-1, "plugin_execution_error"),
         Err(PluginError::NotFound { .. }) => (1, "plugin_not_found_error"),
@@ -32,12 +33,12 @@ pub(super) fn record_call<T>(result: &Result<T, PluginError>) {
         .increment(1);
 }
 
-/// Shows how long the credential in use still serves; infinity if nothing says.
+/// Sets the remaining lifetime of the credential in use; infinity if it is not known.
 pub(in crate::auth) fn record_ttl(lifetime: &Lifetime) {
     gauge!("rest_client_exec_plugin_ttl_seconds").set(lifetime.ttl_seconds());
 }
 
-/// Measures how old a certificate was when another, or none, took its place.
+/// Records the age of a certificate when it is replaced or removed.
 pub(super) fn record_rotation(previous: &Identity, now: Timestamp) {
     if let Some(since) = valid_since(&previous.certificate) {
         histogram!("rest_client_exec_plugin_certificate_rotation_age")
@@ -45,7 +46,8 @@ pub(super) fn record_rotation(previous: &Identity, now: Timestamp) {
     }
 }
 
-/// From when on a certificate holds, in seconds since the epoch; `None` for what is none.
+/// Returns the start of a certificate's validity, in seconds since the epoch; `None` if it cannot
+/// be parsed.
 fn valid_since(certificate: &Pem) -> Option<i64> {
     let Pem::Data(text) = certificate else { return None };
     let der = CertificateDer::from_pem_slice(text.expose_secret().as_bytes()).ok()?;

@@ -4,8 +4,8 @@
 //! ExecConfig ─► policy, lookup ─► runner ─► process ─► protocol ─► Issued
 //! ```
 //!
-//! [`Plugin`] is the [`Source`](super::renew::Source) that the rest of `auth` sees. A plugin runs in the background of
-//! nobody: it belongs to the request that needs the credential, and dies with it.
+//! [`Plugin`] is the [`Source`](super::renew::Source) that the rest of `auth` uses. There is no
+//! background refresh: a plugin runs only when a request needs the credential.
 
 mod protocol;
 mod lookup;

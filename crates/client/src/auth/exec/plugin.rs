@@ -1,10 +1,10 @@
 //! A credential plugin as a source of credentials.
 //!
-//! Reads the `exec` section, writes headers through [`Issued`] and certificates through a watch channel. When to run
-//! is decided by [`Renewing`]; how to run, by [`Runner`].
+//! Reads the `exec` section, returns headers in [`Issued`] and sends certificates through a watch
+//! channel. [`Renewing`] decides when the plugin runs, and [`Runner`] runs it.
 //!
-//! Clients whose plugin is started in the same way share it, as in client-go (`globalCache` in
-//! plugin/pkg/client/auth/exec/exec.go): a login that asks a person is asked for once.
+//! Clients with the same plugin configuration share the plugin, as in client-go (`globalCache` in
+//! v0.36.4 `plugin/pkg/client/auth/exec/exec.go`): an interactive login happens once.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -21,11 +21,11 @@ use crate::auth::issued::{Issued, same_identity};
 use crate::auth::renew::{Renewing, Source};
 use crate::config::{ExecConfig, Identity, InteractiveMode, PluginPolicy};
 
-/// The longest a plugin may run without a terminal, unless the program says otherwise. A login over a slow network
-/// takes seconds; a minute means that it waits for something that will not come.
+/// The default time limit of a plugin without a terminal. A login over a slow network takes
+/// seconds; after a minute the plugin probably waits for input that never comes.
 const DEFAULT_LIMIT: Duration = Duration::from_secs(60);
 
-/// A plugin, and where its certificates go.
+/// A plugin, and the channel of its certificates.
 pub(in crate::auth) struct Plugin {
     runner: Runner,
     version: Version,
@@ -33,30 +33,30 @@ pub(in crate::auth) struct Plugin {
     identity: watch::Sender<Option<Identity>>,
 }
 
-/// The plugins of this process, as long as a client uses them.
+/// The plugins of this process that a client uses.
 static RUNNING: Mutex<Vec<Weak<Renewing<Plugin>>>> = Mutex::new(Vec::new());
 
-/// What the program around us says about plugins.
+/// The program's options for plugins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::auth) struct PluginOptions {
-    /// The longest a run may take that asks no questions.
+    /// The time limit of a non-interactive run.
     pub(in crate::auth) time_limit: Option<Duration>,
-    /// The program reads standard input itself.
+    /// Set when the program reads standard input itself.
     pub(in crate::auth) stdin_unavailable: bool,
 }
 
 impl Plugin {
-    /// Checks the section; the plugin itself runs when the first request needs it.
+    /// Validates the section; the plugin itself runs when the first request needs it.
     pub(in crate::auth) fn follow(
         config: &ExecConfig,
         policy: &PluginPolicy,
         options: PluginOptions,
     ) -> Result<Arc<Renewing<Self>>, AuthError> {
         if config.command.is_empty() {
-            return Err(wrong("names no command"));
+            return Err(misconfigured("names no command"));
         }
         let version = Version::parse(&config.api_version).ok_or_else(|| {
-            wrong(format_args!(
+            misconfigured(format_args!(
                 "asks for API version `{}`; client.authentication.k8s.io/v1 and /v1beta1 are known",
                 config.api_version
             ))
@@ -65,11 +65,11 @@ impl Plugin {
             (Some(mode), _) => mode,
             (None, Version::V1Beta1) => InteractiveMode::IfAvailable,
             (None, Version::V1) => {
-                return Err(wrong("names no interactiveMode: Never, IfAvailable or Always"));
+                return Err(misconfigured("names no interactiveMode: Never, IfAvailable or Always"));
             }
         };
         if config.env.iter().any(|variable| variable.name.is_empty() || variable.name.contains(['=', '\0'])) {
-            return Err(wrong("has a variable whose name cannot be one"));
+            return Err(misconfigured("has a variable with an invalid name"));
         }
         policy::check(policy)?;
         let mut running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -86,7 +86,7 @@ impl Plugin {
         Ok(renewing)
     }
 
-    /// The certificate that the plugin handed out, as it changes.
+    /// Returns the channel of the plugin's certificate.
     pub(in crate::auth) fn identity(&self) -> &watch::Sender<Option<Identity>> {
         &self.identity
     }
@@ -99,16 +99,16 @@ impl Plugin {
 impl Source for Plugin {
     const NAME: &'static str = "exec plugin";
 
-    /// Its failure says more than a second 401.
+    /// The plugin's error is more helpful than a second 401.
     const KEEPS_REJECTED: bool = false;
 
     async fn renew(&self) -> Result<Issued, AuthError> {
         let interactive = self.runner.interactive()?;
         let config = self.runner.config();
         let cluster = config.cluster.as_ref().filter(|_| config.provide_cluster_info);
-        let info = protocol::question(self.version, cluster, interactive);
+        let info = protocol::exec_info(self.version, cluster, interactive);
         let stdout = self.runner.run(&info, interactive).await?;
-        let issued = protocol::answer(self.version, &stdout, Timestamp::now())
+        let issued = protocol::parse_output(self.version, &stdout, Timestamp::now())
             .map_err(|problem| PluginError::Malformed { command: self.runner.command(), problem })?;
         self.identity.send_if_modified(|current| {
             let changed = !same_identity(current.as_ref(), issued.identity.as_ref());
@@ -124,7 +124,7 @@ impl Source for Plugin {
     }
 }
 
-fn wrong(what: impl std::fmt::Display) -> AuthError {
+fn misconfigured(what: impl std::fmt::Display) -> AuthError {
     AuthError::Misconfigured(format!("the exec section of the user {what}"))
 }
 

@@ -1,4 +1,4 @@
-//! Which plugins may run. A mistake in the policy is an error, never a permission.
+//! The plugin policy. An error in the policy is reported, and never treated as a permission.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,34 +7,34 @@ use super::lookup::{clean, look_path};
 use crate::auth::error::AuthError;
 use crate::config::PluginPolicy;
 
-/// Refuses a policy that cannot mean what its author thinks.
+/// Rejects an allowlist that is empty or has entries that could never match.
 pub(super) fn check(policy: &PluginPolicy) -> Result<(), AuthError> {
     let PluginPolicy::Allowlist(commands) = policy else { return Ok(()) };
-    let wrong = |what: String| Err(AuthError::Misconfigured(format!("the plugin allowlist {what}")));
+    let misconfigured = |what: String| Err(AuthError::Misconfigured(format!("the plugin allowlist {what}")));
     if commands.is_empty() {
-        return wrong("is empty: deny all plugins instead if none may run".to_owned());
+        return misconfigured("is empty: to allow no plugin, use DenyAll".to_owned());
     }
     for command in commands {
         if command.is_empty() {
-            return wrong("has an empty entry".to_owned());
+            return misconfigured("has an empty entry".to_owned());
         }
         let cleaned = clean(command);
         if cleaned.as_os_str() != OsStr::new(command) {
-            return wrong(format!("has the entry `{command}`: write it as `{}`", cleaned.display()));
+            return misconfigured(format!("has the entry `{command}`: write it as `{}`", cleaned.display()));
         }
     }
     Ok(())
 }
 
-/// Whether the policy lets `command` run, before anybody looks for its program.
+/// Returns the reason if the policy denies every plugin; needs no program lookup.
 pub(super) fn forbids_all(policy: &PluginPolicy) -> Option<&'static str> {
     matches!(policy, PluginPolicy::DenyAll).then_some("the plugin policy denies all plugins")
 }
 
-/// Whether the policy lets `command` run, which was found at `program`.
+/// Checks that the policy permits `command`, whose program is `program`.
 ///
-/// An entry matches the command as written, the path of its program, or by having the same program itself: a bare
-/// name in the list never admits a program of that name elsewhere.
+/// An entry matches the command as written, the path of its program, or by resolving to the same
+/// program: a bare name in the list never admits a program of that name in another directory.
 pub(super) fn permits(
     policy: &PluginPolicy,
     command: &str,
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn au_3_an_empty_or_untidy_allowlist_is_an_error() {
+    fn au_3_an_empty_or_unnormalised_allowlist_is_an_error() {
         let cases = [
             (list(&["aws"]), true),
             (list(&["/usr/bin/aws"]), true),
@@ -103,7 +103,7 @@ mod tests {
             let program = look_path(command, search).unwrap();
             assert_eq!(permits(&policy, command, &program, search).is_ok(), expected, "{policy:?} {command}");
         }
-        // The same name elsewhere is another program.
+        // The same name in another directory is another program.
         assert!(permits(&list(&["sh"]), "/opt/evil/sh", Path::new("/opt/evil/sh"), search).is_err());
     }
 }

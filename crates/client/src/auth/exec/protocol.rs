@@ -1,6 +1,6 @@
-//! The ExecCredential document: what we tell a plugin, and what it answers.
+//! The ExecCredential document: the input and the output of a plugin.
 //!
-//! Pure text to types and back. Problems are described without quoting the answer, which may hold a secret.
+//! Only serialisation. Errors never quote the output, which may contain a secret.
 
 use jiff::Timestamp;
 use rustls::crypto::{CryptoProvider, ring};
@@ -25,10 +25,10 @@ pub(super) enum Version {
     V1Beta1,
 }
 
-/// `KUBERNETES_EXEC_INFO`.
+/// The value of `KUBERNETES_EXEC_INFO`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Question<'a> {
+struct ExecInfo<'a> {
     api_version: &'a str,
     kind: &'a str,
     spec: Spec<'a>,
@@ -41,10 +41,10 @@ struct Spec<'a> {
     interactive: bool,
 }
 
-/// What a plugin prints.
+/// The output of a plugin.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct ExecCredential {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
@@ -78,36 +78,36 @@ impl Version {
     }
 }
 
-/// The value of `KUBERNETES_EXEC_INFO`. `cluster` is given only where the kubeconfig asks for it.
-pub(super) fn question(version: Version, cluster: Option<&ExecCluster>, interactive: bool) -> String {
-    let question =
-        Question { api_version: version.as_str(), kind: KIND, spec: Spec { cluster, interactive } };
-    serde_json::to_string(&question).expect("plain fields and JSON values serialize")
+/// Returns the value of `KUBERNETES_EXEC_INFO`. `cluster` is set only if the kubeconfig has
+/// `provideClusterInfo`.
+pub(super) fn exec_info(version: Version, cluster: Option<&ExecCluster>, interactive: bool) -> String {
+    let info = ExecInfo { api_version: version.as_str(), kind: KIND, spec: Spec { cluster, interactive } };
+    serde_json::to_string(&info).expect("plain fields and JSON values serialize")
 }
 
-/// Reads what a plugin printed. The error says what is wrong with it.
-pub(super) fn answer(version: Version, stdout: &[u8], now: Timestamp) -> Result<Issued, String> {
-    let answer = parse(stdout)?;
-    if answer.kind != KIND {
+/// Parses the output of a plugin. The error describes the problem.
+pub(super) fn parse_output(version: Version, stdout: &[u8], now: Timestamp) -> Result<Issued, String> {
+    let credential = parse(stdout)?;
+    if credential.kind != KIND {
         return Err(format!("it is not of kind {KIND}"));
     }
-    match Version::parse(&answer.api_version) {
+    match Version::parse(&credential.api_version) {
         Some(returned) if returned == version => {}
         Some(returned) => {
             return Err(format!(
-                "the kubeconfig asks for API version {}, the plugin answered in {}",
+                "the kubeconfig specifies API version {}, but the plugin returned {}",
                 version.as_str(),
                 returned.as_str()
             ));
         }
         None => {
             return Err(format!(
-                "the kubeconfig asks for API version {}, the plugin knows it not",
+                "the kubeconfig specifies API version {}, but the plugin returned another one",
                 version.as_str()
             ));
         }
     }
-    let status = answer.status.ok_or("it has no status")?;
+    let status = credential.status.ok_or("it has no status")?;
     status.issued(now)
 }
 
@@ -115,7 +115,9 @@ impl Status {
     fn issued(self, now: Timestamp) -> Result<Issued, String> {
         let given = |field: Option<String>| field.filter(|text| !text.is_empty()).map(SecretString::from);
         let header = match given(self.token) {
-            Some(token) => Some(bearer(&token).ok_or("its token has characters that a header cannot carry")?),
+            Some(token) => {
+                Some(bearer(&token).ok_or("its token has characters that are not valid in a header")?)
+            }
             None => None,
         };
         let identity = match (given(self.client_certificate_data), given(self.client_key_data)) {
@@ -138,11 +140,12 @@ impl Status {
     }
 }
 
-/// Reads the document as JSON or, as client-go's decoder does, as YAML.
-fn parse(stdout: &[u8]) -> Result<Answer, String> {
+/// Parses the document as JSON or, like client-go's decoder, as YAML.
+fn parse(stdout: &[u8]) -> Result<ExecCredential, String> {
     let error = match serde_json::from_slice(stdout) {
-        Ok(answer) => return Ok(answer),
-        // An empty text is an empty YAML document; a field of the wrong type is no better in YAML.
+        Ok(credential) => return Ok(credential),
+        // Empty output is an empty YAML document, and a field of the wrong type stays wrong in
+        // YAML.
         Err(error) if error.is_data() || stdout.trim_ascii().is_empty() => {
             return Err(not_a_document(stdout, &error));
         }
@@ -152,8 +155,8 @@ fn parse(stdout: &[u8]) -> Result<Answer, String> {
     yaml.ok_or_else(|| not_a_document(stdout, &error))
 }
 
-/// Checks that both texts are what they should be and belong together. A pair that no handshake can use would otherwise
-/// be dropped later, and the request sent without any identity.
+/// Checks that both texts are valid and belong together. A pair that no handshake can use would
+/// otherwise be dropped later, and the request sent without a client certificate.
 fn identity(certificate: SecretString, key: SecretString) -> Result<Identity, String> {
     use secrecy::ExposeSecret;
     let chain: Vec<_> = CertificateDer::pem_slice_iter(certificate.expose_secret().as_bytes())
@@ -163,7 +166,8 @@ fn identity(certificate: SecretString, key: SecretString) -> Result<Identity, St
         .ok_or("its clientCertificateData is not PEM of a certificate")?;
     let private = PrivateKeyDer::from_pem_slice(key.expose_secret().as_bytes())
         .map_err(|_| "its clientKeyData is not PEM of a private key")?;
-    // As the transport does: what the program has installed, or else ring.
+    // The same choice as the transport's: the provider that the program has installed, or else
+    // ring.
     let installed = CryptoProvider::get_default().map(|it| it.key_provider);
     let signing = installed
         .unwrap_or_else(|| ring::default_provider().key_provider)
@@ -174,15 +178,15 @@ fn identity(certificate: SecretString, key: SecretString) -> Result<Identity, St
             return Err("its clientKeyData does not belong to its clientCertificateData".to_owned());
         }
         Err(rustls::Error::InvalidCertificate(CertificateError::BadEncoding)) => {
-            return Err("its clientCertificateData holds something else than a certificate".to_owned());
+            return Err("its clientCertificateData contains something other than a certificate".to_owned());
         }
-        // What our library cannot judge, such as a certificate of X.509 version 1, is the server's to judge.
+        // The server judges what rustls cannot parse, such as an X.509 version 1 certificate.
         _ => {}
     }
     Ok(Identity { certificate: Pem::Data(certificate), key: Pem::Data(key) })
 }
 
-/// The reader's own message may quote the text, so only the place is told.
+/// Reports only the position, because the parser's message may quote the output.
 fn not_a_document(stdout: &[u8], error: &serde_json::Error) -> String {
     if stdout.iter().all(u8::is_ascii_whitespace) {
         return "it printed nothing".to_owned();
@@ -200,7 +204,7 @@ mod tests {
     use super::*;
 
     fn problem(stdout: &str) -> String {
-        answer(Version::V1, stdout.as_bytes(), Timestamp::UNIX_EPOCH).expect_err("a problem")
+        parse_output(Version::V1, stdout.as_bytes(), Timestamp::UNIX_EPOCH).expect_err("a problem")
     }
 
     fn status(status: &str) -> String {
@@ -223,7 +227,8 @@ mod tests {
     #[test]
     fn au_3_a_certificate_must_belong_to_its_key() {
         let ((certificate, key), (_, other)) = (pair(), pair());
-        let good = answer(Version::V1, with_identity(&certificate, &key).as_bytes(), Timestamp::UNIX_EPOCH);
+        let good =
+            parse_output(Version::V1, with_identity(&certificate, &key).as_bytes(), Timestamp::UNIX_EPOCH);
         assert!(good.expect("a pair").identity.is_some());
         let expected = "its clientKeyData does not belong to its clientCertificateData";
         assert_eq!(problem(&with_identity(&certificate, &other)), expected);
@@ -232,12 +237,12 @@ mod tests {
     #[test]
     fn au_3_yaml_is_understood_as_by_client_go() {
         let yaml = "apiVersion: client.authentication.k8s.io/v1\nkind: ExecCredential\nstatus:\n  token: t\n";
-        let issued = answer(Version::V1, yaml.as_bytes(), Timestamp::UNIX_EPOCH).expect("a credential");
+        let issued = parse_output(Version::V1, yaml.as_bytes(), Timestamp::UNIX_EPOCH).expect("a credential");
         assert!(issued.header.is_some());
     }
 
     #[test]
-    fn au_3_every_way_to_answer_badly_has_its_own_words() {
+    fn au_3_every_invalid_output_has_its_own_message() {
         let cases = [
             (String::new(), "it printed nothing"),
             ("s3cret".to_owned(), "it is neither JSON (line 1, column 1) nor YAML of an ExecCredential"),
@@ -252,7 +257,7 @@ mod tests {
                 status(r#"{"clientKeyData":"x","clientCertificateData":"x"}"#),
                 "its clientCertificateData is not PEM of a certificate",
             ),
-            (status(r#"{"token":"a\nb"}"#), "its token has characters that a header cannot carry"),
+            (status(r#"{"token":"a\nb"}"#), "its token has characters that are not valid in a header"),
             (
                 status(r#"{"token":"t","expirationTimestamp":"s3cret"}"#),
                 "its expirationTimestamp is not an RFC 3339 time",
@@ -264,12 +269,12 @@ mod tests {
     }
 
     #[test]
-    fn au_3_the_answer_comes_in_the_version_that_was_asked() {
+    fn au_3_the_output_must_have_the_configured_version() {
         let beta = status(r#"{"token":"t"}"#).replace("/v1\"", "/v1beta1\"");
-        assert!(problem(&beta).ends_with("answered in client.authentication.k8s.io/v1beta1"));
-        assert!(answer(Version::V1Beta1, beta.as_bytes(), Timestamp::UNIX_EPOCH).is_ok());
+        assert!(problem(&beta).ends_with("returned client.authentication.k8s.io/v1beta1"));
+        assert!(parse_output(Version::V1Beta1, beta.as_bytes(), Timestamp::UNIX_EPOCH).is_ok());
         let alpha = status(r#"{"token":"t"}"#).replace("/v1\"", "/v1alpha1\"");
-        assert!(problem(&alpha).ends_with("the plugin knows it not"));
+        assert!(problem(&alpha).ends_with("the plugin returned another one"));
         assert_eq!(Version::parse("client.authentication.k8s.io/v1alpha1"), None);
         assert_eq!(Version::parse("v1"), None);
     }
@@ -277,16 +282,16 @@ mod tests {
     #[test]
     fn a_token_with_an_expiry_is_issued_until_then() {
         let stdout = status(r#"{"token":"t","expirationTimestamp":"1970-01-01T01:00:00Z"}"#);
-        let issued = answer(Version::V1, stdout.as_bytes(), Timestamp::UNIX_EPOCH).unwrap();
+        let issued = parse_output(Version::V1, stdout.as_bytes(), Timestamp::UNIX_EPOCH).unwrap();
         assert_eq!(issued.header.unwrap(), "Bearer t");
         let hour = Timestamp::from_second(3600).unwrap();
         assert_eq!(issued.lifetime, Lifetime::until(hour, Timestamp::UNIX_EPOCH));
     }
 
     #[test]
-    fn au_3_a_plugin_is_told_its_version_and_whether_it_may_ask() {
+    fn au_3_a_plugin_receives_its_version_and_interactivity() {
         assert_eq!(
-            question(Version::V1Beta1, None, true),
+            exec_info(Version::V1Beta1, None, true),
             r#"{"apiVersion":"client.authentication.k8s.io/v1beta1","kind":"ExecCredential","spec":{"interactive":true}}"#
         );
     }

@@ -1,7 +1,8 @@
-//! Starts a plugin, listens to it, and ends it: one process, from configuration to bytes.
+//! One run of a plugin process: start, output, end.
 //!
-//! Knows nothing of what the bytes mean. Dropping a run kills its process and, where the plugin has no terminal, every
-//! process that it started: plugins are often shell scripts around the program that does the work.
+//! Does not interpret the output. Dropping a run kills its process and, if the plugin has no
+//! terminal, every process that it started: plugins are often shell scripts around the program that
+//! does the work.
 
 use std::env;
 use std::ffi::OsString;
@@ -22,11 +23,12 @@ use super::{metrics, policy};
 use crate::auth::error::PluginError;
 use crate::config::{ExecConfig, InteractiveMode, PluginPolicy};
 
-/// The most a plugin may print; a credential with a certificate chain takes a few kilobytes.
+/// The maximum size of a plugin's output; a credential with a certificate chain takes a few
+/// kilobytes.
 const STDOUT_LIMIT: u64 = 1 << 20;
 
-/// How long output is awaited once the process has ended. What it wrote is in the pipe already; the end of the pipe may
-/// never come, where a helper that it left behind has inherited it.
+/// The time to wait for output once the process has ended. Its own output is in the pipe already,
+/// but the end of the pipe may never come if a helper process that it left behind has inherited it.
 const AFTER_EXIT: Duration = Duration::from_millis(500);
 
 /// A plugin that can be run.
@@ -34,9 +36,9 @@ pub(super) struct Runner {
     config: ExecConfig,
     policy: PluginPolicy,
     mode: InteractiveMode,
-    /// The longest a run may take that asks no questions.
+    /// The time limit of a non-interactive run.
     limit: Duration,
-    /// The program reads standard input itself.
+    /// Set when the program reads standard input itself.
     stdin_unavailable: bool,
     hint: InstallHint,
     secrets: Secrets,
@@ -67,13 +69,13 @@ impl Runner {
         self.config.command.clone()
     }
 
-    /// Whether the plugin may ask questions in this process.
+    /// Returns true if the plugin may use the terminal of this process.
     pub(super) fn interactive(&self) -> Result<bool, PluginError> {
         decide(self.mode, io::stdin().is_terminal(), self.stdin_unavailable)
             .map_err(|reason| PluginError::NeedsTerminal { command: self.command(), reason })
     }
 
-    /// Runs the plugin with `KUBERNETES_EXEC_INFO` set to `info` and returns what it printed.
+    /// Runs the plugin with `KUBERNETES_EXEC_INFO` set to `info` and returns its standard output.
     pub(super) async fn run(&self, info: &str, interactive: bool) -> Result<Vec<u8>, PluginError> {
         let program = self.permitted_program().await?;
         let result = match program {
@@ -84,7 +86,7 @@ impl Runner {
         result
     }
 
-    /// The program to start, if the policy permits it; none if there is none.
+    /// Returns the program to start if the policy permits it, and `None` if it does not exist.
     async fn permitted_program(&self) -> Result<Option<PathBuf>, PluginError> {
         let denied = |reason| PluginError::Denied { command: self.command(), reason };
         let (rules, command) = (self.policy.clone(), self.command());
@@ -96,7 +98,7 @@ impl Runner {
                 policy::permits(&rules, &command, &program, search.as_deref()).map(|()| Some(program))
             })
             .await
-            .map_err(|source| self.broken(io::Error::other(source)))?
+            .map_err(|source| self.start_error(io::Error::other(source)))?
             .map_err(denied),
         };
         metrics::record_policy(decision.is_ok());
@@ -110,13 +112,14 @@ impl Runner {
         interactive: bool,
     ) -> Result<Vec<u8>, PluginError> {
         let mut child = self.spawn(program, info, interactive).map_err(|source| match source.kind() {
-            // It was there a moment ago, or its interpreter is not.
+            // The file disappeared since the lookup, or its interpreter does not exist.
             io::ErrorKind::NotFound => {
                 PluginError::NotFound { command: self.command(), hint: self.hint.take() }
             }
-            _ => self.broken(source),
+            _ => self.start_error(source),
         })?;
-        // An interactive plugin stays in our group: another one may not read from the terminal.
+        // An interactive plugin stays in this process's group: a background group may not read from
+        // the terminal.
         let mut group = ProcessGroup::of(&child, !interactive);
         let mut tail = Tail::default();
         let listening = self.listen(&mut child, &mut tail);
@@ -131,8 +134,9 @@ impl Runner {
                 }
             }
         }
-        .map_err(|source| self.broken(source))?;
-        // It ended by itself. What it left behind, such as an agent that keeps a session, was left on purpose.
+        .map_err(|source| self.start_error(source))?;
+        // The plugin ended by itself. Processes that it left behind, such as an agent that keeps a
+        // session, stay on purpose.
         group.release();
         if stdout.len() as u64 > STDOUT_LIMIT {
             let problem = "it printed more than a megabyte".to_owned();
@@ -168,7 +172,8 @@ impl Runner {
             .spawn()
     }
 
-    /// Reads both outputs until the process has ended. Past the limit standard output is closed.
+    /// Reads both outputs until the process has ended. Standard output is closed once the limit is
+    /// exceeded.
     async fn listen(&self, child: &mut Child, tail: &mut Tail) -> io::Result<(ExitStatus, Vec<u8>)> {
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let mut bytes = Vec::new();
@@ -204,12 +209,12 @@ impl Runner {
         Ok((status, bytes))
     }
 
-    fn broken(&self, source: io::Error) -> PluginError {
+    fn start_error(&self, source: io::Error) -> PluginError {
         PluginError::Start { command: self.command(), source: Arc::new(source) }
     }
 }
 
-/// The processes of one run, killed together when it is dropped before they ended.
+/// The process group of one run, killed when dropped before the plugin ended.
 struct ProcessGroup {
     #[cfg(unix)]
     leader: Option<rustix::process::Pid>,
@@ -231,7 +236,7 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(leader) = self.leader {
-            // It may have ended on its own in this moment, which is as good.
+            // The group may have ended at this moment, which is fine too.
             let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
         }
     }
@@ -246,7 +251,7 @@ impl ProcessGroup {
     fn release(&mut self) {}
 }
 
-/// Whether a plugin may ask questions; an error if it must and cannot.
+/// Returns true if a plugin may use the terminal; an error if it must and cannot.
 fn decide(mode: InteractiveMode, terminal: bool, stdin_unavailable: bool) -> Result<bool, &'static str> {
     match mode {
         InteractiveMode::Never => Ok(false),
@@ -262,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn au_3_a_plugin_asks_only_where_somebody_can_answer() {
+    fn au_3_a_plugin_is_interactive_only_with_a_terminal() {
         use InteractiveMode::{Always, IfAvailable, Never};
         let cases = [
             (Never, true, false, Ok(false)),

@@ -1,5 +1,5 @@
-//! What a plugin says on standard error: passed through to ours, its end kept for the error message, and both without
-//! the secrets of its configuration.
+//! The standard error of a plugin: copied to this process's standard error, with its end kept for
+//! the error message. Both are without the secrets of the plugin's configuration.
 
 use std::collections::VecDeque;
 
@@ -7,16 +7,16 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 
 use crate::config::ExecConfig;
 
-/// How many bytes of the end are kept. The last line is kept whole.
+/// The number of bytes kept of the end. The last line is kept whole.
 const KEPT: usize = 2048;
 
-/// A longer line is not shown: cutting it could cut a secret and leave half of it.
+/// The longest line that is shown: cutting a line could cut a secret and leave half of it.
 const LONGEST_LINE: u64 = 4096;
 
-/// A secret shorter than this would hide ordinary words.
+/// The shortest value that is hidden: a shorter one would hide ordinary words.
 const SHORTEST_SECRET: usize = 6;
 
-/// The last lines a plugin wrote, without secrets and control characters.
+/// The last lines that a plugin wrote, without secrets and control characters.
 #[derive(Default)]
 pub(super) struct Tail {
     lines: VecDeque<String>,
@@ -27,7 +27,7 @@ pub(super) struct Tail {
 pub(super) struct Secrets(Vec<String>);
 
 impl Tail {
-    /// Copies `from` to `to` line by line until it ends, and keeps the end.
+    /// Copies `from` to `to` line by line until it ends, and keeps its end.
     pub(super) async fn follow(
         &mut self,
         from: impl AsyncRead + Unpin,
@@ -37,7 +37,7 @@ impl Tail {
         let mut from = BufReader::new(from);
         let mut line = Vec::new();
         let mut inside_long_line = false;
-        // A plugin whose complaints cannot be read or shown may still do its work.
+        // A plugin whose messages cannot be read or shown may still succeed.
         while let Ok(1..) = (&mut from).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
             let whole = line.ends_with(b"\n") || (line.len() as u64) < LONGEST_LINE;
             let shown = match (inside_long_line, whole) {
@@ -67,14 +67,14 @@ impl Tail {
         }
     }
 
-    /// The end as one line.
+    /// Returns the end as one line.
     pub(super) fn text(&self) -> String {
         self.lines.iter().map(String::as_str).collect::<Vec<_>>().join("; ")
     }
 }
 
 impl Secrets {
-    /// The values of all variables, and of the arguments whose flag sounds like a secret.
+    /// Collects the values of all variables, and of the arguments whose flag looks like a secret's.
     pub(super) fn of(config: &ExecConfig) -> Self {
         let mut secrets: Vec<String> = config.env.iter().map(|variable| variable.value.clone()).collect();
         let mut previous_flag_is_secret = false;
@@ -93,7 +93,8 @@ impl Secrets {
             }
             previous_flag_is_secret = sounds_secret && value.is_none();
         }
-        // Line by line, because that is how they are looked for; the longest first, because one may be part of another.
+        // Secrets are split into lines, because output is searched by line; longest first, because
+        // one may contain another.
         let mut secrets: Vec<String> =
             secrets.iter().flat_map(|secret| secret.lines().map(|line| line.trim().to_owned())).collect();
         secrets.retain(|secret| secret.len() >= SHORTEST_SECRET);
@@ -127,7 +128,7 @@ mod tests {
         }
     }
 
-    /// What is passed through, and what is kept.
+    /// Returns the text that is copied, and the text that is kept.
     async fn follow(text: &str, config: &ExecConfig) -> (String, String) {
         let (mut tail, mut through) = (Tail::default(), Vec::new());
         tail.follow(text.as_bytes(), &mut through, &Secrets::of(config)).await;
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn secrets_of_the_configuration_are_cut_out_of_both() {
+    async fn secrets_of_the_configuration_are_redacted_in_both() {
         let config = config(
             &["login", "--client-secret", "hunter2222", "--password=pass=word", "--region", "eu-north-1"],
             &[("API_KEY", "hunter2222-long"), ("SHORT", "on"), ("PEM", "-----BEGIN\nabcdefgh\n")],
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_last_lines_are_kept_and_no_line_in_part() {
+    async fn only_the_last_whole_lines_are_kept() {
         let config = ExecConfig::default();
         let line = "x".repeat(KEPT / 2);
         let (_, kept) = follow(&format!("{line}1\n{line}2\n\nthe reason\n"), &config).await;

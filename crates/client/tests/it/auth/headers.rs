@@ -1,4 +1,5 @@
-//! Which header a request gets: the order of ways (KC-8), plain text (KC-7), impersonation and user agent (AU-1).
+//! The headers of a request: the order of credentials (KC-8), plaintext (KC-7), impersonation and
+//! user agent (AU-1).
 
 use std::collections::BTreeMap;
 
@@ -38,7 +39,7 @@ fn problem(config: &Config) -> String {
 }
 
 #[tokio::test]
-async fn kc_8_a_token_goes_before_a_plugin_and_nothing_is_nothing() {
+async fn kc_8_a_token_comes_before_a_plugin_and_no_credentials_means_no_header() {
     let mut config = config();
     assert_eq!(authorize(&Credentials::new(&config, None).unwrap()).await.unwrap().0, "");
 
@@ -57,7 +58,7 @@ async fn kc_8_a_token_goes_before_a_plugin_and_nothing_is_nothing() {
 }
 
 #[tokio::test]
-async fn au_3_a_plugin_is_not_asked_where_there_is_a_certificate() {
+async fn au_3_a_plugin_is_not_run_if_there_is_a_certificate() {
     let mut config = config();
     config.auth.exec = Some(exec());
     let file = |name: &str| Pem::File(name.into());
@@ -66,7 +67,7 @@ async fn au_3_a_plugin_is_not_asked_where_there_is_a_certificate() {
 }
 
 #[test]
-fn kc_8_ways_that_contradict_each_other_are_refused() {
+fn kc_8_conflicting_credentials_are_rejected() {
     let mut both = config();
     both.auth.token = Some("t".into());
     both.auth.basic = Some(user());
@@ -79,9 +80,9 @@ fn kc_8_ways_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn au_4_providers_that_are_gone_say_what_to_use_instead() {
+fn au_4_the_errors_of_removed_providers_name_the_replacement() {
     for (name, expected) in
-        [("gcp", "gke-gcloud-auth-plugin"), ("azure", "kubelogin"), ("openstack", "only oidc is")]
+        [("gcp", "gke-gcloud-auth-plugin"), ("azure", "kubelogin"), ("openstack", "use oidc")]
     {
         let mut config = config();
         config.auth.provider = Some(provider(name));
@@ -111,7 +112,7 @@ fn kc_7_credentials_are_not_sent_in_clear_text_to_another_machine() {
 }
 
 #[tokio::test]
-async fn au_1_a_request_with_its_own_authorization_is_left_alone() {
+async fn au_1_a_request_with_its_own_authorization_is_unchanged() {
     let mut config = config();
     config.auth.exec = Some(exec());
     let credentials = Credentials::new(&config, None).unwrap();
@@ -174,7 +175,7 @@ async fn au_1_impersonation_writes_user_uid_groups_and_extras() {
 }
 
 #[tokio::test]
-async fn impersonation_is_a_matter_of_each_request() {
+async fn impersonation_can_be_set_per_request() {
     let layer = ImpersonateLayer::new(&jane()).unwrap();
     let with = |who| Request::builder().extension::<Impersonation>(who).body(Full::default()).unwrap();
 
@@ -213,7 +214,7 @@ async fn au_1_all_three_layers_write_their_own_headers_and_a_retry_keeps_them() 
 }
 
 #[test]
-fn rq_16_the_default_user_agent_names_this_very_program() {
+fn rq_16_the_default_user_agent_names_this_program() {
     let agent = default_user_agent();
     assert!(agent.starts_with("it-") && agent.contains(" dogwatch/"), "{agent}");
 }

@@ -1,4 +1,4 @@
-//! The `oidc` provider, against a scripted issuer.
+//! The `oidc` provider, with a scripted issuer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -19,14 +19,14 @@ use secrecy::ExposeSecret;
 
 use super::{Server, authorize, config};
 
-/// An id-token that ends so many seconds from now.
+/// An id-token that expires in this number of seconds.
 fn id_token(name: &str, seconds: i64) -> String {
     let end = Timestamp::now() + SignedDuration::from_secs(seconds);
     let claims = format!(r#"{{"sub":"{name}","exp":{}}}"#, end.as_second());
     format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims))
 }
 
-/// Answers discovery by itself and grants by script, and remembers the grants it was asked for.
+/// An issuer that answers discovery itself and grants by script, and records the grant requests.
 #[derive(Clone)]
 struct Issuer {
     discovery: String,
@@ -63,7 +63,7 @@ impl HttpFetch for Issuer {
                 "https://id.example/token" => {
                     let login = parts.headers.get("authorization").map(|it| it.to_str().unwrap().to_owned());
                     issuer.asked.lock().unwrap().push(format!("{} {body}", login.unwrap_or_default()));
-                    issuer.grants.lock().unwrap().pop().ok_or("the script is at its end")?
+                    issuer.grants.lock().unwrap().pop().ok_or("the script has ended")?
                 }
                 other => return Err(format!("unexpected address {other}").into()),
             };
@@ -73,7 +73,7 @@ impl HttpFetch for Issuer {
     }
 }
 
-/// Keeps what it is given.
+/// A store that records its tokens.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<(String, String)>>>);
 
@@ -104,7 +104,8 @@ fn credentials(issuer: &Issuer, kept: &Kept, more: &[(&str, &str)]) -> Result<Cr
     Credentials::with_options(&config, options)
 }
 
-/// A refresh-token is void once it was used: two clients that each spend theirs would log one of them out.
+/// A refresh-token is invalid once it was used: if two clients used it independently, one of them
+/// would be logged out.
 #[tokio::test]
 async fn au_4_clients_of_one_login_share_its_refresh_token() {
     let (old, next, last) = (id_token("a", -1), id_token("b", 3600), id_token("c", 3600));
@@ -130,7 +131,7 @@ async fn au_4_clients_of_one_login_share_its_refresh_token() {
     for credentials in [&one, &two] {
         assert_eq!(authorize(credentials).await.unwrap().0, format!("Bearer {next}"));
     }
-    // Settings that were read before the refresh, and some that were read after it.
+    // Settings that were read before the refresh, and settings that were read after it.
     for late in [client("first"), client("second")] {
         assert_eq!(authorize(&late).await.unwrap().0, format!("Bearer {next}"));
     }
@@ -175,7 +176,7 @@ async fn an_expired_id_token_is_refreshed_and_a_rotated_refresh_token_used_and_o
 }
 
 #[tokio::test]
-async fn a_client_secret_goes_into_the_header_and_else_into_the_body() {
+async fn a_client_secret_is_sent_in_the_header_and_then_in_the_body() {
     let long = id_token("a", 3600);
     let refused = (401, r#"{"error":"invalid_client"}"#.to_owned());
     let issuer = Issuer::granting(&[refused, grant(&long, None)]);
@@ -213,7 +214,7 @@ async fn one_401_does_not_end_a_session_that_cannot_be_refreshed() {
 }
 
 #[tokio::test]
-async fn what_the_issuer_answers_badly_is_told_apart() {
+async fn invalid_responses_of_the_issuer_are_distinct_errors() {
     let new = id_token("a", 3600);
     let mut elsewhere = Issuer::granting(&[]);
     elsewhere.discovery = r#"{"token_endpoint":"http://id.example/token"}"#.to_owned();
@@ -233,7 +234,7 @@ async fn what_the_issuer_answers_badly_is_told_apart() {
         let credentials = credentials(&issuer, &Kept::default(), &[("refresh-token", "r")]).unwrap();
         let error = authorize(&credentials).await.unwrap_err().to_string();
         assert!(error.contains(expected), "{error} / {expected}");
-        // The failure is not the end: a later request asks again.
+        // The error is not final: a later request tries again.
         issuer.grants.lock().unwrap().push(grant(&new, None));
         let second = authorize(&credentials).await;
         assert_eq!(second.is_ok(), issuer.asked().len() == 2, "{expected}");
@@ -249,7 +250,7 @@ async fn an_expired_id_token_without_a_refresh_token_asks_for_a_login() {
 }
 
 #[test]
-fn incomplete_options_are_refused_at_once() {
+fn incomplete_options_are_rejected_at_once() {
     let issuer = Issuer::granting(&[]);
     let cases: [(&[(&str, &str)], &str); 5] = [
         (&[], "neither a usable id-token nor a refresh-token"),
@@ -267,24 +268,25 @@ fn incomplete_options_are_refused_at_once() {
     }
 }
 
-/// The provider makes the old refresh-token void when it hands out a new one, so a caller that loses patience must
-/// not lose the answer.
+/// The provider invalidates the old refresh-token when it issues a new one, so a caller that is
+/// dropped must not lose the response.
 #[tokio::test]
-async fn a_caller_that_goes_away_does_not_lose_the_rotated_refresh_token() {
+async fn a_dropped_caller_does_not_lose_the_rotated_refresh_token() {
     let (one, two) = (id_token("a", -1), id_token("b", 3600));
     let issuer = Issuer::granting(&[grant(&one, Some("second")), grant(&two, None)]);
     let kept = Kept::default();
     let credentials = credentials(&issuer, &kept, &[("refresh-token", "first")]).unwrap();
     {
         let mut headers = http::HeaderMap::new();
-        let impatient = credentials.authorize(&mut headers);
+        let dropped = credentials.authorize(&mut headers);
         tokio::select! {
             biased;
-            _ = impatient => panic!("a refresh takes more than one step"),
+            _ = dropped => panic!("a refresh takes more than one step"),
             () = std::future::ready(()) => {}
         }
     }
-    // The next caller joins the refresh that goes on; its token is a short one, so that there is another refresh.
+    // The next caller joins the refresh in progress; its token has expired already, so that there
+    // is another refresh.
     for token in [one, two] {
         assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {token}"));
     }
@@ -293,7 +295,7 @@ async fn a_caller_that_goes_away_does_not_lose_the_rotated_refresh_token() {
     assert!(issuer.asked()[1].contains("refresh_token=second"));
 }
 
-/// The options of a login with these tokens.
+/// Returns the options of a login with these tokens.
 fn options_of(id: &str, refresh: &str) -> BTreeMap<String, String> {
     let options = [
         ("idp-issuer-url", "https://id.example/"),
@@ -305,8 +307,8 @@ fn options_of(id: &str, refresh: &str) -> BTreeMap<String, String> {
     BTreeMap::from(options.map(|(name, value)| (name.to_owned(), value.to_owned())))
 }
 
-/// kubectl and a program that runs for days have one login: what the one refreshed, the other must not refresh again with
-/// the old refresh-token.
+/// kubectl and a program that runs for days share one login: neither may refresh with a
+/// refresh-token that the other has already used.
 #[tokio::test]
 async fn au_4_tokens_that_another_program_refreshed_are_taken_from_the_kubeconfig() {
     let directory = tempfile::tempdir().unwrap();
@@ -329,7 +331,7 @@ async fn au_4_tokens_that_another_program_refreshed_are_taken_from_the_kubeconfi
     write(&theirs, "second");
     let credentials = credentials();
     let (text, ticket) = authorize(&credentials).await.unwrap();
-    assert_eq!(text, format!("Bearer {theirs}"), "what the other program got is good for an hour");
+    assert_eq!(text, format!("Bearer {theirs}"), "the other program's token is valid for an hour");
     assert!(issuer.asked().is_empty());
     credentials.rejected(ticket);
     assert_eq!(authorize(&credentials).await.unwrap().0, format!("Bearer {ours}"));
@@ -339,7 +341,7 @@ async fn au_4_tokens_that_another_program_refreshed_are_taken_from_the_kubeconfi
 }
 
 #[tokio::test]
-async fn au_4_the_login_of_somebody_else_is_not_taken_from_the_kubeconfig() {
+async fn au_4_another_users_login_is_not_taken_from_the_kubeconfig() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("config");
     let (old, ours) = (id_token("jane", -1), id_token("jane", 7200));

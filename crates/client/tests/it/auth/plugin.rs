@@ -1,4 +1,4 @@
-//! Credential plugins that do their work (rule AU-3). Each is a real shell script that counts its runs.
+//! Credential plugins that work (rule AU-3). Each is a real shell script that counts its runs.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,8 @@ use crate::support::{Authority, ServerSetup, text};
 
 pub(super) const V1: &str = "client.authentication.k8s.io/v1";
 
-/// A plugin in a directory of its own. The script knows it as `$DIR`, and the number of this run as `$RUN`.
+/// A plugin in its own directory. The script sees the directory as `$DIR`, and the number of this
+/// run as `$RUN`.
 pub(super) struct Script {
     home: TempDir,
     pub(super) exec: ExecConfig,
@@ -41,8 +42,8 @@ impl Script {
         let directory = home.path().to_str().unwrap().to_owned();
         let exec = ExecConfig {
             api_version: V1.to_owned(),
-            // Handed to a shell that exists: a script written a moment ago may not be startable while another test
-            // forks with its file open.
+            // Run by an existing shell: executing a script written a moment ago may fail while
+            // another test forks with its file open for writing.
             command: "/bin/sh".to_owned(),
             args: vec![format!("{directory}/plugin.sh")],
             env: vec![ExecEnv { name: "DIR".to_owned(), value: directory }],
@@ -75,7 +76,8 @@ impl Script {
         fs::read_to_string(self.file("runs")).unwrap_or_default().lines().count()
     }
 
-    /// A pipe the script can open as `$DIR/alive`: it ends when the last process that holds it ends.
+    /// A pipe that the script can open as `$DIR/alive`: it ends when the last process that has it
+    /// open ends.
     pub(super) fn lifeline(&self) -> pipe::Receiver {
         let path = self.file("alive");
         let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
@@ -130,7 +132,7 @@ async fn au_3_a_401_runs_the_plugin_again_and_sends_the_request_again() {
 }
 
 #[tokio::test]
-async fn a_plugin_with_nothing_new_does_not_make_us_send_twice() {
+async fn a_request_is_not_repeated_if_the_plugin_returns_the_same_token() {
     let script = Script::printing(&json!({"token": "same"}));
     let credentials = script.credentials();
     let server = Server::answering(&[StatusCode::UNAUTHORIZED]);
@@ -179,7 +181,7 @@ async fn twenty_rejections_at_once_run_one_process_more() {
 }
 
 #[tokio::test]
-async fn au_3_a_plugin_is_told_about_the_cluster_only_if_the_kubeconfig_says_so() {
+async fn au_3_a_plugin_gets_the_clusters_data_only_if_the_kubeconfig_requests_it() {
     let cluster = ExecCluster {
         server: "https://cluster.example:6443".to_owned(),
         certificate_authority_data: Some("Q0E=".to_owned()),
@@ -212,7 +214,7 @@ async fn au_3_a_plugin_is_told_about_the_cluster_only_if_the_kubeconfig_says_so(
 }
 
 #[tokio::test]
-async fn au_3_a_plugin_gets_our_environment_and_its_own_and_no_input() {
+async fn au_3_a_plugin_gets_the_processs_environment_and_its_own_and_no_input() {
     let answer = document(V1, &json!({"token": "$1-$OWN-$KUBERNETES_EXEC_INFO_SEEN-$ours-$input"}));
     let mut script = Script::new(&format!(
         "case $KUBERNETES_EXEC_INFO in {{*) KUBERNETES_EXEC_INFO_SEEN=ours;; esac\n\
@@ -238,7 +240,7 @@ fn texts(identity: &Identity) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn au_3_a_new_certificate_is_announced_and_a_new_token_is_not() {
+async fn au_3_only_a_new_certificate_is_published_on_the_channel() {
     let (first, second) = (pair(), pair());
     let status = |token: &str, (certificate, key): &(String, String)| json!({"token": token, "clientCertificateData": certificate, "clientKeyData": key});
     let script = Script::new("cat \"$DIR/answer\"");
@@ -272,7 +274,8 @@ async fn au_3_a_new_certificate_is_announced_and_a_new_token_is_not() {
     assert!(identity.borrow().is_none());
 }
 
-/// The upstream scenario TLSCredentials: good, then of a stranger, then good again, each after the one before it expired.
+/// The upstream scenario TLSCredentials: a valid certificate, one of another CA, then a valid one,
+/// each after the previous one expired.
 #[tokio::test]
 async fn au_3_tls_credentials() {
     let [cluster, users, strangers] = ["cluster", "users", "strangers"].map(Authority::new);
@@ -326,7 +329,7 @@ async fn a_request_that_is_dropped_kills_the_plugin_it_waits_for() {
     assert_eq!(alive.read(&mut started).await.unwrap(), 0, "the process has ended");
 }
 
-/// The numbers that were recorded while a future ran, a line each, in order.
+/// Returns the metrics recorded while a future ran, one line each, sorted.
 fn recorded(work: impl Future<Output = ()>) -> Vec<(String, DebugValue)> {
     let recorder = metrics_util::debugging::DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
@@ -372,13 +375,13 @@ fn rq_17_the_age_of_a_certificate_is_measured_when_it_is_replaced() {
     let found =
         lines.into_iter().find(|it| it.0.trim() == "rest_client_exec_plugin_certificate_rotation_age");
     let Some((_, DebugValue::Histogram(ages))) = found else { panic!("no histogram: {found:?}") };
-    let [first, second] = ages[..] else { panic!("one for each certificate that went: {ages:?}") };
+    let [first, second] = ages[..] else { panic!("one for each replaced certificate: {ages:?}") };
     assert!((3600.0..5400.0).contains(&first.0), "{first}");
     assert!((1800.0..3600.0).contains(&second.0), "{second}");
 }
 
 #[test]
-fn au_3_runs_and_permissions_are_counted_under_the_names_of_client_go() {
+fn au_3_runs_and_policy_checks_are_counted_with_client_gos_names() {
     let lines = recorded(async {
         token(&Script::printing(&json!({"token": "t"})).credentials()).await;
         authorize(&Script::new("exit 3").credentials()).await.unwrap_err();
@@ -404,7 +407,8 @@ fn au_3_runs_and_permissions_are_counted_under_the_names_of_client_go() {
     );
 }
 
-/// Only what is behind `pods`, `services` and `nodes` is another program's answer; anything may be called `proxy`.
+/// Only responses behind `pods`, `services` and `nodes` come from another program; anything else
+/// may be called `proxy`.
 #[tokio::test]
 async fn a_401_in_a_namespace_called_proxy_renews_the_credentials() {
     let target = |path: &str| Request::post(path).body(Full::from("payload")).unwrap();
@@ -426,7 +430,7 @@ async fn a_401_in_a_namespace_called_proxy_renews_the_credentials() {
     }
 }
 
-/// client-go keeps authenticators by configuration and cluster: a login that asks a person is asked for once.
+/// client-go caches authenticators by configuration and cluster: an interactive login happens once.
 #[tokio::test]
 async fn au_3_clients_of_one_plugin_share_its_credentials() {
     let (certificate, key) = pair();
@@ -437,7 +441,7 @@ async fn au_3_clients_of_one_plugin_share_its_credentials() {
     assert!(two.identity().borrow().is_some(), "the certificate is shared as well");
     let mut options = AuthOptions::default();
     options.plugin_time_limit = Some(Duration::from_secs(30));
-    assert_eq!(token(&script.with_options(options).unwrap()).await, "Bearer t2", "started in another way");
+    assert_eq!(token(&script.with_options(options).unwrap()).await, "Bearer t2", "with other options");
     drop((one, two));
-    assert_eq!(token(&script.credentials()).await, "Bearer t3", "nothing is kept behind the last client");
+    assert_eq!(token(&script.credentials()).await, "Bearer t3", "nothing is kept after the last client");
 }

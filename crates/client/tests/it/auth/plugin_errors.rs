@@ -1,4 +1,4 @@
-//! Credential plugins that fail, in every way they do (rule AU-3).
+//! Failures of credential plugins (rule AU-3).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use tokio::io::AsyncReadExt;
 
 use super::plugin::{Script, V1, document};
-use super::{Server, authorize, config, every_word};
+use super::{Server, authorize, config, full_text};
 use crate::support::soon;
 
 async fn failure(credentials: &Credentials) -> PluginError {
@@ -21,7 +21,7 @@ async fn failure(credentials: &Credentials) -> PluginError {
 }
 
 #[tokio::test]
-async fn a_plugin_that_fails_is_quoted_with_the_end_of_its_complaint() {
+async fn the_error_of_a_failed_plugin_has_the_end_of_its_stderr() {
     let script = Script::new("echo 'session expired' >&2\necho 'run login' >&2\nexit 3");
     let error = failure(&script.credentials()).await;
     assert_eq!(
@@ -49,20 +49,20 @@ async fn waiting_requests_share_a_failure_and_the_next_request_tries_again() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_fails_after_a_401_leaves_the_caller_the_401() {
+async fn if_a_plugin_fails_after_a_401_the_caller_gets_the_401() {
     let answer = document(V1, &json!({"token": "t$RUN"}));
     let script = Script::new(&format!("[ $RUN -eq 1 ] || exit 1\ncat <<END\n{answer}\nEND"));
     let server = Server::answering(&[StatusCode::UNAUTHORIZED]);
     let credentials = script.credentials();
     assert_eq!(server.send(&credentials).await.unwrap(), StatusCode::UNAUTHORIZED);
-    // The next request says why there are no credentials.
+    // The next request reports why there are no credentials.
     let error = server.send(&credentials).await.unwrap_err();
     assert!(error.downcast_ref::<AuthError>().is_some_and(|error| matches!(error, AuthError::Plugin(_))));
     assert_eq!(server.authorizations(), ["Bearer t1"]);
 }
 
 #[tokio::test]
-async fn a_plugin_that_hangs_is_killed_and_quoted() {
+async fn a_plugin_that_hangs_is_killed() {
     let script =
         Script::new("exec 3> \"$DIR/alive\"\necho 'open your browser' >&2\necho x >&3\nexec sleep 600 2>&-");
     let mut alive = script.lifeline();
@@ -80,7 +80,7 @@ async fn a_plugin_that_hangs_is_killed_and_quoted() {
     assert!(matches!(error, PluginError::TimedOut { .. }));
 }
 
-/// Plugins are often shell scripts: the program that hangs is a child of the one that is killed.
+/// Plugins are often shell scripts: the program that hangs is a child of the killed process.
 #[tokio::test]
 async fn a_plugin_that_hangs_is_killed_with_everything_it_started() {
     let script = Script::new("exec 3> \"$DIR/alive\"\nsleep 600 2>&- &\nsleep 600 2>&- &\nwait");
@@ -89,7 +89,7 @@ async fn a_plugin_that_hangs_is_killed_with_everything_it_started() {
     options.plugin_time_limit = Some(Duration::from_millis(300));
     let credentials = script.with_options(options).unwrap();
     assert!(matches!(failure(&credentials).await, PluginError::TimedOut { .. }));
-    // Ends when the last process that holds the pipe does.
+    // The pipe ends when the last process that has it open ends.
     soon(alive.read_to_end(&mut Vec::new())).await.unwrap();
 }
 
@@ -102,11 +102,11 @@ async fn a_helper_that_a_plugin_leaves_behind_is_not_waited_for() {
     assert_eq!(authorized.unwrap().0, "Bearer t");
     let helper = std::fs::read_to_string(script.file("helper")).unwrap();
     let kill = std::process::Command::new("kill").arg(helper.trim()).status().unwrap();
-    assert!(kill.success(), "the helper was left alone");
+    assert!(kill.success(), "the helper was not killed");
 }
 
 #[tokio::test]
-async fn au_3_a_plugin_that_is_not_installed_says_how_to_install_it_ten_times() {
+async fn au_3_the_install_hint_of_a_missing_plugin_is_shown_ten_times() {
     let mut script = Script::new("");
     script.exec.command = "dogwatch-test-no-such-plugin".to_owned();
     script.exec.install_hint = Some("Get it from the toolbox.\n".to_owned());
@@ -119,24 +119,24 @@ async fn au_3_a_plugin_that_is_not_installed_says_how_to_install_it_ten_times() 
 }
 
 #[tokio::test]
-async fn au_3_answers_that_are_no_credential_are_refused_without_quoting_them() {
+async fn au_3_invalid_output_is_rejected_without_quoting_it() {
     let beta = "client.authentication.k8s.io/v1beta1";
     let whole = |version, status| format!("echo '{}'", document(version, &status));
     let cases = [
         ("echo s3cret-garbage".to_owned(), "it is neither JSON (line 1, column 1) nor YAML"),
         (":".to_owned(), "it printed nothing"),
-        (whole(beta, json!({"token": "s3cret"})), "asks for API version client.authentication.k8s.io/v1,"),
+        (whole(beta, json!({"token": "s3cret"})), "specifies API version client.authentication.k8s.io/v1,"),
         (whole(V1, json!(null)), "it has no status"),
         (whole(V1, json!({})), "neither a token nor a certificate"),
         (whole(V1, json!({"clientCertificateData": "s3cret"})), "a certificate without its key"),
         (whole(V1, json!({"clientKeyData": "s3cret"})), "a key without its certificate"),
         (whole(V1, json!({"token": ["s3cret"]})), "a field has the wrong type"),
-        (whole(V1, json!({"token": "s3cret\u{7f}"})), "characters that a header cannot carry"),
+        (whole(V1, json!({"token": "s3cret\u{7f}"})), "characters that are not valid in a header"),
         ("head -c 1100000 /dev/zero".to_owned(), "more than a megabyte"),
     ];
     for (script, expected) in cases {
         let error = failure(&Script::new(&script).credentials()).await;
-        let words = every_word(&error);
+        let words = full_text(&error);
         assert!(words.starts_with("credential plugin `/bin/sh` printed no usable credential: "), "{words}");
         assert!(words.contains(expected), "{words} / {expected}");
         assert!(!words.contains("s3cret"), "{words}");
@@ -173,7 +173,7 @@ async fn au_3_a_plugin_the_policy_denies_is_never_started() {
 }
 
 #[tokio::test]
-async fn au_3_a_plugin_that_must_ask_is_not_started_where_nobody_can_answer() {
+async fn au_3_a_plugin_that_needs_a_terminal_is_not_started_without_one() {
     let mut script = Script::new("");
     script.exec.interactive_mode = Some(InteractiveMode::Always);
     let mut options = AuthOptions::default();

@@ -1,4 +1,4 @@
-//! No secret in any log: whatever the settings, neither `Debug` nor an error shows one.
+//! No secret in any log: neither `Debug` nor an error shows one, whatever the settings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::plugin::Script;
-use super::{config, every_word};
+use super::{config, full_text};
 
-/// Everything that could reach a log on the way from settings to a request.
+/// Returns everything that could reach a log on the way from settings to a request.
 async fn everything_shown(config: &Config, options: AuthOptions) -> String {
     let mut shown = format!("{config:?} {options:?} ");
     let credentials = match Credentials::with_options(config, options) {
         Ok(credentials) => credentials,
-        Err(error) => return shown + &every_word(&error),
+        Err(error) => return shown + &full_text(&error),
     };
     let mut headers = HeaderMap::new();
     match credentials.authorize(&mut headers).await {
@@ -31,10 +31,10 @@ async fn everything_shown(config: &Config, options: AuthOptions) -> String {
             shown += &format!("{ticket:?} {ticket:#?} {headers:?}");
             credentials.rejected(ticket);
             if let Err(error) = credentials.authorize(&mut HeaderMap::new()).await {
-                shown += &every_word(&error);
+                shown += &full_text(&error);
             }
         }
-        Err(error) => shown += &every_word(&error),
+        Err(error) => shown += &full_text(&error),
     }
     let layer = AuthLayer::new(credentials.clone());
     shown + &format!("{credentials:?} {credentials:#?} {layer:?} {:?}", credentials.identity())
@@ -46,7 +46,7 @@ fn assert_hidden(shown: &str, secret: &str) {
     }
 }
 
-/// An issuer that answers everything with the secret, in a shape and with a status of the case's choice.
+/// An issuer that answers everything with the secret, in the given shape and with its status.
 fn leaky_issuer(
     secret: String,
     shape: usize,
@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_an_issuer_answers_is_never_shown(secret in "[A-Z][a-zA-Z0-9+/]{11,40}", shape in 0..4_usize) {
+    fn the_responses_of_an_issuer_are_never_shown(secret in "[A-Z][a-zA-Z0-9+/]{11,40}", shape in 0..4_usize) {
         let options = ["id-token", "refresh-token", "client-secret", "idp-certificate-authority-data"];
         for left_out in 0..options.len() {
             let mut provider = BTreeMap::from([
@@ -117,7 +117,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn whatever_a_plugin_is_given_or_prints_is_never_shown() {
+async fn the_input_and_output_of_a_plugin_are_never_shown() {
     let secret = "Hunter2Hunter2";
     let pair = rcgen::generate_simple_self_signed(["jane".to_owned()]).unwrap();
     let key = pair.signing_key.serialize_pem();
@@ -152,5 +152,5 @@ fn a_password_in_the_address_is_not_shown_by_the_error_about_it() {
     let mut config = Config::new("http://jane:Hunter2Hunter2@cluster.example".parse().unwrap());
     config.auth.token = Some("t".into());
     let error: AuthError = Credentials::new(&config, None).unwrap_err();
-    assert_hidden(&every_word(&error), "Hunter2Hunter2");
+    assert_hidden(&full_text(&error), "Hunter2Hunter2");
 }

@@ -1,4 +1,4 @@
-//! Tokens that live in a file (rule AU-2).
+//! Tokens in a file (rule AU-2).
 
 use std::fs;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ async fn au_2_the_last_good_token_outlives_an_unreadable_file() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn au_2_the_file_wins_over_the_token_beside_it_once_it_can_be_read() {
+async fn au_2_the_file_takes_precedence_over_the_token_once_it_can_be_read() {
     let mount = Mount::new("");
     let credentials = mount.credentials(Some("first"));
     assert_eq!(token(&credentials).await, "Bearer first");
@@ -77,7 +77,7 @@ async fn au_2_the_file_wins_over_the_token_beside_it_once_it_can_be_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_never_was_is_an_error_that_names_it_and_is_tried_again() {
+async fn an_unusable_file_is_an_error_that_names_it_and_is_retried() {
     let mount = Mount::new("");
     let credentials = mount.credentials(None);
     let error = authorize(&credentials).await.unwrap_err();
@@ -109,7 +109,7 @@ async fn a_rejected_token_that_has_not_changed_is_not_sent_twice() {
     let server = Server::answering(&[StatusCode::UNAUTHORIZED; 2]);
     assert_eq!(server.send(&credentials).await.unwrap(), StatusCode::UNAUTHORIZED);
     assert_eq!(server.authorizations(), ["Bearer one"]);
-    // Nor is it dropped for want of a better one.
+    // It is still used when there is no better one.
     fs::remove_file(&mount.path).unwrap();
     assert_eq!(server.send(&credentials).await.unwrap(), StatusCode::UNAUTHORIZED);
     assert_eq!(server.send(&credentials).await.unwrap(), StatusCode::OK);
@@ -117,7 +117,7 @@ async fn a_rejected_token_that_has_not_changed_is_not_sent_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_answer_to_a_second_attempt_is_final() {
+async fn the_response_to_a_second_attempt_is_final() {
     let mount = Mount::new("one");
     let credentials = mount.credentials(None);
     assert_eq!(token(&credentials).await, "Bearer one");

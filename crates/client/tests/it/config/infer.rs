@@ -1,10 +1,11 @@
-//! The order in which a program looks for its cluster, and the pod's own configuration (rules KC-5 and KC-9).
+//! The order in which a program searches for its cluster, and the configuration of a pod (rules
+//! KC-5 and KC-9).
 
 use dogwatch_client::config::{Config, ConfigError, Environment, Overrides, Pem};
 
 use super::{Files, overrides, secret, single, text, token};
 
-/// The service account of a pod, and the environment its kubelet makes.
+/// Returns the environment of a pod with a service account.
 fn pod(files: &Files) -> Environment {
     files.write("sa/token", "pod-token\n");
     files.write("sa/ca.crt", "-----BEGIN CERTIFICATE-----\n");
@@ -12,7 +13,7 @@ fn pod(files: &Files) -> Environment {
     outside(files).with_var("KUBERNETES_SERVICE_HOST", "10.0.0.1").with_var("KUBERNETES_SERVICE_PORT", "443")
 }
 
-/// A machine with a home directory and nothing in it.
+/// Returns an environment with an empty home directory.
 fn outside(files: &Files) -> Environment {
     Environment::empty().with_home(files.path("home")).with_service_account(files.path("sa"))
 }
@@ -38,9 +39,9 @@ fn kc_5_a_kubeconfig_comes_before_the_pod() {
     assert_eq!(config.server.as_str(), "https://explicit/");
 }
 
-/// What `.kube/config` says, and whether the pod is used then.
+/// The content of `.kube/config`, and whether the pod is used then.
 #[test]
-fn kc_5_the_pod_is_asked_only_if_nothing_is_said_about_a_cluster() {
+fn kc_5_the_pod_is_used_only_if_no_cluster_is_configured() {
     let cases = [
         ("", true),
         ("current-context: ''", true),
@@ -64,7 +65,7 @@ fn kc_5_the_pod_is_asked_only_if_nothing_is_said_about_a_cluster() {
 }
 
 #[test]
-fn kc_5_defaults_give_way_to_the_pod_and_to_nothing_else() {
+fn kc_5_the_pod_takes_precedence_over_defaults() {
     let files = Files::new();
     let defaults = overrides(|it| it.cluster_defaults.server = text("http://localhost:8080"));
     let inside = Config::infer(&pod(&files), &defaults).unwrap();
@@ -82,7 +83,7 @@ fn kc_5_a_file_named_by_the_caller_is_never_replaced_by_the_pod() {
     assert_eq!(
         error.to_string(),
         format!(
-            "no cluster is configured: looked at {} (names no cluster); \
+            "no cluster is configured: searched {} (names no cluster); \
              set KUBECONFIG to the path of a kubeconfig, or name a server",
             empty.display()
         )
@@ -107,7 +108,7 @@ fn kc_5_all_broken_files_are_reported_together() {
 }
 
 #[test]
-fn kc_9_a_pod_speaks_as_its_service_account() {
+fn kc_9_a_pod_uses_its_service_account() {
     let files = Files::new();
     let config = infer(&pod(&files)).unwrap();
     assert_eq!((config.server.as_str(), token(&config)), (POD, Some("pod-token")));
@@ -134,7 +135,7 @@ fn kc_9_hosts_of_all_kinds_become_addresses() {
 }
 
 #[test]
-fn kc_9_unusable_roots_are_left_out() {
+fn kc_9_unusable_roots_are_ignored() {
     let files = Files::new();
     let environment = pod(&files);
     files.write("sa/ca.crt", "nothing");
@@ -159,7 +160,7 @@ fn kc_6_a_pods_namespace_is_the_variable_then_the_file() {
 
 /// Each override alone and with the others: a server, a token, a token file, roots.
 #[test]
-fn kc_5_the_callers_words_count_in_a_pod_too() {
+fn kc_5_overrides_apply_in_a_pod_too() {
     let files = Files::new();
     let environment = pod(&files);
     let (own_token, own_ca) = (files.write("own-token", "own"), files.write("own-ca", "pem"));

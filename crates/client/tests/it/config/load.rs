@@ -1,4 +1,4 @@
-//! Which files are read and how they become one (rules KC-1 and KC-2).
+//! The files that are read, and their merge (rules KC-1 and KC-2).
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use dogwatch_client::config::{ConfigError, Environment, Kubeconfig, Loaded};
 
 use super::{Files, warnings_of};
 
-/// The environment in which `KUBECONFIG` lists these.
+/// Returns an environment in which `KUBECONFIG` lists these paths.
 fn listing(paths: &[PathBuf]) -> Environment {
     Environment::empty().with_var("KUBECONFIG", std::env::join_paths(paths).unwrap())
 }
@@ -15,7 +15,7 @@ fn load(environment: &Environment) -> Loaded {
     Kubeconfig::load(environment, None).unwrap()
 }
 
-/// A kubeconfig that sets only its current context.
+/// Returns a kubeconfig that sets only its current context.
 fn choosing(context: &str) -> String {
     format!("current-context: {context}")
 }
@@ -107,7 +107,7 @@ fn kc_1_without_a_home_directory_there_is_nothing_to_read() {
 }
 
 #[test]
-fn kc_1_only_when_every_listed_file_is_missing_is_there_a_warning() {
+fn kc_1_a_warning_is_logged_only_if_every_listed_file_is_missing() {
     let files = Files::new();
     let present = files.write("present", "");
     let gone = files.path("gone");

@@ -1,4 +1,4 @@
-//! A kubeconfig where very old tools put it is copied to its place of today (rule KC-10).
+//! A kubeconfig at the path of very old tools is copied to today's path (rule KC-10).
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,8 @@ fn load(environment: &Environment) -> Loaded {
     Kubeconfig::load(environment, None).unwrap()
 }
 
-/// A kubeconfig that sets only its current context, and has a comment that only a copy byte by byte keeps.
+/// Returns a kubeconfig that sets only its current context, with a comment that only a byte-by-byte
+/// copy keeps.
 fn choosing(context: &str) -> String {
     format!("# by hand\ncurrent-context: {context}\n")
 }
@@ -24,7 +25,7 @@ fn chosen(loaded: &Loaded) -> Option<&str> {
     loaded.kubeconfig.current_context.as_deref()
 }
 
-/// What is in the directory, in order of name.
+/// Lists a directory, sorted by name.
 fn listing(directory: PathBuf) -> Vec<String> {
     let entries = fs::read_dir(directory).unwrap();
     let mut names: Vec<_> = entries.map(|it| it.unwrap().file_name().into_string().unwrap()).collect();
@@ -44,7 +45,7 @@ fn kc_10_migrating_file() {
     assert_eq!(
         listing(files.path(".kube")),
         [".kubeconfig", "config"],
-        "the old one stays, nothing else is left"
+        "the old one stays, and no other file is left"
     );
     assert!(warnings.is_empty(), "{warnings:?}");
 }
@@ -53,7 +54,7 @@ fn kc_10_migrating_file() {
 fn kc_10_migrating_file_leave_existing_file_alone() {
     let files = Files::new();
     files.write(".kube/.kubeconfig", &choosing("legacy"));
-    // Even one that says nothing at all.
+    // Even an empty one.
     for existing in [choosing("existing"), String::new()] {
         files.write(".kube/config", &existing);
         load(&at_home(&files));
@@ -85,7 +86,7 @@ fn kc_10_it_is_copied_whichever_files_are_read() {
 }
 
 #[test]
-fn kc_10_what_is_copied_is_not_judged() {
+fn kc_10_the_copied_file_is_not_validated() {
     let files = Files::new();
     files.write(".kube/.kubeconfig", "clusters:\n- name: [a\n");
     let loaded = load(&at_home(&files));
@@ -94,7 +95,7 @@ fn kc_10_what_is_copied_is_not_judged() {
 }
 
 #[test]
-fn kc_10_many_at_once_make_one_copy() {
+fn kc_10_concurrent_loads_make_one_copy() {
     let files = Files::new();
     files.write(".kube/.kubeconfig", &choosing("legacy"));
     let environment = at_home(&files);
@@ -116,7 +117,7 @@ fn kc_10_a_directory_is_not_copied() {
 
 #[cfg(unix)]
 #[test]
-fn kc_10_the_copy_is_read_by_no_more_people_than_the_original() {
+fn kc_10_the_copy_is_readable_by_no_more_users_than_the_old_file() {
     use std::os::unix::fs::PermissionsExt as _;
 
     for (original, copy) in [(0o600, 0o600), (0o700, 0o600), (0o640, 0o640), (0o400, 0o400)] {
@@ -125,16 +126,17 @@ fn kc_10_the_copy_is_read_by_no_more_people_than_the_original() {
         fs::set_permissions(&legacy, fs::Permissions::from_mode(original)).unwrap();
         load(&at_home(&files));
         let mode = fs::metadata(files.path(".kube/config")).unwrap().permissions().mode() & 0o7777;
-        // A umask may take more away.
+        // The umask may remove more.
         assert_eq!(mode & !copy, 0, "{original:o} became {mode:o}");
         assert_ne!(mode & 0o400, 0, "{original:o} became {mode:o}");
     }
 }
 
-/// Permissions stop everybody but root. A link to nowhere stops root as well: its name is taken, and yet no file is there.
+/// Permissions do not stop root. A dangling link stops root as well: its name is taken, although
+/// the file does not exist.
 #[cfg(unix)]
 #[test]
-fn kc_10_a_home_that_cannot_be_written_is_a_warning_and_the_old_file_is_read() {
+fn kc_10_if_the_copy_fails_a_warning_is_logged_and_the_old_file_is_read() {
     use std::os::unix::fs::PermissionsExt as _;
 
     let files = Files::new();
@@ -146,9 +148,9 @@ fn kc_10_a_home_that_cannot_be_written_is_a_warning_and_the_old_file_is_read() {
     fs::set_permissions(files.path(".kube"), fs::Permissions::from_mode(0o700)).unwrap();
     assert_eq!(chosen(&loaded), Some("legacy"));
     assert_eq!(loaded.files, [legacy]);
-    assert_eq!(listing(files.path(".kube")), [".kubeconfig", "config"], "nothing is left behind");
+    assert_eq!(listing(files.path(".kube")), [".kubeconfig", "config"], "no temporary file is left behind");
     let [warning] = &warnings[..] else { panic!("{warnings:?}") };
-    for part in [".kube/.kubeconfig", ".kube/config", "cannot copy", "copy it yourself"] {
+    for part in [".kube/.kubeconfig", ".kube/config", "cannot copy", "manually"] {
         assert!(warning.contains(part), "{part:?} is missing in {warning:?}");
     }
 }

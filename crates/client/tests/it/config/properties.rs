@@ -1,4 +1,4 @@
-//! What holds for every kubeconfig: writing loses nothing, and merging is first-wins.
+//! Properties of every kubeconfig: writing loses nothing, and merging is first-wins.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use proptest::option::of;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Text that YAML would rather read as something else.
+/// Strings that YAML reads as another type.
 #[rustfmt::skip]
 const TRAPS: [&str; 31] = [
     "yes", "null", "~", "0x1", "1e3", "007", "- a", "a: b", "# x", " lead", "trail ", "a\nb\n", "\t", "'",
@@ -18,7 +18,7 @@ const TRAPS: [&str; 31] = [
     "a #b",
 ];
 
-/// Text of all kinds.
+/// Strings of all kinds.
 fn text() -> impl Strategy<Value = String> {
     prop_oneof![
         proptest::sample::select(&TRAPS[..]).prop_map(str::to_owned),
@@ -47,7 +47,7 @@ fn other() -> impl Strategy<Value = OtherFields> {
     prop::collection::btree_map("x-[a-z]{1,3}", value(), 0..3).prop_map(OtherFields)
 }
 
-/// Entries under unique names from so small a choice that two files often share one.
+/// Entries with unique names from such a small set that two files often share one.
 fn entries<T: std::fmt::Debug>(
     entry: impl Strategy<Value = T>,
 ) -> impl Strategy<Value = BTreeMap<String, T>> {
@@ -162,7 +162,7 @@ prop_compose! {
     }
 }
 
-/// Everything that would be written, secrets included.
+/// Returns everything that would be written, including secrets.
 fn written(config: &Kubeconfig) -> Value {
     serde_json::to_value(config).unwrap()
 }
@@ -173,7 +173,7 @@ fn merged(first: &Kubeconfig, later: &Kubeconfig) -> Kubeconfig {
     merged
 }
 
-/// JSON with everything beyond ASCII escaped, as some writers do.
+/// Escapes everything beyond ASCII in JSON, as some writers do.
 fn ascii(json: &str) -> String {
     let escape = |unit: u16| match u8::try_from(unit) {
         Ok(byte) if byte.is_ascii() => char::from(byte).to_string(),
@@ -182,7 +182,7 @@ fn ascii(json: &str) -> String {
     json.encode_utf16().map(escape).collect()
 }
 
-/// The entries of a section by name.
+/// Returns the entries of a section by name.
 fn section(config: &Kubeconfig, name: &str) -> BTreeMap<String, Value> {
     let entries = written(config)[name].as_array().cloned().unwrap_or_default();
     entries.into_iter().map(|entry| (entry["name"].as_str().unwrap().to_owned(), entry)).collect()
@@ -192,14 +192,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_written_is_read_again_with_every_unknown_field(config in kubeconfig()) {
+    fn a_written_kubeconfig_reads_back_the_same_with_unknown_fields(config in kubeconfig()) {
         let text = config.to_yaml().unwrap();
         let read = Kubeconfig::from_yaml(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;
         prop_assert_eq!(written(&read), written(&config), "{}", text);
     }
 
     #[test]
-    fn json_is_read_however_it_escapes(config in kubeconfig()) {
+    fn json_is_read_with_any_escaping(config in kubeconfig()) {
         let text = serde_json::to_string_pretty(&config).unwrap();
         for text in [ascii(&text), text] {
             let read = Kubeconfig::from_yaml(&text).map_err(|error| TestCaseError::fail(format!("{error}\n{text}")))?;

@@ -1,4 +1,4 @@
-//! From one kubeconfig and the caller's words to settings (rules KC-3, KC-4, KC-6, KC-7 and KC-8).
+//! Resolving one kubeconfig with overrides to settings (rules KC-3, KC-4, KC-6, KC-7 and KC-8).
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ fn kc_8_a_token_comes_before_its_file() {
 }
 
 #[test]
-fn kc_8_every_other_way_to_log_in_is_kept() {
+fn kc_8_all_other_credentials_are_kept() {
     let config = resolve(&single("{server: 'https://host'}", "{username: me, password: hush}")).unwrap();
     let basic = config.auth.basic.as_ref().unwrap();
     assert_eq!((basic.username.as_str(), basic.password.expose_secret()), ("me", "hush"));
@@ -103,7 +103,7 @@ fn kc_8_every_other_way_to_log_in_is_kept() {
 }
 
 #[test]
-fn a_plugin_is_told_about_the_cluster_if_it_asks() {
+fn a_plugin_gets_the_clusters_data_if_it_requests_it() {
     let files = Files::new();
     let ca = files.write("ca", "pem");
     let cluster = format!(
@@ -118,15 +118,15 @@ fn a_plugin_is_told_about_the_cluster_if_it_asks() {
         );
         resolve(&single(&cluster, &user)).unwrap().auth.exec.unwrap()
     };
-    let told = exec(", provideClusterInfo: true");
+    let config = exec(", provideClusterInfo: true");
     assert_eq!(
-        (told.command.as_str(), told.args.as_slice()),
+        (config.command.as_str(), config.args.as_slice()),
         ("plugin", ["a".to_owned(), "b".to_owned()].as_slice())
     );
-    assert_eq!((told.env[0].name.as_str(), told.env[0].value.as_str()), ("K", "v"));
-    assert_eq!(told.install_hint.as_deref(), Some("get U+001B[1mit"));
-    assert_eq!(told.interactive_mode, Some(InteractiveMode::IfAvailable));
-    let cluster = told.cluster.unwrap();
+    assert_eq!((config.env[0].name.as_str(), config.env[0].value.as_str()), ("K", "v"));
+    assert_eq!(config.install_hint.as_deref(), Some("get U+001B[1mit"));
+    assert_eq!(config.interactive_mode, Some(InteractiveMode::IfAvailable));
+    let cluster = config.cluster.unwrap();
     assert_eq!(cluster.server, "https://host");
     assert_eq!(cluster.tls_server_name.as_deref(), Some("name"));
     assert_eq!(cluster.certificate_authority_data.as_deref(), Some("cGVt"));
@@ -139,7 +139,7 @@ fn a_plugin_is_told_about_the_cluster_if_it_asks() {
 }
 
 #[test]
-fn kc_3_the_caller_can_bring_a_plugin() {
+fn kc_3_the_caller_can_supply_a_plugin() {
     let exec = ExecSection {
         api_version: text("client.authentication.k8s.io/v1"),
         command: text("mine"),
@@ -211,21 +211,21 @@ users: [{name: a, user: {token: a}}, {name: b, user: {token: b}}]
 contexts:
 - {name: a, context: {cluster: a, user: a}}
 - {name: b, context: {cluster: b, user: b, namespace: space}}
-- {name: nobody, context: {cluster: a}}
+- {name: anonymous, context: {cluster: a}}
 current-context: a
 ";
 
 #[test]
 fn kc_4_the_caller_chooses_context_cluster_and_user_apart() {
-    // The context, cluster and user asked for; the server, token and namespace that come of it.
+    // The context, cluster and user given by the caller; the resulting server, token and namespace.
     let cases = [
         ("", "", "", "https://a/", Some("a"), "default"),
         ("b", "", "", "https://b/", Some("b"), "space"),
         ("", "b", "", "https://b/", Some("a"), "default"),
         ("", "", "b", "https://a/", Some("b"), "default"),
         ("b", "a", "a", "https://a/", Some("a"), "space"),
-        ("nobody", "", "", "https://a/", None, "default"),
-        ("nobody", "b", "b", "https://b/", Some("b"), "default"),
+        ("anonymous", "", "", "https://a/", None, "default"),
+        ("anonymous", "b", "b", "https://b/", Some("b"), "default"),
     ];
     for (context, cluster, user, server, login, namespace) in cases {
         let asked =
@@ -238,7 +238,7 @@ fn kc_4_the_caller_chooses_context_cluster_and_user_apart() {
 }
 
 #[test]
-fn kc_4_what_the_caller_brings_need_not_be_in_the_file() {
+fn kc_4_values_given_by_the_caller_need_not_be_in_the_file() {
     let dangling =
         "contexts: [{name: a, context: {cluster: gone, user: gone, namespace: n}}]\ncurrent-context: a";
     let brought = overrides(|it| {
@@ -252,7 +252,7 @@ fn kc_4_what_the_caller_brings_need_not_be_in_the_file() {
 }
 
 #[test]
-fn kc_3_defaults_fill_what_the_cluster_leaves_open() {
+fn kc_3_defaults_fill_unset_fields_of_the_cluster() {
     let defaults = overrides(|it| it.cluster_defaults.server = text("http://localhost:8080"));
     let cases = [
         ("{}", "http://localhost:8080/"),
@@ -297,7 +297,7 @@ fn kc_6_the_namespace_is_the_callers_or_the_contexts_or_the_pods() {
 }
 
 #[test]
-fn kc_7_a_bare_host_is_https_where_tls_is_spoken_of() {
+fn kc_7_a_bare_host_is_https_if_there_are_tls_settings() {
     let cases = [
         ("{server: 'localhost:6443'}", "{}", "http://localhost:6443/"),
         ("{server: 'localhost:6443', insecure-skip-tls-verify: true}", "{}", "https://localhost:6443/"),
@@ -311,7 +311,7 @@ fn kc_7_a_bare_host_is_https_where_tls_is_spoken_of() {
 }
 
 #[test]
-fn kc_7_credentials_go_in_clear_only_where_nobody_else_listens() {
+fn kc_7_credentials_are_sent_in_clear_text_only_to_loopback() {
     let users = [
         "{token: t}",
         "{username: u}",
@@ -327,12 +327,12 @@ fn kc_7_credentials_go_in_clear_only_where_nobody_else_listens() {
         assert!(resolve(&single("{server: 'http://127.0.0.1:8080'}", user)).is_ok(), "{user}");
         assert!(resolve(&single("{server: 'https://host'}", user)).is_ok(), "{user}");
     }
-    let nobody = resolve(&single("{server: 'http://host'}", "{as: alice}")).unwrap();
-    assert_eq!(nobody.impersonate.user.as_deref(), Some("alice"));
+    let anonymous = resolve(&single("{server: 'http://host'}", "{as: alice}")).unwrap();
+    assert_eq!(anonymous.impersonate.user.as_deref(), Some("alice"));
 }
 
 #[test]
-fn http_2_can_be_turned_off_from_outside() {
+fn http_2_can_be_turned_off_by_the_environment() {
     let kubeconfig = Kubeconfig::from_yaml(&single("{server: 'https://host'}", "{}")).unwrap();
     let environment = Environment::empty().with_var("DISABLE_HTTP2", "1");
     let config = Config::resolve(&kubeconfig, &Overrides::default(), &environment).unwrap();
@@ -340,7 +340,7 @@ fn http_2_can_be_turned_off_from_outside() {
 }
 
 #[test]
-fn a_kubeconfig_made_by_hand_works() {
+fn a_kubeconfig_built_in_code_works() {
     let cluster = Cluster { server: text("https://host"), ..Cluster::default() };
     let user = User { token: secret("t"), ..User::default() };
     let yaml = Kubeconfig::single("mine", cluster, user).to_yaml().unwrap();

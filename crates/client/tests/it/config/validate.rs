@@ -1,10 +1,10 @@
-//! What is wrong with entries (rule KC-8): one line per fact.
+//! Problems of entries (rule KC-8): one line per fact.
 
 use dogwatch_client::config::{ConfigError, Kubeconfig};
 
 use super::{Files, resolve, single};
 
-/// The problems of a kubeconfig, without the words before them.
+/// Returns the problems of a kubeconfig, without the heading.
 fn problems(yaml: &str) -> Vec<String> {
     match Kubeconfig::from_yaml(yaml).unwrap().validate() {
         Ok(()) => Vec::new(),
@@ -14,7 +14,7 @@ fn problems(yaml: &str) -> Vec<String> {
 }
 
 #[test]
-fn kc_8_what_is_sound_is_not_complained_about() {
+fn kc_8_valid_entries_have_no_problems() {
     let files = Files::new();
     let path = files.write("file", "pem").display().to_string();
     let v1 = "apiVersion: client.authentication.k8s.io/v1, command: c, interactiveMode";
@@ -58,7 +58,7 @@ fn kc_8_problems_of_clusters() {
         ("{server: h, certificate-authority-data: '!'}", "certificate-authority-data: is not base64"),
         (
             "{server: h, certificate-authority-data: Y2E=, insecure-skip-tls-verify: true}",
-            "insecure-skip-tls-verify: excludes a certificate authority; give one of them",
+            "insecure-skip-tls-verify: excludes a certificate authority; set only one of them",
         ),
     ];
     for (cluster, problem) in cases {
@@ -70,17 +70,11 @@ fn kc_8_problems_of_clusters() {
 fn kc_8_problems_of_users() {
     let exec = "apiVersion: client.authentication.k8s.io/v1, command: c, interactiveMode: Never";
     let cases = [
-        (
-            "{token: t, username: u}".to_owned(),
-            "token: excludes username and password; give one way to log in",
-        ),
-        (
-            "{token: t, password: p}".to_owned(),
-            "token: excludes username and password; give one way to log in",
-        ),
+        ("{token: t, username: u}".to_owned(), "token: excludes username and password; set only one of them"),
+        ("{token: t, password: p}".to_owned(), "token: excludes username and password; set only one of them"),
         (
             "{client-certificate-data: Yg==}".to_owned(),
-            "client-key: is missing beside client-certificate; give client-key or client-key-data",
+            "client-key: is missing: client-certificate needs client-key or client-key-data",
         ),
         (
             "{client-certificate-data: '!', client-key-data: Yg==}".to_owned(),
@@ -92,7 +86,7 @@ fn kc_8_problems_of_users() {
         ),
         (
             format!("{{auth-provider: {{name: n}}, exec: {{{exec}}}}}"),
-            "exec: excludes auth-provider; give one of them",
+            "exec: excludes auth-provider; set only one of them",
         ),
         (format!("{{exec: {{{}}}}}", exec.replace("command: c, ", "")), "exec.command: is missing"),
         ("{exec: {command: c, interactiveMode: Never}}".to_owned(), "exec.apiVersion: is missing"),
@@ -104,15 +98,18 @@ fn kc_8_problems_of_users() {
         (format!("{{exec: {{{exec}, env: [{{value: hush}}]}}}}"), "exec.env: has a variable without a name"),
         (
             format!("{{exec: {{{}}}}}", exec.replace(", interactiveMode: Never", "")),
-            "exec.interactiveMode: is missing; say Never, IfAvailable or Always",
+            "exec.interactiveMode: is missing; use Never, IfAvailable or Always",
         ),
         (
             format!("{{exec: {{{}}}}}", exec.replace("Never", "Sometimes")),
-            "exec.interactiveMode: \"Sometimes\" is none of Never, IfAvailable and Always",
+            "exec.interactiveMode: \"Sometimes\" is not one of Never, IfAvailable and Always",
         ),
-        ("{as-uid: u}".to_owned(), "as: is missing beside as-uid, as-groups or as-user-extra"),
-        ("{as-groups: [g]}".to_owned(), "as: is missing beside as-uid, as-groups or as-user-extra"),
-        ("{as-user-extra: {k: [v]}}".to_owned(), "as: is missing beside as-uid, as-groups or as-user-extra"),
+        ("{as-uid: u}".to_owned(), "as: is missing: as-uid, as-groups and as-user-extra need it"),
+        ("{as-groups: [g]}".to_owned(), "as: is missing: as-uid, as-groups and as-user-extra need it"),
+        (
+            "{as-user-extra: {k: [v]}}".to_owned(),
+            "as: is missing: as-uid, as-groups and as-user-extra need it",
+        ),
     ];
     for (user, problem) in cases {
         assert_eq!(problems(&single("{server: h}", &user)), [format!("user \"a\": {problem}")], "{user}");
@@ -126,7 +123,7 @@ fn kc_8_a_form_given_twice_is_a_problem() {
     let cluster = format!("{{server: h, certificate-authority: {path}, certificate-authority-data: Y2E=}}");
     assert_eq!(
         problems(&single(&cluster, "{}")),
-        ["cluster \"a\": certificate-authority: excludes certificate-authority-data; give one of them"]
+        ["cluster \"a\": certificate-authority: excludes certificate-authority-data; set only one of them"]
     );
     let user = format!(
         "{{client-certificate: {path}, client-certificate-data: Yg==, client-key: {path}, client-key-data: Yg==}}"
@@ -134,8 +131,8 @@ fn kc_8_a_form_given_twice_is_a_problem() {
     assert_eq!(
         problems(&single("{server: h}", &user)),
         [
-            "user \"a\": client-certificate: excludes client-certificate-data; give one of them",
-            "user \"a\": client-key: excludes client-key-data; give one of them",
+            "user \"a\": client-certificate: excludes client-certificate-data; set only one of them",
+            "user \"a\": client-key: excludes client-key-data; set only one of them",
         ]
     );
 }
@@ -165,7 +162,7 @@ fn kc_8_files_must_be_readable() {
 
 #[test]
 fn kc_8_problems_of_contexts() {
-    let label = "is no DNS label: at most 63 of a-z, 0-9 and -, with no - at either end";
+    let label = "is not a DNS label: at most 63 of a-z, 0-9 and -, with no - at either end";
     let cases = [
         ("{name: c, context: {cluster: a}}", "context \"c\": user: is missing".to_owned()),
         ("{name: c, context: {user: a}}", "context \"c\": cluster: is missing".to_owned()),
@@ -204,14 +201,14 @@ fn kc_8_every_problem_is_reported() {
             "context \"gone\": current-context: there is no such context",
             "context \"c\": user: is missing",
             "context \"c\": cluster: is missing",
-            "user \"u\": as: is missing beside as-uid, as-groups or as-user-extra",
+            "user \"u\": as: is missing: as-uid, as-groups and as-user-extra need it",
             "cluster \"d\": server: is missing",
         ]
     );
 }
 
 #[test]
-fn an_entry_that_is_not_used_may_be_wrong() {
+fn an_unused_entry_may_be_invalid() {
     let yaml = single("{server: 'https://h'}", "{}")
         .replace("clusters: [", "clusters: [{name: bad, cluster: {proxy-url: x}}, ")
         .replace("users: [", "users: [{name: bad, user: {exec: {interactiveMode: Odd}}}, ");
@@ -220,7 +217,7 @@ fn an_entry_that_is_not_used_may_be_wrong() {
 }
 
 #[test]
-fn nothing_at_all_is_not_valid() {
+fn an_empty_kubeconfig_is_not_valid() {
     let error = Kubeconfig::default().validate().unwrap_err();
     assert!(error.is_empty());
     assert!(!Kubeconfig::from_yaml("clusters: [{name: a}]").unwrap().validate().unwrap_err().is_empty());

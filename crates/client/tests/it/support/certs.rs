@@ -1,4 +1,4 @@
-//! Certificate authorities made for one test, and the certificates they issue.
+//! Certificate authorities for one test, and the certificates they issue.
 
 use dogwatch_client::config::{Identity, Pem};
 use rcgen::{
@@ -30,17 +30,17 @@ impl Authority {
         Self { issuer: CertifiedIssuer::self_signed(params, key).expect("a root certificate") }
     }
 
-    /// The root certificate, as a kubeconfig carries it.
+    /// Returns the root certificate, as in a kubeconfig.
     pub(crate) fn pem(&self) -> String {
         self.issuer.pem()
     }
 
-    /// A certificate for a server with these DNS names or IP addresses.
+    /// Issues a certificate for a server with these DNS names or IP addresses.
     pub(crate) fn server(&self, names: &[&str]) -> Leaf {
         self.issue(names, "server", ExtendedKeyUsagePurpose::ServerAuth, |_| {})
     }
 
-    /// The same, expired on the first of February 2001.
+    /// Issues a server certificate that expired on 1 February 2001.
     pub(crate) fn expired_server(&self, names: &[&str]) -> Leaf {
         self.issue(names, "server", ExtendedKeyUsagePurpose::ServerAuth, |params| {
             params.not_before = date_time_ymd(2001, 1, 1);
@@ -48,7 +48,7 @@ impl Authority {
         })
     }
 
-    /// A certificate for a client.
+    /// Issues a certificate for a client.
     pub(crate) fn client(&self, user: &str) -> Leaf {
         self.issue(&[], user, ExtendedKeyUsagePurpose::ClientAuth, |_| {})
     }
@@ -72,7 +72,7 @@ impl Authority {
 }
 
 impl Leaf {
-    /// As the settings of a client carry it.
+    /// Returns it as in the settings of a client.
     pub(crate) fn identity(&self) -> Identity {
         Identity {
             certificate: Pem::Data(self.certificate.clone().into()),

@@ -1,4 +1,4 @@
-//! A stretch of network between a client and a server, which can go dark without closing anything.
+//! A network path between a client and a server that can go dark without closing anything.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::{Running, listen};
 
-/// Forwards connections to a server.
+/// A forwarder of connections to a server.
 pub(crate) struct Forwarder {
     address: SocketAddr,
     dark: watch::Sender<usize>,
@@ -39,7 +39,7 @@ impl Forwarder {
         self.address
     }
 
-    /// From now on nothing passes on the connections that are open. New ones work.
+    /// From now on, drops all data on the open connections. New ones work.
     pub(crate) fn go_dark(&self) {
         self.dark.send_modify(|times| *times += 1);
     }

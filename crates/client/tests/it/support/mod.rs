@@ -1,6 +1,6 @@
-//! What the tests of several areas share: certificates, scripted servers, proxies, and a network that can be cut.
+//! Shared test support: certificates, scripted servers, proxies, and a network that can be cut.
 //!
-//! Everything listens on 127.0.0.1 with a port of the system's choice and stops when its value is dropped.
+//! Everything listens on a free port of 127.0.0.1 and stops when its value is dropped.
 
 mod certs;
 mod forwarder;
@@ -19,12 +19,12 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Waits for what must come soon, so that a test that would hang fails instead.
+/// Waits at most a minute, so that a test fails instead of hanging.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(60), future).await.expect("it did not happen within a minute")
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("timed out after a minute")
 }
 
-/// A task that ends with the value.
+/// A task that is aborted when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Running(JoinHandle<()>);
 
@@ -40,7 +40,7 @@ impl Drop for Running {
     }
 }
 
-/// Binds a port and calls `serve` for every connection, at the same time.
+/// Binds a port and calls `serve` for every connection, concurrently.
 pub(crate) async fn listen<F>(mut serve: impl FnMut(TcpStream) -> F + Send + 'static) -> (SocketAddr, Running)
 where
     F: Future<Output = ()> + Send + 'static,
@@ -48,7 +48,7 @@ where
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let address = listener.local_addr().expect("a bound socket");
     let running = Running::spawn(async move {
-        // The set ends the connections with the listener.
+        // The set aborts the connections with the listener.
         let mut connections = tokio::task::JoinSet::new();
         while let Ok((stream, _)) = listener.accept().await {
             connections.spawn(serve(stream));
@@ -57,7 +57,7 @@ where
     (address, running)
 }
 
-/// A port on which nobody listens.
+/// Returns a port on which no one listens.
 pub(crate) async fn closed_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     listener.local_addr().expect("a bound socket")

@@ -1,4 +1,4 @@
-//! Two tiny proxies that lead every name to one server and remember what they were asked.
+//! Two tiny proxies that connect every name to one server and record the requested targets.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use super::{Leaf, Running, listen};
 
 type Log = Arc<Mutex<Vec<String>>>;
 
-/// An HTTP proxy that knows `CONNECT`, spoken to in plain text or over TLS.
+/// An HTTP proxy with `CONNECT`, over plaintext or TLS.
 pub(crate) struct ConnectProxy {
     address: SocketAddr,
     asked: Log,
@@ -28,12 +28,12 @@ pub(crate) struct SocksProxy {
 }
 
 impl ConnectProxy {
-    /// `authorization` is the header it demands, if any.
+    /// `authorization` is the required header, if any.
     pub(crate) async fn to(server: SocketAddr, authorization: Option<&'static str>) -> Self {
         Self::start(server, authorization, None).await
     }
 
-    /// The same behind TLS.
+    /// The same over TLS.
     pub(crate) async fn over_tls(server: SocketAddr, leaf: &Leaf) -> Self {
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -50,7 +50,7 @@ impl ConnectProxy {
         let (address, running) = listen(move |client| {
             let (log, tls) = (Arc::clone(&log), tls.clone());
             async move {
-                // A client that gives up half-way is no failure of the proxy.
+                // A client that disconnects early is no error of the proxy.
                 let _ = match tls {
                     None => tunnel(client, server, auth, &log).await,
                     Some(tls) => match tls.accept(client).await {
@@ -68,7 +68,7 @@ impl ConnectProxy {
         self.address
     }
 
-    /// The targets asked for so far.
+    /// Returns the requested targets so far.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("no panic").clone()
     }
@@ -97,7 +97,7 @@ where
 }
 
 impl SocksProxy {
-    /// `login` is the user and password it demands, if any.
+    /// `login` is the required user and password, if any.
     pub(crate) async fn to(server: SocketAddr, login: Option<(&'static str, &'static str)>) -> Self {
         let asked = Log::default();
         let log = Arc::clone(&asked);
@@ -115,7 +115,7 @@ impl SocksProxy {
         self.address
     }
 
-    /// The targets asked for so far.
+    /// Returns the requested targets so far.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().expect("no panic").clone()
     }

@@ -1,4 +1,5 @@
-//! A real HTTP server, HTTP/2 and HTTP/1.1, with or without TLS, that counts its connections and can cut them.
+//! A real HTTP server, HTTP/2 and HTTP/1.1, with or without TLS, that counts its connections and
+//! can cut them.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -26,24 +27,24 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{Authority, Leaf, Running, listen, soon};
 
-/// The body of a scripted answer.
+/// The body of a scripted response.
 pub(crate) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 type Answer = Pin<Box<dyn Future<Output = Response<Body>> + Send>>;
 type Handler = Arc<dyn Fn(Request<Incoming>, Peer) -> Answer + Send + Sync>;
 
-/// Who asks.
+/// The client of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
-    /// Counts connections from 1.
+    /// The number of the connection, from 1.
     pub(crate) connection: usize,
-    /// The protocol agreed on by ALPN.
+    /// The protocol negotiated by ALPN.
     pub(crate) alpn: Option<String>,
     /// The client certificate.
     pub(crate) certificate: Option<CertificateDer<'static>>,
 }
 
-/// How a server is set up. Starts plain, without limits.
+/// The setup of a server. Plaintext and without limits by default.
 #[derive(Default)]
 pub(crate) struct ServerSetup {
     tls: Option<Leaf>,
@@ -68,15 +69,15 @@ struct Counts {
     open: usize,
 }
 
-/// Counters, so that a connection sees only what happens after it was opened.
+/// Counters, so that a connection sees only events after it was opened.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Control {
     cuts: usize,
-    goodbyes: usize,
+    shutdowns: usize,
 }
 
 impl ServerSetup {
-    /// TLS with this certificate; offers HTTP/2 and HTTP/1.1.
+    /// Uses TLS with this certificate; offers HTTP/2 and HTTP/1.1.
     pub(crate) fn tls(leaf: Leaf) -> Self {
         let alpn = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Self { tls: Some(leaf), alpn, ..Self::default() }
@@ -88,7 +89,8 @@ impl ServerSetup {
         self
     }
 
-    /// Asks clients for a certificate of this authority; `must` turns away those without.
+    /// Requests client certificates of this authority; with `must`, clients without one are
+    /// rejected.
     pub(crate) fn ask_for_certificates(mut self, authority: &Authority, must: bool) -> Self {
         use rustls::pki_types::pem::PemObject;
         let pem = authority.pem();
@@ -97,7 +99,7 @@ impl ServerSetup {
         self
     }
 
-    /// Grants this many HTTP/2 streams per connection.
+    /// Grants this number of HTTP/2 streams per connection.
     pub(crate) fn max_streams(mut self, streams: u32) -> Self {
         self.max_streams = Some(streams);
         self
@@ -130,7 +132,7 @@ impl ServerSetup {
                         serve(stream, peer, handler, control, max_streams).await;
                     }
                     Some(acceptor) => {
-                        // A refused handshake is the client's to report.
+                        // The client reports a failed handshake.
                         let Ok(stream) = acceptor.accept(stream).await else { return };
                         let peer = peer_of(connection, stream.get_ref().1);
                         serve(stream, peer, handler, control, max_streams).await;
@@ -170,17 +172,17 @@ impl Server {
         self.address
     }
 
-    /// Its URL by IP address.
+    /// Returns its URL with the IP address.
     pub(crate) fn url(&self) -> String {
         format!("{}://{}", if self.secure { "https" } else { "http" }, self.address)
     }
 
-    /// Connections so far.
+    /// Returns the number of connections so far.
     pub(crate) fn accepted(&self) -> usize {
         self.counts.borrow().accepted
     }
 
-    /// Connections open now.
+    /// Returns the number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.counts.borrow().open
     }
@@ -191,14 +193,14 @@ impl Server {
         soon(counts.wait_for(|counts| counts.open == open)).await.expect("the server runs");
     }
 
-    /// Closes all connections without a word.
+    /// Closes all connections abruptly.
     pub(crate) fn cut(&self) {
         self.control.send_modify(|control| control.cuts += 1);
     }
 
-    /// Tells all connections that no further requests are taken: GOAWAY, or `Connection: close`.
-    pub(crate) fn say_goodbye(&self) {
-        self.control.send_modify(|control| control.goodbyes += 1);
+    /// Shuts down all connections gracefully: GOAWAY, or `Connection: close`.
+    pub(crate) fn shut_down_gracefully(&self) {
+        self.control.send_modify(|control| control.shutdowns += 1);
     }
 }
 
@@ -242,7 +244,7 @@ async fn serve<S>(
     }
 }
 
-/// Counts a connection while it lives.
+/// A guard that counts a connection while it is open.
 struct OpenGuard {
     number: usize,
     counts: Arc<watch::Sender<Counts>>,
@@ -264,24 +266,24 @@ impl Drop for OpenGuard {
     }
 }
 
-/// An answer with a text.
+/// A response with a text.
 pub(crate) fn text(content: impl Into<Bytes>) -> Response<Body> {
     Response::new(Full::new(content.into()).boxed_unsync())
 }
 
-/// An answer without content.
+/// An empty response.
 pub(crate) fn empty() -> Response<Body> {
     Response::new(Empty::new().boxed_unsync())
 }
 
-/// An answer whose chunks a test sends by hand; it ends when the sender is dropped.
+/// A response whose chunks a test sends; it ends when the sender is dropped.
 pub(crate) fn streamed() -> (mpsc::UnboundedSender<Bytes>, Response<Body>) {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let chunks = stream::poll_fn(move |cx| receiver.poll_recv(cx));
     (sender, Response::new(StreamBody::new(chunks.map(|chunk| Ok(Frame::data(chunk)))).boxed_unsync()))
 }
 
-/// An answer that goes on for ever, as fast as it is read.
+/// An endless response, as fast as it is read.
 pub(crate) fn endless() -> Response<Body> {
     let chunk = Bytes::from(vec![b'x'; 16 * 1024]);
     let chunks = stream::repeat(chunk).map(|chunk| Ok(Frame::data(chunk)));

@@ -1,4 +1,4 @@
-//! Whom the transport believes, what it says when it does not, and how it follows certificates that rotate.
+//! Trust of the transport, its messages about certificates, and rotation.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,8 +13,8 @@ async fn hello(_: Request<hyper::body::Incoming>, _: Peer) -> Response<Body> {
     text("hello")
 }
 
-/// Answers with the client certificate, so that a test can compare; `/watch` stays open.
-async fn who(request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Body> {
+/// Responds with the client certificate, so that a test can compare it; `/watch` stays open.
+async fn client_certificate(request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Body> {
     if request.uri().path() == "/watch" {
         let (sender, response) = streamed();
         tokio::spawn(async move { sender.closed().await });
@@ -23,7 +23,7 @@ async fn who(request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Bo
     text(peer.certificate.map(|it| it.to_vec()).unwrap_or_default())
 }
 
-async fn shown(transport: &Transport, server: &Server) -> Vec<u8> {
+async fn presented(transport: &Transport, server: &Server) -> Vec<u8> {
     let response = send(transport, get(&server.url())).await.unwrap();
     response.into_body().collect().await.unwrap().to_bytes().to_vec()
 }
@@ -32,7 +32,7 @@ fn der(leaf: &Leaf) -> Vec<u8> {
     leaf.certificate_der().to_vec()
 }
 
-/// Files are read again on every occasion.
+/// Options with which files are read again on every occasion.
 fn eager() -> TransportOptions {
     let mut options = TransportOptions::default();
     options.reload_interval = Duration::ZERO;
@@ -49,7 +49,7 @@ async fn each_wrong_certificate_has_its_own_message() {
             "not signed by the certificate authority in certificate-authority-data",
         ),
         (right.expired_server(&["127.0.0.1"]), "expired on 2001-02-01T00:00:00Z"),
-        (right.server(&["elsewhere.test"]), "not for 127.0.0.1; tls-server-name can name one it carries"),
+        (right.server(&["elsewhere.test"]), "not for 127.0.0.1; set tls-server-name to one of its names"),
     ];
     for (leaf, expected) in cases {
         let server = ServerSetup::tls(leaf).start(hello).await;
@@ -63,32 +63,33 @@ async fn each_wrong_certificate_has_its_own_message() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_no_system_root_says_to_give_the_ca() {
+async fn without_a_system_root_the_error_says_to_set_the_ca() {
     let (server, _) = secure_server(hello).await;
     let config = Config::new(server.url().parse().unwrap());
-    // A machine without any root says so when the transport is made; either way the advice is the same.
+    // A machine without any root fails when the transport is created; either way the advice is the
+    // same.
     let error = match Transport::with_options(&config, no_plugin(), TransportOptions::default()) {
         Ok(transport) => send(&transport, get(&server.url())).await.unwrap_err(),
         Err(error) => error,
     };
-    assert!(chain(&error).contains("give the cluster's certificate authority"), "{}", chain(&error));
+    assert!(chain(&error).contains("set the cluster's certificate authority"), "{}", chain(&error));
 }
 
 #[tokio::test]
-async fn the_name_in_the_certificate_can_be_given_and_verification_can_be_skipped() {
+async fn the_name_in_the_certificate_can_be_set_and_verification_can_be_skipped() {
     let authority = Authority::new("cluster");
     let server = ServerSetup::tls(authority.server(&["elsewhere.test"])).start(hello).await;
     let mut named = trusting(&server.url(), &authority);
     named.tls.server_name = Some("elsewhere.test".to_owned());
-    let mut careless = Config::new(server.url().parse().unwrap());
-    careless.tls.insecure_skip_verify = true;
-    for config in [named, careless] {
+    let mut insecure = Config::new(server.url().parse().unwrap());
+    insecure.tls.insecure_skip_verify = true;
+    for config in [named, insecure] {
         assert_eq!(fetch(&transport(&config), &server.url()).await, "hello");
     }
 }
 
 #[tokio::test]
-async fn tr_5_an_empty_ca_file_trusts_nobody() {
+async fn tr_5_an_empty_ca_file_trusts_no_server() {
     let (server, _) = secure_server(hello).await;
     let file = tempfile::NamedTempFile::new().unwrap();
     let mut config = Config::new(server.url().parse().unwrap());
@@ -99,7 +100,7 @@ async fn tr_5_an_empty_ca_file_trusts_nobody() {
 }
 
 #[tokio::test]
-async fn settings_that_cannot_work_name_the_field_or_the_file() {
+async fn the_error_of_invalid_settings_names_the_field_or_the_file() {
     let mut config = Config::new("https://127.0.0.1:1".parse().unwrap());
     config.tls.insecure_skip_verify = true;
     let refused = |config: &Config| {
@@ -122,25 +123,26 @@ async fn settings_that_cannot_work_name_the_field_or_the_file() {
 async fn server_with_users() -> (Server, Authority, Authority) {
     let (authority, users) = (Authority::new("cluster"), Authority::new("users"));
     let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).ask_for_certificates(&users, false);
-    (setup.start(who).await, authority, users)
+    (setup.start(client_certificate).await, authority, users)
 }
 
 #[tokio::test]
-async fn a_client_certificate_is_shown() {
+async fn a_client_certificate_is_presented() {
     let (server, authority, users) = server_with_users().await;
     let (mut config, me) = (trusting(&server.url(), &authority), users.client("me"));
-    assert!(shown(&transport(&config), &server).await.is_empty());
+    assert!(presented(&transport(&config), &server).await.is_empty());
     config.tls.identity = Some(me.identity());
-    assert_eq!(shown(&transport(&config), &server).await, der(&me));
+    assert_eq!(presented(&transport(&config), &server).await, der(&me));
 }
 
-/// In TLS 1.3 a server judges the client's certificate when the client believes the handshake done.
+/// In TLS 1.3 a server checks the client's certificate after the client considers the handshake
+/// complete.
 #[tokio::test]
-async fn a_refused_client_certificate_is_a_tls_error_in_both_protocols() {
+async fn a_rejected_client_certificate_is_a_tls_error_in_both_protocols() {
     let (authority, users) = (Authority::new("cluster"), Authority::new("users"));
     let leaf = authority.server(&["127.0.0.1"]);
     for setup in [ServerSetup::tls(leaf.clone()), ServerSetup::tls(leaf.clone()).http1_only()] {
-        let server = setup.ask_for_certificates(&users, true).start(who).await;
+        let server = setup.ask_for_certificates(&users, true).start(client_certificate).await;
         let error =
             send(&transport(&trusting(&server.url(), &authority)), get(&server.url())).await.unwrap_err();
         assert_eq!(error.kind(), TransportErrorKind::Tls, "{}", chain(&error));
@@ -162,19 +164,19 @@ async fn tr_4_a_rotated_certificate_file_replaces_idle_connections_and_spares_bu
     let mut config = trusting(&server.url(), &authority);
     config.tls.identity = Some(write(folder.path(), &first));
     let transport = Transport::with_options(&config, no_plugin(), eager()).unwrap();
-    assert_eq!(shown(&transport, &server).await, der(&first));
-    assert_eq!(shown(&transport, &server).await, der(&first));
+    assert_eq!(presented(&transport, &server).await, der(&first));
+    assert_eq!(presented(&transport, &server).await, der(&first));
     assert_eq!(server.accepted(), 1, "nothing changed, nothing reconnects");
 
     let watching = send(&transport, get(&format!("{}/watch", server.url()))).await.unwrap();
     write(folder.path(), &second);
-    assert_eq!(shown(&transport, &server).await, der(&second));
+    assert_eq!(presented(&transport, &server).await, der(&second));
     assert_eq!((server.accepted(), server.open()), (2, 2), "the watch keeps its connection");
     drop(watching);
     server.wait_for_open(1).await;
 
     write(folder.path(), &first);
-    assert_eq!(shown(&transport, &server).await, der(&first));
+    assert_eq!(presented(&transport, &server).await, der(&first));
     server.wait_for_open(1).await;
     assert_eq!(server.accepted(), 3);
 }
@@ -188,43 +190,43 @@ async fn tr_4_half_a_rotation_keeps_the_certificate() {
     config.tls.identity = Some(write(folder.path(), &first));
     let transport = Transport::with_options(&config, no_plugin(), eager()).unwrap();
     std::fs::write(folder.path().join("tls.crt"), &second.certificate).unwrap();
-    assert_eq!(shown(&transport, &server).await, der(&first));
+    assert_eq!(presented(&transport, &server).await, der(&first));
     std::fs::write(folder.path().join("tls.key"), &second.key).unwrap();
-    assert_eq!(shown(&transport, &server).await, der(&second));
+    assert_eq!(presented(&transport, &server).await, der(&second));
 }
 
 #[tokio::test]
-async fn a_plugins_certificate_is_shown_from_the_next_request_on() {
+async fn a_plugins_certificate_is_presented_from_the_next_request_on() {
     let (server, authority, users) = server_with_users().await;
     let (first, second) = (users.client("first"), users.client("second"));
     let (plugin, identity) = watch::channel(None);
     let config = trusting(&server.url(), &authority);
     let transport = Transport::with_options(&config, identity, TransportOptions::default()).unwrap();
-    assert!(shown(&transport, &server).await.is_empty());
+    assert!(presented(&transport, &server).await.is_empty());
     for (connections, leaf) in [(2, &first), (3, &second)] {
         plugin.send_replace(Some(leaf.identity()));
-        assert_eq!(shown(&transport, &server).await, der(leaf));
-        assert_eq!(shown(&transport, &server).await, der(leaf));
+        assert_eq!(presented(&transport, &server).await, der(leaf));
+        assert_eq!(presented(&transport, &server).await, der(leaf));
         server.wait_for_open(1).await;
         assert_eq!(server.accepted(), connections);
     }
     drop(plugin);
     assert_eq!(
-        shown(&transport, &server).await,
+        presented(&transport, &server).await,
         der(&second),
-        "a plugin that is gone leaves its last certificate"
+        "the last certificate of a dropped plugin stays"
     );
 }
 
 #[tokio::test]
-async fn a_certificate_of_the_settings_wins_over_a_plugins() {
+async fn a_certificate_of_the_settings_takes_precedence_over_a_plugins() {
     let (server, authority, users) = server_with_users().await;
     let (own, foreign) = (users.client("own"), users.client("plugin"));
     let mut config = trusting(&server.url(), &authority);
     config.tls.identity = Some(own.identity());
     let (_plugin, identity) = watch::channel(Some(foreign.identity()));
     let transport = Transport::with_options(&config, identity, TransportOptions::default()).unwrap();
-    assert_eq!(shown(&transport, &server).await, der(&own));
+    assert_eq!(presented(&transport, &server).await, der(&own));
 }
 
 #[tokio::test]
@@ -259,10 +261,10 @@ async fn tr_5_a_rotated_ca_file_is_followed_and_counted() {
     assert_eq!(reloads, expected);
 }
 
-/// While an authority rotates, a client may have its certificate some minutes later than the server: nobody has to do
-/// anything about it, and a watch waits.
+/// While an authority rotates, a client may get its certificate some minutes later than the server:
+/// no one has to act, and a watch waits.
 #[tokio::test]
-async fn only_certificates_that_cannot_change_need_a_person() {
+async fn only_certificates_that_cannot_change_are_permanent_errors() {
     let (right, wrong) = (Authority::new("right"), Authority::new("wrong"));
     let server = ServerSetup::tls(right.server(&["127.0.0.1"])).start(hello).await;
     let folder = tempfile::tempdir().unwrap();
@@ -301,9 +303,9 @@ async fn a_resuming_watch_waits_for_the_new_authority() {
     assert!(soon(events.next()).await.expect("an event").is_ok());
 }
 
-/// Old clusters have them, and `insecure-skip-tls-verify` is what their users set.
+/// Old clusters have them, and their users set `insecure-skip-tls-verify`.
 #[tokio::test]
-async fn a_server_certificate_of_version_1_will_do_where_none_is_verified() {
+async fn a_server_certificate_of_version_1_is_accepted_without_verification() {
     use rustls::sign::{CertifiedKey, SingleCertAndKey};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let leaf = Authority::new("old").server(&["127.0.0.1"]);

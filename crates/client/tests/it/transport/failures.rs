@@ -1,4 +1,4 @@
-//! How the network fails, and what the transport makes of it.
+//! Failures of the network, and their classification by the transport.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,8 @@ async fn watch_or_get(request: Request<hyper::body::Incoming>, peer: Peer) -> Re
     response
 }
 
-/// Reads the first line of a watch, then does as told, then gives the error that the watch ends with.
+/// Reads the first line of a watch, then calls `then`, then returns the error that the watch ends
+/// with.
 async fn broken(response: Response<ResponseBody>, then: impl FnOnce()) -> BoxError {
     let mut body = response.into_body();
     assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "first\n");
@@ -34,7 +35,7 @@ async fn broken(response: Response<ResponseBody>, then: impl FnOnce()) -> BoxErr
 }
 
 #[tokio::test]
-async fn a_port_nobody_listens_on_is_refused_and_nothing_was_sent() {
+async fn a_closed_port_is_refused_and_nothing_was_sent() {
     let authority = Authority::new("cluster");
     for scheme in ["http", "https"] {
         let url = format!("{scheme}://{}", closed_port().await);
@@ -47,7 +48,7 @@ async fn a_port_nobody_listens_on_is_refused_and_nothing_was_sent() {
 
 #[tokio::test]
 async fn a_name_that_cannot_be_resolved_is_a_dns_error() {
-    // A label may have 63 letters: the resolver knows without asking anyone.
+    // A label may have at most 63 letters: the resolver fails without a query.
     let url = format!("http://{}.invalid", "x".repeat(70));
     let transport = transport(&Config::new(url.parse().unwrap()));
     let error = send(&transport, get(&url)).await.unwrap_err();
@@ -68,14 +69,14 @@ async fn rq_7_a_body_that_is_cut_is_lost_in_both_protocols() {
         let error = broken(response, || server.cut()).await;
         assert_eq!(TransportErrorKind::of(&*error), TransportErrorKind::Lost, "{}", chain(&*error));
         let error = error.downcast_ref::<TransportError>().unwrap();
-        assert_eq!(error.to_string(), "the connection was lost in the middle of the answer");
+        assert_eq!(error.to_string(), "the connection was lost in the middle of the response");
 
         server.wait_for_open(0).await;
         fetch(&transport, &server.url()).await;
     }
 }
 
-/// Reads a request and closes, `answers` times after an answer.
+/// Reads requests, answers `answers` of them, and closes on the next.
 async fn answer_then_close(mut stream: TcpStream, answers: usize) {
     for left in (0..=answers).rev() {
         let mut head = Vec::new();
@@ -105,7 +106,7 @@ async fn rq_7_a_server_that_hangs_up_on_a_request_is_lost_and_may_have_acted() {
 }
 
 #[tokio::test]
-async fn a_length_that_is_not_kept_is_a_lost_connection() {
+async fn a_body_shorter_than_its_length_is_a_lost_connection() {
     let (address, _running) = listen(|mut stream| async move {
         let mut request = [0; 1024];
         let _ = stream.read(&mut request).await;
@@ -120,7 +121,7 @@ async fn a_length_that_is_not_kept_is_a_lost_connection() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_http_is_neither_lost_nor_refused() {
+async fn a_response_that_is_not_http_is_neither_lost_nor_refused() {
     let (address, _running) = listen(|mut stream| async move {
         let mut request = [0; 1024];
         let _ = stream.read(&mut request).await;
@@ -134,10 +135,10 @@ async fn an_answer_that_is_not_http_is_neither_lost_nor_refused() {
     assert_eq!(error.kind(), TransportErrorKind::Other, "{}", chain(&error));
 }
 
-/// Requests that wait for the same connection fail together; one after the other, fifty of them would take fifty times
-/// as long as the timeout.
+/// Requests that wait for the same connection fail together; one after the other, fifty of them
+/// would take fifty times the timeout.
 #[tokio::test]
-async fn tr_1_a_handshake_with_a_silent_server_times_out_for_all_who_wait() {
+async fn tr_1_a_handshake_with_a_silent_server_times_out_for_all_waiting_requests() {
     let accepted = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&accepted);
     let (address, _running) = listen(move |stream| {
@@ -163,10 +164,10 @@ async fn tr_1_a_handshake_with_a_silent_server_times_out_for_all_who_wait() {
     assert_eq!(accepted.load(Ordering::Relaxed), 1);
 }
 
-/// client-go's ReconnectBrokenTCP: a connection that goes dark without a word is found by PING, its watches end with an
-/// error, and the next request takes a new connection.
+/// client-go's ReconnectBrokenTCP: a connection that goes dark is detected by PING, its watches end
+/// with an error, and the next request uses a new connection.
 #[tokio::test]
-async fn tr_2_a_connection_that_goes_dark_is_found_by_ping() {
+async fn tr_2_a_connection_that_goes_dark_is_detected_by_ping() {
     let (server, authority) = secure_server(watch_or_get).await;
     let network = Forwarder::to(server.address()).await;
     let url = format!("https://{}", network.address());
@@ -187,7 +188,7 @@ async fn tr_2_a_connection_that_goes_dark_is_found_by_ping() {
     assert_eq!(fetch(&transport, &url).await, "2");
 }
 
-/// The same while a request waits for its answer.
+/// The same while a request waits for its response.
 #[tokio::test]
 async fn tr_2_a_request_on_a_dark_connection_is_lost_and_may_have_been_sent() {
     let (server, authority) = secure_server(watch_or_get).await;
@@ -204,10 +205,10 @@ async fn tr_2_a_request_on_a_dark_connection_is_lost_and_may_have_been_sent() {
     assert!(error.is_lost() && error.request_was_sent(), "{}", chain(&error));
 }
 
-/// client-go's ReconnectBrokenTCP_HTTP1: an idle connection that went dark costs the request that finds it its time, and no
-/// other one.
+/// client-go's ReconnectBrokenTCP_HTTP1: an idle connection that went dark delays only the request
+/// that uses it.
 #[tokio::test]
-async fn tr_2_a_dark_connection_of_http_1_is_given_up_with_the_request_on_it() {
+async fn tr_2_a_dark_connection_of_http_1_is_closed_with_the_request_on_it() {
     let authority = Authority::new("cluster");
     let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).http1_only();
     let server = setup.start(watch_or_get).await;
@@ -218,16 +219,17 @@ async fn tr_2_a_dark_connection_of_http_1_is_given_up_with_the_request_on_it() {
     assert_eq!(fetch(&transport, &url).await, first, "the connection is kept");
     network.go_dark();
     let unanswered = send(&transport, get(&url));
-    // At once, but not before the request has gone as far as it gets.
+    // Time passes at once, but not before the request has been sent as far as possible.
     tokio::time::pause();
     assert!(tokio::time::timeout(Duration::from_secs(10), unanswered).await.is_err());
     tokio::time::resume();
     assert_ne!(fetch(&transport, &url).await, first, "the next request has another");
 }
 
-/// client-go's ReconnectBrokenTCPInFlight_HTTP1: a request that hangs on a dark connection is in nobody's way.
+/// client-go's ReconnectBrokenTCPInFlight_HTTP1: a request that hangs on a dark connection does not
+/// block others.
 #[tokio::test]
-async fn tr_2_a_request_in_flight_on_a_dark_connection_of_http_1_holds_up_no_other() {
+async fn tr_2_a_request_in_flight_on_a_dark_connection_of_http_1_blocks_no_other() {
     let authority = Authority::new("cluster");
     let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).http1_only();
     let server = setup.start(watch_or_get).await;
@@ -243,7 +245,7 @@ async fn tr_2_a_request_in_flight_on_a_dark_connection_of_http_1_holds_up_no_oth
 }
 
 #[tokio::test]
-async fn a_request_without_a_host_is_refused_at_once() {
+async fn a_request_without_a_host_is_rejected_at_once() {
     let transport = transport(&Config::new("http://127.0.0.1:1".parse().unwrap()));
     let error = send(&transport, get("/api")).await.unwrap_err();
     assert_eq!(error.kind(), TransportErrorKind::Config);

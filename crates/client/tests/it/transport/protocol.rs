@@ -1,4 +1,4 @@
-//! Which HTTP is spoken: by ALPN, by settings, and for upgrades.
+//! The choice of the HTTP version: by ALPN, by settings, and for upgrades.
 
 use async_compression::tokio::write::GzipEncoder;
 use dogwatch_client::config::HttpVersion;
@@ -11,13 +11,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::*;
 use crate::support::{Body, Peer, ServerSetup, empty, text};
 
-/// Answers with the protocol the handshake agreed on.
+/// Responds with the protocol negotiated by the handshake.
 async fn protocol(_request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Body> {
     text(peer.alpn.unwrap_or_else(|| "plain".to_owned()))
 }
 
 #[test]
-fn a_transport_can_be_shared_between_tasks_and_shows_nothing() {
+fn a_transport_can_be_shared_between_tasks_and_its_debug_text_is_empty() {
     fn shared<T: Clone + Send + Sync + std::fmt::Debug + 'static>(value: &T) -> String {
         format!("{value:?}")
     }
@@ -27,7 +27,7 @@ fn a_transport_can_be_shared_between_tasks_and_shows_nothing() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_where_the_server_offers_it() {
+async fn http2_is_used_if_the_server_offers_it() {
     let (server, authority) = secure_server(protocol).await;
     let transport = transport(&trusting(&server.url(), &authority));
     let response = send(&transport, get(&server.url())).await.unwrap();
@@ -36,7 +36,7 @@ async fn http2_is_spoken_where_the_server_offers_it() {
 }
 
 #[tokio::test]
-async fn http1_is_spoken_where_the_server_offers_nothing_else() {
+async fn http1_is_used_if_the_server_offers_nothing_else() {
     let authority = Authority::new("cluster");
     let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).http1_only();
     let server = setup.start(protocol).await;
@@ -46,7 +46,7 @@ async fn http1_is_spoken_where_the_server_offers_nothing_else() {
         assert_eq!(response.version(), Version::HTTP_11);
         assert_eq!(read(response).await, "http/1.1");
     }
-    assert_eq!(server.accepted(), 2, "one to learn what the server speaks, one that is used again");
+    assert_eq!(server.accepted(), 2, "one to learn the server's protocol, one that is reused");
 }
 
 #[tokio::test]
@@ -69,9 +69,9 @@ async fn plain_http_works_without_any_certificate() {
     assert_eq!(fetch(&transport, &server.url()).await, "plain");
 }
 
-/// WebSockets (exec, port-forward) need HTTP/1.1 also where everything else is HTTP/2.
+/// WebSockets (exec, port-forward) need HTTP/1.1 even if everything else uses HTTP/2.
 #[tokio::test]
-async fn an_upgrade_goes_over_http1_and_gives_the_stream() {
+async fn an_upgrade_uses_http1_and_returns_the_stream() {
     let (server, authority) = secure_server(|mut request, _| async move {
         tokio::spawn(async move {
             let mut stream = TokioIo::new(hyper::upgrade::on(&mut request).await.unwrap());
@@ -91,12 +91,12 @@ async fn an_upgrade_goes_over_http1_and_gives_the_stream() {
     let mut response = send(&transport, request).await.unwrap();
     assert_eq!(response.status(), http::StatusCode::SWITCHING_PROTOCOLS);
     let mut stream = TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap());
-    let mut said = [0; 5];
-    stream.read_exact(&mut said).await.unwrap();
-    assert_eq!(&said, b"hello");
+    let mut received = [0; 5];
+    stream.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"hello");
 }
 
-/// The handler gzips if and only if it is asked to.
+/// Responds with gzip if and only if it is requested.
 async fn zipped(request: Request<hyper::body::Incoming>, _: Peer) -> Response<Body> {
     if request.headers().get(header::ACCEPT_ENCODING).is_none_or(|it| it != "gzip") {
         return text("plain");
@@ -110,7 +110,7 @@ async fn zipped(request: Request<hyper::body::Incoming>, _: Peer) -> Response<Bo
 }
 
 #[tokio::test]
-async fn tr_6_gzip_is_used_unless_the_settings_or_the_request_say_otherwise() {
+async fn tr_6_gzip_is_used_unless_the_settings_or_the_request_disable_it() {
     let (server, authority) = secure_server(zipped).await;
     let mut config = trusting(&server.url(), &authority);
     let asking = transport(&config);

@@ -1,4 +1,4 @@
-//! Through HTTP, HTTPS and SOCKS5 proxies. The clusters have names that only the proxy knows.
+//! HTTP, HTTPS and SOCKS5 proxies. The clusters have names that only the proxy resolves.
 
 use dogwatch_client::transport::{ProxyEnvironment, TransportErrorKind};
 
@@ -7,7 +7,7 @@ use crate::support::{ConnectProxy, ServerSetup, SocksProxy, closed_port, text};
 
 const CLUSTER: &str = "https://api.cluster.test:6443";
 
-/// A server for `api.cluster.test` and the settings to reach it by `proxy`.
+/// A server for `api.cluster.test` and the settings for it.
 async fn cluster() -> (Server, Config, Authority) {
     let authority = Authority::new("cluster");
     let leaf = authority.server(&["api.cluster.test", "127.0.0.1"]);
@@ -22,7 +22,7 @@ fn by(mut config: Config, proxy: &str) -> Transport {
 }
 
 #[tokio::test]
-async fn tr_1_a_connect_proxy_leads_to_the_cluster() {
+async fn tr_1_a_connect_proxy_connects_to_the_cluster() {
     let (server, config, _) = cluster().await;
     // "me:p@ss" in base64.
     let proxy = ConnectProxy::to(server.address(), Some("Basic bWU6cEBzcw==")).await;
@@ -32,7 +32,7 @@ async fn tr_1_a_connect_proxy_leads_to_the_cluster() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_refuses_is_told_apart_from_a_server_and_no_password_is_shown() {
+async fn an_error_of_a_proxy_is_distinct_and_shows_no_password() {
     let (server, config, _) = cluster().await;
     let proxy = ConnectProxy::to(server.address(), Some("Basic other")).await;
     let transport = by(config, &format!("http://me:s3cret@{}", proxy.address()));
@@ -40,20 +40,20 @@ async fn a_proxy_that_refuses_is_told_apart_from_a_server_and_no_password_is_sho
     assert_eq!(error.kind(), TransportErrorKind::Proxy);
     assert!(!error.request_was_sent());
     let message = format!("{} {error:?}", chain(&error));
-    assert!(message.contains("does not lead to api.cluster.test:6443"), "{message}");
+    assert!(message.contains("cannot connect to api.cluster.test:6443"), "{message}");
     assert!(message.contains("authorization required"), "{message}");
     assert!(!message.contains("s3cret"), "{message}");
 }
 
 #[tokio::test]
-async fn a_proxy_nobody_runs_is_named() {
+async fn an_unreachable_proxy_is_named() {
     let (_server, config, _) = cluster().await;
-    let nobody = closed_port().await;
+    let closed = closed_port().await;
     for scheme in ["http", "https", "socks5"] {
-        let transport = by(config.clone(), &format!("{scheme}://{nobody}"));
+        let transport = by(config.clone(), &format!("{scheme}://{closed}"));
         let error = send(&transport, get(CLUSTER)).await.unwrap_err();
         assert_eq!(error.kind(), TransportErrorKind::Proxy);
-        assert_eq!(error.to_string(), format!("cannot reach the proxy {nobody}"));
+        assert_eq!(error.to_string(), format!("cannot reach the proxy {closed}"));
     }
 }
 
@@ -84,7 +84,7 @@ async fn tr_1_a_socks5_proxy_resolves_the_name_of_the_cluster() {
 }
 
 #[tokio::test]
-async fn the_environment_is_used_where_the_settings_name_no_proxy() {
+async fn the_environment_is_used_if_the_settings_have_no_proxy() {
     let (server, config, authority) = cluster().await;
     let proxy = ConnectProxy::to(server.address(), None).await;
     let mut options = TransportOptions::default();

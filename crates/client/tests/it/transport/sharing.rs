@@ -1,4 +1,4 @@
-//! Many requests on few connections: bursts, limits, stalled readers, idle and departing connections.
+//! Many requests on few connections: bursts, limits, stalled readers, idle and closing connections.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use super::*;
 use crate::support::{Body, Peer, ServerSetup, endless, listen, streamed, text};
 
-/// `/watch` sends one line and stays open for ever; the rest answers with the number of its connection.
+/// `/watch` sends one line and stays open; other paths respond with the number of the connection.
 async fn watch_or_get(request: Request<hyper::body::Incoming>, peer: Peer) -> Response<Body> {
     match request.uri().path() {
         "/watch" => {
@@ -40,8 +40,8 @@ async fn a_burst_of_requests_opens_one_connection() {
     assert_eq!(server.accepted(), 1);
 }
 
-/// hyper's pooled client puts everything on one HTTP/2 connection: past the server's limit a GET waits for a watch to
-/// end, that is, for ever.
+/// hyper's pooled client puts everything on one HTTP/2 connection: beyond the server's limit a GET
+/// waits for a watch to end, that is, for ever.
 #[tokio::test]
 async fn two_hundred_watches_do_not_starve_a_get() {
     let authority = Authority::new("cluster");
@@ -53,11 +53,11 @@ async fn two_hundred_watches_do_not_starve_a_get() {
     assert_eq!(server.accepted(), 3);
 
     drop(watches);
-    assert_eq!(fetch(&transport, &server.url()).await, "1", "a dropped watch gives its place back");
+    assert_eq!(fetch(&transport, &server.url()).await, "1", "a dropped watch releases its slot");
 }
 
 #[tokio::test]
-async fn a_server_that_grants_fewer_streams_is_believed() {
+async fn a_lower_stream_limit_of_the_server_is_respected() {
     let authority = Authority::new("cluster");
     let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).max_streams(4);
     let server = setup.start(watch_or_get).await;
@@ -70,7 +70,8 @@ async fn a_server_that_grants_fewer_streams_is_believed() {
     assert_eq!(fetch(&transport, &server.url()).await, "3");
 }
 
-/// A reader that stalls holds a stream window of data; the connection's window must be larger than all of them.
+/// A stalled reader holds a stream window of data; the connection's window must be larger than all
+/// of them.
 #[tokio::test]
 async fn stalled_readers_do_not_stall_their_neighbours_on_the_same_connection() {
     let (server, authority) = secure_server(watch_or_get).await;
@@ -112,7 +113,7 @@ async fn tr_1_an_idle_connection_is_closed_and_a_busy_one_is_not() {
 }
 
 #[tokio::test]
-async fn dropping_the_transport_closes_its_connections_behind_the_last_answer() {
+async fn dropping_the_transport_closes_its_connections_after_the_last_response() {
     let (server, authority) = secure_server(watch_or_get).await;
     let transport = transport(&trusting(&server.url(), &authority));
     let watching = watch(&transport, &server).await;
@@ -122,19 +123,20 @@ async fn dropping_the_transport_closes_its_connections_behind_the_last_answer() 
     server.wait_for_open(0).await;
 }
 
-/// A server that is about to stop sends GOAWAY. What runs may end; what comes next must not fail.
+/// A server that shuts down sends GOAWAY. Requests in flight may end; the next one must not fail.
 #[tokio::test]
-async fn a_connection_told_to_go_away_is_replaced_without_an_error() {
+async fn a_connection_that_got_a_goaway_is_replaced_without_an_error() {
     let (server, authority) = secure_server(watch_or_get).await;
     let transport = transport(&trusting(&server.url(), &authority));
     for connection in 1..=3 {
         assert_eq!(fetch(&transport, &server.url()).await, connection.to_string());
-        server.say_goodbye();
+        server.shut_down_gracefully();
         server.wait_for_open(0).await;
     }
 }
 
-/// A program may run one runtime after another over one client. The first may end while it opens a connection.
+/// A program may use one client with several runtimes in turn. The first may end while it opens a
+/// connection.
 #[test]
 fn a_transport_outlives_a_runtime_that_ended_while_it_opened_a_connection() {
     let runtime =
@@ -142,14 +144,14 @@ fn a_transport_outlives_a_runtime_that_ended_while_it_opened_a_connection() {
     let servers = runtime();
     let authority = Authority::new("cluster");
     let acceptor = ServerSetup::tls(authority.server(&["127.0.0.1"])).acceptor().expect("it has TLS");
-    let (said, heard) = std::sync::mpsc::channel();
+    let (sender, receiver) = std::sync::mpsc::channel();
     let first = std::sync::atomic::AtomicBool::new(true);
     let (address, _running) = servers.block_on(listen(move |stream| {
-        let (acceptor, said) = (acceptor.clone(), said.clone());
+        let (acceptor, sender) = (acceptor.clone(), sender.clone());
         let silent = first.swap(false, std::sync::atomic::Ordering::SeqCst);
         async move {
             if silent {
-                said.send(()).unwrap();
+                sender.send(()).unwrap();
                 std::future::pending::<()>().await;
             }
             let mut connection = h2::server::handshake(acceptor.accept(stream).await.unwrap()).await.unwrap();
@@ -162,7 +164,7 @@ fn a_transport_outlives_a_runtime_that_ended_while_it_opened_a_connection() {
     let transport = transport(&trusting(&url, &authority));
     let first = runtime();
     let unanswered = first.spawn(transport.clone().oneshot(get(&url)));
-    heard.recv_timeout(Duration::from_secs(20)).expect("a connection is being opened");
+    receiver.recv_timeout(Duration::from_secs(20)).expect("a connection is being opened");
     first.shutdown_background();
     let ended = servers.block_on(async { soon(unanswered).await });
     assert!(ended.is_err_and(|it| it.is_cancelled()));
@@ -170,7 +172,8 @@ fn a_transport_outlives_a_runtime_that_ended_while_it_opened_a_connection() {
     assert_eq!(answer.expect("a new connection is opened").status(), 200);
 }
 
-/// Go reads 0 as "no limit", and a connection that is closed as soon as it is open would be opened again for ever.
+/// Go treats 0 as "no limit"; otherwise a connection would be closed as soon as it is open, and
+/// opened again for ever.
 #[tokio::test]
 async fn an_idle_time_of_zero_keeps_connections() {
     let authority = Authority::new("cluster");

@@ -1,4 +1,4 @@
-//! Requests that a server certainly did not process: they are sent again, whatever their verb is.
+//! Requests that a server certainly did not process: they are retried, whatever their method.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use super::*;
 use crate::support::{Running, ServerSetup, listen, streamed, text};
 
-/// The length of an HTTP/2 frame's head, and the bytes a client says first.
+/// The length of an HTTP/2 frame header, and of the client's connection preface.
 const HEAD: usize = 9;
 const PREFACE: usize = 24;
 const HEADERS: u8 = 1;
@@ -21,7 +21,7 @@ fn post(url: &str) -> Request<RequestBody> {
     Request::post(url).body(RequestBody::from("{}")).unwrap()
 }
 
-/// A TLS server whose connections are given to `serve` with their number, from 1.
+/// A TLS server that passes its connections to `serve` with their number, from 1.
 async fn raw_server<F>(
     serve: impl Fn(tokio_rustls::server::TlsStream<tokio::net::TcpStream>, usize) -> F + Send + Sync + 'static,
 ) -> (String, Authority, Arc<AtomicUsize>, Running)
@@ -59,8 +59,8 @@ async fn refuse(stream: impl AsyncRead + AsyncWrite + Unpin, refused: usize) {
     }
 }
 
-/// Reads one request and says GOAWAY before it: no stream was processed.
-async fn say_goodbye(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+/// Reads one request and sends a GOAWAY with an earlier stream id: no stream was processed.
+async fn send_goaway(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let mut preface = [0; PREFACE];
     stream.read_exact(&mut preface).await.expect("a preface");
     let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -83,7 +83,7 @@ async fn say_goodbye(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
 }
 
 #[tokio::test]
-async fn a_post_whose_stream_is_refused_is_sent_again() {
+async fn a_post_whose_stream_is_refused_is_retried() {
     let (url, authority, _, _running) = raw_server(async |stream, _| refuse(stream, 2).await).await;
     let transport = transport(&trusting(&url, &authority));
     let answer = send(&transport, post(&url)).await.expect("the third attempt is answered");
@@ -93,7 +93,7 @@ async fn a_post_whose_stream_is_refused_is_sent_again() {
 #[tokio::test]
 async fn a_post_above_the_last_stream_of_a_goaway_goes_to_another_connection() {
     let serve = async |stream, number| match number {
-        1 => say_goodbye(stream).await,
+        1 => send_goaway(stream).await,
         _ => refuse(stream, 0).await,
     };
     let (url, authority, accepted, _running) = raw_server(serve).await;
@@ -104,7 +104,7 @@ async fn a_post_above_the_last_stream_of_a_goaway_goes_to_another_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_everything_is_not_asked_for_ever_and_the_request_was_not_sent() {
+async fn retries_of_refused_streams_end_and_the_request_counts_as_not_sent() {
     let (url, authority, _, _running) = raw_server(async |stream, _| refuse(stream, usize::MAX).await).await;
     let transport = transport(&trusting(&url, &authority));
     let error = transport.oneshot(post(&url)).await.expect_err("nothing but refusals");
@@ -112,10 +112,10 @@ async fn a_server_that_refuses_everything_is_not_asked_for_ever_and_the_request_
     assert!(error.is_lost());
 }
 
-/// The limit arrives with the server's SETTINGS. Requests that were put on the connection before would wait behind
-/// watches that never end.
+/// The limit arrives with the server's SETTINGS. Requests put on the connection before that would
+/// wait behind watches that never end.
 #[tokio::test(flavor = "multi_thread")]
-async fn watches_that_begin_together_do_not_wait_for_each_other_on_a_server_that_grants_few_streams() {
+async fn concurrent_watches_do_not_wait_for_each_other_on_a_server_with_few_streams() {
     let authority = Authority::new("cluster");
     let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).max_streams(20);
     let server = setup
@@ -156,8 +156,10 @@ async fn a_connection_outlives_the_request_that_it_was_opened_for() {
     let url = format!("https://{address}");
     let transport = transport(&trusting(&url, &authority));
     for _ in 0..3 {
-        let impatient = transport.clone().oneshot(get(&url));
-        tokio::time::timeout(Duration::from_millis(50), impatient).await.expect_err("the server hesitates");
+        let dropped = transport.clone().oneshot(get(&url));
+        tokio::time::timeout(Duration::from_millis(50), dropped)
+            .await
+            .expect_err("the server does not answer yet");
     }
     gate.add_permits(1);
     assert_eq!(fetch(&transport, &url).await, "1");
@@ -165,7 +167,7 @@ async fn a_connection_outlives_the_request_that_it_was_opened_for() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_kept_for_ever_serves() {
+async fn a_connection_without_idle_timeout_works() {
     let (server, authority) = secure_server(async |_, _| text("answered")).await;
     let mut options = TransportOptions::default();
     options.idle_timeout = Duration::MAX;
@@ -188,9 +190,10 @@ async fn long_response_headers_pass_over_http_2_as_they_do_over_http_1() {
     assert_eq!(fetch(&transport, &server.url()).await, "answered");
 }
 
-/// A server that stops says goodbye on all connections at once; one after the other, each gives a request back unsent.
+/// A server that shuts down sends GOAWAY on all connections at once; one after the other, each
+/// returns a request unsent.
 #[tokio::test]
-async fn a_post_passes_however_many_connections_were_told_to_go_away() {
+async fn a_post_succeeds_however_many_connections_got_a_goaway() {
     let (server, authority) = secure_server(|request: Request<hyper::body::Incoming>, peer| async move {
         if request.uri().path() != "/watch" {
             return text(peer.connection.to_string());
@@ -211,15 +214,15 @@ async fn a_post_passes_however_many_connections_were_told_to_go_away() {
         watches.push(send(&transport, get(&url)).await.expect("a watch"));
     }
     assert_eq!(server.accepted(), 6);
-    // One watch stays on each connection, and there is room for one request beside it.
+    // One watch stays on each connection, with room for one more request.
     let mut index = 0;
     watches.retain(|_| {
         index += 1;
         index % 2 == 0
     });
-    server.say_goodbye();
+    server.shut_down_gracefully();
     for watch in &mut watches {
-        // The last word before the silence is read, so that the goodbye behind it has arrived soon.
+        // The data before the GOAWAY is read, so that the GOAWAY arrives soon.
         soon(watch.body_mut().frame()).await.expect("a line").expect("a line");
     }
     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -254,8 +257,10 @@ async fn a_connection_of_http_1_outlives_the_request_that_it_was_opened_for() {
     options.disable_http2 = true;
     let transport = Transport::with_options(&trusting(&url, &authority), no_plugin(), options).unwrap();
     for _ in 0..3 {
-        let impatient = transport.clone().oneshot(get(&url));
-        tokio::time::timeout(Duration::from_millis(50), impatient).await.expect_err("the server hesitates");
+        let dropped = transport.clone().oneshot(get(&url));
+        tokio::time::timeout(Duration::from_millis(50), dropped)
+            .await
+            .expect_err("the server does not answer yet");
     }
     gate.add_permits(1);
     assert_eq!(fetch(&transport, &url).await, "ok");
@@ -263,7 +268,7 @@ async fn a_connection_of_http_1_outlives_the_request_that_it_was_opened_for() {
 }
 
 #[tokio::test]
-async fn a_server_that_grants_one_stream_answers_as_many_requests_as_there_are() {
+async fn a_server_with_one_stream_per_connection_answers_all_requests() {
     let authority = Authority::new("cluster");
     let setup = ServerSetup::tls(authority.server(&["127.0.0.1"])).max_streams(1);
     let server = setup.start(async |_, _| text("answered")).await;
@@ -273,13 +278,13 @@ async fn a_server_that_grants_one_stream_answers_as_many_requests_as_there_are()
     assert_eq!(answers.await.len(), 20);
 }
 
-/// A frame of SETTINGS with nothing but the limit of streams.
+/// A SETTINGS frame with only the stream limit.
 fn streams_granted(streams: u8) -> [u8; 15] {
     [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, streams]
 }
 
 #[tokio::test]
-async fn a_server_that_grants_no_stream_at_first_is_waited_for() {
+async fn requests_wait_for_a_server_that_grants_no_stream_at_first() {
     let (url, authority, accepted, _running) = raw_server(|mut stream, _| async move {
         stream.write_all(&streams_granted(0)).await.expect("an open connection");
         stream.flush().await.expect("an open connection");

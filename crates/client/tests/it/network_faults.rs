@@ -1,4 +1,4 @@
-//! Bad weather over real connections: TLS on loopback, every case over HTTP/2 and over HTTP/1.1.
+//! Network faults over real connections: TLS on loopback, every case over HTTP/2 and over HTTP/1.1.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,10 +21,12 @@ const ITEM: &str = r#"{"metadata":{"name":"x","namespace":"a","resourceVersion":
 const ADDED: &str =
     r#"{"type":"ADDED","object":{"metadata":{"name":"x","namespace":"a","resourceVersion":"6"}}}"#;
 
-/// Longer than any request here takes on the slowest machine, and shorter than the time after which a connection is looked at.
+/// Longer than any request here takes on the slowest machine, and shorter than the interval after
+/// which a connection is checked.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Lets the limit pass at once, as soon as there is nothing else to do, for what waits for it.
+/// Lets the time limit pass at once for a future that waits for it, as soon as there is nothing
+/// else to do.
 async fn time_is_up<T>(waiting: impl Future<Output = T>) -> T {
     tokio::time::pause();
     let outcome = waiting.await;
@@ -32,18 +34,19 @@ async fn time_is_up<T>(waiting: impl Future<Output = T>) -> T {
     outcome
 }
 
-/// A server and a client for it, once for each HTTP version.
-struct Weather {
+/// A server and its client, for one HTTP version.
+struct FaultCase {
     server: Server,
     client: Client,
     asked: Arc<AtomicUsize>,
     http: &'static str,
 }
 
-/// Runs a case over both versions. `answer` makes the answer to the n-th request, counted from 0.
+/// Runs a test over both versions. `answer` returns the response to the n-th request, counted
+/// from 0.
 async fn both(
     answer: impl Fn(usize) -> Response<Body> + Clone + Send + Sync + 'static,
-    case: impl AsyncFn(Weather),
+    test: impl AsyncFn(FaultCase),
 ) {
     for http in ["h2", "http/1.1"] {
         let authority = Authority::new("cluster");
@@ -56,11 +59,11 @@ async fn both(
         let mut config = Config::new(server.url().parse().expect("a URL"));
         config.tls.ca = Some(Pem::Data(authority.pem().into()));
         let client = Client::new(config).expect("valid settings");
-        case(Weather { server, client, asked, http }).await;
+        test(FaultCase { server, client, asked, http }).await;
     }
 }
 
-impl Weather {
+impl FaultCase {
     fn maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), "a")
     }
@@ -76,10 +79,10 @@ fn with_header(name: &'static str, value: &'static str, mut response: Response<B
     response
 }
 
-/// The bodies under way, oldest first.
+/// The bodies in progress, oldest first.
 type Senders = Arc<Mutex<Vec<mpsc::UnboundedSender<Bytes>>>>;
 
-/// Answers whose chunks the test sends by hand, and their senders in order.
+/// Returns responses whose chunks the test sends, and their senders in order.
 fn by_hand() -> (impl Fn(usize) -> Response<Body> + Clone, Senders) {
     let senders = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&senders);
@@ -94,32 +97,32 @@ fn by_hand() -> (impl Fn(usize) -> Response<Body> + Clone, Senders) {
 #[tokio::test]
 async fn a_server_that_closes_in_the_middle_of_a_list_is_a_lost_connection() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let reading = weather.maps();
+    both(answer, async |case| {
+        let reading = case.maps();
         let listing = tokio::spawn(async move { reading.list(&ListParams::default()).await });
         while senders.lock().expect("not poisoned").is_empty() {
             tokio::task::yield_now().await;
         }
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender.send(format!(r#"{{"metadata":{{}},"items":[{ITEM},"#).into()).expect("still read");
-        weather.server.cut();
+        case.server.cut();
         let error = listing.await.expect("no panic").expect_err("a list that broke off");
-        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
+        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", case.http);
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_server_that_closes_in_the_middle_of_a_frame_tells_the_events_before_it() {
+async fn events_before_a_frame_that_is_cut_off_are_delivered() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+    both(answer, async |case| {
+        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender.send(format!("{ADDED}{{\"type\":\"MOD").into()).expect("still read");
         assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
-        weather.server.cut();
-        let error = watch.next().await.expect("told").expect_err("torn");
-        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
+        case.server.cut();
+        let error = watch.next().await.expect("an error").expect_err("torn");
+        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", case.http);
         assert!(watch.next().await.is_none());
     })
     .await;
@@ -128,15 +131,15 @@ async fn a_server_that_closes_in_the_middle_of_a_frame_tells_the_events_before_i
 #[tokio::test]
 async fn an_orderly_end_in_the_middle_of_a_frame_is_torn_too() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+    both(answer, async |case| {
+        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender
             .send(Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"\\u00"))
             .expect("still read");
         drop(sender);
-        let error = watch.next().await.expect("told").expect_err("torn");
-        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", weather.http);
+        let error = watch.next().await.expect("an error").expect_err("torn");
+        assert_eq!(error.transport(), Some(TransportErrorKind::Lost), "{} {error:?}", case.http);
     })
     .await;
 }
@@ -144,53 +147,53 @@ async fn an_orderly_end_in_the_middle_of_a_frame_is_torn_too() {
 #[tokio::test]
 async fn an_event_split_into_single_bytes_is_one_event() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+    both(answer, async |case| {
+        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         for byte in ADDED.bytes() {
             sender.send(Bytes::copy_from_slice(&[byte])).expect("still read");
         }
         assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
         drop(sender);
-        assert!(watch.next().await.is_none(), "a clean end is silent");
+        assert!(watch.next().await.is_none(), "a clean end is no error");
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_redirect_is_not_followed_and_says_so() {
+async fn a_redirect_is_not_followed_and_is_an_error_that_says_so() {
     let answer = |_| with_code(302, with_header("location", "https://127.0.0.2/", empty()));
-    both(answer, async |weather| {
-        let error = weather.maps().get("x").await.expect_err("redirected");
+    both(answer, async |case| {
+        let error = case.maps().get("x").await.expect_err("redirected");
         assert!(error.to_string().contains("redirected") && error.to_string().contains("302"), "{error}");
-        assert_eq!(weather.asked.load(Ordering::SeqCst), 1);
+        assert_eq!(case.asked.load(Ordering::SeqCst), 1);
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_page_of_a_proxy_is_told_as_what_it_is() {
+async fn an_html_page_of_a_proxy_is_a_malformed_response() {
     let answer = |_| with_header("content-type", "text/html", text("<html>please log in</html>"));
-    both(answer, async |weather| {
-        let object = weather.maps().get("x").await.expect_err("no object");
-        let list = weather.maps().list(&ListParams::default()).await.expect_err("no list");
-        let watch = weather.maps().watch(&WatchParams::from("5")).await.expect_err("no watch");
+    both(answer, async |case| {
+        let object = case.maps().get("x").await.expect_err("no object");
+        let list = case.maps().list(&ListParams::default()).await.expect_err("no list");
+        let watch = case.maps().watch(&WatchParams::from("5")).await.expect_err("no watch");
         for error in [object, list, watch] {
-            assert!(matches!(error, Error::Malformed { .. }), "{} {error}", weather.http);
+            assert!(matches!(error, Error::Malformed { .. }), "{} {error}", case.http);
         }
     })
     .await;
 }
 
 #[tokio::test]
-async fn an_empty_body_is_an_error_where_an_object_was_asked_for() {
+async fn an_empty_body_instead_of_an_object_is_an_error() {
     both(
         |_| empty(),
-        async |weather| {
-            let error = weather.maps().get("x").await.expect_err("nothing");
+        async |case| {
+            let error = case.maps().get("x").await.expect_err("nothing");
             assert!(error.to_string().contains("0-length response"), "{error}");
-            assert!(weather.maps().list(&ListParams::default()).await.is_err());
-            let ended = weather.maps().watch(&WatchParams::from("5")).await.expect("opened").next().await;
+            assert!(case.maps().list(&ListParams::default()).await.is_err());
+            let ended = case.maps().watch(&WatchParams::from("5")).await.expect("opened").next().await;
             assert!(ended.is_none(), "a watch may end before its first event");
         },
     )
@@ -198,63 +201,63 @@ async fn an_empty_body_is_an_error_where_an_object_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_500_without_a_status_is_refused_once_and_shows_its_text() {
+async fn a_500_without_a_status_is_not_retried_and_shows_its_text() {
     let answer = |_| with_code(500, with_header("content-type", "text/plain", text("etcd is on fire")));
-    both(answer, async |weather| {
-        let error = weather.maps().get("x").await.expect_err("refused");
+    both(answer, async |case| {
+        let error = case.maps().get("x").await.expect_err("refused");
         assert!(
             error.status().is_some_and(|it| it.is_internal_error()) && error.to_string().contains("on fire"),
             "{error}"
         );
-        assert_eq!(weather.asked.load(Ordering::SeqCst), 1);
+        assert_eq!(case.asked.load(Ordering::SeqCst), 1);
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_429_is_sent_again_only_when_the_server_says_when() {
+async fn a_429_is_retried_only_with_retry_after() {
     let with_delay =
         |n| if n == 0 { with_code(429, with_header("retry-after", "0", empty())) } else { text(ITEM) };
-    both(with_delay, async |weather| {
-        weather.maps().create(&WriteParams::default(), &ConfigMap::default()).await.expect("created");
-        assert_eq!(weather.asked.load(Ordering::SeqCst), 2);
-        // RQ-10: the short rest of the refusal was read, so that the connection could be used again. An HTTP/1.1 server
-        // is met by one handshake that offers HTTP/2 first.
-        assert_eq!(weather.server.accepted(), if weather.http == "h2" { 1 } else { 2 });
+    both(with_delay, async |case| {
+        case.maps().create(&WriteParams::default(), &ConfigMap::default()).await.expect("created");
+        assert_eq!(case.asked.load(Ordering::SeqCst), 2);
+        // RQ-10: the rest of the error response was short and was read, so the connection could be
+        // reused. An HTTP/1.1 server first sees one handshake that offers HTTP/2.
+        assert_eq!(case.server.accepted(), if case.http == "h2" { 1 } else { 2 });
     })
     .await;
     both(
         |_| with_code(429, empty()),
-        async |weather| {
-            assert!(weather.maps().get("x").await.expect_err("refused").is_too_many_requests());
-            assert_eq!(weather.asked.load(Ordering::SeqCst), 1);
+        async |case| {
+            assert!(case.maps().get("x").await.expect_err("refused").is_too_many_requests());
+            assert_eq!(case.asked.load(Ordering::SeqCst), 1);
         },
     )
     .await;
 }
 
 #[tokio::test]
-async fn a_frame_without_end_is_refused_at_16_mib() {
+async fn an_endless_frame_is_rejected_at_16_mib() {
     both(
         |_| endless(),
-        async |weather| {
-            let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
-            let error = watch.next().await.expect("told").expect_err("no event");
+        async |case| {
+            let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
+            let error = watch.next().await.expect("an error").expect_err("no event");
             assert!(matches!(error, Error::Malformed { .. }), "{error}");
         },
     )
     .await;
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let mut watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+    both(answer, async |case| {
+        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender.send(Bytes::from_static(br#"{"type":"ADDED","object":{"data":{"a":""#)).expect("still read");
         let filler = Bytes::from(vec![b'x'; 1 << 20]);
         for _ in 0..100 {
-            // The client may have hung up already, which is the point.
+            // The client may have closed the connection already, as it should.
             let _ = sender.send(filler.clone());
         }
-        let error = watch.next().await.expect("told").expect_err("too large");
+        let error = watch.next().await.expect("an error").expect_err("too large");
         assert!(error.to_string().contains("larger than 16777216 bytes"), "{error}");
     })
     .await;
@@ -266,9 +269,9 @@ async fn invalid_utf_8_names_the_object_and_the_next_one_still_comes() {
     let body = Bytes::from(body);
     both(
         move |_| text(body.clone()),
-        async |weather| {
-            let list = weather.maps().list(&ListParams::default()).await.expect("listed");
-            assert_eq!((list.items.len(), list.bad.len()), (1, 1), "{}", weather.http);
+        async |case| {
+            let list = case.maps().list(&ListParams::default()).await.expect("listed");
+            assert_eq!((list.items.len(), list.bad.len()), (1, 1), "{}", case.http);
             assert!(list.bad[0].reason.contains("UTF-8"), "{}", list.bad[0]);
         },
     )
@@ -278,46 +281,46 @@ async fn invalid_utf_8_names_the_object_and_the_next_one_still_comes() {
 #[tokio::test]
 async fn half_a_chunk_then_silence_ends_at_the_time_limit() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let request = weather.client.get().path(&["/version"]).timeout(LIMIT);
+    both(answer, async |case| {
+        let request = case.client.get().path(&["/version"]).timeout(LIMIT);
         let reading = tokio::spawn(request.send::<serde_json::Value>());
         while senders.lock().expect("not poisoned").is_empty() {
             tokio::task::yield_now().await;
         }
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender.send(Bytes::from_static(br#"{"major":"#)).expect("still read");
-        let error = time_is_up(reading).await.expect("no panic").expect_err("no whole answer");
+        let error = time_is_up(reading).await.expect("no panic").expect_err("no complete response");
         assert!(matches!(error, Error::TimedOut(_)), "{error}");
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_watch_survives_a_cut_connection_and_goes_on_where_it_was() {
+async fn a_watch_survives_a_cut_connection_and_resumes() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let mut watch = weather.maps().watch_from(WatchParams::from("5")).expect("a version");
+    both(answer, async |case| {
+        let mut watch = case.maps().watch_from(WatchParams::from("5")).expect("a version");
         let event = |version: u32| Bytes::from(ADDED.replace("\"6\"", &format!("\"{version}\"")));
         for version in [6, 7] {
-            let (told, ()) = tokio::join!(watch.next(), async {
+            let (item, ()) = tokio::join!(watch.next(), async {
                 while senders.lock().expect("not poisoned").is_empty() {
                     tokio::task::yield_now().await;
                 }
                 senders.lock().expect("not poisoned")[0].send(event(version)).expect("still read");
             });
-            assert!(matches!(told, Some(Ok(WatchEvent::Added(_)))), "{told:?}");
+            assert!(matches!(item, Some(Ok(WatchEvent::Added(_)))), "{item:?}");
             senders.lock().expect("not poisoned").clear();
-            weather.server.cut();
+            case.server.cut();
         }
     })
     .await;
 }
 
 #[tokio::test]
-async fn dropping_a_watch_ends_it_at_the_server() {
+async fn dropping_a_watch_closes_it_at_the_server() {
     let (answer, senders) = by_hand();
-    both(answer, async |weather| {
-        let watch = weather.maps().watch(&WatchParams::from("5")).await.expect("opened");
+    both(answer, async |case| {
+        let watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         drop(watch);
         sender.closed().await;
@@ -326,48 +329,44 @@ async fn dropping_a_watch_ends_it_at_the_server() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_answer_timed_out_is_not_used_again_over_http_1() {
-    let late = |n: usize| if n == 0 { streamed_for_ever() } else { text(ITEM) };
-    both(late, async |weather| {
-        let hasty = weather.client.get().path(&["/x"]).timeout(LIMIT);
-        let hasty = tokio::spawn(hasty.send::<serde_json::Value>());
-        while weather.asked.load(Ordering::SeqCst) == 0 {
+async fn a_connection_whose_response_timed_out_is_not_reused_over_http_1() {
+    let late = |n: usize| if n == 0 { never_ending() } else { text(ITEM) };
+    both(late, async |case| {
+        let timed = case.client.get().path(&["/x"]).timeout(LIMIT);
+        let timed = tokio::spawn(timed.send::<serde_json::Value>());
+        while case.asked.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
-        let outcome = time_is_up(hasty).await.expect("no panic");
+        let outcome = time_is_up(timed).await.expect("no panic");
         assert!(matches!(outcome, Err(Error::TimedOut(_))), "{outcome:?}");
-        weather.maps().get("x").await.expect("the next request is not harmed");
+        case.maps().get("x").await.expect("the next request is not affected");
         let (http2, http1) = (1, 3);
-        assert_eq!(
-            weather.server.accepted(),
-            if weather.http == "h2" { http2 } else { http1 },
-            "{}",
-            weather.http
-        );
+        assert_eq!(case.server.accepted(), if case.http == "h2" { http2 } else { http1 }, "{}", case.http);
     })
     .await;
 }
 
 /// The upstream scenario ReuseRequest.
 #[tokio::test]
-async fn rq_10_one_request_after_another_takes_the_same_connection() {
+async fn rq_10_consecutive_requests_use_the_same_connection() {
     both(
         |_| text(ITEM),
-        async |weather| {
-            weather.maps().get("x").await.expect("answered");
-            let before = weather.server.accepted();
+        async |case| {
+            case.maps().get("x").await.expect("answered");
+            let before = case.server.accepted();
             for _ in 0..5 {
-                weather.maps().get("x").await.expect("answered");
+                case.maps().get("x").await.expect("answered");
             }
-            assert_eq!(weather.server.accepted(), before, "{}", weather.http);
+            assert_eq!(case.server.accepted(), before, "{}", case.http);
         },
     )
     .await;
 }
 
-/// The upstream scenario TransportConcurrency: whatever travels at the same time, each gets its own answer.
+/// The upstream scenario TransportConcurrency: each of several concurrent requests gets its own
+/// response.
 #[tokio::test]
-async fn rq_10_requests_at_the_same_time_get_their_own_answers() {
+async fn rq_10_concurrent_requests_get_their_own_responses() {
     for http1 in [false, true] {
         let authority = Authority::new("cluster");
         let setup = ServerSetup::tls(authority.server(&["127.0.0.1"]));
@@ -391,9 +390,9 @@ async fn rq_10_requests_at_the_same_time_get_their_own_answers() {
     }
 }
 
-/// The upstream scenario RestClientTimeout: the limit of the settings holds for every request.
+/// The upstream scenario RestClientTimeout: the limit of the settings applies to every request.
 #[tokio::test]
-async fn a_server_that_does_not_answer_in_time_is_told_by_the_limit_of_the_settings() {
+async fn the_time_limit_of_the_settings_applies_to_a_server_that_does_not_answer() {
     let authority = Authority::new("cluster");
     let setup = ServerSetup::tls(authority.server(&["127.0.0.1"]));
     let never = |_, _| std::future::pending::<Response<Body>>();
@@ -406,8 +405,8 @@ async fn a_server_that_does_not_answer_in_time_is_told_by_the_limit_of_the_setti
     assert!(matches!(error, Error::TimedOut(limit) if limit == Duration::from_millis(200)), "{error}");
 }
 
-/// An answer that has begun and never goes on.
-fn streamed_for_ever() -> Response<Body> {
+/// A response that has begun and never continues.
+fn never_ending() -> Response<Body> {
     let (sender, response) = streamed();
     // The sender must outlive the test: dropping it would end the body.
     std::mem::forget(sender);
@@ -415,15 +414,15 @@ fn streamed_for_ever() -> Response<Body> {
 }
 
 #[tokio::test]
-async fn requests_at_the_same_time_are_sent_again_each_for_itself() {
-    // Fewer failures than one request may have retries, whoever meets them.
+async fn concurrent_requests_are_retried_independently() {
+    // Fewer errors than one request may have retries, whichever requests get them.
     let flaky =
         |n: usize| if n < 8 { with_code(503, with_header("retry-after", "0", empty())) } else { text(ITEM) };
-    both(flaky, async |weather| {
-        let maps = weather.maps();
+    both(flaky, async |case| {
+        let maps = case.maps();
         let requests = (0..50).map(|_| maps.get("x"));
         let answers = futures_util::future::join_all(requests).await;
-        assert!(answers.iter().all(Result::is_ok), "{} {answers:?}", weather.http);
+        assert!(answers.iter().all(Result::is_ok), "{} {answers:?}", case.http);
     })
     .await;
 }

@@ -1,23 +1,23 @@
-//! Numbers about requests, under the names client-go uses (rule RQ-17).
+//! Metrics of requests, with client-go's names (rule RQ-17).
 
 use std::time::Duration;
 
 use http::{Method, StatusCode};
 use metrics::{Label, counter, histogram};
 
-/// Measures the requests to one server. Every attempt counts.
+/// A recorder of metrics for requests to one server. Every attempt counts.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(crate) struct RequestMetrics {
     host: String,
 }
 
-impl Meter {
-    /// `host` is what all numbers are labelled with.
+impl RequestMetrics {
+    /// Creates a recorder that labels all metrics with `host`.
     pub(crate) fn new(host: impl Into<String>) -> Self {
         Self { host: host.into() }
     }
 
-    /// One attempt, counted from 0, answered with a code or not at all.
+    /// Records one attempt, counted from 0; `code` is `None` if there was no response.
     pub(crate) fn attempt(
         &self,
         method: &Method,
@@ -38,12 +38,12 @@ impl Meter {
         }
     }
 
-    /// A whole answer of so many bytes.
-    pub(crate) fn answered(&self, method: &Method, received: usize) {
+    /// Records a complete response of `received` bytes.
+    pub(crate) fn response_read(&self, method: &Method, received: usize) {
         histogram!("rest_client_response_size_bytes", self.labels(method)).record(received as f64);
     }
 
-    /// A wait for the client's own rate limit.
+    /// Records a wait for the client-side rate limit.
     pub(crate) fn throttled(&self, method: &Method, waited: Duration) {
         histogram!("rest_client_rate_limiter_duration_seconds", self.labels(method))
             .record(waited.as_secs_f64());
@@ -69,17 +69,17 @@ mod tests {
         let recorder = DebuggingRecorder::new();
         let snapshotter = recorder.snapshotter();
         metrics::with_local_recorder(&recorder, || {
-            let meter = Meter::new("server:6443");
-            meter.attempt(
+            let metrics_recorder = RequestMetrics::new("server:6443");
+            metrics_recorder.attempt(
                 &Method::GET,
                 0,
                 Duration::from_millis(5),
                 0,
                 Some(StatusCode::SERVICE_UNAVAILABLE),
             );
-            meter.attempt(&Method::GET, 1, Duration::from_millis(5), 0, None);
-            meter.answered(&Method::GET, 10);
-            meter.throttled(&Method::GET, Duration::ZERO);
+            metrics_recorder.attempt(&Method::GET, 1, Duration::from_millis(5), 0, None);
+            metrics_recorder.response_read(&Method::GET, 10);
+            metrics_recorder.throttled(&Method::GET, Duration::ZERO);
         });
         let mut names: Vec<_> = snapshotter
             .snapshot()

@@ -1,8 +1,10 @@
-//! Follows certificates as they rotate: the CA file, our own files, and what a credential plugin hands out.
+//! Certificate rotation: reloading of the CA file, the client certificate's files, and a credential
+//! plugin's certificate.
 //!
-//! Nobody is told of a change; the transport asks before a request ([`Follower::before_request`]) and before a handshake
-//! ([`Follower::before_handshake`]), and compares [`Follower::version`] with the version its connections were made at.
-//! So there is no task to own, and a program that sends nothing reads nothing.
+//! There are no change notifications: the transport calls [`CertificateReloader::before_request`]
+//! and [`CertificateReloader::before_handshake`], and compares [`CertificateReloader::version`]
+//! with the version of its connections. So no background task is needed, and an idle program reads
+//! nothing.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,43 +22,46 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::TlsError;
-use super::identity::{CurrentCertificate, Files, Loaded};
-use super::pem::Text;
+use super::identity::{CurrentCertificate, IdentityFiles, LoadedIdentity};
+use super::pem::PemText;
 use super::roots::{Trust, ca_file};
-use super::verifier::BelieveEveryone;
+use super::verifier::AcceptAnyCertificate;
 use crate::config::{Identity, TlsSettings};
 
-/// Which protocols a handshake offers by ALPN.
+/// The protocols that a handshake offers by ALPN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Offer {
-    /// HTTP/2, or HTTP/1.1 where the server prefers it.
+pub(crate) enum Alpn {
+    /// HTTP/2, or HTTP/1.1 if the server prefers it.
     Http2OrHttp1,
     /// HTTP/1.1 only.
     Http1,
 }
 
-/// How often files are read again.
+/// The intervals at which files are read again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
-    /// On a request: at most this often (rules TR-4 and TR-5: five minutes).
+pub(crate) struct ReloadIntervals {
+    /// The minimum interval between reads by requests (rules TR-4 and TR-5: five minutes).
+    /// `CertCallbackRefreshDuration` in client-go v0.36.4 `transport/cert_rotation.go` and
+    /// `caRefreshDuration` in `transport/ca_rotation.go`.
     pub(crate) on_request: Duration,
-    /// On a handshake: at most this often (rule TR-4: one second). Own certificate only.
+    /// The minimum interval between reads by handshakes (rule TR-4: one second). Only for the
+    /// client certificate.
     pub(crate) on_handshake: Duration,
 }
 
-/// The TLS side of a transport, kept in step with its files and its plugin.
+/// The TLS configuration of a transport, updated from its files and its plugin.
 #[derive(Debug)]
-pub(crate) struct Follower {
+pub(crate) struct CertificateReloader {
     provider: Arc<CryptoProvider>,
     server_name: Option<String>,
-    pace: Pace,
+    intervals: ReloadIntervals,
     trust: ArcSwap<Trust>,
     certificate: Arc<CurrentCertificate>,
     ca_file: Option<PathBuf>,
-    files: Option<Files>,
-    /// Moves by one with every change of trust or certificate.
+    files: Option<IdentityFiles>,
+    /// Incremented with every change of trust or certificate.
     version: AtomicU64,
-    /// A plain mutex: it is never held across an await.
+    /// A std mutex: it is never held across an await.
     state: Mutex<State>,
 }
 
@@ -64,16 +69,18 @@ pub(crate) struct Follower {
 struct State {
     ca_read: Instant,
     files_read: Instant,
-    /// `None` where the settings carry an identity: that one wins over a plugin's, as in client-go.
+    /// `None` if the settings have a client certificate, which takes precedence over a plugin's, as
+    /// in client-go.
     plugin: Option<watch::Receiver<Option<Identity>>>,
 }
 
-impl Follower {
-    /// Reads everything once. What cannot be used now is an error; later, the last good state is kept instead.
+impl CertificateReloader {
+    /// Reads everything once. Anything unusable is an error here; later, the last good state is
+    /// kept instead.
     pub(crate) fn new(
         settings: &TlsSettings,
         plugin: watch::Receiver<Option<Identity>>,
-        pace: Pace,
+        intervals: ReloadIntervals,
     ) -> Result<Self, TlsError> {
         let provider = provider();
         let trust = Trust::load(settings)?;
@@ -82,74 +89,76 @@ impl Follower {
         }
         let certificate = Arc::new(CurrentCertificate::default());
         if let Some(identity) = &settings.identity {
-            certificate.set(Some(Loaded::read(identity, &provider)?));
+            certificate.set(Some(LoadedIdentity::read(identity, &provider)?));
         }
         let now = Instant::now();
         let plugin = settings.identity.is_none().then_some(plugin);
-        let follower = Self {
+        let reloader = Self {
             provider,
             server_name: settings.server_name.clone(),
-            pace,
+            intervals,
             trust: ArcSwap::from_pointee(trust),
             certificate,
             ca_file: ca_file(settings).cloned(),
-            files: settings.identity.as_ref().and_then(Files::of),
+            files: settings.identity.as_ref().and_then(IdentityFiles::of),
             version: AtomicU64::new(0),
             state: Mutex::new(State { ca_read: now, files_read: now, plugin }),
         };
-        follower.take_plugin_identity(true);
-        Ok(follower)
+        reloader.take_plugin_identity(true);
+        Ok(reloader)
     }
 
-    /// Counts the changes so far. Connections made at another version should be replaced.
+    /// Returns the number of changes so far. Connections made at another version should be
+    /// replaced.
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Returns true when a certificate is in a file, or was handed out by a plugin.
+    /// Returns true if a certificate is in a file, or comes from a plugin.
     pub(crate) fn may_rotate(&self) -> bool {
         let of_plugin = || self.state().plugin.as_ref().is_some_and(|it| it.borrow().is_some());
         self.ca_file.is_some() || self.files.is_some() || of_plugin()
     }
 
-    /// Takes a plugin's new certificate at once, and reads files again when their time has come.
+    /// Takes a plugin's new certificate at once, and reads files again if the interval has passed.
     pub(crate) async fn before_request(&self) {
         self.take_plugin_identity(false);
-        if self.ca_file.is_some() && self.is_due(|state| &mut state.ca_read, self.pace.on_request) {
+        if self.ca_file.is_some() && self.is_due(|state| &mut state.ca_read, self.intervals.on_request) {
             self.reload_ca().await;
         }
-        if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.pace.on_request) {
+        if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.intervals.on_request) {
             self.reload_files().await;
         }
     }
 
-    /// Makes sure that the certificate about to be shown is at most a second old.
+    /// Ensures that the certificate about to be presented was read at most a second ago.
     pub(crate) async fn before_handshake(&self) {
         self.take_plugin_identity(false);
-        if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.pace.on_handshake) {
+        if self.files.is_some() && self.is_due(|state| &mut state.files_read, self.intervals.on_handshake) {
             self.reload_files().await;
         }
     }
 
-    /// The trust of the moment, for wording errors.
+    /// Returns the current trust, for error messages.
     pub(crate) fn trust(&self) -> Arc<Trust> {
         self.trust.load_full()
     }
 
-    /// The name the certificate must carry: the override, or the host of the URL.
+    /// Returns the name expected in the certificate: the override, or the host of the URL.
     pub(crate) fn server_name(&self, host: &str) -> Result<ServerName<'static>, TlsError> {
         parse_name(self.server_name.as_deref().unwrap_or(host))
     }
 
-    /// A configuration with the roots of the moment. It asks for our certificate anew at every handshake.
-    pub(crate) fn client_config(&self, offer: Offer) -> Result<ClientConfig, TlsError> {
+    /// Returns a configuration with the current roots. It looks up the client certificate at every
+    /// handshake.
+    pub(crate) fn client_config(&self, offer: Alpn) -> Result<ClientConfig, TlsError> {
         let trust = self.trust.load_full();
         let builder = match &*trust {
-            Trust::Everyone => self
+            Trust::Unverified => self
                 .base()?
                 .dangerous()
-                .with_custom_certificate_verifier(Arc::new(BelieveEveryone(Arc::clone(&self.provider)))),
-            Trust::System(roots) | Trust::Only { roots, .. } => {
+                .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(Arc::clone(&self.provider)))),
+            Trust::System(roots) | Trust::Custom { roots, .. } => {
                 self.base()?.with_root_certificates(Arc::clone(roots))
             }
         };
@@ -157,12 +166,12 @@ impl Follower {
         Ok(finish(builder.with_client_cert_resolver(resolver), offer))
     }
 
-    /// The configuration for an HTTPS proxy: verified, without our certificate.
+    /// Returns the configuration for an HTTPS proxy: verified, without the client certificate.
     pub(crate) fn proxy_config(&self) -> Result<ClientConfig, TlsError> {
         let roots: RootCertStore = self.trust.load().for_proxy();
         let builder: ConfigBuilder<ClientConfig, WantsClientCert> =
             self.base()?.with_root_certificates(roots);
-        Ok(finish(builder.with_no_client_auth(), Offer::Http1))
+        Ok(finish(builder.with_no_client_auth(), Alpn::Http1))
     }
 
     fn base(&self) -> Result<ConfigBuilder<ClientConfig, rustls::WantsVerifier>, TlsError> {
@@ -172,47 +181,50 @@ impl Follower {
     }
 
     fn take_plugin_identity(&self, first: bool) {
-        // Held until the certificate and the version are set: of requests that waited for the same plugin, one takes the
-        // certificate, and another that found nothing new meanwhile would go out on a connection without it.
+        // The lock is held until the certificate and the version are set. Otherwise, of the
+        // requests that waited for the same plugin, one would take the certificate, and another
+        // would see no change and use a connection without it.
         let mut state = self.state();
         let Some(plugin) = &mut state.plugin else { return };
         let identity = match plugin.has_changed() {
             Ok(changed) if !changed && !first => return,
             Ok(_) => plugin.borrow_and_update().clone(),
-            // The plugin's side is gone, perhaps after a last word, which stays.
+            // The plugin was dropped, perhaps after a last update, which is kept.
             Err(_) => {
                 let last = plugin.borrow_and_update().clone();
                 state.plugin = None;
                 last
             }
         };
-        match identity.map(|it| Loaded::read(&it, &self.provider)).transpose() {
-            Ok(loaded) => self.note(self.certificate.set(loaded)),
-            Err(error) => tracing::warn!(%error, "the credential plugin's certificate cannot be used"),
+        match identity.map(|it| LoadedIdentity::read(&it, &self.provider)).transpose() {
+            Ok(loaded) => self.record_change(self.certificate.set(loaded)),
+            Err(error) => tracing::warn!(%error, "the credential plugin's certificate is invalid"),
         }
     }
 
     async fn reload_files(&self) {
         let Some(files) = &self.files else { return };
-        match Loaded::read_again(files, &self.provider).await {
+        match LoadedIdentity::reload(files, &self.provider).await {
             Ok(loaded) => {
                 let changed = self.certificate.set(Some(loaded));
                 if changed {
                     tracing::info!("the client certificate changed");
                 }
-                self.note(changed);
+                self.record_change(changed);
             }
-            // Half-way through a rotation the pair may not match; the next look finds it whole.
-            Err(error) => tracing::warn!(%error, "keeping the client certificate"),
+            // During a rotation the pair may not match; a later read finds it complete.
+            Err(error) => {
+                tracing::warn!(%error, "cannot reload the client certificate, keeping the current one")
+            }
         }
     }
 
     async fn reload_ca(&self) {
         let Some(path) = &self.ca_file else { return };
-        let (reason, result) = match Text::read_again(path).await {
+        let (reason, result) = match PemText::reload(path).await {
             Ok(text) if text.is_blank() => ("empty", Err(text.malformed("it is empty"))),
             Ok(text) if self.trust.load().is_from(&text) => ("unchanged", Ok(None)),
-            Ok(text) => match Trust::only(&text) {
+            Ok(text) => match Trust::custom(&text) {
                 Ok(trust) => ("updated", Ok(Some(trust))),
                 Err(error) => ("ca_parse_error", Err(error)),
             },
@@ -225,15 +237,17 @@ impl Follower {
             Ok(None) => {}
             Ok(Some(trust)) => {
                 self.trust.store(Arc::new(trust));
-                self.note(true);
+                self.record_change(true);
                 tracing::info!(ca = %path.display(), "the certificate authority changed");
             }
-            Err(error) => tracing::warn!(%error, "keeping the certificate authority"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot reload the certificate authority, keeping the current one")
+            }
         }
     }
 
-    /// Whether `interval` has passed since the moment chosen; if so, the moment becomes now, so that of many requests
-    /// one reads and the others go on.
+    /// Returns true if `interval` has passed since the chosen time; if so, that time becomes now,
+    /// so that of many requests only one reads.
     fn is_due(&self, choose: impl FnOnce(&mut State) -> &mut Instant, interval: Duration) -> bool {
         let mut state = self.state();
         let last = choose(&mut state);
@@ -245,30 +259,32 @@ impl Follower {
         due
     }
 
-    fn note(&self, changed: bool) {
+    fn record_change(&self, changed: bool) {
         if changed {
             self.version.fetch_add(1, Ordering::AcqRel);
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // The state is plain values that are whole after every statement: a panic elsewhere cannot have torn it.
+        // A poisoned lock is fine: the state is plain values that are consistent after every
+        // statement.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The cryptography to use: what the program has installed for the process, such as one that is certified, or else ring.
+/// Returns the cryptography provider: the one installed for the process, such as a certified one,
+/// or else ring.
 fn provider() -> Arc<CryptoProvider> {
     CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()))
 }
 
-fn finish(mut config: ClientConfig, offer: Offer) -> ClientConfig {
+fn finish(mut config: ClientConfig, offer: Alpn) -> ClientConfig {
     config.alpn_protocols = match offer {
-        Offer::Http2OrHttp1 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        Offer::Http1 => vec![b"http/1.1".to_vec()],
+        Alpn::Http2OrHttp1 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Alpn::Http1 => vec![b"http/1.1".to_vec()],
     };
-    // A resumed session keeps the certificate of the first handshake, also after a rotation. client-go does not resume
-    // either.
+    // A resumed session keeps the certificate of the first handshake, even after a rotation.
+    // client-go does not resume sessions either.
     config.resumption = Resumption::disabled();
     config
 }
@@ -285,7 +301,8 @@ mod tests {
     use super::*;
     use crate::config::Pem;
 
-    const PACE: Pace = Pace { on_request: Duration::from_secs(300), on_handshake: Duration::from_secs(1) };
+    const INTERVALS: ReloadIntervals =
+        ReloadIntervals { on_request: Duration::from_secs(300), on_handshake: Duration::from_secs(1) };
 
     fn ca(name: &str) -> String {
         let key = rcgen::KeyPair::generate().unwrap();
@@ -294,52 +311,53 @@ mod tests {
         params.self_signed(&key).unwrap().pem()
     }
 
-    fn follow(ca: &Path) -> Follower {
+    fn follow(ca: &Path) -> CertificateReloader {
         let settings = TlsSettings { ca: Some(Pem::File(ca.to_owned())), ..TlsSettings::default() };
-        Follower::new(&settings, watch::channel(None).1, PACE).unwrap()
+        CertificateReloader::new(&settings, watch::channel(None).1, INTERVALS).unwrap()
     }
 
-    /// A mount that is being replaced may be missing, empty or half written for a moment.
+    /// A mount that is being replaced may be missing, empty or incomplete for a moment.
     #[tokio::test(start_paused = true)]
     async fn tr_5_a_ca_file_that_cannot_be_used_keeps_the_old_trust() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
         std::fs::write(&path, ca("one")).unwrap();
-        let follower = follow(&path);
+        let reloader = follow(&path);
 
         for content in [None, Some(""), Some("garbage"), Some("-----BEGIN CERTIFICATE-----\nAAAA")] {
             match content {
                 Some(content) => std::fs::write(&path, content).unwrap(),
                 None => std::fs::remove_file(&path).unwrap(),
             }
-            tokio::time::advance(PACE.on_request).await;
-            follower.before_request().await;
-            assert_eq!(follower.version(), 0, "{content:?}");
+            tokio::time::advance(INTERVALS.on_request).await;
+            reloader.before_request().await;
+            assert_eq!(reloader.version(), 0, "{content:?}");
         }
         std::fs::write(&path, ca("two")).unwrap();
-        tokio::time::advance(PACE.on_request).await;
-        follower.before_request().await;
-        assert_eq!(follower.version(), 1);
+        tokio::time::advance(INTERVALS.on_request).await;
+        reloader.before_request().await;
+        assert_eq!(reloader.version(), 1);
     }
 
-    /// The upstream scenario EmptyCAFileRotationLifecycle: filled once, and never emptied again.
+    /// The upstream test `TestEmptyCAFileRotationLifecycle`: an empty file may be filled later, and
+    /// an emptied one is ignored.
     #[tokio::test(start_paused = true)]
     async fn tr_5_an_empty_ca_file_may_be_filled_later() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
         std::fs::write(&path, "").unwrap();
-        let follower = follow(&path);
+        let reloader = follow(&path);
         for (content, version) in [("", 0), (ca("one").as_str(), 1), ("", 1)] {
             std::fs::write(&path, content).unwrap();
-            tokio::time::advance(PACE.on_request).await;
-            follower.before_request().await;
-            assert_eq!(follower.version(), version);
+            tokio::time::advance(INTERVALS.on_request).await;
+            reloader.before_request().await;
+            assert_eq!(reloader.version(), version);
         }
     }
 
-    /// The upstream scenario CARotationMetricsEmitted.
+    /// The upstream test `TestCARotationMetricsEmitted`.
     #[tokio::test(start_paused = true)]
-    async fn tr_5_every_look_at_a_ca_file_is_counted_by_its_result_and_reason() {
+    async fn tr_5_every_read_of_a_ca_file_is_counted_by_its_result_and_reason() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.crt");
         let one = ca("one");
@@ -351,18 +369,18 @@ mod tests {
             (None, ["failure", "read_error"]),
         ] {
             std::fs::write(&path, &one).unwrap();
-            let follower = follow(&path);
+            let reloader = follow(&path);
             match content {
                 Some(content) => std::fs::write(&path, content).unwrap(),
                 None => std::fs::remove_file(&path).unwrap(),
             }
-            tokio::time::advance(PACE.on_request).await;
+            tokio::time::advance(INTERVALS.on_request).await;
             let recorder = metrics_util::debugging::DebuggingRecorder::new();
             let guard = metrics::set_default_local_recorder(&recorder);
-            follower.before_request().await;
+            reloader.before_request().await;
             drop(guard);
             let counted = recorder.snapshotter().snapshot().into_vec();
-            let [(key, ..)] = counted.as_slice() else { panic!("one look: {counted:?}") };
+            let [(key, ..)] = counted.as_slice() else { panic!("one read: {counted:?}") };
             let labels: Vec<_> = key.key().labels().map(|it| it.value()).collect();
             assert_eq!(labels, expected);
         }
@@ -374,28 +392,28 @@ mod tests {
         let path = folder.path().join("ca.crt");
         let (one, two) = (ca("one"), ca("two"));
         std::fs::write(&path, &one).unwrap();
-        let follower = follow(&path);
+        let reloader = follow(&path);
 
         std::fs::write(&path, &two).unwrap();
-        tokio::time::advance(PACE.on_request - Duration::from_secs(1)).await;
-        follower.before_request().await;
-        assert_eq!(follower.version(), 0, "too early to look");
+        tokio::time::advance(INTERVALS.on_request - Duration::from_secs(1)).await;
+        reloader.before_request().await;
+        assert_eq!(reloader.version(), 0, "too early to read");
         tokio::time::advance(Duration::from_secs(1)).await;
-        follower.before_request().await;
-        assert_eq!(follower.version(), 1);
-        tokio::time::advance(PACE.on_request).await;
-        follower.before_request().await;
-        assert_eq!(follower.version(), 1, "nothing changed since");
+        reloader.before_request().await;
+        assert_eq!(reloader.version(), 1);
+        tokio::time::advance(INTERVALS.on_request).await;
+        reloader.before_request().await;
+        assert_eq!(reloader.version(), 1, "unchanged since");
     }
 
     #[test]
-    fn a_server_name_that_no_certificate_can_carry_is_refused_at_once() {
+    fn an_invalid_server_name_is_rejected_at_once() {
         let settings = TlsSettings {
             insecure_skip_verify: true,
             server_name: Some("not a name".to_owned()),
             ..TlsSettings::default()
         };
-        let error = Follower::new(&settings, watch::channel(None).1, PACE).unwrap_err();
+        let error = CertificateReloader::new(&settings, watch::channel(None).1, INTERVALS).unwrap_err();
         assert!(error.to_string().contains("not a name"), "{error}");
     }
 
@@ -404,10 +422,10 @@ mod tests {
         assert!(matches!(parse_name("[::1]"), Ok(ServerName::IpAddress(_))));
     }
 
-    /// Requests that waited for one plugin go on together. The first takes the certificate; the others must not pass it
-    /// while it does, over a connection without the certificate.
+    /// Requests that waited for one plugin continue together. The first takes the certificate; the
+    /// others must not overtake it and use a connection without the certificate.
     #[test]
-    fn no_request_passes_one_that_takes_the_certificate_of_a_plugin() {
+    fn no_request_overtakes_the_one_that_takes_a_plugins_certificate() {
         let key = rcgen::KeyPair::generate().unwrap();
         let certificate = rcgen::CertificateParams::new(vec![]).unwrap().self_signed(&key).unwrap().pem();
         let identity = Identity {
@@ -417,15 +435,15 @@ mod tests {
         let settings = TlsSettings { insecure_skip_verify: true, ..TlsSettings::default() };
         for _ in 0..200 {
             let (sender, plugin) = watch::channel(None);
-            let follower = Follower::new(&settings, plugin, PACE).unwrap();
+            let reloader = CertificateReloader::new(&settings, plugin, INTERVALS).unwrap();
             sender.send(Some(identity.clone())).unwrap();
             let barrier = std::sync::Barrier::new(4);
             std::thread::scope(|scope| {
                 for _ in 0..4 {
                     scope.spawn(|| {
                         barrier.wait();
-                        follower.take_plugin_identity(false);
-                        assert_eq!(follower.version(), 1);
+                        reloader.take_plugin_identity(false);
+                        assert_eq!(reloader.version(), 1);
                     });
                 }
             });
@@ -433,14 +451,14 @@ mod tests {
     }
 
     #[test]
-    fn the_cryptography_that_the_program_installed_is_used() {
+    fn the_installed_cryptography_provider_is_used() {
         let mut installed = ring::default_provider();
         // Recognisable, and harmless to the other tests of this process.
         installed.cipher_suites.pop();
         let suites = installed.cipher_suites.len();
-        installed.install_default().expect("nothing else in these tests installs one");
+        installed.install_default().expect("no other test installs a provider");
         let settings = TlsSettings { insecure_skip_verify: true, ..TlsSettings::default() };
-        let follower = Follower::new(&settings, watch::channel(None).1, PACE).unwrap();
-        assert_eq!(follower.provider.cipher_suites.len(), suites);
+        let reloader = CertificateReloader::new(&settings, watch::channel(None).1, INTERVALS).unwrap();
+        assert_eq!(reloader.provider.cipher_suites.len(), suites);
     }
 }

@@ -1,7 +1,8 @@
-//! Reading what is only carried along: any YAML becomes a JSON value.
+//! Deserialisation of opaque data: any YAML becomes a JSON value.
 //!
-//! YAML allows keys that are no text, which a JSON value cannot hold and Go turns into text. So do we: data that we do
-//! not even look at must not make a kubeconfig unreadable.
+//! YAML allows keys that are not strings, which a JSON value cannot hold and Go converts to
+//! strings. This module does the same: data that the library does not use must not make a
+//! kubeconfig unreadable.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,31 +10,31 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Reads any value.
+/// Deserialises any value.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
-    Loose::deserialize(deserializer).map(|Loose(value)| value)
+    AnyValue::deserialize(deserializer).map(|AnyValue(value)| value)
 }
 
-/// Reads any values under their names.
+/// Deserialises a map of any values.
 pub(super) fn read_fields<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<BTreeMap<String, Value>, D::Error> {
-    let fields = BTreeMap::<String, Loose>::deserialize(deserializer)?;
-    Ok(fields.into_iter().map(|(name, Loose(value))| (name, value)).collect())
+    let fields = BTreeMap::<String, AnyValue>::deserialize(deserializer)?;
+    Ok(fields.into_iter().map(|(name, AnyValue(value))| (name, value)).collect())
 }
 
-/// A value whose keys may have been anything.
-struct Loose(Value);
+/// A JSON value read from YAML with keys of any type.
+struct AnyValue(Value);
 
-impl<'de> Deserialize<'de> for Loose {
+impl<'de> Deserialize<'de> for AnyValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(AnyValue).map(Self)
+        deserializer.deserialize_any(ValueVisitor).map(Self)
     }
 }
 
-struct AnyValue;
+struct ValueVisitor;
 
-impl<'de> Visitor<'de> for AnyValue {
+impl<'de> Visitor<'de> for ValueVisitor {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -74,7 +75,7 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
-        while let Some(Loose(item)) = items.next_element()? {
+        while let Some(AnyValue(item)) = items.next_element()? {
             list.push(item);
         }
         Ok(list.into())
@@ -82,7 +83,7 @@ impl<'de> Visitor<'de> for AnyValue {
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         let mut map = serde_json::Map::new();
-        while let Some((Loose(key), Loose(value))) = entries.next_entry()? {
+        while let Some((AnyValue(key), AnyValue(value))) = entries.next_entry()? {
             let key = match key {
                 Value::String(text) => text,
                 other => other.to_string(),

@@ -1,27 +1,34 @@
-//! From an answer that is not a success to the [`Status`] that explains it (rule RQ-12).
+//! Conversion of an error response to the [`Status`] that describes it (rule RQ-12).
 
 use dogwatch_core::{Cause, Details, Reason, Status};
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 
-/// How much of a body that is no `Status` is worth showing to a person.
+/// The number of bytes shown of a body that is not a `Status`. `maxUnstructuredResponseTextBytes`
+/// in client-go v0.36.4 `rest/request.go`.
 const SHOWN_BYTES: usize = 2048;
 
-/// What was asked for, as far as an error message needs it.
+/// The parts of a request that an error message names.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct RequestInfo<'a> {
     pub(crate) method: &'a Method,
     pub(crate) resource: &'a str,
     pub(crate) name: &'a str,
 }
 
-/// Whether a code means that the server did what it was asked for.
+/// Returns true if a code means success: the range of `transformResponse` in client-go v0.36.4
+/// `rest/request.go`, and 101 for upgrades.
 pub(crate) fn is_success(code: StatusCode) -> bool {
     (200..=206).contains(&code.as_u16()) || code == StatusCode::SWITCHING_PROTOCOLS
 }
 
-/// Explains an answer: by the `Status` in its body, or by its code and what text there is.
-pub(crate) fn explain(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
+/// Returns the `Status` of a response: the one in its body, or one made from its code and text.
+pub(crate) fn to_status(
+    request: RequestInfo<'_>,
+    code: StatusCode,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Status {
     match as_status(body) {
         Some(mut status) if status.is_failure() => {
             if status.code == 0 {
@@ -29,17 +36,17 @@ pub(crate) fn explain(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, b
             }
             status
         }
-        _ => by_code(asked, code, headers, body),
+        _ => by_code(request, code, headers, body),
     }
 }
 
-/// The `Status` inside a successful answer that says something other than success.
-pub(crate) fn refusal_in_success(body: &[u8]) -> Option<Status> {
+/// Returns the `Status` in a successful response if it reports anything but success.
+pub(crate) fn failure_in_success(body: &[u8]) -> Option<Status> {
     let status = as_status(body)?;
     (status.status.as_deref() != Some("Success")).then_some(status)
 }
 
-/// The body as a `Status` object, when it says that it is one.
+/// Parses the body as a `Status`, if that is its kind.
 pub(crate) fn as_status(body: &[u8]) -> Option<Status> {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -55,8 +62,8 @@ pub(crate) fn as_status(body: &[u8]) -> Option<Status> {
     is_status.then(|| serde_json::from_slice(body).ok()).flatten()
 }
 
-fn by_code(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
-    let reason = reason_of(asked.method, code);
+fn by_code(request: RequestInfo<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Status {
+    let reason = reason_of(request.method, code);
     let text = readable(headers, body);
     let retry_after =
         super::retry::retry_after(headers).map_or(0, |it| it.as_secs().try_into().unwrap_or(u32::MAX));
@@ -67,11 +74,11 @@ fn by_code(asked: Asked<'_>, code: StatusCode, headers: &HeaderMap, body: &[u8])
     };
     Status {
         status: Some("Failure".to_owned()),
-        message: message(asked, code, text),
+        message: message(request, code, text),
         reason,
         details: Some(Details {
-            name: asked.name.to_owned(),
-            kind: asked.resource.to_owned(),
+            name: request.name.to_owned(),
+            kind: request.resource.to_owned(),
             causes: vec![cause],
             retry_after_seconds: retry_after,
             ..Details::default()
@@ -102,10 +109,12 @@ fn reason_of(method: &Method, code: StatusCode) -> Reason {
     }
 }
 
-fn message(asked: Asked<'_>, code: StatusCode, text: Option<&str>) -> String {
+/// Describes an error response. Most of the texts are those of `NewGenericServerResponse` in
+/// apimachinery v0.36.4 `pkg/api/errors/errors.go`.
+fn message(request: RequestInfo<'_>, code: StatusCode, text: Option<&str>) -> String {
     let what = match code.as_u16() {
         300..=399 => {
-            "the server redirected the request, which an API server never does: is the address right?"
+            "the server redirected the request, which an API server never does: check the server's address"
         }
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
@@ -126,8 +135,8 @@ fn message(asked: Asked<'_>, code: StatusCode, text: Option<&str>) -> String {
         500.. => "an error on the server has prevented the request from succeeding",
         _ => "the server responded with a status code the client does not understand",
     };
-    let mut message = format!("{what} ({}", asked.method.as_str().to_ascii_lowercase());
-    for part in [asked.resource, asked.name].into_iter().filter(|it| !it.is_empty()) {
+    let mut message = format!("{what} ({}", request.method.as_str().to_ascii_lowercase());
+    for part in [request.resource, request.name].into_iter().filter(|it| !it.is_empty()) {
         message.push(' ');
         message.push_str(part);
     }
@@ -138,7 +147,7 @@ fn message(asked: Asked<'_>, code: StatusCode, text: Option<&str>) -> String {
     }
 }
 
-/// The start of a body that is text, cut at a character; `None` for anything else.
+/// Returns the start of a text body, cut at a character boundary; `None` for anything else.
 fn readable<'b>(headers: &HeaderMap, body: &'b [u8]) -> Option<&'b str> {
     let is_text = headers.get(CONTENT_TYPE).is_none_or(|it| it.as_bytes().starts_with(b"text/"));
     if !is_text || body.is_empty() {
@@ -158,15 +167,15 @@ mod tests {
     fn explained(method: Method, code: u16, content_type: Option<&str>, body: &str) -> Status {
         let headers =
             content_type.map(|it| (CONTENT_TYPE, it.parse().expect("a header"))).into_iter().collect();
-        let asked = Asked { method: &method, resource: "pods", name: "a" };
-        explain(asked, StatusCode::from_u16(code).expect("a code"), &headers, body.as_bytes())
+        let request = RequestInfo { method: &method, resource: "pods", name: "a" };
+        to_status(request, StatusCode::from_u16(code).expect("a code"), &headers, body.as_bytes())
     }
 
     #[test]
     fn rq_12_a_status_in_the_body_is_taken_only_when_it_says_failure() {
         let body = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Gone","code":410,"message":"m"}"#;
         assert!(explained(Method::GET, 410, Some("application/json"), body).is_gone());
-        // The version of a Status may be missing, as old servers leave it out; its kind may not.
+        // The version of a Status may be missing, as in old servers; its kind may not.
         let body = r#"{"kind":"Status","status":"Failure","message":"m"}"#;
         let status = explained(Method::GET, 404, Some("application/json"), body);
         assert!(status.is_not_found() && status.message == "m", "{status:?}");
@@ -179,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn rq_12_without_a_status_the_code_speaks() {
+    fn rq_12_without_a_status_the_code_decides() {
         for (method, code, reason) in [
             (Method::POST, 409, Reason::AlreadyExists),
             (Method::PUT, 409, Reason::Conflict),
@@ -212,8 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn rq_12_a_success_that_carries_a_failure_is_one() {
-        let refused = |body: &str| refusal_in_success(body.as_bytes()).is_some();
+    fn rq_12_a_success_that_contains_a_failure_is_a_failure() {
+        let refused = |body: &str| failure_in_success(body.as_bytes()).is_some();
         assert!(refused(r#"{"kind":"Status","apiVersion":"v1","status":"Failure"}"#));
         assert!(!refused(r#"{"kind":"Status","apiVersion":"v1","status":"Success"}"#));
         assert!(!refused(r#"{"kind":"Pod","apiVersion":"v1","status":{"phase":"Running"}}"#));

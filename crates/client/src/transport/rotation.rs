@@ -1,4 +1,4 @@
-//! Puts a fresh set of connections in place of the old one when a certificate has changed.
+//! The switch to new connections when a certificate has changed.
 
 use std::fmt;
 use std::pin::Pin;
@@ -18,37 +18,42 @@ use super::options::TransportOptions;
 use super::proxy::ProxyRules;
 use crate::body::{RequestBody, ResponseBody};
 use crate::config::{Config, HttpVersion, Identity};
-use crate::tls::Follower;
+use crate::tls::CertificateReloader;
 
-/// What a transport answers with, some time later.
-pub(super) type Answer =
+/// The future of a response.
+pub(super) type ResponseFuture =
     Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, TransportError>> + Send + 'static>>;
 
-/// Sends each request by the connections of the moment. Clones share everything.
+/// A service that sends each request over the current connections. Clones share everything.
 #[derive(Clone)]
-pub(super) struct Switch {
-    shared: Arc<Shared>,
+pub(super) struct RotatingTransport {
+    state: Arc<RotationState>,
 }
 
-struct Shared {
-    /// `None` where the server's URL is `http`.
-    follower: Option<Arc<Follower>>,
+struct RotationState {
+    /// `None` if the server's URL is `http`.
+    reloader: Option<Arc<CertificateReloader>>,
     proxies: Arc<ProxyRules>,
     only_http1: bool,
     options: Arc<TransportOptions>,
     current: ArcSwap<Generation>,
-    /// Held while a generation is made, so that a change makes one. Never held across an await.
+    /// Locked while a generation is created, so that one change creates one. Never held across an
+    /// await.
     replacing: Mutex<()>,
 }
 
-impl Switch {
+impl RotatingTransport {
     pub(super) fn new(
         config: &Config,
         plugin_identity: watch::Receiver<Option<Identity>>,
         options: TransportOptions,
     ) -> Result<Self, TransportError> {
-        let follower = if config.server.scheme() == "https" {
-            Some(Arc::new(Follower::new(&config.tls, plugin_identity, options.pace())?))
+        let reloader = if config.server.scheme() == "https" {
+            Some(Arc::new(CertificateReloader::new(
+                &config.tls,
+                plugin_identity,
+                options.reload_intervals(),
+            )?))
         } else {
             None
         };
@@ -58,28 +63,31 @@ impl Switch {
         }
         let only_http1 = config.http == HttpVersion::Http1 || options.disable_http2;
         let options = Arc::new(options);
-        let first = generation(follower.as_ref(), &proxies, only_http1, &options)?;
+        let first = generation(reloader.as_ref(), &proxies, only_http1, &options)?;
         let current = ArcSwap::from_pointee(first);
         let replacing = Mutex::new(());
-        Ok(Self { shared: Arc::new(Shared { follower, proxies, only_http1, options, current, replacing }) })
+        Ok(Self {
+            state: Arc::new(RotationState { reloader, proxies, only_http1, options, current, replacing }),
+        })
     }
 }
 
-impl Shared {
-    /// The connections made with the certificates of the moment.
+impl RotationState {
+    /// Returns the connections for the current certificates, creating them if the certificates
+    /// changed.
     async fn generation(&self) -> Result<Arc<Generation>, TransportError> {
-        let Some(follower) = &self.follower else { return Ok(self.current.load_full()) };
-        follower.before_request().await;
+        let Some(reloader) = &self.reloader else { return Ok(self.current.load_full()) };
+        reloader.before_request().await;
         let current = self.current.load_full();
-        if current.version == follower.version() {
+        if current.version == reloader.version() {
             return Ok(current);
         }
         let _replacing = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
         let current = self.current.load_full();
-        if current.version == follower.version() {
+        if current.version == reloader.version() {
             return Ok(current);
         }
-        let next = Arc::new(generation(Some(follower), &self.proxies, self.only_http1, &self.options)?);
+        let next = Arc::new(generation(Some(reloader), &self.proxies, self.only_http1, &self.options)?);
         tracing::debug!(version = next.version, "certificates changed: opening new connections");
         self.current.store(Arc::clone(&next));
         Ok(next)
@@ -87,37 +95,37 @@ impl Shared {
 }
 
 fn generation(
-    follower: Option<&Arc<Follower>>,
+    reloader: Option<&Arc<CertificateReloader>>,
     proxies: &Arc<ProxyRules>,
     only_http1: bool,
     options: &Arc<TransportOptions>,
 ) -> Result<Generation, TransportError> {
-    // The version first: what changes after this line makes another generation.
-    let version = follower.map_or(0, |follower| follower.version());
-    let connector = Connector::new(follower.cloned(), Arc::clone(proxies), options)?;
+    // The version is read first: a change after this line leads to another generation.
+    let version = reloader.map_or(0, |reloader| reloader.version());
+    let connector = Connector::new(reloader.cloned(), Arc::clone(proxies), options)?;
     Ok(Generation::new(version, connector, only_http1, Arc::clone(options)))
 }
 
-impl Service<Request<RequestBody>> for Switch {
+impl Service<Request<RequestBody>> for RotatingTransport {
     type Response = Response<ResponseBody>;
     type Error = TransportError;
-    type Future = Answer;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<RequestBody>) -> Answer {
-        let shared = Arc::clone(&self.shared);
+    fn call(&mut self, request: Request<RequestBody>) -> ResponseFuture {
+        let state = Arc::clone(&self.state);
         Box::pin(async move {
-            let generation = shared.generation().await?;
+            let generation = state.generation().await?;
             generation.send(request).await
         })
     }
 }
 
-impl fmt::Debug for Switch {
+impl fmt::Debug for RotatingTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Switch").finish_non_exhaustive()
+        f.debug_struct("RotatingTransport").finish_non_exhaustive()
     }
 }

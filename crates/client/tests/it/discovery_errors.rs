@@ -1,27 +1,28 @@
-//! What a server serves, seen by whoever needs all of it: refusals, and resources beside groups that cannot be seen.
+//! Discovery with errors: rejected documents, and resources of groups that are not available.
 
 use dogwatch_client::discovery::MapError;
 use dogwatch_client::{CachedDiscovery, RestMapper};
 
 use crate::discovery_server::DiscoveryServer;
 
-/// The upstream table AggregatedServerGroupsAndResourcesWithErrors: a refusal of either document, and the one that is no error.
+/// The upstream table AggregatedServerGroupsAndResourcesWithErrors: an error of either document,
+/// and the one that is tolerated.
 #[tokio::test]
-async fn di_1_a_refusal_of_either_document_is_an_error_unless_there_is_no_core_group() {
+async fn di_1_an_error_of_either_document_is_an_error_unless_there_is_no_core_group() {
     for (path, code, refused) in
         [("/api", 404, false), ("/api", 403, true), ("/apis", 404, true), ("/apis", 403, true)]
     {
         let server = DiscoveryServer::aggregated().code(path, code);
         let found = server.client().discover().await;
-        let told = found.as_ref().err().and_then(|it| it.status()).map(|it| it.code);
-        assert_eq!(told, refused.then_some(code), "{path} {code}");
+        let reported = found.as_ref().err().and_then(|it| it.status()).map(|it| it.code);
+        assert_eq!(reported, refused.then_some(code), "{path} {code}");
     }
 }
 
-/// The upstream table GetAPIGroupResources: a version that cannot be seen takes nothing from the others, and a server that
-/// names no groups is an error.
+/// The upstream table GetAPIGroupResources: a version that is not available does not affect the
+/// others, and a server that returns no groups is an error.
 #[tokio::test]
-async fn di_5_a_mapper_serves_what_could_be_seen() {
+async fn di_5_a_mapper_resolves_the_available_resources() {
     let server = DiscoveryServer::legacy().code("/apis/apps/v1", 503);
     let mapper = RestMapper::new(CachedDiscovery::new(server.client()));
     assert_eq!(mapper.resolve("jobs").await.expect("served").resource.group_resource(), "jobs.batch");

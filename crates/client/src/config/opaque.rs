@@ -1,6 +1,6 @@
-//! What a kubeconfig holds for others: extensions, and fields this library does not know.
+//! Opaque data in a kubeconfig: extensions, and fields that this library does not know.
 //!
-//! Both are kept and written back, and neither is shown, since nobody here can tell whether it is secret.
+//! Both are kept and written back, and neither is shown, since it may be secret.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::absent::as_default;
-use super::loose;
+use super::any_value;
 
-/// Data of another program under its name.
+/// Data of another program, with its name.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "an extension with its name")]
 pub struct NamedExtension {
     /// The name of the data.
     #[serde(default, deserialize_with = "as_default")]
     pub name: String,
-    /// The data, not looked into.
-    #[serde(default, deserialize_with = "loose::read")]
+    /// The data, uninterpreted.
+    #[serde(default, deserialize_with = "any_value::read")]
     pub extension: Value,
-    /// Fields this library does not know.
+    /// Fields that this library does not know.
     #[serde(flatten)]
     pub other: OtherFields,
 }
 
-/// Fields this library does not know, kept as they were found. `Debug` shows their names only.
+/// Fields that this library does not know, kept unchanged. `Debug` shows only their names.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct OtherFields(#[serde(deserialize_with = "loose::read_fields")] pub BTreeMap<String, Value>);
+pub struct OtherFields(#[serde(deserialize_with = "any_value::read_fields")] pub BTreeMap<String, Value>);
 
-/// What the three kinds of entry and extensions share: a name that is unique in its section.
+/// An entry or extension with a name that is unique in its section.
 pub(super) trait Named {
-    /// The name.
+    /// Returns the name.
     fn name(&self) -> &str;
 }
 
