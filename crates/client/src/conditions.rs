@@ -156,8 +156,13 @@ mod tests {
                 { "type": "PodScheduled", "status": "True" }, { "type": "Ready", "status": status },
             ] } }));
             assert_eq!(is_pod_ready(Some(&pod)), expected, "{status}");
-            let job = object(json!({ "status": { "conditions": [{ "type": "Complete", "status": status }] } }));
-            assert_eq!((is_job_completed(Some(&job)), is_job_failed(Some(&job))), (expected, false), "{status}");
+            let job =
+                object(json!({ "status": { "conditions": [{ "type": "Complete", "status": status }] } }));
+            assert_eq!(
+                (is_job_completed(Some(&job)), is_job_failed(Some(&job))),
+                (expected, false),
+                "{status}"
+            );
             let definition = object(json!({
                 "spec": { "group": "", "names": { "kind": "", "plural": "" }, "scope": "", "versions": [] },
                 "status": { "conditions": [{ "type": "Established", "status": status }] },

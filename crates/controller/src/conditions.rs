@@ -110,7 +110,11 @@ mod tests {
     #[test]
     fn the_transition_time_changes_with_the_status_only() {
         let mut list = Vec::new();
-        assert!(Conditions::new(&mut list, Some(1)).at(time(1)).set_false("Ready", "Starting", "no page yet"));
+        assert!(Conditions::new(&mut list, Some(1)).at(time(1)).set_false(
+            "Ready",
+            "Starting",
+            "no page yet"
+        ));
         assert!(Conditions::new(&mut list, Some(1)).at(time(2)).set_false("Ready", "Starting", "one page"));
         assert_eq!((list[0].message.as_str(), &list[0].last_transition_time), ("one page", &time(1)));
         assert!(Conditions::new(&mut list, Some(1)).at(time(3)).set_true("Ready", "Published", ""));

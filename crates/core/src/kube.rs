@@ -17,8 +17,8 @@ use crate::field_selector::{FieldSelector, FieldSelectorError};
 use crate::kind::{Gvk, Gvr, ResourceType, Scope};
 use crate::label_selector::{LabelSelector, LabelSelectorError};
 use crate::params::{
-    DeleteParams, FieldValidation, GetParams, ListParams, PatchParams, Preconditions, Propagation, VersionMatch,
-    WatchParams, WriteParams,
+    DeleteParams, FieldValidation, GetParams, ListParams, PatchParams, Preconditions, Propagation,
+    VersionMatch, WatchParams, WriteParams,
 };
 use crate::status::{Cause, Details, Reason, Status};
 use crate::version::ResourceVersion;
@@ -380,7 +380,11 @@ mod tests {
         assert_eq!(ListParams::try_from(kube::ListParams::from(list.clone())), Ok(list));
         let list = ListParams::default().at("12").matching(VersionMatch::Exact);
         assert_eq!(ListParams::try_from(kube::ListParams::from(list.clone())), Ok(list));
-        for watch in [WatchParams::default(), WatchParams::initial_events(), WatchParams::default().without_bookmarks()] {
+        for watch in [
+            WatchParams::default(),
+            WatchParams::initial_events(),
+            WatchParams::default().without_bookmarks(),
+        ] {
             assert_eq!(WatchParams::try_from(kube::WatchParams::from(watch.clone())), Ok(watch));
         }
         let get = GetParams::at("0");

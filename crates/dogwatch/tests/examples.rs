@@ -62,7 +62,11 @@ const RUNS: &[Run] = &[
         prints: "expires: true, (lists, names): (2, {\"first\", \"last\"})",
     },
     // Two existing pods, and one that is created, modified and deleted.
-    Run { example: "06_watch_with_a_handler", arguments: &["--events", "5"], prints: "default/web-2 deleted\n" },
+    Run {
+        example: "06_watch_with_a_handler",
+        arguments: &["--events", "5"],
+        prints: "default/web-2 deleted\n",
+    },
     Run { example: "07_pods_by_node", arguments: &[], prints: "node-1: web-0, web-1\n" },
     Run {
         example: "08_read_your_writes",

@@ -127,7 +127,6 @@ impl<K> Api<K> {
         self
     }
 
-<<<<<<< HEAD
     /// Returns the handle on the namespace of an object, to read or write that object by its name.
     ///
     /// ```no_run
@@ -144,11 +143,8 @@ impl<K> Api<K> {
         self.clone().within(key.namespace().unwrap_or_default())
     }
 
-    /// The same collection with another payload, for example a view in place of the whole object.
-=======
     /// Returns a handle on the same collection with another payload, for example a view instead of
     /// the whole object.
->>>>>>> prose-client
     pub fn reading<T: 'static>(&self) -> Api<T> {
         Api {
             complete: set_kind,

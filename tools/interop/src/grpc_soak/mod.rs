@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The tests of the crate run the same scenarios at a small scale with a paused clock
-//! (crates/grpc/tests/it/rolling.rs and churning.rs).
+//! (crates/grpc/tests/it/rollouts.rs and churn.rs).
 //!
 //! The `mod` lines below are in layer order.
 
