@@ -38,8 +38,8 @@ mod depth;
 mod time;
 mod panics;
 mod health;
-mod refusal;
-mod bell;
+mod api_error;
+mod change_notifier;
 mod strconv;
 pub mod names;
 pub mod schema;
@@ -68,6 +68,6 @@ pub mod controllers;
 pub mod simulators;
 mod server;
 
+pub use api_error::{ApiError, FieldError, FieldErrorKind};
 pub use health::{BackgroundHealth, LoopHealth};
-pub use refusal::{Problem, ProblemKind, Refusal};
 pub use server::{ApiServer, ApiServerBuilder, StartError};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dogwatch_core::{InvalidParams, InvalidPath, Status};
-use dogwatch_wire::BadItem;
+use dogwatch_wire::UndecodableItem;
 
 use crate::auth::AuthError;
 use crate::body::BoxError;
@@ -40,7 +40,7 @@ pub enum Error {
     },
     /// One object could not be decoded. A stream continues with the next one.
     #[error(transparent)]
-    Undecodable(#[from] BadItem),
+    Undecodable(#[from] UndecodableItem),
     /// The settings are incomplete or invalid; the message names the file and the field.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -118,15 +118,15 @@ impl Error {
     }
 
     /// Returns true if the connection failed in a way that a retry cannot fix.
-    pub(crate) fn needs_a_person(&self) -> bool {
+    pub(crate) fn is_permanent(&self) -> bool {
         match self {
             Self::Unreachable { source, .. } => match TransportError::within(source.as_ref()) {
-                Some(error) => error.needs_a_person(),
+                Some(error) => error.is_permanent(),
                 // The error of a stack that was passed to `Client::from_service`.
                 None => TransportErrorKind::of(source.as_ref()) == TransportErrorKind::Tls,
             },
             Self::Unconnectable(_) => true,
-            Self::AfterRetries { current, .. } => current.needs_a_person(),
+            Self::AfterRetries { current, .. } => current.is_permanent(),
             _ => false,
         }
     }

@@ -72,4 +72,4 @@ pub use exchange::{
 };
 pub use list::{DEFAULT_PAGE_SIZE, ListStream, Listed};
 pub use request::{Request, Response};
-pub use watch::{EventCondition, Judgement, RetryWatcher, UntilError, WatchStream, in_order, until};
+pub use watch::{ConditionResult, EventCondition, RetryWatcher, UntilError, WatchStream, in_order, until};

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use dogwatch_core::{Gvk, ListParams, ResourceVersion};
-use dogwatch_wire::{BadItem, Fields, ListDecoder, ListError, ListMeta};
+use dogwatch_wire::{Fields, ListDecoder, ListError, ListMeta, UndecodableItem};
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use http_body::Body;
@@ -49,7 +49,7 @@ pub enum Listed<K> {
     /// The next object.
     Item(K),
     /// The next object could not be decoded. It exists on the server: do not treat it as deleted.
-    Bad(BadItem),
+    Bad(UndecodableItem),
     /// The continue token expired before the last page, and the list is read again from the start:
     /// discard all earlier items.
     Restarted,

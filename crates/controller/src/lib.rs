@@ -46,7 +46,7 @@
 //! let manager = Manager::new(client.clone());
 //! let (namespaces, maps) = (manager.informer::<Namespace>(), manager.informer::<ConfigMap>());
 //! let welcome = Welcome { namespaces: namespaces.lister(), maps: maps.lister(), client };
-//! let controller = Controller::for_(Watched::new(&namespaces).when(Predicate::version_changed()))
+//! let controller = Controller::of(Watched::new(&namespaces).when(Predicate::version_changed()))
 //!     .named("welcome")
 //!     .watches(&maps, |map| map.metadata.namespace.as_deref().map(ObjectKey::cluster))
 //!     .workers(2)
@@ -63,12 +63,12 @@
 //! | `reconcile.Reconciler`, `reconcile.Func` | [`Reconciler`], or a closure |
 //! | `reconcile.Result{}`, `RequeueAfter` | [`Action::Done`], [`Action::RequeueAfter`]; there is no `Requeue` |
 //! | `reconcile.TerminalError` | [`ReconcileError::terminal`], or [`Terminal`] in the source chain of your error |
-//! | `For`, `Owns`, `Watches` + `EnqueueRequestsFromMapFunc` | [`Controller::for_`], [`ControllerBuilder::owns`], [`ControllerBuilder::watches`] |
+//! | `For`, `Owns`, `Watches` + `EnqueueRequestsFromMapFunc` | [`Controller::of`], [`ControllerBuilder::owns`], [`ControllerBuilder::watches`] |
 //! | `source.Channel` | [`ControllerBuilder::also_on`] |
 //! | `reconcile.TypedRequest` | [`Controller::keyed`] |
 //! | `predicate.*`, `And`, `Or`, `Not` | [`Predicate`], `and`, `or`, `!`; attached to a source with [`Watched::when`] |
 //! | `MaxConcurrentReconciles`, `RateLimiter` | [`ControllerBuilder::workers`], [`ControllerBuilder::limiter`] |
-//! | `ReconciliationTimeout`, `CacheSyncTimeout`, `NeedLeaderElection` | [`ControllerBuilder::reconcile_timeout`], [`sync_timeout`](ControllerBuilder::sync_timeout), [`without_leading`](ControllerBuilder::without_leading) |
+//! | `ReconciliationTimeout`, `CacheSyncTimeout`, `NeedLeaderElection` | [`ControllerBuilder::reconcile_timeout`], [`sync_timeout`](ControllerBuilder::sync_timeout), [`without_leader_election`](ControllerBuilder::without_leader_election) |
 //! | `RecoverPanic`, `EnableWarmup`, `UsePriorityQueue` | always on |
 //! | read-your-writes | [`Context::wrote`] |
 //! | `manager.New`, `Add`, `Start`, `SetupSignalHandler` | [`Manager::new`], [`controller`](Manager::controller) and [`task`](Manager::task), [`run`](Manager::run) |
@@ -107,9 +107,9 @@ mod manager;
 pub use action::{Action, ReconcileError, Terminal};
 pub use controller::{Controller, ControllerBuilder, ControllerError};
 pub use endpoints::Endpoints;
-pub use events::{EventBroadcaster, EventRecorder, Note};
+pub use events::{EventBroadcaster, EventRecorder, NewEvent};
 pub use finalizer::Finalizer;
-pub use leader::{LeaderElector, Led};
+pub use leader::{LeaderElector, Leadership};
 pub use manager::{Manager, ManagerError};
 pub use metrics::RECONCILE_TIME_BUCKETS;
 pub use owner::Owner;

@@ -105,15 +105,15 @@ pub use dogwatch_client::api::{
 };
 pub use dogwatch_client::config::Impersonation;
 pub use dogwatch_client::{
-    Api, BoxError, CachedDiscovery, Client, ClientBuilder, Config, DEFAULT_MAX_RETRIES, DEFAULT_PAGE_SIZE,
-    Discovery, DistinctWarnings, Error, EventCondition, HttpService, HttpStack, IgnoreWarnings,
-    InvalidRequest, Judgement, ListStream, Listed, LogWarnings, Request, RequestBody, Response, ResponseBody,
-    RestMapper, RetryWatcher, ServerBackoff, UntilError, Warning, WarningHandler, WatchStream, auth, boxed,
-    config, discovery, in_order, tls, transport, until,
+    Api, BoxError, CachedDiscovery, Client, ClientBuilder, ConditionResult, Config, DEFAULT_MAX_RETRIES,
+    DEFAULT_PAGE_SIZE, Discovery, DistinctWarnings, Error, EventCondition, HttpService, HttpStack,
+    IgnoreWarnings, InvalidRequest, ListStream, Listed, LogWarnings, Request, RequestBody, Response,
+    ResponseBody, RestMapper, RetryWatcher, ServerBackoff, UntilError, Warning, WarningHandler, WatchStream,
+    auth, boxed, config, discovery, in_order, tls, transport, until,
 };
 pub use dogwatch_controller::{
-    Action, Controller, EventBroadcaster, EventRecorder, Finalizer, LeaderElector, Led, Manager, Note, Owner,
-    Reconciler, create_or_update,
+    Action, Controller, EventBroadcaster, EventRecorder, Finalizer, LeaderElector, Leadership, Manager,
+    NewEvent, Owner, Reconciler, create_or_update,
 };
 pub use dogwatch_core::{
     Cause, DeleteParams, Details, FieldSelector, FieldSelectorError, FieldValidation, GetParams, Gvk, Gvr,
@@ -127,7 +127,7 @@ pub use dogwatch_informer::{
     InformerBuilder, InformerFactory, Lag, ListWatch, Lister, NAMESPACE_INDEX, NotSynced, Overflow,
     ReflectorOptions, Registration, Selection, SharedInformer, Snapshot, Store, SyncResult,
 };
-pub use dogwatch_wire::{BadItem, Bookmark, EventKind, ListMeta, WatchEvent};
+pub use dogwatch_wire::{Bookmark, EventKind, ListMeta, UndecodableItem, WatchEvent};
 pub use kube_core::{DynamicObject, PartialObjectMeta, Resource};
 
 pub use dogwatch_controller as controller;

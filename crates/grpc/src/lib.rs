@@ -53,7 +53,7 @@ pub use endpoints::{Endpoint, EndpointId, EndpointSet, Unavailable};
 pub use feed::Feed;
 pub use policy::ZoneAware;
 pub use policy::{
-    FailurePercentage, LeastRequest, Outlier, PeakEwma, Policy, RingHash, SlowStart, SuccessRate,
+    FailurePercentage, LeastRequest, OutlierDetection, PeakEwma, Policy, RingHash, SlowStart, SuccessRate,
 };
 pub use resolver::{EndpointWatch, Resolver, ResolverOptions};
 pub use subset::subset;

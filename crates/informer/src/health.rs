@@ -8,7 +8,7 @@
 use std::fmt;
 
 use dogwatch_core::ResourceVersion;
-use dogwatch_wire::BadItem;
+use dogwatch_wire::UndecodableItem;
 use tokio::time::Instant;
 
 /// The health of a reflector or an informer.
@@ -41,7 +41,7 @@ pub struct Health {
     /// The number of times an object could not be decoded.
     pub poison: u64,
     /// The last object that could not be decoded: its key, the path in it, the reason.
-    pub last_poison: Option<BadItem>,
+    pub last_poison: Option<UndecodableItem>,
     /// The number of existing objects whose newest state could not be decoded. The store shows an
     /// older state of each, or none.
     pub unreadable: u64,

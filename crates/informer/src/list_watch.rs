@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 
 use dogwatch_client::{Api, Error, ListStream, Listed};
 use dogwatch_core::{FieldSelector, ListParams, ResourceType, ResourceVersion, WatchParams};
-use dogwatch_wire::{BadItem, WatchEvent};
+use dogwatch_wire::{UndecodableItem, WatchEvent};
 use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use futures_core::stream::BoxStream;
@@ -76,7 +76,7 @@ pub enum ListEvent<T> {
     /// The next object.
     Item(T),
     /// The next object could not be decoded. It exists and must not be taken for deleted.
-    Bad(BadItem),
+    Bad(UndecodableItem),
     /// The list is read again from the start: discard the earlier items.
     Restarted,
     /// The list is complete.

@@ -9,7 +9,7 @@ use crate::event::EventKind;
 /// It is one item of a list or one event of a watch, and does not affect those before and after it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} cannot be decoded{}{path}: {reason}", name(key.as_ref()), if path.is_empty() { "" } else { " at " })]
-pub struct BadItem {
+pub struct UndecodableItem {
     /// The key of the object, if it could be read.
     pub key: Option<ObjectKey>,
     /// The version of the object; unset if it could not be read.

@@ -2,7 +2,7 @@
 //!
 //! Torn: the connection was lost; retry. Refused: the server answered with an error instead.
 //! Everything else: this is not the requested data, and a retry will not help. A single object that
-//! cannot be decoded is not an error of the body: see [`crate::BadItem`].
+//! cannot be decoded is not an error of the body: see [`crate::UndecodableItem`].
 
 use dogwatch_core::Status;
 

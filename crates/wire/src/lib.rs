@@ -5,8 +5,8 @@
 //! memory of its largest item.
 //!
 //! ```text
-//! body chunk ─► ListDecoder<T>  ─► Ok(T) or BadItem, …, finish() ─► ListMeta
-//!            └► WatchDecoder<T> ─► Ok(WatchEvent<T>) or BadItem, …
+//! body chunk ─► ListDecoder<T>  ─► Ok(T) or UndecodableItem, …, finish() ─► ListMeta
+//!            └► WatchDecoder<T> ─► Ok(WatchEvent<T>) or UndecodableItem, …
 //! ```
 //!
 //! `T` is any type that serde can read: a k8s-openapi type, a `DynamicObject`, or a struct with a
@@ -59,7 +59,7 @@ mod list;
 mod watch;
 mod object;
 
-pub use bad_item::BadItem;
+pub use bad_item::UndecodableItem;
 pub use error::{ListError, WatchError};
 pub use event::{Bookmark, EventKind, WatchEvent};
 pub use fields::Fields;

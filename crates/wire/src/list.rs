@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 
-use crate::bad_item::BadItem;
+use crate::bad_item::UndecodableItem;
 use crate::error::ListError;
 use crate::fields::Fields;
 use crate::json::ListSplitter;
@@ -60,7 +60,11 @@ impl<T: DeserializeOwned> ListDecoder<T> {
     /// # Errors
     /// Returns an error if the body is not a list. Items that were completed before have been
     /// passed on.
-    pub fn feed(&mut self, chunk: &[u8], mut sink: impl FnMut(Result<T, BadItem>)) -> Result<(), ListError> {
+    pub fn feed(
+        &mut self,
+        chunk: &[u8],
+        mut sink: impl FnMut(Result<T, UndecodableItem>),
+    ) -> Result<(), ListError> {
         self.splitter.feed(chunk, &mut sink)
     }
 

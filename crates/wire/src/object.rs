@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::bad_item::BadItem;
+use crate::bad_item::UndecodableItem;
 use crate::fields::Fields;
 use crate::json;
 
@@ -15,7 +15,7 @@ use crate::json;
 /// # Errors
 /// Returns an error if the body is empty, truncated, not JSON or more than one value, or does not
 /// match the type.
-pub fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, BadItem> {
+pub fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, UndecodableItem> {
     json::from_slice(body, fields)
 }
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use serde::de::DeserializeOwned;
 
-use crate::bad_item::BadItem;
+use crate::bad_item::UndecodableItem;
 use crate::error::WatchError;
 use crate::event::WatchEvent;
 use crate::fields::Fields;
@@ -60,7 +60,7 @@ impl<T: DeserializeOwned> WatchDecoder<T> {
     pub fn feed(
         &mut self,
         chunk: &[u8],
-        mut sink: impl FnMut(Result<WatchEvent<T>, BadItem>),
+        mut sink: impl FnMut(Result<WatchEvent<T>, UndecodableItem>),
     ) -> Result<(), WatchError> {
         self.splitter.feed(chunk, &mut sink)
     }

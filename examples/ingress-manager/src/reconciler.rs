@@ -23,7 +23,7 @@ pub struct IngressManager {
 pub fn controller(manager: &Manager, client: Client) -> Controller {
     let (services, ingresses) = (manager.informer::<Service>(), manager.informer::<Ingress>());
     let reconciler = IngressManager { services: services.lister(), ingresses: ingresses.lister(), client };
-    Controller::for_(Watched::new(&services).when(Predicate::version_changed()))
+    Controller::of(Watched::new(&services).when(Predicate::version_changed()))
         .named("ingress-manager")
         // Map by name and not by owner reference: a foreign Ingress of the same name blocks ours
         // until it is deleted.

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::kinds::look::entries;
+use crate::kinds::json_access::entries;
 use crate::kinds::quantity::Quantity;
 
 /// Quantities by resource name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Amounts(BTreeMap<String, Quantity>);
+pub struct ResourceList(BTreeMap<String, Quantity>);
 
-impl Amounts {
+impl ResourceList {
     /// Reads the quantities in the object at a JSON pointer; values that are not quantities are
     /// left out.
     pub fn at(value: &Value, pointer: &str) -> Self {
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn quantities_are_added_raised_and_subtracted_by_name() {
-        let mut some = Amounts::at(&json!({ "a": { "cpu": "500m", "memory": "1Gi", "x": "no" } }), "/a");
-        let others = Amounts::at(&json!({ "cpu": "700m", "pods": 2 }), "");
+        let mut some = ResourceList::at(&json!({ "a": { "cpu": "500m", "memory": "1Gi", "x": "no" } }), "/a");
+        let others = ResourceList::at(&json!({ "cpu": "700m", "pods": 2 }), "");
         assert_eq!(some.above(&others).described(), "cpu=0,memory=1Gi");
         some.add(&others);
         assert_eq!(some.described(), "cpu=1200m,memory=1Gi,pods=2");
-        some.raise_to(&Amounts::at(&json!({ "cpu": 1, "memory": "2Gi", "new": 1 }), ""));
+        some.raise_to(&ResourceList::at(&json!({ "cpu": 1, "memory": "2Gi", "new": 1 }), ""));
         assert_eq!(some.to_value(), json!({ "cpu": "1200m", "memory": "2Gi", "new": "1", "pods": "2" }));
         assert_eq!(some.filter(|name, _| name == "pods").names().collect::<Vec<_>>(), ["pods"]);
     }

@@ -5,9 +5,9 @@
 
 use serde_json::Value;
 
-use super::Amounts;
+use super::ResourceList;
 use super::pod::{self, Side};
-use crate::kinds::look::{each, items, object, text};
+use crate::kinds::json_access::{each, items, object, text};
 use crate::kinds::quantity::Quantity;
 
 /// The annotation that records which defaults a pod was given.
@@ -25,10 +25,10 @@ pub fn fill(pod: &mut Value, ranges: &[Value]) {
 }
 
 fn fill_from(pod: &mut Value, range: &Value) {
-    let (mut requests, mut limits) = (Amounts::default(), Amounts::default());
+    let (mut requests, mut limits) = (ResourceList::default(), ResourceList::default());
     for limit in items(range, "/spec/limits").iter().filter(|it| text(it, "/type") == "Container") {
-        Amounts::at(limit, "/defaultRequest").iter().for_each(|(name, it)| requests.set(name, it));
-        Amounts::at(limit, "/default").iter().for_each(|(name, it)| limits.set(name, it));
+        ResourceList::at(limit, "/defaultRequest").iter().for_each(|(name, it)| requests.set(name, it));
+        ResourceList::at(limit, "/default").iter().for_each(|(name, it)| limits.set(name, it));
     }
     let Some(map) = pod.as_object_mut() else { return };
     let mut changes = Vec::new();
@@ -95,8 +95,8 @@ fn pod_violations(limit: &Value, pod: &Value) -> Vec<String> {
         "Container" => {
             let containers = items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers"));
             let of = |it: &Value| {
-                let requests = Amounts::at(it, "/resources/requests");
-                violations(limit, "Container", &requests, &Amounts::at(it, "/resources/limits"))
+                let requests = ResourceList::at(it, "/resources/requests");
+                violations(limit, "Container", &requests, &ResourceList::at(it, "/resources/limits"))
             };
             containers.flat_map(of).collect()
         }
@@ -110,12 +110,12 @@ fn claim_violations(limit: &Value, claim: &Value) -> Vec<String> {
     if text(limit, "/type") != what {
         return Vec::new();
     }
-    let requests = Amounts::at(claim, "/spec/resources/requests");
-    let least = Amounts::at(limit, "/min");
+    let requests = ResourceList::at(claim, "/spec/resources/requests");
+    let least = ResourceList::at(limit, "/min");
     let least = least
         .iter()
-        .filter_map(|(name, least)| below_minimum(what, name, least, &requests, &Amounts::default()));
-    let most = Amounts::at(limit, "/max");
+        .filter_map(|(name, least)| below_minimum(what, name, least, &requests, &ResourceList::default()));
+    let most = ResourceList::at(limit, "/max");
     let most = most.iter().filter_map(|(name, most)| {
         let begin = format!("maximum {name} usage per {what} is {}", most.canonical());
         match requests.get(name) {
@@ -127,9 +127,9 @@ fn claim_violations(limit: &Value, claim: &Value) -> Vec<String> {
     least.chain(most).collect()
 }
 
-fn violations(limit: &Value, what: &str, requests: &Amounts, limits: &Amounts) -> Vec<String> {
-    let (least, most) = (Amounts::at(limit, "/min"), Amounts::at(limit, "/max"));
-    let ratio = Amounts::at(limit, "/maxLimitRequestRatio");
+fn violations(limit: &Value, what: &str, requests: &ResourceList, limits: &ResourceList) -> Vec<String> {
+    let (least, most) = (ResourceList::at(limit, "/min"), ResourceList::at(limit, "/max"));
+    let ratio = ResourceList::at(limit, "/maxLimitRequestRatio");
     let least = least.iter().filter_map(|(name, it)| below_minimum(what, name, it, requests, limits));
     let most = most.iter().filter_map(|(name, it)| above_maximum(what, name, it, requests, limits));
     let apart = ratio.iter().filter_map(|(name, it)| above_ratio(what, name, it, requests, limits));
@@ -140,8 +140,8 @@ fn below_minimum(
     what: &str,
     name: &str,
     least: Quantity,
-    requests: &Amounts,
-    limits: &Amounts,
+    requests: &ResourceList,
+    limits: &ResourceList,
 ) -> Option<String> {
     let begin = format!("minimum {name} usage per {what} is {}", least.canonical());
     match (requests.get(name), limits.get(name)) {
@@ -156,8 +156,8 @@ fn above_maximum(
     what: &str,
     name: &str,
     most: Quantity,
-    requests: &Amounts,
-    limits: &Amounts,
+    requests: &ResourceList,
+    limits: &ResourceList,
 ) -> Option<String> {
     let begin = format!("maximum {name} usage per {what} is {}", most.canonical());
     match (requests.get(name), limits.get(name)) {
@@ -172,8 +172,8 @@ fn above_ratio(
     what: &str,
     name: &str,
     most: Quantity,
-    requests: &Amounts,
-    limits: &Amounts,
+    requests: &ResourceList,
+    limits: &ResourceList,
 ) -> Option<String> {
     let begin = format!("{name} max limit to request ratio per {what} is {}, but", most.canonical());
     let Some(request) = requests.get(name).filter(|it| !it.is_zero()) else {

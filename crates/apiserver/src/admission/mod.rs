@@ -19,4 +19,4 @@ mod usage;
 mod scope;
 pub mod quota;
 
-pub use amounts::Amounts;
+pub use amounts::ResourceList;

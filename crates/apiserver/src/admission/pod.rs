@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::Amounts;
-use crate::kinds::look::{at, items, text};
+use super::ResourceList;
+use crate::kinds::json_access::{at, items, text};
 
 /// The side of the resources of a container: requests or limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,30 +23,30 @@ impl Side {
 
 /// Returns the resources in the spec of a pod: the sum of its containers, or the largest of its
 /// init containers if more.
-pub(super) fn wanted(pod: &Value, side: Side) -> Amounts {
-    summed(pod, side, |container| Amounts::at(container, &format!("/resources/{}", side.field())))
+pub(super) fn wanted(pod: &Value, side: Side) -> ResourceList {
+    summed(pod, side, |container| ResourceList::at(container, &format!("/resources/{}", side.field())))
 }
 
 /// Returns the resources that a pod occupies: those in its spec or, while it is being resized,
 /// those it still has where these are more.
-pub(super) fn occupied(pod: &Value, side: Side) -> Amounts {
+pub(super) fn occupied(pod: &Value, side: Side) -> ResourceList {
     let infeasible = items(pod, "/status/conditions")
         .iter()
         .any(|it| text(it, "/type") == "PodResizePending" && text(it, "/reason") == "Infeasible");
     let mut total = summed(pod, side, |container| {
-        let wanted = Amounts::at(container, &format!("/resources/{}", side.field()));
+        let wanted = ResourceList::at(container, &format!("/resources/{}", side.field()));
         let statuses =
             items(pod, "/status/containerStatuses").iter().chain(items(pod, "/status/initContainerStatuses"));
         let known = |it: &&Value| it["name"] == container["name"] && at(it, "/resources").is_some();
         let Some(status) = statuses.into_iter().find(known) else { return wanted };
-        let mut amounts = if infeasible { Amounts::default() } else { wanted };
-        amounts.raise_to(&Amounts::at(status, &format!("/resources/{}", side.field())));
+        let mut amounts = if infeasible { ResourceList::default() } else { wanted };
+        amounts.raise_to(&ResourceList::at(status, &format!("/resources/{}", side.field())));
         if side == Side::Requests {
-            amounts.raise_to(&Amounts::at(status, "/allocatedResources"));
+            amounts.raise_to(&ResourceList::at(status, "/allocatedResources"));
         }
         amounts
     });
-    let overhead = Amounts::at(pod, "/spec/overhead");
+    let overhead = ResourceList::at(pod, "/spec/overhead");
     total.add(&match side {
         Side::Requests => overhead,
         // The overhead does not add a limit to a resource that has none.
@@ -55,12 +55,12 @@ pub(super) fn occupied(pod: &Value, side: Side) -> Amounts {
     total
 }
 
-fn summed(pod: &Value, side: Side, of: impl Fn(&Value) -> Amounts) -> Amounts {
-    let mut total = Amounts::default();
+fn summed(pod: &Value, side: Side, of: impl Fn(&Value) -> ResourceList) -> ResourceList {
+    let mut total = ResourceList::default();
     for container in items(pod, "/spec/containers") {
         total.add(&of(container));
     }
-    let (mut sidecars, mut first) = (Amounts::default(), Amounts::default());
+    let (mut sidecars, mut first) = (ResourceList::default(), ResourceList::default());
     for container in items(pod, "/spec/initContainers") {
         let amounts = of(container);
         if text(container, "/restartPolicy") == "Always" {
@@ -74,7 +74,7 @@ fn summed(pod: &Value, side: Side, of: impl Fn(&Value) -> Amounts) -> Amounts {
         }
     }
     total.raise_to(&first);
-    for (name, amount) in Amounts::at(pod, &format!("/spec/resources/{}", side.field())).iter() {
+    for (name, amount) in ResourceList::at(pod, &format!("/spec/resources/{}", side.field())).iter() {
         if is_of_pods(name) {
             total.set(name, amount);
         }
@@ -86,7 +86,7 @@ fn summed(pod: &Value, side: Side, of: impl Fn(&Value) -> Amounts) -> Amounts {
 pub(super) fn has_pod_level_resources(pod: &Value) -> bool {
     ["requests", "limits"]
         .iter()
-        .any(|it| Amounts::at(pod, &format!("/spec/resources/{it}")).names().any(is_of_pods))
+        .any(|it| ResourceList::at(pod, &format!("/spec/resources/{it}")).names().any(is_of_pods))
 }
 
 fn is_of_pods(name: &str) -> bool {

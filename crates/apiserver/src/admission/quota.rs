@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::scope::{covers, is_terminating};
-use super::{Amounts, pod, usage};
-use crate::kinds::look::{items, text};
+use super::{ResourceList, pod, usage};
+use crate::kinds::json_access::{items, text};
 use crate::kinds::quantity::Quantity;
 
 /// An object that is about to be stored.
@@ -48,12 +48,12 @@ impl Arrival<'_> {
         }
     }
 
-    fn usage_of(&self, object: &Value) -> Amounts {
+    fn usage_of(&self, object: &Value) -> ResourceList {
         usage::of(self.group, self.plural, object, self.now)
     }
 
     fn is_in(&self, quota: &Value, object: &Value) -> bool {
-        Amounts::at(quota, "/status/hard").names().any(|it| usage::concerns(self.group, self.plural, it))
+        ResourceList::at(quota, "/status/hard").names().any(|it| usage::concerns(self.group, self.plural, it))
             && covers(quota, self.group, self.plural, object)
     }
 }
@@ -64,12 +64,12 @@ impl Arrival<'_> {
 /// # Errors
 /// The message of the rejection, if the quota would be exceeded, its usage is unknown, or the
 /// object lacks requests or limits that the quota counts.
-pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<Amounts>, String> {
+pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<ResourceList>, String> {
     if !arrival.is_in(quota, arrival.new) {
         return Ok(None);
     }
     let name = text(quota, "/metadata/name");
-    let (hard, used) = (Amounts::at(quota, "/status/hard"), Amounts::at(quota, "/status/used"));
+    let (hard, used) = (ResourceList::at(quota, "/status/hard"), ResourceList::at(quota, "/status/used"));
     let limited = hard.filter(|it, _| usage::concerns(arrival.group, arrival.plural, it));
     if let Some(missing) = missing_resources(arrival, &limited) {
         return Err(format!("failed quota: {name}: must specify {missing}"));
@@ -101,7 +101,7 @@ pub fn charge(quota: &Value, arrival: &Arrival<'_>) -> Result<Option<Amounts>, S
     if over.is_empty() {
         return Ok(Some(after));
     }
-    let of = |amounts: &Amounts| amounts.filter(|name, _| over.get(name).is_some()).described();
+    let of = |amounts: &ResourceList| amounts.filter(|name, _| over.get(name).is_some()).described();
     Err(format!(
         "exceeded quota: {name}, requested: {}, used: {}, limited: {}",
         over.described(),
@@ -118,7 +118,7 @@ pub fn concerns(group: &str, plural: &str, name: &str) -> bool {
 
 /// Returns true if the spec of a quota limits anything that objects of a kind use.
 pub fn limits(quota: &Value, group: &str, plural: &str) -> bool {
-    Amounts::at(quota, "/spec/hard").names().any(|it| concerns(group, plural, it))
+    ResourceList::at(quota, "/spec/hard").names().any(|it| concerns(group, plural, it))
 }
 
 /// Returns true if the usage of a kind depends on the content of its objects; objects of other
@@ -138,9 +138,9 @@ pub fn used_by(
     plural: &str,
     objects: impl Iterator<Item = Value>,
     now: Timestamp,
-) -> Amounts {
-    let limited = Amounts::at(quota, "/spec/hard").filter(|it, _| concerns(group, plural, it));
-    let mut used = Amounts::default();
+) -> ResourceList {
+    let limited = ResourceList::at(quota, "/spec/hard").filter(|it, _| concerns(group, plural, it));
+    let mut used = ResourceList::default();
     limited.names().for_each(|it| used.set(it, Quantity::count(0)));
     for object in objects.filter(|it| covers(quota, group, plural, it)) {
         used.add(&usage::of(group, plural, &object, now).filter(|it, _| limited.get(it).is_some()));
@@ -150,7 +150,7 @@ pub fn used_by(
 
 /// Returns the requests and limits that a quota counts but containers of a pod lack, with the names
 /// of the containers.
-fn missing_resources(arrival: &Arrival<'_>, limited: &Amounts) -> Option<String> {
+fn missing_resources(arrival: &Arrival<'_>, limited: &ResourceList) -> Option<String> {
     let pod = arrival.new;
     if (arrival.group, arrival.plural) != ("", "pods") || pod::has_pod_level_resources(pod) {
         return None;
@@ -158,8 +158,8 @@ fn missing_resources(arrival: &Arrival<'_>, limited: &Amounts) -> Option<String>
     let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for container in items(pod, "/spec/containers").iter().chain(items(pod, "/spec/initContainers")) {
         let declared = usage::computed(
-            &Amounts::at(container, "/resources/requests"),
-            &Amounts::at(container, "/resources/limits"),
+            &ResourceList::at(container, "/resources/requests"),
+            &ResourceList::at(container, "/resources/limits"),
         );
         for name in usage::REQUIRED_OF_CONTAINERS {
             if limited.get(name).is_some() && declared.get(name).is_none() {

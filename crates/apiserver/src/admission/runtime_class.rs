@@ -4,8 +4,8 @@
 
 use serde_json::{Map, Value};
 
-use super::Amounts;
-use crate::kinds::look::{at, entries, items, object};
+use super::ResourceList;
+use crate::kinds::json_access::{at, entries, items, object};
 
 /// Sets overhead, node selector and tolerations of a pod from its runtime class. `class` is the
 /// class that the pod names.
@@ -14,8 +14,8 @@ use crate::kinds::look::{at, entries, items, object};
 /// The message of the rejection, if pod and class conflict.
 pub fn fill(pod: &mut Value, class: &Value) -> Result<(), String> {
     if at(class, "/overhead").is_some() {
-        let fixed = Amounts::at(class, "/overhead/podFixed");
-        let declared = Amounts::at(pod, "/spec/overhead");
+        let fixed = ResourceList::at(class, "/overhead/podFixed");
+        let declared = ResourceList::at(pod, "/spec/overhead");
         if !declared.is_empty() && !same(&fixed, &declared) {
             return Err(
                 "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead".to_owned()
@@ -37,7 +37,7 @@ pub fn refuse(pod: &Value, class: Option<&Value>) -> Option<String> {
     })
 }
 
-fn same(some: &Amounts, others: &Amounts) -> bool {
+fn same(some: &ResourceList, others: &ResourceList) -> bool {
     let equal = |(name, amount): (&str, crate::kinds::quantity::Quantity)| {
         others.get(name).is_some_and(|it| it.equals(amount))
     };

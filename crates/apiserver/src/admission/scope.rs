@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::look::{at, items, number, text};
+use crate::kinds::json_access::{at, items, number, text};
 use crate::kinds::prepare::qos_class;
 
 /// Returns true if an object is in all scopes of a quota. Kinds without scopes are in none.

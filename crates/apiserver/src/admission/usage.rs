@@ -6,9 +6,9 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::Amounts;
+use super::ResourceList;
 use super::pod::{self, Side};
-use crate::kinds::look::{at, flag, items, number, text};
+use crate::kinds::json_access::{at, flag, items, number, text};
 use crate::kinds::quantity::Quantity;
 
 /// The part of an entry's name that limits it to one storage class.
@@ -22,8 +22,8 @@ const ALL_DEVICES: usize = 32;
 const COUNTED_BY_NAME: [&str; 4] = ["configmaps", "resourcequotas", "replicationcontrollers", "secrets"];
 
 /// Returns the usage of an object.
-pub(super) fn of(group: &str, plural: &str, object: &Value, now: Timestamp) -> Amounts {
-    let mut used = Amounts::default();
+pub(super) fn of(group: &str, plural: &str, object: &Value, now: Timestamp) -> ResourceList {
+    let mut used = ResourceList::default();
     used.set(counted(group, plural), Quantity::count(1));
     match (group, plural) {
         ("", "pods") => add_pod(&mut used, object, now),
@@ -65,8 +65,8 @@ pub(super) const REQUIRED_OF_CONTAINERS: [&str; 6] =
     ["cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
 /// Returns the usage of a pod or a container with these requests and limits.
-pub(super) fn computed(requests: &Amounts, limits: &Amounts) -> Amounts {
-    let mut used = Amounts::default();
+pub(super) fn computed(requests: &ResourceList, limits: &ResourceList) -> ResourceList {
+    let mut used = ResourceList::default();
     used.set("pods", Quantity::count(1));
     for (name, amount) in requests.iter() {
         let plain = matches!(name, "cpu" | "memory" | "ephemeral-storage") || name.starts_with("hugepages-");
@@ -96,7 +96,7 @@ fn counted(group: &str, plural: &str) -> String {
     if group.is_empty() { format!("count/{plural}") } else { format!("count/{plural}.{group}") }
 }
 
-fn add_pod(used: &mut Amounts, pod: &Value, now: Timestamp) {
+fn add_pod(used: &mut ResourceList, pod: &Value, now: Timestamp) {
     let ended = matches!(text(pod, "/status/phase"), "Failed" | "Succeeded");
     // A pod that is stuck while terminating, for example on a lost node, is not charged, so that it
     // can be replaced (`QuotaV1Pod`).
@@ -110,7 +110,7 @@ fn add_pod(used: &mut Amounts, pod: &Value, now: Timestamp) {
     }
 }
 
-fn add_service(used: &mut Amounts, service: &Value) {
+fn add_service(used: &mut ResourceList, service: &Value) {
     let ports = items(service, "/spec/ports");
     let chosen = || ports.iter().filter(|it| number(it, "/nodePort").unwrap_or(0) != 0).count();
     let given = at(service, "/spec/allocateLoadBalancerNodePorts").is_none()
@@ -125,7 +125,7 @@ fn add_service(used: &mut Amounts, service: &Value) {
     used.set("services.loadbalancers", Quantity::count(balancers));
 }
 
-fn add_claim(used: &mut Amounts, claim: &Value) {
+fn add_claim(used: &mut ResourceList, claim: &Value) {
     let annotated = text(claim, "/metadata/annotations/volume.beta.kubernetes.io~1storage-class");
     let class = if annotated.is_empty() { text(claim, "/spec/storageClassName") } else { annotated };
     let mut charge = |name: &str, amount: Quantity| {
@@ -142,13 +142,13 @@ fn add_claim(used: &mut Amounts, claim: &Value) {
     }
 }
 
-fn add_devices(used: &mut Amounts, claim: &Value) {
+fn add_devices(used: &mut ResourceList, claim: &Value) {
     let devices = |request: &Value| {
         let number = match text(request, "/allocationMode") {
             "All" => ALL_DEVICES,
             _ => number(request, "/count").and_then(|it| usize::try_from(it).ok()).unwrap_or(1),
         };
-        let mut amounts = Amounts::default();
+        let mut amounts = ResourceList::default();
         amounts
             .set(format!("{}{OF_DEVICE_CLASS}", text(request, "/deviceClassName")), Quantity::count(number));
         amounts
@@ -158,7 +158,7 @@ fn add_devices(used: &mut Amounts, claim: &Value) {
             used.add(&devices(exactly));
         }
         // Any of the alternatives may be chosen, so the largest counts.
-        let mut most = Amounts::default();
+        let mut most = ResourceList::default();
         items(request, "/firstAvailable").iter().for_each(|it| most.raise_to(&devices(it)));
         used.add(&most);
     }

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use http::{HeaderMap, HeaderValue};
 use percent_encoding::percent_decode_str;
 
-use super::deed::Deed;
+use super::request_attributes::RequestAttributes;
+use crate::api_error::ApiError;
 use crate::cluster::User;
-use crate::refusal::Refusal;
 use crate::request::Route;
 
 const USER: &str = "impersonate-user";
@@ -25,7 +25,11 @@ const UNAUTHENTICATED: &str = "system:unauthenticated";
 
 /// Returns the effective user: `asking`, unless the headers name another user and `asking` may
 /// impersonate.
-pub(super) fn impersonate(asking: User, headers: &HeaderMap, attributes: &Deed<'_>) -> Result<User, Refusal> {
+pub(super) fn impersonate(
+    asking: User,
+    headers: &HeaderMap,
+    attributes: &RequestAttributes<'_>,
+) -> Result<User, ApiError> {
     let Some(wanted) = wanted(headers)? else { return Ok(asking) };
     if asking.groups.iter().any(|it| it == MASTERS) {
         Ok(with_implied_groups(wanted))
@@ -35,7 +39,7 @@ pub(super) fn impersonate(asking: User, headers: &HeaderMap, attributes: &Deed<'
 }
 
 /// Returns the user that the headers name, without additions.
-fn wanted(headers: &HeaderMap) -> Result<Option<User>, Refusal> {
+fn wanted(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
     let first = |name| headers.get(name).map(text).unwrap_or_default();
     let mut wanted = User { name: first(USER), uid: first(UID), ..User::default() };
     wanted.groups = headers.get_all(GROUP).iter().map(text).collect();
@@ -49,7 +53,7 @@ fn wanted(headers: &HeaderMap) -> Result<Option<User>, Refusal> {
         (true, true) => Ok(None),
         (true, false) => {
             let message = format!("requested {} without impersonating a user name", go_syntax(&wanted));
-            Err(Refusal::bad_request(message))
+            Err(ApiError::bad_request(message))
         }
     }
 }
@@ -94,7 +98,7 @@ fn is_node(user: &str) -> bool {
 /// Returns the error of kube-apiserver. It checks the permission to perform this request as a user
 /// of that sort, and reports that it is missing. If no sort fits, it reports that the permission to
 /// impersonate the user is missing.
-fn forbidden(asking: &str, wanted: &User, attributes: &Deed<'_>) -> Refusal {
+fn forbidden(asking: &str, wanted: &User, attributes: &RequestAttributes<'_>) -> ApiError {
     let account = service_account(&wanted.name);
     let sort = match (account.is_some(), is_node(&wanted.name), is_only_named(wanted)) {
         (true, _, true) => "serviceaccount",
@@ -106,13 +110,13 @@ fn forbidden(asking: &str, wanted: &User, attributes: &Deed<'_>) -> Refusal {
                 None => ("users", wanted.name.as_str(), in_namespace(None)),
             };
             let why = format!("cannot impersonate resource {resource:?} in API group \"\" {place}");
-            return Refusal::forbidden("", resource, name, &denial(asking, &why));
+            return ApiError::forbidden("", resource, name, &denial(asking, &why));
         }
     };
     let Route::Resource(target) = Route::parse(attributes.path) else {
         let verb = attributes.method.to_ascii_lowercase();
         let why = format!("cannot impersonate-on:{sort}:{verb} path {:?}", attributes.path);
-        return Refusal::forbidden("", "", "", &denial(asking, &why));
+        return ApiError::forbidden("", "", "", &denial(asking, &why));
     };
     let verb = target.verb(attributes.method, attributes.watches);
     let verb = verb.map_or_else(|| attributes.method.to_ascii_lowercase(), |it| it.to_string());
@@ -124,7 +128,7 @@ fn forbidden(asking: &str, wanted: &User, attributes: &Deed<'_>) -> Refusal {
     let group = &target.group;
     let why =
         format!("cannot impersonate-on:{sort}:{verb} resource {resource:?} in API group {group:?} {place}");
-    Refusal::forbidden(group, &target.resource, name, &denial(asking, &why))
+    ApiError::forbidden(group, &target.resource, name, &denial(asking, &why))
 }
 
 fn in_namespace(namespace: Option<&str>) -> String {
@@ -181,11 +185,11 @@ mod tests {
         headers
     }
 
-    fn impersonated(asking: User, headers: &HeaderMap) -> Result<User, Refusal> {
+    fn impersonated(asking: User, headers: &HeaderMap) -> Result<User, ApiError> {
         impersonate(
             asking,
             headers,
-            &Deed { method: "GET", path: "/api/v1/namespaces/a/pods", watches: false },
+            &RequestAttributes { method: "GET", path: "/api/v1/namespaces/a/pods", watches: false },
         )
     }
 
@@ -297,7 +301,7 @@ mod tests {
         ] {
             let mut pairs = vec![("impersonate-user", user)];
             pairs.extend(group.map(|it| ("impersonate-group", it)));
-            let attributes = Deed { method, path, watches: false };
+            let attributes = RequestAttributes { method, path, watches: false };
             let refusal = impersonate(User::named("nobody", &[]), &headers(&pairs), &attributes).unwrap_err();
             assert_eq!((refusal.0.message.as_str(), refusal.0.code), (expected, 403));
         }

@@ -14,18 +14,18 @@
 //! The `mod` lines below are in layer order.
 
 mod peer;
-mod deed;
+mod request_attributes;
 mod impersonation;
 
 use dogwatch_core::Reason;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
-pub use deed::Deed;
 pub use peer::PeerIdentity;
+pub use request_attributes::RequestAttributes;
 
+use crate::api_error::ApiError;
 use crate::cluster::{Cluster, User};
-use crate::refusal::Refusal;
 
 /// The paths that need no credentials: those that probes and version checks use.
 const OPEN_PATHS: [&str; 4] = ["/healthz", "/livez", "/readyz", "/version"];
@@ -89,11 +89,11 @@ impl Authenticator {
     /// not impersonate; 400 for impersonation headers without a user name.
     pub fn authenticate(
         &self,
-        attributes: &Deed<'_>,
+        attributes: &RequestAttributes<'_>,
         headers: &HeaderMap,
         peer: Option<&PeerIdentity>,
         cluster: &Cluster,
-    ) -> Result<User, Refusal> {
+    ) -> Result<User, ApiError> {
         let nameless = peer.is_none() && !headers.contains_key(AUTHORIZATION);
         if nameless && self.anonymous == Anonymous::Refused && Self::is_open(attributes.path) {
             return Ok(User::anonymous());
@@ -107,7 +107,7 @@ impl Authenticator {
         headers: &HeaderMap,
         peer: Option<&PeerIdentity>,
         token_user: impl FnOnce(&str) -> Option<User>,
-    ) -> Result<User, Refusal> {
+    ) -> Result<User, ApiError> {
         if let Some(user) = peer.and_then(PeerIdentity::user) {
             return Ok(user);
         }
@@ -133,8 +133,8 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Returns 401 without details, as kube-apiserver does.
-fn unauthorized() -> Refusal {
-    let mut refusal = Refusal::new(Reason::Unauthorized, "Unauthorized");
+fn unauthorized() -> ApiError {
+    let mut refusal = ApiError::new(Reason::Unauthorized, "Unauthorized");
     refusal.0.details = None;
     refusal
 }

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{Body, Cluster, FieldValidation, Place, Writer, Written, decode};
-use crate::refusal::Refusal;
+use super::{Body, Cluster, FieldValidation, ObjectRef, WriteOutcome, Writer, decode};
+use crate::api_error::ApiError;
 
 impl Cluster {
     /// Creates an object of any served kind, in the namespace that it names, or `default` if it
@@ -11,12 +11,12 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of [`Cluster::create`]; 400 for a kind that is not served.
-    pub async fn add(&self, object: Value, writer: &Writer) -> Result<Written, Refusal> {
+    pub async fn add(&self, object: Value, writer: &Writer) -> Result<WriteOutcome, ApiError> {
         let says =
             |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (api_version, kind_name) = (says("/apiVersion"), says("/kind"));
         let unknown =
-            || Refusal::bad_request(format!("no kind {kind_name:?} is served in version {api_version:?}"));
+            || ApiError::bad_request(format!("no kind {kind_name:?} is served in version {api_version:?}"));
         let kind = self.catalog().kind_of(&api_version, &kind_name).ok_or_else(unknown)?;
         let body = Body { bytes: object.to_string().into(), form: crate::request::BodyForm::Json };
         let (decoded, _) = decode(&kind, &body, FieldValidation::Strict)?;
@@ -25,7 +25,7 @@ impl Cluster {
             _ => kind.def.namespaced.then(|| "default".to_owned()),
         };
         let namespace = namespace.filter(|_| kind.def.namespaced);
-        let place = Place { kind: &kind, namespace: namespace.as_deref(), name: "", part: "" };
+        let place = ObjectRef { kind: &kind, namespace: namespace.as_deref(), name: "", part: "" };
         self.create(&place, decoded, writer).await
     }
 }

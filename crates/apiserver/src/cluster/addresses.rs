@@ -8,9 +8,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::Value;
 
-use crate::kinds::look::{items, number, text};
-use crate::refusal::Refusal;
-use crate::{Problem, ProblemKind};
+use crate::api_error::ApiError;
+use crate::kinds::json_access::{items, number, text};
+use crate::{FieldError, FieldErrorKind};
 
 /// The first two octets of the service CIDR, 10.96.0.0/16. The API server itself has the first
 /// address.
@@ -63,7 +63,7 @@ impl Addresses {
     }
 
     /// Allocates an address for a service: the one it asks for, or a free one.
-    pub(super) fn take_address(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
+    pub(super) fn take_address(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, ApiError> {
         let uid = text(service, "/metadata/uid").to_owned();
         if let Some(wanted) = wanted {
             let address: IpAddr = wanted
@@ -90,7 +90,7 @@ impl Addresses {
                 return Ok(address.to_string());
             }
         }
-        Err(Refusal::internal("failed to allocate a serviceIP: range is full"))
+        Err(ApiError::internal("failed to allocate a serviceIP: range is full"))
     }
 
     /// Allocates a port for a service: the one it asks for, or a free one.
@@ -99,7 +99,7 @@ impl Addresses {
         service: &Value,
         index: usize,
         wanted: Option<i64>,
-    ) -> Result<i64, Refusal> {
+    ) -> Result<i64, ApiError> {
         let uid = text(service, "/metadata/uid").to_owned();
         let protocol = items(service, "/spec/ports").get(index).map_or("TCP", protocol);
         let free = |port: i64| self.ports.get(&(port, protocol.to_owned())).is_none_or(|owner| *owner == uid);
@@ -119,7 +119,7 @@ impl Addresses {
                     let mut taken = self.ports.range((*port, String::new())..(*port + 1, String::new()));
                     taken.all(|(_, owner)| *owner == uid)
                 })
-                .ok_or_else(|| Refusal::internal("failed to allocate a nodePort: range is full"))?,
+                .ok_or_else(|| ApiError::internal("failed to allocate a nodePort: range is full"))?,
         };
         self.ports.insert((port, protocol.to_owned()), uid);
         Ok(port)
@@ -169,15 +169,15 @@ fn out_of_range(address: IpAddr) -> Option<String> {
     }
 }
 
-fn refused(service: &Value, field: &str, value: &str, why: &str) -> Refusal {
-    let problem = Problem::with_value(field, ProblemKind::Invalid, format!("[{value:?}]"), why);
-    Refusal::invalid("", "Service", text(service, "/metadata/name"), &[problem])
+fn refused(service: &Value, field: &str, value: &str, why: &str) -> ApiError {
+    let problem = FieldError::with_value(field, FieldErrorKind::Invalid, format!("[{value:?}]"), why);
+    ApiError::invalid("", "Service", text(service, "/metadata/name"), &[problem])
 }
 
-fn invalid_port(service: &Value, index: usize, port: i64, why: &str) -> Refusal {
+fn invalid_port(service: &Value, index: usize, port: i64, why: &str) -> ApiError {
     let field = format!("spec.ports[{index}].nodePort");
-    let problem = Problem::with_value(field, ProblemKind::Invalid, port, why);
-    Refusal::invalid("", "Service", text(service, "/metadata/name"), &[problem])
+    let problem = FieldError::with_value(field, FieldErrorKind::Invalid, port, why);
+    ApiError::invalid("", "Service", text(service, "/metadata/name"), &[problem])
 }
 
 #[cfg(test)]

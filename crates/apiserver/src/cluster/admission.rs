@@ -10,11 +10,11 @@ use super::charges::Charge;
 use super::pipeline::{Owning, object_mut};
 use super::place::MODIFIED;
 use super::policies::forbidden;
-use super::{Cluster, Place, Writer};
+use super::{Cluster, ObjectRef, Writer};
 use crate::admission::quota::{Arrival, charge};
 use crate::admission::{limits, runtime_class};
-use crate::kinds::look::{at, text};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::kinds::json_access::{at, text};
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
 
@@ -30,11 +30,11 @@ impl Cluster {
     /// each time they are charged.
     pub(super) async fn admit(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         old: Option<&Value>,
         new: &Value,
         writer: &Writer,
-    ) -> Result<Option<Charge<'_>>, Refusal> {
+    ) -> Result<Option<Charge<'_>>, ApiError> {
         let kind = place.kind;
         if !kind.def.namespaced {
             return Ok(None);
@@ -70,11 +70,11 @@ impl Cluster {
     /// Charges all quotas of the namespace, or none if one of them would be exceeded.
     async fn charge(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         old: Option<&Value>,
         new: &Value,
         writer: &Writer,
-    ) -> Result<Option<Charge<'_>>, Refusal> {
+    ) -> Result<Option<Charge<'_>>, ApiError> {
         let def = &place.kind.def;
         let arrival = Arrival {
             group: &def.group,
@@ -121,11 +121,11 @@ impl Cluster {
 
     /// Writes the usage into the status of a quota unless it has changed since it was read. Returns
     /// false if it has.
-    async fn write_usage(&self, kind: &Kind, quota: &Arc<Encoded>, used: Value) -> Result<bool, Refusal> {
+    async fn write_usage(&self, kind: &Kind, quota: &Arc<Encoded>, used: Value) -> Result<bool, ApiError> {
         let old = kind.show(quota);
         let mut new = old.clone();
         object_mut(&mut new, "status").insert("used".to_owned(), used);
-        let place = Place::of(kind, quota.key()).part("status");
+        let place = ObjectRef::of(kind, quota.key()).part("status");
         self.begin_change(&place, &old, &mut new, &Writer::server("kube-apiserver"), Owning::Track);
         self.ready_change(&place, &old, &mut new)?;
         let draft = kind.draft(&new)?;

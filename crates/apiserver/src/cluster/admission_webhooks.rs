@@ -22,10 +22,10 @@ use serde_json::{Value, json};
 
 use super::decode::settle;
 use super::selector::selects;
-use super::{Cluster, Place, Writer};
-use crate::kinds::look::{at, items, number, text};
+use super::{Cluster, ObjectRef, Writer};
+use crate::api_error::ApiError;
+use crate::kinds::json_access::{at, items, number, text};
 use crate::patch::{Patch, PatchKind};
-use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::CollectionName;
 use crate::webhook::review::{self, Verdict};
@@ -43,7 +43,7 @@ const DEFAULT_TIMEOUT_SECONDS: i64 = 10;
 /// The attributes of a write that webhooks review.
 #[derive(Debug)]
 pub(super) struct AdmissionAttributes<'a> {
-    place: &'a Place<'a>,
+    place: &'a ObjectRef<'a>,
     operation: &'static str,
     /// The object before the write.
     old: Option<&'a Value>,
@@ -62,23 +62,23 @@ struct MatchedWebhook {
 
 impl<'a> AdmissionAttributes<'a> {
     /// Describes a creation.
-    pub(super) fn create(place: &'a Place<'a>, writer: &'a Writer) -> Self {
+    pub(super) fn create(place: &'a ObjectRef<'a>, writer: &'a Writer) -> Self {
         Self { place, operation: "CREATE", old: None, writer, options: ("CreateOptions", Value::Null) }
     }
 
     /// Describes an update.
-    pub(super) fn update(place: &'a Place<'a>, old: &'a Value, writer: &'a Writer) -> Self {
+    pub(super) fn update(place: &'a ObjectRef<'a>, old: &'a Value, writer: &'a Writer) -> Self {
         let options = ("UpdateOptions", Value::Null);
         Self { place, operation: "UPDATE", old: Some(old), writer, options }
     }
 
     /// Describes a deletion; `how` has the delete options.
-    pub(super) fn delete(place: &'a Place<'a>, old: &'a Value, writer: &'a Writer, how: Value) -> Self {
+    pub(super) fn delete(place: &'a ObjectRef<'a>, old: &'a Value, writer: &'a Writer, how: Value) -> Self {
         Self { place, operation: "DELETE", old: Some(old), writer, options: ("DeleteOptions", how) }
     }
 
     /// Returns the target of the write.
-    pub(super) fn place(&self) -> &'a Place<'a> {
+    pub(super) fn place(&self) -> &'a ObjectRef<'a> {
         self.place
     }
 
@@ -178,7 +178,7 @@ impl Cluster {
         &self,
         asked: &AdmissionAttributes<'_>,
         object: &mut Option<Value>,
-    ) -> Result<Vec<String>, Refusal> {
+    ) -> Result<Vec<String>, ApiError> {
         let mut warnings = Vec::new();
         let mut left: Vec<(MatchedWebhook, Option<Value>)> = Vec::new();
         for hook in self.hooks(&MUTATING, asked) {
@@ -203,7 +203,7 @@ impl Cluster {
         &self,
         asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
-    ) -> Result<Vec<String>, Refusal> {
+    ) -> Result<Vec<String>, ApiError> {
         let hooks = self.hooks(&VALIDATING, asked);
         let verdicts = join_all(hooks.iter().map(|it| self.ask(it, asked, object))).await;
         let mut warnings = Vec::new();
@@ -221,7 +221,7 @@ impl Cluster {
         &self,
         asked: &AdmissionAttributes<'_>,
         object: &mut Value,
-    ) -> Result<Vec<String>, Refusal> {
+    ) -> Result<Vec<String>, ApiError> {
         let mut changed = Some(object.take());
         let mut warnings = self.mutate(asked, &mut changed).await?;
         warnings.extend(self.approve(asked, changed.as_ref()).await?);
@@ -308,7 +308,7 @@ impl Cluster {
         hook: &MatchedWebhook,
         asked: &AdmissionAttributes<'_>,
         object: &mut Option<Value>,
-    ) -> Result<Vec<String>, Refusal> {
+    ) -> Result<Vec<String>, ApiError> {
         let Some(verdict) = self.ask(hook, asked, object.as_ref()).await? else { return Ok(Vec::new()) };
         if let (Some(patch), Some(before)) = (&verdict.patch, object.as_ref()) {
             *object = Some(patched(hook, asked, before, patch).map_err(|why| review::broken(&why))?);
@@ -323,13 +323,15 @@ impl Cluster {
         hook: &MatchedWebhook,
         asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
-    ) -> Result<Option<Verdict>, Refusal> {
+    ) -> Result<Option<Verdict>, ApiError> {
         let (webhook, name) = (&hook.webhook, text(&hook.webhook, "/name"));
         if !self.selected(webhook, asked, object) {
             return Ok(None);
         }
         if asked.writer.dry_run && !matches!(text(webhook, "/sideEffects"), "None" | "NoneOnDryRun") {
-            return Err(Refusal::bad_request(format!("admission webhook {name:?} does not support dry run")));
+            return Err(ApiError::bad_request(format!(
+                "admission webhook {name:?} does not support dry run"
+            )));
         }
         match self.call_webhook(hook, asked, object).await {
             Ok(verdict) if verdict.allowed => Ok(Some(verdict)),

@@ -3,8 +3,8 @@
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
-use super::{Cluster, Place, Writer};
-use crate::refusal::Refusal;
+use super::{Cluster, ObjectRef, Writer};
+use crate::api_error::ApiError;
 
 /// The advertised address of the API server, which is outside of every network that it serves.
 const ADVERTISED: &str = "10.255.255.1";
@@ -29,7 +29,7 @@ impl Cluster {
     }
 
     /// Sets the Ready condition of the default ServiceCIDR.
-    async fn open_addresses(&self, writer: &Writer) -> Result<(), Refusal> {
+    async fn open_addresses(&self, writer: &Writer) -> Result<(), ApiError> {
         let Some(kind) = self.catalog().kind("networking.k8s.io", "v1", "servicecidrs") else {
             return Ok(());
         };
@@ -42,7 +42,7 @@ impl Cluster {
             }
             !known
         };
-        self.change(&Place::of(&kind, &key).part("status"), writer, ready).await.map(drop)
+        self.change(&ObjectRef::of(&kind, &key).part("status"), writer, ready).await.map(drop)
     }
 }
 

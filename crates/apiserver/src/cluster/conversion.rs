@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Cluster;
+use crate::api_error::ApiError;
 use crate::custom::CustomKind;
-use crate::kinds::look::{at, text};
-use crate::refusal::Refusal;
+use crate::kinds::json_access::{at, text};
 use crate::registry::Kind;
 use crate::store::Encoded;
 use crate::webhook::{call, conversion};
@@ -27,7 +27,7 @@ impl Cluster {
     ///
     /// # Errors
     /// 500 with the error of the webhook, or with the reason why it did not respond.
-    pub async fn ready_to_show(&self, kind: &Kind, stored: &[Arc<Encoded>]) -> Result<(), Refusal> {
+    pub async fn ready_to_show(&self, kind: &Kind, stored: &[Arc<Encoded>]) -> Result<(), ApiError> {
         let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
         let objects = stored.iter().map(|it| it.to_value()).collect();
         self.convert(custom, &kind.def.version, objects).await
@@ -38,7 +38,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Those of [`Self::ready_to_show`].
-    pub(super) async fn ready_to_store(&self, kind: &Kind, object: &Value) -> Result<(), Refusal> {
+    pub(super) async fn ready_to_store(&self, kind: &Kind, object: &Value) -> Result<(), ApiError> {
         let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
         let Some(storage) = custom.storage() else { return Ok(()) };
         self.convert(custom, &storage.name, vec![object.clone()]).await
@@ -54,7 +54,7 @@ impl Cluster {
         custom.conversions.keep(&stored, &kind.def.version, shown);
     }
 
-    async fn convert(&self, custom: &CustomKind, version: &str, objects: Vec<Value>) -> Result<(), Refusal> {
+    async fn convert(&self, custom: &CustomKind, version: &str, objects: Vec<Value>) -> Result<(), ApiError> {
         let wanted = format!("{}/{version}", custom.group);
         let mut left = objects;
         left.retain(|it| it["apiVersion"] != *wanted && custom.conversions.find(it, version).is_none());
@@ -63,7 +63,7 @@ impl Cluster {
         let converted = self
             .call_conversion_webhook(custom, &wanted, &left)
             .await
-            .map_err(|why| Refusal::unexplained(format!("conversion webhook for {which} failed: {why}")))?;
+            .map_err(|why| ApiError::unexplained(format!("conversion webhook for {which} failed: {why}")))?;
         custom.conversions.make_room();
         for (from, to) in left.iter().zip(converted) {
             custom.conversions.keep(from, version, to);

@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::address_claim::AddressClaim;
 use super::admission_webhooks::AdmissionAttributes;
 use super::pipeline::{Owning, metadata_mut};
-use super::{Cluster, Place, Writer, Written};
-use crate::kinds::look::{at, text};
-use crate::refusal::Refusal;
+use super::{Cluster, ObjectRef, WriteOutcome, Writer};
+use crate::api_error::ApiError;
+use crate::kinds::json_access::{at, text};
 use crate::store::Expect;
 
 /// The number of attempts to find a free generated name: `maxNameGenerationCreateAttempts` in
@@ -25,10 +25,10 @@ impl Cluster {
     /// terminating; 422 if it is not valid.
     pub async fn create(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         mut object: Value,
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         if place.part.is_empty() && place.kind.def.has_verb("get") {
             Self::settle_namespace(place, &mut object)?;
             return self.make(place, object, writer, Owning::Track).await;
@@ -48,17 +48,17 @@ impl Cluster {
             self.review(place, object, writer)?
         };
         warnings.extend(written.warnings);
-        Ok(Written { warnings, ..written })
+        Ok(WriteOutcome { warnings, ..written })
     }
 
     /// Creates an object from a decoded value, for every verb that can create one.
     pub(super) async fn make(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         object: Value,
         writer: &Writer,
         owning: Owning,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         self.admit_to_namespace(place, text(&object, "/metadata/name"))?;
         let versioned = text(&object, "/metadata/resourceVersion").to_owned();
         let mut object = object;
@@ -76,7 +76,7 @@ impl Cluster {
             self.make_once(&asked, object, &versioned).await?
         };
         warnings.extend(written.warnings);
-        Ok(Written { warnings, ..written })
+        Ok(WriteOutcome { warnings, ..written })
     }
 
     /// Creates an object under a generated name, with another suffix while the name is taken.
@@ -85,7 +85,7 @@ impl Cluster {
         asked: &AdmissionAttributes<'_>,
         object: &Value,
         versioned: &str,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         let base = text(object, "/metadata/generateName");
         let kept = base.char_indices().nth(LONGEST_BASE).map_or(base, |(at, _)| &base[..at]);
         for attempt in 1.. {
@@ -112,7 +112,7 @@ impl Cluster {
         asked: &AdmissionAttributes<'_>,
         mut new: Value,
         versioned: &str,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         let (place, writer) = (asked.place(), asked.writer());
         let name = text(&new, "/metadata/name").to_owned();
         metadata_mut(&mut new).insert("uid".to_owned(), self.source.uid().into());
@@ -124,7 +124,7 @@ impl Cluster {
             // In kube-apiserver the storage layer rejects this (k8s.io/apiserver v0.36.4
             // pkg/storage/errors.go), which a dry run never reaches.
             if !writer.dry_run {
-                return Err(Refusal::unexplained(
+                return Err(ApiError::unexplained(
                     "resourceVersion should not be set on objects to be created",
                 ));
             }
@@ -133,21 +133,21 @@ impl Cluster {
         let _charge = self.admit(place, None, &new, writer).await?;
         let written = self.keep(place, &name, new, writer).await?;
         warnings.extend(written.warnings);
-        Ok(Written { warnings, ..written })
+        Ok(WriteOutcome { warnings, ..written })
     }
 
     /// Stores a new object that is ready.
     async fn keep(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         name: &str,
         object: Value,
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         let kind = place.kind;
         let key = place.key_of(name)?;
         let exists = |current: Option<Value>| {
-            let mut refusal = Refusal::already_exists(&kind.def.group, &kind.def.plural, name);
+            let mut refusal = ApiError::already_exists(&kind.def.group, &kind.def.plural, name);
             if current.is_some_and(|it| at(&it, "/metadata/deletionTimestamp").is_some()) {
                 refusal.0.message = format!("object is being deleted: {}", refusal.0.message);
             }
@@ -158,7 +158,7 @@ impl Cluster {
             if let Some(current) = self.get(kind, &key) {
                 return Err(exists(Some(current.to_value())));
             }
-            return Ok(Written { warnings, ..Written::value(object, true) });
+            return Ok(WriteOutcome { warnings, ..WriteOutcome::value(object, true) });
         }
         self.ready_to_store(kind, &object).await?;
         self.check_defined(kind)?;
@@ -167,7 +167,7 @@ impl Cluster {
             Ok(stored) => {
                 Self::remember_shown(kind, &stored, &object);
                 self.definitions_changed(kind).await;
-                Ok(Written { warnings, ..Written::stored(stored, true) })
+                Ok(WriteOutcome { warnings, ..WriteOutcome::stored(stored, true) })
             }
             Err(lost) => Err(exists(lost.current.map(|it| it.to_value()))),
         }

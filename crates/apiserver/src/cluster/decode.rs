@@ -6,13 +6,13 @@ use std::collections::HashSet;
 use bytes::Bytes;
 use serde_json::Value;
 
+use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom;
 use crate::depth;
 use crate::kinds::defaults;
 use crate::patch::json_mistake;
 use crate::protobuf;
-use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::registry::Kind;
 use crate::request::{BodyForm, json, yaml};
 use crate::schema::Schema;
@@ -54,7 +54,7 @@ pub fn decode(
     kind: &Kind,
     body: &Body,
     validation: FieldValidation,
-) -> Result<(Value, Vec<String>), Refusal> {
+) -> Result<(Value, Vec<String>), ApiError> {
     let (bytes, mut object, twice) = parse(&kind.def.kind, body)?;
     let api_version = kind.def.api_version();
     if kind.custom_version().is_some() {
@@ -104,7 +104,7 @@ pub fn decode_as(
     kind: &str,
     body: &Body,
     validation: FieldValidation,
-) -> Result<(Value, Vec<String>), Refusal> {
+) -> Result<(Value, Vec<String>), ApiError> {
     let (bytes, mut object, twice) = parse(kind, body)?;
     identify(&object, api_version, kind)?;
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
@@ -157,8 +157,8 @@ fn set_type_meta(object: &mut Value, api_version: &str, kind: &str) {
 pub(super) fn check_strict(
     strict: Vec<String>,
     validation: FieldValidation,
-    refused: impl Fn(&str) -> Refusal,
-) -> Result<Vec<String>, Refusal> {
+    refused: impl Fn(&str) -> ApiError,
+) -> Result<Vec<String>, ApiError> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
         FieldValidation::Warn => Ok(strict),
@@ -169,7 +169,7 @@ pub(super) fn check_strict(
 
 /// Parses a body. Returns it as JSON bytes and as a value, with the duplicate fields of a YAML
 /// body.
-fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Refusal> {
+fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), ApiError> {
     let unrecognized = |why: &str| {
         // A body that does not begin like a JSON object is shown in hexadecimal.
         let shown = match body.bytes.first() {
@@ -178,7 +178,7 @@ fn parse(expected: &str, body: &Body) -> Result<(Bytes, Value, Vec<String>), Ref
         };
         let message =
             format!("the object provided is unrecognized (must be of type {expected}): {why} ({shown})");
-        Refusal::bad_request(message)
+        ApiError::bad_request(message)
     };
     let (bytes, parsed, twice) = match body.form {
         BodyForm::Yaml => {
@@ -261,7 +261,7 @@ fn excerpt(body: &[u8]) -> String {
 }
 
 /// Checks that a body is of a built-in kind. A body that names no kind is taken for one.
-fn identify(object: &Value, api_version: &str, kind: &str) -> Result<(), Refusal> {
+fn identify(object: &Value, api_version: &str, kind: &str) -> Result<(), ApiError> {
     let said = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     let of_group = |version: &str| version.rsplit_once('/').map_or("", |(group, _)| group).to_owned();
     let same_kind = object.get("kind").and_then(Value::as_str).is_none_or(|it| it == kind || it.is_empty());
@@ -276,7 +276,7 @@ fn identify(object: &Value, api_version: &str, kind: &str) -> Result<(), Refusal
     }
     mistaken_type(object, api_version, kind).map_or(Ok(()), |(said_kind, version, why)| {
         let message = format!("{said_kind} in version {version:?} cannot be handled as a {kind}: {why}");
-        Err(Refusal::bad_request(message))
+        Err(ApiError::bad_request(message))
     })
 }
 
@@ -312,11 +312,11 @@ fn mistaken_type(object: &Value, api_version: &str, kind: &str) -> Option<(Strin
 }
 
 /// Checks that a body is of a custom kind, which it must name.
-fn identify_custom(object: &Value, kind: &str, api_version: &str, bytes: &[u8]) -> Result<(), Refusal> {
+fn identify_custom(object: &Value, kind: &str, api_version: &str, bytes: &[u8]) -> Result<(), ApiError> {
     let says = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     if says("kind").is_empty() {
         let body = String::from_utf8_lossy(bytes);
-        return Err(Refusal::bad_request(format!(
+        return Err(ApiError::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{}' ({})",
             body.trim_end(),
             excerpt(bytes)
@@ -329,8 +329,8 @@ fn identify_custom(object: &Value, kind: &str, api_version: &str, bytes: &[u8]) 
 }
 
 /// Returns a 400: the object is of the kind, but of another version than the path.
-fn other_version(said: &str, api_version: &str) -> Refusal {
-    Refusal::bad_request(format!(
+fn other_version(said: &str, api_version: &str) -> ApiError {
+    ApiError::bad_request(format!(
         "the API version in the data ({said}) does not match the expected API version ({api_version})"
     ))
 }
@@ -339,14 +339,14 @@ fn other_version(said: &str, api_version: &str) -> Refusal {
 ///
 /// # Errors
 /// 422 under the name of the kind that the object names.
-pub(super) fn check_custom_kind(object: &Value, kind: &str, api_version: &str) -> Result<(), Refusal> {
+pub(super) fn check_custom_kind(object: &Value, kind: &str, api_version: &str) -> Result<(), ApiError> {
     let says = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
     let said = says("kind");
     let wrong =
         [("apiVersion", api_version), ("kind", kind)].into_iter().filter(|(key, it)| says(key) != *it);
     let problem = |(key, wanted): (&str, &str)| {
         let (value, detail) = (format!("{:?}", says(key)), format!("must be {wanted}"));
-        Problem::with_value(key, ProblemKind::Invalid, value, &detail)
+        FieldError::with_value(key, FieldErrorKind::Invalid, value, &detail)
     };
     let problems: Vec<_> = wrong.map(problem).collect();
     if problems.is_empty() {
@@ -354,9 +354,9 @@ pub(super) fn check_custom_kind(object: &Value, kind: &str, api_version: &str) -
     }
     let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
     let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    Err(Refusal::invalid(group, said, name, &problems))
+    Err(ApiError::invalid(group, said, name, &problems))
 }
 
-fn unreadable(version: &str, kind: &str, why: &str) -> Refusal {
-    Refusal::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
+fn unreadable(version: &str, kind: &str, why: &str) -> ApiError {
+    ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"))
 }

@@ -6,9 +6,9 @@ use dogwatch_core::{ObjectKey, Reason};
 use serde_json::Value;
 
 use super::pipeline::is_definition;
-use super::{Cluster, Place, Writer};
+use super::{Cluster, ObjectRef, Writer};
+use crate::api_error::ApiError;
 use crate::custom::names;
-use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::store::{Encoded, Pending};
 
@@ -46,9 +46,9 @@ impl Cluster {
     ///
     /// # Errors
     /// 404, as for a kind that was never served.
-    pub(super) fn check_defined(&self, kind: &Kind) -> Result<(), Refusal> {
+    pub(super) fn check_defined(&self, kind: &Kind) -> Result<(), ApiError> {
         if kind.def.custom && self.catalog().definition_of(kind).is_none() {
-            return Err(Refusal::new(Reason::NotFound, "the server could not find the requested resource"));
+            return Err(ApiError::new(Reason::NotFound, "the server could not find the requested resource"));
         }
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Cluster {
         kind: &Kind,
         key: &ObjectKey,
         writer: &Writer,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let catalog = self.catalog();
         // The name of a definition is `<plural>.<group>`.
         let group = key.name().split_once('.').map_or("", |(_, group)| group);
@@ -113,6 +113,6 @@ impl Cluster {
         };
         let now = self.source.stamp();
         let settle = |it: &mut Value| names::settle_among(it, others(), &now);
-        self.change(&Place::of(kind, key).part("status"), writer, settle).await.map(drop)
+        self.change(&ObjectRef::of(kind, key).part("status"), writer, settle).await.map(drop)
     }
 }

@@ -9,10 +9,10 @@ use super::admission_webhooks::AdmissionAttributes;
 use super::pipeline::{is_definition, metadata_mut, object_mut};
 use super::place::MODIFIED;
 use super::update::{ATTEMPTS, is_to_be_removed};
-use super::{Cluster, Place, Shown, Writer};
+use super::{Cluster, ObjectRef, ResponseObject, Writer};
+use crate::api_error::ApiError;
 use crate::custom::{definition, names};
-use crate::kinds::look::{at, items, number, text};
-use crate::refusal::Refusal;
+use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
 use crate::time;
@@ -79,7 +79,7 @@ pub enum Deleted {
     /// The object was removed.
     Gone {
         /// The last state of the object.
-        object: Shown,
+        object: ResponseObject,
         /// The uid of the object.
         uid: String,
         /// True if the response is the object rather than a Status.
@@ -90,7 +90,7 @@ pub enum Deleted {
     /// The object is removed when its finalizers are gone and its grace period is over.
     Going {
         /// The current state of the object.
-        object: Shown,
+        object: ResponseObject,
         /// True if the response has status 202.
         accepted: bool,
         /// Warnings for the client.
@@ -121,10 +121,10 @@ impl Cluster {
     /// 404 if there is no such object, 409 if a precondition fails, 403 if it must not be deleted.
     pub async fn delete(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         options: &DeleteOptions,
         writer: &Writer,
-    ) -> Result<Deleted, Refusal> {
+    ) -> Result<Deleted, ApiError> {
         Self::refuse_protected(place)?;
         let kind = place.kind;
         let warnings: Vec<String> =
@@ -140,20 +140,25 @@ impl Cluster {
                 warnings.extend(self.mutate(&asked, &mut None).await?);
                 warnings.extend(self.approve(&asked, None).await?);
             }
-            let going = |object: Shown| Deleted::Going {
+            let going = |object: ResponseObject| Deleted::Going {
                 object,
                 accepted: options.orphan_dependents == Some(false),
                 warnings: warnings.clone(),
             };
             let next = self.next_step(kind, &current.to_value(), options);
             let (current, removed) = match next {
-                DeletionStep::Wait => return Ok(going(Shown::Stored(current))),
+                DeletionStep::Wait => return Ok(going(ResponseObject::Stored(current))),
                 DeletionStep::Remove => (current, true),
                 DeletionStep::Mark { object, then_remove } if writer.dry_run => {
                     if then_remove {
-                        return Ok(self.gone(kind, &current, Shown::Value(kind.shown(object)), &warnings));
+                        return Ok(self.gone(
+                            kind,
+                            &current,
+                            ResponseObject::Value(kind.shown(object)),
+                            &warnings,
+                        ));
                     }
-                    return Ok(going(Shown::Value(kind.shown(object))));
+                    return Ok(going(ResponseObject::Value(kind.shown(object))));
                 }
                 DeletionStep::Mark { object, then_remove } => {
                     let Some(marked) = self.mark(kind, &current, object).await? else { continue };
@@ -161,10 +166,10 @@ impl Cluster {
                 }
             };
             if !removed {
-                return Ok(going(Shown::Stored(current)));
+                return Ok(going(ResponseObject::Stored(current)));
             }
             if writer.dry_run {
-                let shown = Shown::Stored(Arc::clone(&current));
+                let shown = ResponseObject::Stored(Arc::clone(&current));
                 return Ok(self.gone(kind, &current, shown, &warnings));
             }
             let expect = Expect::At(current.version());
@@ -173,7 +178,7 @@ impl Cluster {
                     self.settle_addresses(current.uid(), Some(current.key()));
                 }
                 self.definitions_changed(kind).await;
-                return Ok(self.gone(kind, &current, Shown::Stored(last), &warnings));
+                return Ok(self.gone(kind, &current, ResponseObject::Stored(last), &warnings));
             }
         }
         Err(kind.conflict(place.name, MODIFIED))
@@ -189,9 +194,9 @@ impl Cluster {
         listed: &[Arc<Encoded>],
         options: &DeleteOptions,
         writer: &Writer,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         for object in listed {
-            match self.delete(&Place::of(kind, object.key()), options, writer).await {
+            match self.delete(&ObjectRef::of(kind, object.key()), options, writer).await {
                 Err(refusal) if !refusal.0.is_not_found() => return Err(refusal),
                 _ => {}
             }
@@ -206,7 +211,7 @@ impl Cluster {
         kind: &Kind,
         current: &Arc<Encoded>,
         object: Value,
-    ) -> Result<Option<Arc<Encoded>>, Refusal> {
+    ) -> Result<Option<Arc<Encoded>>, ApiError> {
         let draft = self.stored_draft(kind, object)?;
         if draft.says_what(current) {
             return Ok(Some(Arc::clone(current)));
@@ -220,14 +225,14 @@ impl Cluster {
     }
 
     /// Encodes a value that is in its stored form.
-    fn stored_draft(&self, kind: &Kind, object: Value) -> Result<crate::store::Draft, Refusal> {
+    fn stored_draft(&self, kind: &Kind, object: Value) -> Result<crate::store::Draft, ApiError> {
         match kind.converted_by_webhook() {
             Some(_) => kind.stored_draft(&object),
             None => kind.draft(&kind.shown(object)),
         }
     }
 
-    fn gone(&self, kind: &Kind, current: &Encoded, object: Shown, warnings: &[String]) -> Deleted {
+    fn gone(&self, kind: &Kind, current: &Encoded, object: ResponseObject, warnings: &[String]) -> Deleted {
         Deleted::Gone {
             object,
             uid: current.uid().to_owned(),
@@ -374,9 +379,13 @@ fn add_finalizer(object: &mut Value, name: &str) {
 }
 
 /// Checks that the object is the one that the preconditions name.
-fn check_preconditions(place: &Place<'_>, options: &DeleteOptions, current: &Encoded) -> Result<(), Refusal> {
+fn check_preconditions(
+    place: &ObjectRef<'_>,
+    options: &DeleteOptions,
+    current: &Encoded,
+) -> Result<(), ApiError> {
     let refused =
-        |why: String| Refusal::conflict(&place.kind.def.group, &place.kind.def.kind, place.name, &why);
+        |why: String| ApiError::conflict(&place.kind.def.group, &place.kind.def.kind, place.name, &why);
     if let Some(uid) = options.uid.as_deref().filter(|it| *it != current.uid()) {
         // kube-apiserver checks namespaces with another message (k8s.io/kubernetes v1.36.4
         // pkg/registry/core/namespace/storage/storage.go).

@@ -47,7 +47,7 @@ pub(crate) use bootstrap::own_service;
 pub use decode::{Body, FieldValidation, decode, decode_as};
 pub use delete::{DeleteOptions, Deleted, Propagation, warning_of_deleting};
 pub use patch::PatchBody;
-pub use place::{Place, Shown, Writer, Written};
+pub use place::{ObjectRef, ResponseObject, WriteOutcome, Writer};
 pub use source::Source;
 pub use state::Cluster;
 pub use token_key::TokenKey;

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
-use super::{Cluster, Place};
-use crate::kinds::look::text;
-use crate::refusal::Refusal;
+use super::{Cluster, ObjectRef};
+use crate::api_error::ApiError;
+use crate::kinds::json_access::text;
 use crate::store::CollectionName;
 
 static NAMESPACES: LazyLock<CollectionName> = LazyLock::new(|| "/namespaces".into());
@@ -18,7 +18,7 @@ const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 impl Cluster {
     /// Sets the namespace of an object to that of the request, and rejects an object that names
     /// another.
-    pub(super) fn settle_namespace(place: &Place<'_>, object: &mut Value) -> Result<(), Refusal> {
+    pub(super) fn settle_namespace(place: &ObjectRef<'_>, object: &mut Value) -> Result<(), ApiError> {
         let said = text(object, "/metadata/namespace").to_owned();
         let metadata = super::pipeline::metadata_mut(object);
         match place.namespace {
@@ -32,7 +32,7 @@ impl Cluster {
                 metadata.remove("namespace");
             }
             Some(_) => {
-                return Err(Refusal::bad_request(
+                return Err(ApiError::bad_request(
                     "the namespace of the provided object does not match the namespace sent on the request",
                 ));
             }
@@ -41,13 +41,13 @@ impl Cluster {
     }
 
     /// Rejects a creation in a namespace that does not exist, or is being deleted.
-    pub(super) fn admit_to_namespace(&self, place: &Place<'_>, name: &str) -> Result<(), Refusal> {
+    pub(super) fn admit_to_namespace(&self, place: &ObjectRef<'_>, name: &str) -> Result<(), ApiError> {
         let Some(namespace) = place.namespace.filter(|_| place.kind.def.namespaced) else { return Ok(()) };
         // Access reviews name a namespace without being stored in it.
         if place.kind.def.group == "authorization.k8s.io" {
             return Ok(());
         }
-        let missing = || Refusal::not_found("", "namespaces", namespace);
+        let missing = || ApiError::not_found("", "namespaces", namespace);
         let key = ObjectKey::from_parts(None, namespace).map_err(|_| missing())?;
         let found = self.store().get(&NAMESPACES, &key).ok_or_else(missing)?;
         if found.field("status.phase") == Some("Terminating") {
@@ -55,19 +55,16 @@ impl Cluster {
                 "unable to create new content in namespace {namespace} because it is being terminated"
             );
             let cause = format!("namespace {namespace} is being terminated");
-            return Err(Refusal::forbidden(&place.kind.def.group, &place.kind.def.plural, name, &why).cause(
-                "NamespaceTerminating",
-                &cause,
-                "metadata.namespace",
-            ));
+            return Err(ApiError::forbidden(&place.kind.def.group, &place.kind.def.plural, name, &why)
+                .cause("NamespaceTerminating", &cause, "metadata.namespace"));
         }
         Ok(())
     }
 
     /// Rejects the deletion of a namespace that the cluster needs.
-    pub(super) fn refuse_protected(place: &Place<'_>) -> Result<(), Refusal> {
+    pub(super) fn refuse_protected(place: &ObjectRef<'_>) -> Result<(), ApiError> {
         if place.kind.is("", "namespaces") && PROTECTED.contains(&place.name) {
-            return Err(Refusal::forbidden(
+            return Err(ApiError::forbidden(
                 "",
                 "namespaces",
                 place.name,

@@ -8,14 +8,14 @@ use super::decode::{check_custom_kind, check_strict, check_type, dedup_owner_ref
 use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
 use super::update::{ATTEMPTS, Attempt, check_name, check_version};
-use super::{Cluster, FieldValidation, Place, Writer, Written};
+use super::{Cluster, FieldValidation, ObjectRef, WriteOutcome, Writer};
+use crate::api_error::ApiError;
 use crate::builtin;
 use crate::custom;
 use crate::depth;
-use crate::kinds::look::text;
+use crate::kinds::json_access::text;
 use crate::ownership;
 use crate::patch::{Patch, PatchKind, json_name};
-use crate::refusal::Refusal;
 use crate::request::yaml;
 
 /// The body of a patch request.
@@ -41,10 +41,10 @@ impl Cluster {
     /// applied fields, 422 if the patched object is not valid.
     pub async fn patch(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         patch: &PatchBody,
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         if place.part == "scale" {
             return self.patch_scale(place, patch, writer).await;
         }
@@ -56,11 +56,11 @@ impl Cluster {
 
     async fn patch_with(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         patch_kind: PatchKind,
         body: &[u8],
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         let kind = place.kind;
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
@@ -92,14 +92,14 @@ impl Cluster {
 
     async fn apply(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         body: &[u8],
         force: bool,
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         let kind = place.kind;
         let (applied, warnings) = decode_applied(body, writer.validation)?;
-        let with_warnings = |mut written: Written| {
+        let with_warnings = |mut written: WriteOutcome| {
             written.warnings.splice(0..0, warnings.iter().cloned());
             written
         };
@@ -125,7 +125,7 @@ impl Cluster {
                 Some(version) => custom::object::decode_applied(&mut new, version),
                 None => settle(kind, new.to_string().as_bytes(), &mut new).map(drop),
             }
-            .map_err(Refusal::unexplained)?;
+            .map_err(ApiError::unexplained)?;
             let (Some(current), Some(old)) = (current, old) else {
                 if !place.part.is_empty() {
                     return Err(kind.not_found(place.name));
@@ -168,18 +168,18 @@ impl Cluster {
 /// 415 for a strategic merge patch of a custom object; 400 if the patch cannot be decoded; 413 if
 /// it has too many operations.
 pub(super) fn decode_patch(
-    place: &Place<'_>,
+    place: &ObjectRef<'_>,
     kind: PatchKind,
     body: &[u8],
     writer: &Writer,
-) -> Result<Patch, Refusal> {
+) -> Result<Patch, ApiError> {
     if kind == PatchKind::Strategic && place.kind.custom_version().is_some() {
         let accepted =
             "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
         let message = format!(
             "the body of the request was in an unknown format - accepted media types include: {accepted}"
         );
-        let mut refusal = Refusal::new(Reason::UnsupportedMediaType, message);
+        let mut refusal = ApiError::new(Reason::UnsupportedMediaType, message);
         refusal.0.details = None;
         return Err(refusal);
     }
@@ -188,11 +188,11 @@ pub(super) fn decode_patch(
 
 /// Completes a patched object. Returns the warnings for the client.
 fn settle_patched(
-    place: &Place<'_>,
+    place: &ObjectRef<'_>,
     patch: &Patch,
     new: &mut Value,
     writer: &Writer,
-) -> Result<Vec<String>, Refusal> {
+) -> Result<Vec<String>, ApiError> {
     let patched = new.clone();
     let bytes = new.to_string();
     check_type(place.kind, new).map_err(|why| patch.unfit(&patched, &why))?;
@@ -209,10 +209,10 @@ fn settle_patched(
 }
 
 /// Checks that a patch changes neither name nor namespace.
-fn check_patched(place: &Place<'_>, new: &Value) -> Result<(), Refusal> {
+fn check_patched(place: &ObjectRef<'_>, new: &Value) -> Result<(), ApiError> {
     check_name(place, new)?;
     match (text(new, "/metadata/namespace"), place.namespace) {
-        (said, Some(namespace)) if !said.is_empty() && said != namespace => Err(Refusal::bad_request(
+        (said, Some(namespace)) if !said.is_empty() && said != namespace => Err(ApiError::bad_request(
             "the namespace of the provided object does not match the namespace sent on the request",
         )),
         _ => Ok(()),
@@ -242,7 +242,7 @@ fn with_whole_numbers(value: Value) -> Value {
 pub(super) fn decode_applied(
     body: &[u8],
     validation: FieldValidation,
-) -> Result<(Value, Vec<String>), Refusal> {
+) -> Result<(Value, Vec<String>), ApiError> {
     let parsed = match serde_json::from_slice(body) {
         Ok(value) if builtin::duplicate_fields(body).is_empty() => Ok((value, Vec::new())),
         Ok(value) => Ok((value, yaml::parse(body).map(|it| it.twice).unwrap_or_default())),
@@ -251,25 +251,25 @@ pub(super) fn decode_applied(
     match parsed.map(|(value, twice)| (with_whole_numbers(value), twice)) {
         Ok((value, _)) if depth::is_exceeded_by(&value) => {
             let why = depth::exceeded();
-            Err(Refusal::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))
+            Err(ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))
         }
         Ok((Value::Object(_), twice)) if validation == FieldValidation::Strict && !twice.is_empty() => {
             let twice = twice.join("\n  ");
-            Err(Refusal::bad_request(format!(
+            Err(ApiError::bad_request(format!(
                 "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {twice}"
             )))
         }
         Ok((value @ Value::Object(_), twice)) => {
             Ok((value, if validation == FieldValidation::Warn { twice } else { Vec::new() }))
         }
-        Ok((Value::Null, _)) => Err(Refusal::bad_request("invalid object type: /, Kind=")),
-        Ok((other, _)) => Err(Refusal::bad_request(format!(
+        Ok((Value::Null, _)) => Err(ApiError::bad_request("invalid object type: /, Kind=")),
+        Ok((other, _)) => Err(ApiError::bad_request(format!(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {} into Go value of type \
              map[string]interface {{}}",
             json_name(&other)
         ))),
         Err(why) => {
-            Err(Refusal::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))
+            Err(ApiError::bad_request(format!("error decoding YAML: error converting YAML to JSON: {why}")))
         }
     }
 }

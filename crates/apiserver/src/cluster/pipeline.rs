@@ -7,15 +7,15 @@ use dogwatch_core::ObjectKey;
 use serde_json::{Map, Value, json};
 
 use super::addresses::Addresses;
-use super::{Cluster, Place, User, Writer};
+use super::{Cluster, ObjectRef, User, Writer};
+use crate::api_error::{ApiError, FieldError};
 use crate::custom::{self, definition};
-use crate::kinds::look::{self, number, text};
-use crate::kinds::prepare::{self, Surroundings};
+use crate::kinds::json_access::{self, number, text};
+use crate::kinds::prepare::{self, ClusterResources};
 use crate::kinds::signing;
 use crate::kinds::traits::StatusMetadata;
 use crate::kinds::validate;
 use crate::ownership::{self, Reset, Target, Versions};
-use crate::refusal::{Problem, Refusal};
 use crate::registry::{Catalog, Family, Kind};
 use crate::schema::Schema;
 
@@ -43,7 +43,13 @@ struct ClusterSurroundings<'a> {
 impl Cluster {
     /// Starts the preparation of a new object: removes system fields, records who owns the rest,
     /// and writes the requesting user into a CertificateSigningRequest.
-    pub(super) fn begin_new(&self, place: &Place<'_>, object: &mut Value, writer: &Writer, owning: Owning) {
+    pub(super) fn begin_new(
+        &self,
+        place: &ObjectRef<'_>,
+        object: &mut Value,
+        writer: &Writer,
+        owning: Owning,
+    ) {
         let metadata = metadata_mut(object);
         for field in
             ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"]
@@ -60,7 +66,7 @@ impl Cluster {
 
     /// Prepares a new object that has a name and a uid: applies the rules of its kind and validates
     /// it.
-    pub(super) fn ready_new(&self, place: &Place<'_>, object: &mut Value) -> Result<(), Refusal> {
+    pub(super) fn ready_new(&self, place: &ObjectRef<'_>, object: &mut Value) -> Result<(), ApiError> {
         let kind = place.kind;
         let metadata = metadata_mut(object);
         metadata.insert("creationTimestamp".to_owned(), self.source.stamp().into());
@@ -95,7 +101,7 @@ impl Cluster {
     /// Starts the preparation of a changed object: keeps system fields and records who owns what.
     pub(super) fn begin_change(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         old: &Value,
         new: &mut Value,
         writer: &Writer,
@@ -110,10 +116,10 @@ impl Cluster {
     /// Prepares a changed object: applies the rules of its kind and validates it.
     pub(super) fn ready_change(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         old: &Value,
         new: &mut Value,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let kind = place.kind;
         keep_system_fields(old, new);
         let problems = match (kind.custom_version(), place.part) {
@@ -144,11 +150,11 @@ impl Cluster {
 
     fn ready_builtin(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         old: &Value,
         new: &mut Value,
         part: &str,
-    ) -> Result<Vec<Problem>, Refusal> {
+    ) -> Result<Vec<FieldError>, ApiError> {
         let kind = place.kind;
         match part {
             "status" => {
@@ -209,7 +215,7 @@ impl Cluster {
     }
 
     /// Updates `managedFields` for a write other than an apply.
-    pub(super) fn own(&self, place: &Place<'_>, old: Option<&Value>, new: &mut Value, writer: &Writer) {
+    pub(super) fn own(&self, place: &ObjectRef<'_>, old: Option<&Value>, new: &mut Value, writer: &Writer) {
         self.with_target(place, |target| {
             let writer = ownership::Writer {
                 manager: &writer.manager,
@@ -221,7 +227,7 @@ impl Cluster {
     }
 
     /// Calls `run` with the description of what a write to this place may own.
-    pub(super) fn with_target<T>(&self, place: &Place<'_>, run: impl FnOnce(&Target<'_>) -> T) -> T {
+    pub(super) fn with_target<T>(&self, place: &ObjectRef<'_>, run: impl FnOnce(&Target<'_>) -> T) -> T {
         let kind = place.kind;
         let catalog = self.catalog();
         let reset = reset_of(kind, place.part);
@@ -274,12 +280,12 @@ impl Versions for KindVersions<'_> {
     }
 }
 
-impl Surroundings for ClusterSurroundings<'_> {
-    fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
+impl ClusterResources for ClusterSurroundings<'_> {
+    fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, ApiError> {
         self.addresses.take_address(service, wanted)
     }
 
-    fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, Refusal> {
+    fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, ApiError> {
         self.addresses.take_port(service, index, wanted)
     }
 
@@ -288,7 +294,7 @@ impl Surroundings for ClusterSurroundings<'_> {
         let classes = self.cluster.list(&kind, None);
         let mut classes = classes.iter().map(|it| it.to_value());
         let found = classes.find(|it| match class {
-            "" => look::flag(it, "/globalDefault"),
+            "" => json_access::flag(it, "/globalDefault"),
             name => text(it, "/metadata/name") == name,
         })?;
         let policy = match text(&found, "/preemptionPolicy") {
@@ -339,7 +345,7 @@ pub(super) fn object_mut<'a>(object: &'a mut Value, key: &str) -> &'a mut Map<St
     if !object.is_object() {
         *object = Value::Object(Map::new());
     }
-    look::object(object.as_object_mut().expect("it was made an object above"), key)
+    json_access::object(object.as_object_mut().expect("it was made an object above"), key)
 }
 
 fn set_or_remove(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::decode::FieldValidation;
 use super::user::User;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 use crate::registry::Kind;
 use crate::store::Encoded;
 
@@ -17,7 +17,7 @@ pub(super) const MODIFIED: &str =
 
 /// The target of a write.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct ObjectRef<'a> {
     /// The kind, in the version of the request.
     pub kind: &'a Kind,
     /// The namespace, for namespaced kinds.
@@ -44,7 +44,7 @@ pub struct Writer {
 /// An object in a response.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Shown {
+pub enum ResponseObject {
     /// The stored object.
     Stored(Arc<Encoded>),
     /// An object in the version of the request.
@@ -53,16 +53,16 @@ pub enum Shown {
 
 /// The outcome of a write.
 #[derive(Clone, Debug)]
-pub struct Written {
+pub struct WriteOutcome {
     /// The object after the write.
-    pub object: Shown,
+    pub object: ResponseObject,
     /// True if the object was created.
     pub created: bool,
     /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ObjectRef<'a> {
     /// Returns the place of an object of a kind.
     pub fn of(kind: &'a Kind, key: &'a ObjectKey) -> Self {
         Self { kind, namespace: key.namespace(), name: key.name(), part: "" }
@@ -78,7 +78,7 @@ impl<'a> Place<'a> {
     ///
     /// # Errors
     /// 404 if the name is not one that an object can have.
-    pub fn key(&self) -> Result<ObjectKey, Refusal> {
+    pub fn key(&self) -> Result<ObjectKey, ApiError> {
         self.key_of(self.name)
     }
 
@@ -86,7 +86,7 @@ impl<'a> Place<'a> {
     ///
     /// # Errors
     /// 404 if the name is not one that an object can have.
-    pub fn key_of(&self, name: &str) -> Result<ObjectKey, Refusal> {
+    pub fn key_of(&self, name: &str) -> Result<ObjectKey, ApiError> {
         ObjectKey::from_parts(self.namespace, name).map_err(|_| self.kind.not_found(name))
     }
 }
@@ -103,17 +103,17 @@ impl Writer {
     }
 }
 
-impl Written {
+impl WriteOutcome {
     pub(super) fn stored(object: Arc<Encoded>, created: bool) -> Self {
-        Self { object: Shown::Stored(object), created, warnings: Vec::new() }
+        Self { object: ResponseObject::Stored(object), created, warnings: Vec::new() }
     }
 
     pub(super) fn value(object: Value, created: bool) -> Self {
-        Self { object: Shown::Value(object), created, warnings: Vec::new() }
+        Self { object: ResponseObject::Value(object), created, warnings: Vec::new() }
     }
 }
 
-impl Shown {
+impl ResponseObject {
     /// Returns the object as a value in the version of a kind.
     pub fn to_value(&self, kind: &Kind) -> Value {
         match self {

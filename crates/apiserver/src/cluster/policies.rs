@@ -3,14 +3,14 @@
 use dogwatch_core::ObjectKey;
 use serde_json::Value;
 
-use super::{Cluster, Place};
+use super::{Cluster, ObjectRef};
 use crate::admission::{limits, runtime_class};
-use crate::kinds::look::{at, text};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::kinds::json_access::{at, text};
 
 impl Cluster {
     /// Fills in the fields of a new or resized pod that policies have defaults for.
-    pub(super) fn fill_by_policy(&self, place: &Place<'_>, object: &mut Value) -> Result<(), Refusal> {
+    pub(super) fn fill_by_policy(&self, place: &ObjectRef<'_>, object: &mut Value) -> Result<(), ApiError> {
         let kind = place.kind;
         if !kind.is("", "pods") {
             return Ok(());
@@ -38,15 +38,15 @@ impl Cluster {
     }
 
     /// Returns the policies of a kind of the core group, in the namespace of a place.
-    pub(super) fn policies(&self, place: &Place<'_>, plural: &str) -> Vec<Value> {
+    pub(super) fn policies(&self, place: &ObjectRef<'_>, plural: &str) -> Vec<Value> {
         let Some(kind) = self.catalog().kind("", "v1", plural) else { return Vec::new() };
         self.list(&kind, place.namespace).iter().map(|it| kind.show(it)).collect()
     }
 }
 
 /// Returns a 403 about an object, which may have no name yet.
-pub(super) fn forbidden(place: &Place<'_>, object: &Value, why: &str) -> Refusal {
+pub(super) fn forbidden(place: &ObjectRef<'_>, object: &Value, why: &str) -> ApiError {
     let (name, base) = (text(object, "/metadata/name"), text(object, "/metadata/generateName"));
     let name = if name.is_empty() { base } else { name };
-    Refusal::forbidden(&place.kind.def.group, &place.kind.def.plural, name, why)
+    ApiError::forbidden(&place.kind.def.group, &place.kind.def.plural, name, why)
 }

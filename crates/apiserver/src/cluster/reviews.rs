@@ -5,9 +5,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Cluster, Place, Writer, Written};
-use crate::kinds::look::{at, items, text};
-use crate::refusal::{Problem, ProblemKind, Refusal};
+use super::{Cluster, ObjectRef, WriteOutcome, Writer};
+use crate::api_error::{ApiError, FieldError, FieldErrorKind};
+use crate::kinds::json_access::{at, items, text};
 
 /// The reason of every access review. `kubectl auth can-i` does not print it next to a yes;
 /// programs can read it.
@@ -18,10 +18,10 @@ impl Cluster {
     /// Answers an object of a kind that can only be created.
     pub(super) fn review(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         mut object: Value,
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         let kind = place.kind;
         let status = match kind.def.plural.as_str() {
             "selfsubjectreviews" => {
@@ -38,22 +38,22 @@ impl Cluster {
                 let problems = access_problems(&object, kind.def.plural.starts_with("self"));
                 if !problems.is_empty() {
                     // kube-apiserver names no kind in this error.
-                    return Err(Refusal::invalid(&kind.def.group, "", "", &problems));
+                    return Err(ApiError::invalid(&kind.def.group, "", "", &problems));
                 }
                 json!({ "allowed": true, "reason": NOT_AUTHORIZED_HERE })
             }
-            _ => return Err(Refusal::internal(format!("no handler for {}", kind.def.plural))),
+            _ => return Err(ApiError::internal(format!("no handler for {}", kind.def.plural))),
         };
         object["status"] = status;
-        Ok(Written::value(object, true))
+        Ok(WriteOutcome::value(object, true))
     }
 
     /// Returns the status of a TokenReview: the user of the token, and the reviewed audiences that
     /// it is valid for.
-    fn review_of_token(&self, review: &Value) -> Result<Value, Refusal> {
+    fn review_of_token(&self, review: &Value) -> Result<Value, ApiError> {
         let token = text(review, "/spec/token");
         if token.is_empty() {
-            return Err(Refusal::bad_request("token is required for TokenReview in authentication"));
+            return Err(ApiError::bad_request("token is required for TokenReview in authentication"));
         }
         let mut wanted: Vec<_> = items(review, "/spec/audiences").iter().filter_map(Value::as_str).collect();
         if wanted.is_empty() {
@@ -70,10 +70,10 @@ impl Cluster {
 
 /// Validates an access review: it must be about exactly one kind of attributes, and about a user or
 /// a group.
-fn access_problems(review: &Value, about_self: bool) -> Vec<Problem> {
+fn access_problems(review: &Value, about_self: bool) -> Vec<FieldError> {
     let mut problems = Vec::new();
     let invalid = |field: &str, value: &str, detail: &str| {
-        Problem::with_value(field, ProblemKind::Invalid, value, detail)
+        FieldError::with_value(field, FieldErrorKind::Invalid, value, detail)
     };
     let given = |pointer: &str| at(review, pointer).is_some_and(|it| !it.is_null());
     match (given("/spec/resourceAttributes"), given("/spec/nonResourceAttributes")) {

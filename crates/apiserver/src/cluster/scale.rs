@@ -10,13 +10,13 @@ use super::patch::{decode_applied, decode_patch};
 use super::pipeline::{Owning, metadata_mut, object_mut};
 use super::place::MODIFIED;
 use super::update::{ATTEMPTS, Attempt, check_version};
-use super::{Cluster, PatchBody, Place, Shown, Writer, Written};
+use super::{Cluster, ObjectRef, PatchBody, ResponseObject, WriteOutcome, Writer};
+use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::builtin::{self, BuiltinDefinitions};
 use crate::custom::scale::{self, ScalePaths};
-use crate::kinds::look::{at, entries, items, number, text};
+use crate::kinds::json_access::{at, entries, items, number, text};
 use crate::kinds::{self, defaults};
 use crate::ownership::{self, OneVersion, Replicas, Reset, Target};
-use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::registry::{Family, Kind};
 use crate::schema::Schema;
 use crate::store::Encoded;
@@ -25,7 +25,7 @@ const API_VERSION: &str = "autoscaling/v1";
 
 impl Cluster {
     /// Returns the Scale of an object.
-    pub(super) fn read_scale(place: &Place<'_>, current: &Encoded) -> Result<Value, Refusal> {
+    pub(super) fn read_scale(place: &ObjectRef<'_>, current: &Encoded) -> Result<Value, ApiError> {
         let object = place.kind.show(current);
         let scale = scale::read_scale(&object, &paths(place.kind))?;
         Ok(finished(place.kind, &object, scale))
@@ -34,20 +34,20 @@ impl Cluster {
     /// Replaces the Scale of an object.
     pub(super) async fn update_scale(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         wanted: &Value,
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         self.rescale(place, writer, Owning::Track, |_| Ok((wanted.clone(), Vec::new()))).await
     }
 
     /// Patches the Scale of an object.
     pub(super) async fn patch_scale(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         patch: &PatchBody,
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         let schema = schema();
         match patch {
             PatchBody::Patch(kind, body) => {
@@ -68,7 +68,7 @@ impl Cluster {
                     let owner = owner(self, writer);
                     let target = target(&schema);
                     let mut scale = ownership::apply(Some(base), &applied, &target, &owner, *force)?;
-                    settle(&schema, &mut scale).map_err(Refusal::unexplained)?;
+                    settle(&schema, &mut scale).map_err(ApiError::unexplained)?;
                     Ok((scale, warnings.clone()))
                 })
                 .await
@@ -79,11 +79,11 @@ impl Cluster {
     /// Changes the Scale of an object. `next` is called again after a conflict with another write.
     async fn rescale(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         writer: &Writer,
         owning: Owning,
-        next: impl Fn(&Value) -> Result<(Value, Vec<String>), Refusal> + Send + Sync,
-    ) -> Result<Written, Refusal> {
+        next: impl Fn(&Value) -> Result<(Value, Vec<String>), ApiError> + Send + Sync,
+    ) -> Result<WriteOutcome, ApiError> {
         let kind = place.kind;
         let paths = paths(kind);
         for _ in 0..ATTEMPTS {
@@ -100,7 +100,11 @@ impl Cluster {
                 Attempt::Done(written) => {
                     let object = written.object.to_value(kind);
                     let scale = finished(kind, &object, scale::scale_of(&object, &paths)?);
-                    return Ok(Written { object: Shown::Value(scale), created: false, warnings });
+                    return Ok(WriteOutcome {
+                        object: ResponseObject::Value(scale),
+                        created: false,
+                        warnings,
+                    });
                 }
             }
         }
@@ -110,12 +114,12 @@ impl Cluster {
     /// Returns an object, the same object with another Scale, and the warnings of `next`.
     fn scaled(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         current: &Arc<Encoded>,
         paths: &ScalePaths,
         (writer, owning): (&Writer, Owning),
-        next: &(impl Fn(&Value) -> Result<(Value, Vec<String>), Refusal> + Send + Sync),
-    ) -> Result<(Value, Value, Vec<String>), Refusal> {
+        next: &(impl Fn(&Value) -> Result<(Value, Vec<String>), ApiError> + Send + Sync),
+    ) -> Result<(Value, Value, Vec<String>), ApiError> {
         let kind = place.kind;
         let replicas = replicas_of(kind);
         let old = kind.show(current);
@@ -125,13 +129,13 @@ impl Cluster {
         check_version(place, text(&scale, "/metadata/resourceVersion"), current, false)?;
         // The validation of custom objects reports a negative number at the field that holds it.
         if kind.custom_version().is_none() && number(&scale, "/spec/replicas").is_some_and(|it| it < 0) {
-            let problem = Problem::with_value(
+            let problem = FieldError::with_value(
                 "spec.replicas",
-                ProblemKind::Invalid,
+                FieldErrorKind::Invalid,
                 number(&scale, "/spec/replicas").unwrap_or_default(),
                 "must be greater than or equal to 0",
             );
-            return Err(Refusal::invalid("autoscaling", "Scale", place.name, &[problem]));
+            return Err(ApiError::invalid("autoscaling", "Scale", place.name, &[problem]));
         }
         if owning == Owning::Track {
             ownership::update(Some(&base), &mut scale, &target(&schema()), &owner(self, writer));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::look::{entries, items, text};
+use crate::kinds::json_access::{entries, items, text};
 
 /// Returns true if a selector matches these labels. An empty selector matches everything.
 pub(super) fn selects(selector: &Value, labels: &Value) -> bool {

@@ -11,9 +11,9 @@ use super::pipeline::{Owning, metadata_mut, object_mut};
 use super::place::MODIFIED;
 use super::selector::selects;
 use super::update::{ATTEMPTS, Attempt};
-use super::{Cluster, DeleteOptions, Place, Propagation, Shown, Writer, Written};
-use crate::kinds::look::{at, entries, items, number, text};
-use crate::refusal::Refusal;
+use super::{Cluster, DeleteOptions, ObjectRef, Propagation, ResponseObject, WriteOutcome, Writer};
+use crate::api_error::ApiError;
+use crate::kinds::json_access::{at, entries, items, number, text};
 use crate::store::Encoded;
 
 /// The seconds after which the eviction of a pod may be retried if its budget has not been observed
@@ -25,19 +25,19 @@ impl Cluster {
     ///
     /// # Errors
     /// 404 if there is no such object; the error of reading the subresource.
-    pub fn read_part(&self, place: &Place<'_>) -> Result<Shown, Refusal> {
+    pub fn read_part(&self, place: &ObjectRef<'_>) -> Result<ResponseObject, ApiError> {
         let current = self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?;
         match place.part {
-            "scale" => Self::read_scale(place, &current).map(Shown::Value),
+            "scale" => Self::read_scale(place, &current).map(ResponseObject::Value),
             "log" => Err(self.unreachable(place, &current)),
-            _ => Ok(Shown::Stored(current)),
+            _ => Ok(ResponseObject::Stored(current)),
         }
     }
 
     /// Returns the error of a request that needs a connection to a pod, a service or a node:
     /// `exec`, `attach`, `portforward` or `proxy`. There always is one, since no kubelet runs
     /// containers for this server.
-    pub fn refuse_connection(&self, place: &Place<'_>, container: Option<&str>) -> Refusal {
+    pub fn refuse_connection(&self, place: &ObjectRef<'_>, container: Option<&str>) -> ApiError {
         let refuse = || {
             self.check_container(place, container)?;
             self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))
@@ -51,7 +51,7 @@ impl Cluster {
     /// # Errors
     /// 404 if there is no such pod; 400 if there is no such container, or none is named and the pod
     /// has several.
-    pub fn check_container(&self, place: &Place<'_>, container: Option<&str>) -> Result<(), Refusal> {
+    pub fn check_container(&self, place: &ObjectRef<'_>, container: Option<&str>) -> Result<(), ApiError> {
         if !matches!(place.part, "log" | "exec" | "attach") {
             return Ok(());
         }
@@ -62,11 +62,11 @@ impl Cluster {
             lists.iter().flat_map(|it| items(&pod, it)).map(|it| text(it, "/name")).collect();
         match container.filter(|it| !it.is_empty()) {
             Some(name) if !names.contains(&name) => {
-                Err(Refusal::bad_request(format!("container {name} is not valid for pod {}", place.name)))
+                Err(ApiError::bad_request(format!("container {name} is not valid for pod {}", place.name)))
             }
             // Init containers do not make the choice ambiguous: kube-apiserver takes the only
             // regular container.
-            None if items(&pod, "/spec/containers").len() > 1 => Err(Refusal::bad_request(format!(
+            None if items(&pod, "/spec/containers").len() > 1 => Err(ApiError::bad_request(format!(
                 "a container name must be specified for pod {}, choose one of: [{}]",
                 place.name,
                 names.join(" ")
@@ -76,22 +76,22 @@ impl Cluster {
     }
 
     /// Returns the error of reading from inside a pod, a node or a service: no kubelet runs here.
-    fn unreachable(&self, place: &Place<'_>, current: &Arc<Encoded>) -> Refusal {
+    fn unreachable(&self, place: &ObjectRef<'_>, current: &Arc<Encoded>) -> ApiError {
         let node = match place.kind.def.plural.as_str() {
             "pods" => current.field("spec.nodeName").unwrap_or_default(),
             _ => current.key().name(),
         };
         if place.kind.is("", "services") {
             let message = format!("no endpoints available for service {:?}", place.name);
-            return Refusal::new(Reason::ServiceUnavailable, message);
+            return ApiError::new(Reason::ServiceUnavailable, message);
         }
         if node.is_empty() {
-            return Refusal::bad_request(format!("pod {} does not have a host assigned", place.name));
+            return ApiError::bad_request(format!("pod {} does not have a host assigned", place.name));
         }
         let found = dogwatch_core::ObjectKey::from_parts(None, node).ok();
         match found.and_then(|key| self.store().get(&"/nodes".into(), &key)) {
-            None => Refusal::not_found("", "nodes", node),
-            Some(_) => Refusal::internal(format!(
+            None => ApiError::not_found("", "nodes", node),
+            Some(_) => ApiError::internal(format!(
                 "error dialing backend: node {node:?} has no kubelet: this server runs no containers, so {} is not available",
                 place.part
             )),
@@ -101,19 +101,19 @@ impl Cluster {
     /// Executes the creation of a subresource.
     pub(super) async fn create_part(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         object: Value,
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         let misnamed = text(&object, "/metadata/name") != place.name;
         let about =
-            |what: &str| Refusal::bad_request(format!("name in URL does not match name in {what} object"));
+            |what: &str| ApiError::bad_request(format!("name in URL does not match name in {what} object"));
         match place.part {
             "binding" if misnamed => Err(about("Binding")),
             "binding" => self.bind(place, place.name, &object, writer).await,
             "eviction" if misnamed => Err(about("Eviction")),
             "eviction" => self.evict(place, &object, writer).await,
-            "token" => self.request_token(&place.key()?, &object).map(|it| Written::value(it, true)),
+            "token" => self.request_token(&place.key()?, &object).map(|it| WriteOutcome::value(it, true)),
             _ => Err(self.unreachable(
                 place,
                 &self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?,
@@ -124,23 +124,23 @@ impl Cluster {
     /// Assigns a pod to a node.
     pub(super) async fn bind(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         pod: &str,
         binding: &Value,
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         let pods =
-            self.catalog().kind("", "v1", "pods").ok_or_else(|| Refusal::internal("there are no pods"))?;
+            self.catalog().kind("", "v1", "pods").ok_or_else(|| ApiError::internal("there are no pods"))?;
         let key = place.key_of(pod)?;
-        let pod_place = Place::of(&pods, &key).part("binding");
+        let pod_place = ObjectRef::of(&pods, &key).part("binding");
         let node = text(binding, "/target/name");
         if node.is_empty() {
-            return Err(Refusal::unexplained("target.name: Required value"));
+            return Err(ApiError::unexplained("target.name: Required value"));
         }
         for _ in 0..ATTEMPTS {
             let current = self.get(&pods, &key).ok_or_else(|| pods.not_found(pod))?;
             let old = current.to_value();
-            let refused = |why: String| Refusal::conflict("", "pods/binding", pod, &why);
+            let refused = |why: String| ApiError::conflict("", "pods/binding", pod, &why);
             if at(&old, "/metadata/deletionTimestamp").is_some() {
                 return Err(refused(format!("pod {pod} is being deleted, cannot be assigned to a host")));
             }
@@ -157,7 +157,7 @@ impl Cluster {
             {
                 for (name, value) in entries(binding, pointer) {
                     let metadata = metadata_mut(&mut new);
-                    crate::kinds::look::object(metadata, field).insert(name.to_owned(), value.clone());
+                    crate::kinds::json_access::object(metadata, field).insert(name.to_owned(), value.clone());
                 }
             }
             set_condition(
@@ -166,7 +166,7 @@ impl Cluster {
                 "lastTransitionTime": self.source.stamp() }),
             );
             match self.attempt(&pod_place, &current, &old, new, writer, Owning::Settled).await? {
-                Attempt::Done(_) => return Ok(Written::value(success(), true)),
+                Attempt::Done(_) => return Ok(WriteOutcome::value(success(), true)),
                 Attempt::Again => {}
             }
         }
@@ -174,7 +174,12 @@ impl Cluster {
     }
 
     /// Deletes a pod if its disruption budget allows it.
-    async fn evict(&self, place: &Place<'_>, eviction: &Value, writer: &Writer) -> Result<Written, Refusal> {
+    async fn evict(
+        &self,
+        place: &ObjectRef<'_>,
+        eviction: &Value,
+        writer: &Writer,
+    ) -> Result<WriteOutcome, ApiError> {
         let key = place.key()?;
         let current = self.get(place.kind, &key).ok_or_else(|| place.kind.not_found(place.name))?;
         let pod = current.to_value();
@@ -201,15 +206,15 @@ impl Cluster {
         if !dry_run && options.uid.as_deref().is_none_or(|it| it == current.uid()) {
             self.mark_evicted(place, &writer).await?;
         }
-        self.delete(&Place { part: "", ..*place }, &options, &writer).await?;
-        Ok(Written::value(success(), true))
+        self.delete(&ObjectRef { part: "", ..*place }, &options, &writer).await?;
+        Ok(WriteOutcome::value(success(), true))
     }
 
     /// Sets the condition that says why a pod is deleted.
-    async fn mark_evicted(&self, place: &Place<'_>, writer: &Writer) -> Result<(), Refusal> {
+    async fn mark_evicted(&self, place: &ObjectRef<'_>, writer: &Writer) -> Result<(), ApiError> {
         let condition = json!({ "type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting", "lastProbeTime": null, "lastTransitionTime": self.source.stamp() });
-        let place = Place { part: "status", ..*place };
+        let place = ObjectRef { part: "status", ..*place };
         self.change(&place, writer, |pod| {
             set_condition(pod, condition.clone());
             true
@@ -227,7 +232,7 @@ impl Cluster {
         pod: &Value,
         namespace: Option<&str>,
         writer: &Writer,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let Some(budgets) = self.catalog().kind("policy", "v1", "poddisruptionbudgets") else {
             return Ok(());
         };
@@ -240,14 +245,14 @@ impl Cluster {
         let mut matching = self.list(&budgets, namespace).into_iter().filter(covers);
         let Some(budget) = matching.next() else { return Ok(()) };
         if matching.next().is_some() {
-            return Err(Refusal::internal(
+            return Err(ApiError::internal(
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             ));
         }
         let pod_name = text(pod, "/metadata/name").to_owned();
         let (name, now) = (budget.key().name().to_owned(), self.source.stamp());
         let mut refusal = None;
-        let place = Place::of(&budgets, budget.key()).part("status");
+        let place = ObjectRef::of(&budgets, budget.key()).part("status");
         self.change(&place, writer, |budget| {
             let allowed = number(budget, "/status/disruptionsAllowed").unwrap_or(0);
             let stale = number(budget, "/status/observedGeneration").unwrap_or(0)
@@ -267,9 +272,9 @@ impl Cluster {
 
 /// Returns the 429 for a budget that is exhausted, or `stale`: its controller has not observed it
 /// yet.
-fn violates(budget: &Value, name: &str, stale: bool) -> Refusal {
+fn violates(budget: &Value, name: &str, stale: bool) -> ApiError {
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-    let mut refusal = Refusal::new(Reason::TooManyRequests, message);
+    let mut refusal = ApiError::new(Reason::TooManyRequests, message);
     if stale {
         refusal.0.details.get_or_insert_default().retry_after_seconds = RETRY_AFTER_SECONDS;
         let cause = format!("The disruption budget {name} is still being processed by the server.");

@@ -7,8 +7,8 @@ use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
 use super::{Cluster, User};
-use crate::kinds::look::{at, items, number, text};
-use crate::refusal::{Problem, ProblemKind, Refusal};
+use crate::api_error::{ApiError, FieldError, FieldErrorKind};
+use crate::kinds::json_access::{at, items, number, text};
 use crate::store::Encoded;
 use crate::strconv::quote;
 use crate::time;
@@ -144,7 +144,7 @@ impl Cluster {
         &self,
         account: &ObjectKey,
         request: &Value,
-    ) -> Result<Option<(&'static str, Arc<Encoded>)>, Refusal> {
+    ) -> Result<Option<(&'static str, Arc<Encoded>)>, ApiError> {
         let Some(reference) = at(request, "/spec/boundObjectRef").filter(|it| !it.is_null()) else {
             return Ok(None);
         };
@@ -154,12 +154,12 @@ impl Cluster {
             let message = format!(
                 "cannot bind token for serviceaccount {account:?} to object of type {version}, Kind={kind}"
             );
-            return Err(Refusal::bad_request(message));
+            return Err(ApiError::bad_request(message));
         };
         let plural = collection.trim_start_matches('/');
         let namespace = account.namespace().unwrap_or_default();
         let object = self.bindable(namespace, collection, name);
-        let object = object.ok_or_else(|| Refusal::not_found("", plural, name))?;
+        let object = object.ok_or_else(|| ApiError::not_found("", plural, name))?;
         let asked = text(reference, "/uid");
         if !asked.is_empty() && asked != object.uid() {
             let why = format!(
@@ -167,7 +167,7 @@ impl Cluster {
                  The object might have been deleted and then recreated",
                 object.uid()
             );
-            return Err(Refusal::conflict("", plural, name, &why));
+            return Err(ApiError::conflict("", plural, name, &why));
         }
         Ok(Some((*claim, object)))
     }
@@ -190,11 +190,11 @@ impl Cluster {
     }
 
     /// Answers a TokenRequest for a service account.
-    pub(super) fn request_token(&self, key: &ObjectKey, request: &Value) -> Result<Value, Refusal> {
+    pub(super) fn request_token(&self, key: &ObjectKey, request: &Value) -> Result<Value, ApiError> {
         let account = self
             .store()
             .get(&"/serviceaccounts".into(), key)
-            .ok_or_else(|| Refusal::not_found("", "serviceaccounts", key.name()))?;
+            .ok_or_else(|| ApiError::not_found("", "serviceaccounts", key.name()))?;
         let seconds = number(request, "/spec/expirationSeconds").unwrap_or(3600);
         let wrong = match seconds {
             ..SHORTEST => Some("may not specify a duration less than 10 minutes"),
@@ -203,8 +203,8 @@ impl Cluster {
         };
         if let Some(why) = wrong {
             let field = "spec.expirationSeconds";
-            let problem = Problem::with_value(field, ProblemKind::Invalid, seconds, why);
-            return Err(Refusal::invalid("authentication.k8s.io", "TokenRequest", "", &[problem]));
+            let problem = FieldError::with_value(field, FieldErrorKind::Invalid, seconds, why);
+            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", &[problem]));
         }
         let bound = self.bound_object(key, request)?;
         let mut audiences = items(request, "/spec/audiences").to_vec();

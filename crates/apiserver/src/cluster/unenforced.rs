@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Cluster;
 use super::pipeline;
-use crate::kinds::look::{at, entries, items, text};
+use crate::kinds::json_access::{at, entries, items, text};
 use crate::registry::Kind;
 
 const GROUP: &str = "admissionregistration.k8s.io";

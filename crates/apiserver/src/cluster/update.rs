@@ -8,9 +8,9 @@ use super::address_claim::AddressClaim;
 use super::admission_webhooks::AdmissionAttributes;
 use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
-use super::{Cluster, Place, Shown, Writer, Written};
-use crate::kinds::look::{at, items, number, text};
-use crate::refusal::{Problem, ProblemKind, Refusal};
+use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
+use crate::api_error::{ApiError, FieldError, FieldErrorKind};
+use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
 use crate::strconv;
@@ -21,7 +21,7 @@ pub(super) const ATTEMPTS: usize = 64;
 /// The outcome of an attempt to store a change.
 pub(super) enum Attempt {
     /// The change is stored, or nothing had to be stored.
-    Done(Written),
+    Done(WriteOutcome),
     /// Another write was first: retry on the new state.
     Again,
 }
@@ -35,10 +35,10 @@ impl Cluster {
     /// not valid.
     pub async fn update(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         mut object: Value,
         writer: &Writer,
-    ) -> Result<Written, Refusal> {
+    ) -> Result<WriteOutcome, ApiError> {
         check_name(place, &object)?;
         Self::settle_namespace(place, &mut object)?;
         if place.part == "scale" {
@@ -73,17 +73,17 @@ impl Cluster {
     /// 422 if the changed object is not valid.
     pub async fn change(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         writer: &Writer,
         mut change: impl FnMut(&mut Value) -> bool + Send,
-    ) -> Result<Option<Shown>, Refusal> {
+    ) -> Result<Option<ResponseObject>, ApiError> {
         for _ in 0..ATTEMPTS {
             let Some(current) = self.get(place.kind, &place.key()?) else { return Ok(None) };
             self.ready_to_show(place.kind, std::slice::from_ref(&current)).await?;
             let old = place.kind.show(&current);
             let mut new = old.clone();
             if !change(&mut new) {
-                return Ok(Some(Shown::Stored(current)));
+                return Ok(Some(ResponseObject::Stored(current)));
             }
             match self.attempt(place, &current, &old, new, writer, Owning::Track).await? {
                 Attempt::Done(written) => return Ok(Some(written.object)),
@@ -97,13 +97,13 @@ impl Cluster {
     /// object has changed.
     pub(super) async fn attempt(
         &self,
-        place: &Place<'_>,
+        place: &ObjectRef<'_>,
         current: &Arc<Encoded>,
         old: &Value,
         mut new: Value,
         writer: &Writer,
         owning: Owning,
-    ) -> Result<Attempt, Refusal> {
+    ) -> Result<Attempt, ApiError> {
         let kind = place.kind;
         self.begin_change(place, old, &mut new, writer, owning);
         let asked = AdmissionAttributes::update(place, old, writer);
@@ -124,15 +124,16 @@ impl Cluster {
         let _charge = self.admit(place, Some(old), &new, writer).await?;
         warned.extend(self.warnings(kind, &new, Some(old)));
         let warnings = warned;
-        let done = |written: Written| Ok(Attempt::Done(Written { warnings: warnings.clone(), ..written }));
+        let done =
+            |written: WriteOutcome| Ok(Attempt::Done(WriteOutcome { warnings: warnings.clone(), ..written }));
         self.ready_to_store(kind, &new).await?;
         self.check_defined(kind)?;
         let draft = kind.draft(&new)?;
         if draft.says_what(current) && !is_to_be_removed(kind, &new) {
-            return done(Written::stored(Arc::clone(current), false));
+            return done(WriteOutcome::stored(Arc::clone(current), false));
         }
         if writer.dry_run {
-            return done(Written::value(new, false));
+            return done(WriteOutcome::value(new, false));
         }
         let (expect, key) = (Expect::At(current.version()), current.key());
         if is_to_be_removed(kind, &new) {
@@ -140,7 +141,7 @@ impl Cluster {
             return match self.storage.commit(&kind.collection, key, expect, None).await {
                 Ok(_) => {
                     self.definitions_changed(kind).await;
-                    done(Written::value(new, false))
+                    done(WriteOutcome::value(new, false))
                 }
                 Err(_) => Ok(Attempt::Again),
             };
@@ -149,7 +150,7 @@ impl Cluster {
             Ok(stored) => {
                 Self::remember_shown(kind, &stored, &new);
                 self.definitions_changed(kind).await;
-                done(Written::stored(stored, false))
+                done(WriteOutcome::stored(stored, false))
             }
             Err(_) => Ok(Attempt::Again),
         }
@@ -166,14 +167,14 @@ pub(super) fn is_to_be_removed(kind: &Kind, object: &Value) -> bool {
 }
 
 /// Checks that the name of an object is that of the request.
-pub(super) fn check_name(place: &Place<'_>, object: &Value) -> Result<(), Refusal> {
+pub(super) fn check_name(place: &ObjectRef<'_>, object: &Value) -> Result<(), ApiError> {
     match text(object, "/metadata/name") {
-        "" => Err(Refusal::bad_request(format!(
+        "" => Err(ApiError::bad_request(format!(
             "the name of the object ({} based on URL) was undeterminable: name must be provided",
             place.name
         ))),
         name if name == place.name => Ok(()),
-        name => Err(Refusal::bad_request(format!(
+        name => Err(ApiError::bad_request(format!(
             "the name of the object ({name}) does not match the name on the URL ({})",
             place.name
         ))),
@@ -183,30 +184,30 @@ pub(super) fn check_name(place: &Place<'_>, object: &Value) -> Result<(), Refusa
 /// Checks that the object still has the version that the client has seen, if the client names one.
 /// With `needed`, kinds that require a version reject a write without one.
 pub(super) fn check_version(
-    place: &Place<'_>,
+    place: &ObjectRef<'_>,
     wanted: &str,
     current: &Encoded,
     needed: bool,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     if wanted.is_empty() || wanted == "0" {
         if !needed || !place.kind.traits.requires_version_on_update {
             return Ok(());
         }
-        let problem = Problem::with_value(
+        let problem = FieldError::with_value(
             "metadata.resourceVersion",
-            ProblemKind::Invalid,
+            FieldErrorKind::Invalid,
             0,
             "must be specified for an update",
         );
-        return Err(Refusal::invalid(&place.kind.def.group, &place.kind.def.plural, place.name, &[problem]));
+        return Err(ApiError::invalid(&place.kind.def.group, &place.kind.def.plural, place.name, &[problem]));
     }
     let version: u64 =
-        wanted.parse().map_err(|it| Refusal::unexplained(strconv::error("ParseUint", wanted, &it)))?;
+        wanted.parse().map_err(|it| ApiError::unexplained(strconv::error("ParseUint", wanted, &it)))?;
     if version == current.version() { Ok(()) } else { Err(place.kind.conflict(place.name, MODIFIED)) }
 }
 
 /// Checks that the object has the uid that the client names, if it names one.
-fn check_uid(place: &Place<'_>, wanted: &str, current: &Encoded) -> Result<(), Refusal> {
+fn check_uid(place: &ObjectRef<'_>, wanted: &str, current: &Encoded) -> Result<(), ApiError> {
     if wanted.is_empty() || wanted == current.uid() {
         return Ok(());
     }

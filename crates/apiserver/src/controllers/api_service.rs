@@ -12,8 +12,8 @@ use dogwatch_core::ObjectKey;
 use super::background::{builtin, writer};
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
+use crate::api_error::ApiError;
 use crate::cluster::{Cluster, own_service};
-use crate::refusal::Refusal;
 use crate::store::{CollectionName, Encoded};
 
 /// The time until the service is created again: the mean for kube-apiserver, which checks every 10
@@ -53,7 +53,7 @@ impl Reconciler for ApiService {
         is_about.then_some(own).into_iter().collect()
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let is_missing = |api_version: &str, kind: &str| {
             let kind = cluster.catalog().kind_of(api_version, kind);
             kind.is_some_and(|it| cluster.get(&it, key).is_none())

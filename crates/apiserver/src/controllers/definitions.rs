@@ -12,11 +12,11 @@ use super::background::{builtin, writer};
 use super::finalizers;
 use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
-use crate::cluster::{Cluster, Place, Writer};
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, ObjectRef, Writer};
 use crate::custom::definition::CLEANUP;
 use crate::custom::names;
-use crate::kinds::look::{at, items, text};
-use crate::refusal::Refusal;
+use crate::kinds::json_access::{at, items, text};
 use crate::store::{CollectionName, Encoded, Expect};
 
 const GROUP: &str = "apiextensions.k8s.io";
@@ -53,13 +53,13 @@ impl Reconciler for Definitions {
         std::iter::once(changed).chain(waiting).cloned().collect()
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let kind = builtin(cluster, GROUP, "v1", PLURAL);
         let Some(definition) = cluster.get(&kind, key).map(|it| it.to_value()) else {
             return Ok(Next::touch());
         };
         let writer = writer("definition-controller", "kube-apiserver");
-        let place = Place::of(&kind, key);
+        let place = ObjectRef::of(&kind, key);
         if at(&definition, "/metadata/deletionTimestamp").is_none() {
             cluster.refresh_definitions();
             cluster.settle_names(&kind, key, &writer).await?;
@@ -75,10 +75,10 @@ impl Reconciler for Definitions {
 /// Deletes the objects of a definition, and removes its finalizer when there are none left.
 async fn delete_objects(
     cluster: &Cluster,
-    place: &Place<'_>,
+    place: &ObjectRef<'_>,
     definition: &Value,
     writer: &Writer,
-) -> Result<Next, Refusal> {
+) -> Result<Next, ApiError> {
     let now = cluster.source().stamp();
     if !names::is_true(definition, "Terminating") {
         let mark = |it: &mut Value| {

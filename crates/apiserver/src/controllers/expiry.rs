@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::background::{builtin, writer};
 use super::feed::{Feed, FeedEvent};
-use crate::cluster::{Cluster, DeleteOptions, Place};
+use crate::cluster::{Cluster, DeleteOptions, ObjectRef};
 use crate::store::Encoded;
 use crate::time;
 
@@ -79,7 +79,7 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
             let options = DeleteOptions { version: Some(version.to_string()), ..DeleteOptions::default() };
             // An event that is gone, or has changed since, is not deleted; no other error is
             // possible for an event.
-            let _ = cluster.delete(&Place::of(&kind, &key), &options, &writer).await;
+            let _ = cluster.delete(&ObjectRef::of(&kind, &key), &options, &writer).await;
             tokio::task::yield_now().await;
         }
         let next = expiring.next();

@@ -17,9 +17,9 @@ use super::finalizers;
 use super::pauses::Pauses;
 use super::purge::{Remaining, purge};
 use super::reconcile::{Next, Reconciler};
-use crate::cluster::{Cluster, Place, Writer};
-use crate::kinds::look::{at, items, number, text};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, ObjectRef, Writer};
+use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
 
@@ -80,7 +80,7 @@ impl Reconciler for Namespaces {
         changed.namespace() == Some(waiting.name())
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let kind = builtin(cluster, "", "v1", "namespaces");
         let namespace = cluster.get(&kind, key).map(|it| it.to_value());
         let going = |it: &Value| at(it, "/metadata/deletionTimestamp").is_some();
@@ -91,7 +91,7 @@ impl Reconciler for Namespaces {
         if let Some(pause) = self.begun.left(key, PAUSE) {
             return Ok(Next::after(pause));
         }
-        let place = Place::of(&kind, key);
+        let place = ObjectRef::of(&kind, key);
         let writer = writer("namespace-controller", "kube-controller-manager");
         if text(&namespace, "/status/phase") != "Terminating" {
             let mark = |it: &mut Value| {
@@ -115,7 +115,7 @@ impl Reconciler for Namespaces {
             return Ok(Next::touch());
         }
         if pass.collections.is_empty() {
-            return Err(Refusal::internal(pass.failures.join(", ")));
+            return Err(ApiError::internal(pass.failures.join(", ")));
         }
         let rest = |it: i64| Duration::from_secs(it.saturating_sub(elapsed).max(1).unsigned_abs());
         // Failed deletions are retried, also if nothing changes in the collections.
@@ -149,7 +149,13 @@ async fn empty(cluster: &Cluster, namespace: &str, elapsed: i64, writer: &Writer
 impl DeletionPass {
     /// Adds the objects left of a kind. Returns true if there are any. With `in_time`, their grace
     /// period is not over yet.
-    fn add(&mut self, kind: &Kind, namespace: &str, left: Result<Remaining, Refusal>, in_time: bool) -> bool {
+    fn add(
+        &mut self,
+        kind: &Kind,
+        namespace: &str,
+        left: Result<Remaining, ApiError>,
+        in_time: bool,
+    ) -> bool {
         let left = match left {
             Ok(left) => left,
             Err(refusal) => {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::cluster::{Cluster, DeleteOptions, Place, Propagation, Writer};
-use crate::kinds::look::{at, items};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Propagation, Writer};
+use crate::kinds::json_access::{at, items};
 use crate::registry::Kind;
 
 /// The objects of a kind that are left after a deletion: they wait for their finalizers, or for
@@ -36,7 +36,7 @@ pub(crate) async fn purge(
     kind: &Kind,
     namespace: Option<&str>,
     writer: &Writer,
-) -> Result<Remaining, Refusal> {
+) -> Result<Remaining, ApiError> {
     let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
     let (mut refused, begun) = (None, Instant::now());
     for stored in cluster.list(kind, namespace) {
@@ -44,7 +44,7 @@ pub(crate) async fn purge(
             continue;
         }
         let options = DeleteOptions { uid: Some(stored.uid().to_owned()), ..options.clone() };
-        match cluster.delete(&Place::of(kind, stored.key()), &options, writer).await {
+        match cluster.delete(&ObjectRef::of(kind, stored.key()), &options, writer).await {
             Err(refusal) if !matches!(refusal.0.code, 404 | 409) => refused = refused.or(Some(refusal)),
             _ => {}
         }

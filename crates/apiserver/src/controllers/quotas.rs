@@ -17,11 +17,11 @@ use serde_json::Value;
 use super::background::{builtin, writer};
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
-use crate::admission::Amounts;
+use crate::admission::ResourceList;
 use crate::admission::quota;
-use crate::cluster::{Cluster, Place};
-use crate::kinds::look::at;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, ObjectRef};
+use crate::kinds::json_access::at;
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
 
@@ -67,7 +67,7 @@ impl Reconciler for Quotas {
         changed.namespace().is_none() || waiting.namespace() == changed.namespace()
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let kind = builtin(cluster, "", "v1", "resourcequotas");
         let Some(quota) = cluster.get(&kind, key).map(|it| it.to_value()) else {
             self.counted.end(key);
@@ -78,7 +78,7 @@ impl Reconciler for Quotas {
         }
         let since = cluster.store().revision();
         let (mut busy, namespace) = (false, key.namespace().unwrap_or_default());
-        let place = Place::of(&kind, key).part("status");
+        let place = ObjectRef::of(&kind, key).part("status");
         let writer = writer("resourcequota-controller", "kube-controller-manager");
         let count = |quota: &mut Value| {
             busy = cluster.has_pending_charge(namespace);
@@ -105,7 +105,7 @@ fn sources(cluster: &Cluster, quota: &Value) -> Vec<CollectionName> {
     let kinds = counted_kinds(cluster, quota);
     let mut sources: Vec<_> = kinds.iter().map(|it| it.collection.clone()).collect();
     let is_counted = |name: &str| kinds.iter().any(|it| quota::concerns(&it.def.group, &it.def.plural, name));
-    if Amounts::at(quota, "/spec/hard").names().any(|it| !is_counted(it)) {
+    if ResourceList::at(quota, "/spec/hard").names().any(|it| !is_counted(it)) {
         let definitions = builtin(cluster, "apiextensions.k8s.io", "v1", "customresourcedefinitions");
         sources.push(definitions.collection.clone());
     }
@@ -115,9 +115,9 @@ fn sources(cluster: &Cluster, quota: &Value) -> Vec<CollectionName> {
 /// Updates the status of a quota. Returns true if that changed it.
 fn recount(cluster: &Cluster, namespace: &str, quota: &mut Value) -> bool {
     let now = cluster.source().now();
-    let hard = Amounts::at(quota, "/spec/hard");
-    let before = Amounts::at(quota, "/status/used");
-    let mut counted = Amounts::default();
+    let hard = ResourceList::at(quota, "/spec/hard");
+    let before = ResourceList::at(quota, "/status/used");
+    let mut counted = ResourceList::default();
     for kind in counted_kinds(cluster, quota) {
         let (group, plural) = (kind.def.group.as_str(), kind.def.plural.as_str());
         let objects = cluster.list(&kind, Some(namespace));

@@ -14,9 +14,9 @@ use super::background::Running;
 use super::feed::{Feed, FeedEvent};
 use super::pending::Pending;
 use super::supervise;
+use crate::api_error::ApiError;
 use crate::cluster::Cluster;
 use crate::panics::caught;
-use crate::refusal::Refusal;
 use crate::store::{CollectionName, Encoded};
 
 /// The number of keys that are processed before other tasks run. Those then see all changes at
@@ -56,7 +56,7 @@ pub(crate) trait Reconciler: Send {
         &mut self,
         cluster: &Cluster,
         key: &ObjectKey,
-    ) -> impl Future<Output = Result<Next, Refusal>> + Send;
+    ) -> impl Future<Output = Result<Next, ApiError>> + Send;
 }
 
 /// The time at which a key is processed next, unless a change affects it earlier.
@@ -104,7 +104,7 @@ pub(crate) async fn run<R: Reconciler>(cluster: Arc<Cluster>, mut reconciler: R)
                 let controller = reconciler.name();
                 cluster.background().panicked(controller);
                 tracing::error!(controller, %key, panic = panic.0, "a controller panicked; the object will be retried");
-                Err(Refusal::internal(panic.0))
+                Err(ApiError::internal(panic.0))
             });
             runner.settle(reconciler.name(), key, outcome);
             turn += 1;
@@ -194,7 +194,7 @@ impl Runner {
         self.pending.add(key.clone());
     }
 
-    fn settle(&mut self, name: &str, key: ObjectKey, outcome: Result<Next, Refusal>) {
+    fn settle(&mut self, name: &str, key: ObjectKey, outcome: Result<Next, ApiError>) {
         let next = match outcome {
             Ok(next) => next,
             Err(refusal) => {
@@ -249,7 +249,7 @@ mod tests {
             after.map(|it| it.key().clone()).into_iter().collect()
         }
 
-        async fn sync(&mut self, _: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+        async fn sync(&mut self, _: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
             assert_ne!(key.name(), "poison", "on purpose");
             self.seen.lock().expect("no panic while it is held").push(key.name().to_owned());
             Ok(Next::touch())

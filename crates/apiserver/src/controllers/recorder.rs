@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, Writer};
-use crate::kinds::look::text;
+use crate::kinds::json_access::text;
 
 /// The content of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use super::background::{builtin, writer};
 use super::finalizers;
 use super::pauses::Pauses;
 use super::reconcile::{Next, Reconciler};
-use crate::cluster::{Cluster, Place};
-use crate::kinds::look::{at, items, number, text};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, ObjectRef};
+use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
 
@@ -61,7 +61,7 @@ impl Reconciler for Volumes {
         waiting.namespace().is_none() || waiting.namespace() == changed.namespace()
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let (plural, finalizer, manager) = match key.namespace() {
             Some(_) => ("persistentvolumeclaims", CLAIM_FINALIZER, "pvc-protection-controller"),
             None => ("persistentvolumes", VOLUME_FINALIZER, "pv-protection-controller"),
@@ -94,7 +94,7 @@ impl Reconciler for Volumes {
             text(it, "/metadata/uid") == uid && finalizers::remove(it, "/metadata/finalizers", finalizer)
         };
         let writer = writer(manager, "kube-controller-manager");
-        cluster.change(&Place::of(&kind, key), &writer, release).await?;
+        cluster.change(&ObjectRef::of(&kind, key), &writer, release).await?;
         self.begun.end(key);
         Ok(Next::touch())
     }

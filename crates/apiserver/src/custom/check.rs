@@ -16,7 +16,7 @@ use super::version_checks::{
     forbidden, invalid,
 };
 use super::{Structural, default_checks, keywords, names, openapi, structural_rules};
-use crate::refusal::{Problem, ProblemKind};
+use crate::api_error::{FieldError, FieldErrorKind};
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const AT_ROOT: &str = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
@@ -50,7 +50,7 @@ const ROOT_FIELDS: [&str; 22] = [
 
 /// Returns the problems of a new definition, after [`super::definition::prepare_create`]. Labels,
 /// annotations and the like are not checked.
-pub fn check_create(definition: &Value) -> Vec<Problem> {
+pub fn check_create(definition: &Value) -> Vec<FieldError> {
     let mut problems = Vec::new();
     let spec = &definition["spec"];
     let name = text(&definition["metadata"], "name");
@@ -67,7 +67,7 @@ pub fn check_create(definition: &Value) -> Vec<Problem> {
 }
 
 /// Returns the problems of a changed definition, after [`super::definition::prepare_update`].
-pub fn check_update(definition: &Value, old: &Value) -> Vec<Problem> {
+pub fn check_update(definition: &Value, old: &Value) -> Vec<FieldError> {
     let mut problems = Vec::new();
     check_both(definition, Some(old), &mut problems);
     problems
@@ -81,7 +81,7 @@ pub fn format_warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
     fresh.map(|format| format!("unrecognized format {}", quoted(&format))).collect()
 }
 
-fn check_both(definition: &Value, old: Option<&Value>, problems: &mut Vec<Problem>) {
+fn check_both(definition: &Value, old: Option<&Value>, problems: &mut Vec<FieldError>) {
     let spec = &definition["spec"];
     check_spec(spec, problems);
     if let Some(old) = old {
@@ -109,14 +109,14 @@ fn check_both(definition: &Value, old: Option<&Value>, problems: &mut Vec<Proble
     }
 }
 
-fn check_spec(spec: &Value, problems: &mut Vec<Problem>) {
+fn check_spec(spec: &Value, problems: &mut Vec<FieldError>) {
     check_group(text(spec, "group"), problems);
     check_choice("spec.scope", text(spec, "scope"), &["Cluster", "Namespaced"], problems);
     let versions = listed(spec, "versions");
     for (index, version) in versions.iter().enumerate() {
         if !version["schema"]["openAPIV3Schema"].is_object() {
             let field = format!("spec.versions[{index}].schema.openAPIV3Schema");
-            problems.push(Problem::new(field, ProblemKind::Required, ""));
+            problems.push(FieldError::new(field, FieldErrorKind::Required, ""));
         }
     }
     let shared = SharedByVersions::of(versions);
@@ -126,7 +126,7 @@ fn check_spec(spec: &Value, problems: &mut Vec<Problem>) {
     check_version_set(spec, &shared, problems);
     for key in ["plural", "singular", "kind", "listKind"] {
         if text(&spec["names"], key).is_empty() {
-            problems.push(Problem::new(format!("spec.names.{key}"), ProblemKind::Required, ""));
+            problems.push(FieldError::new(format!("spec.names.{key}"), FieldErrorKind::Required, ""));
         }
     }
     check_names(&spec["names"], problems);
@@ -148,10 +148,10 @@ fn check_spec(spec: &Value, problems: &mut Vec<Problem>) {
     check_conversion(spec, problems);
 }
 
-fn check_group(group: &str, problems: &mut Vec<Problem>) {
+fn check_group(group: &str, problems: &mut Vec<FieldError>) {
     let faults = subdomain_faults(group);
     if group.is_empty() {
-        problems.push(Problem::new("spec.group", ProblemKind::Required, ""));
+        problems.push(FieldError::new("spec.group", FieldErrorKind::Required, ""));
     } else if !faults.is_empty() {
         problems.push(invalid("spec.group", &quoted(group), &faults.join(",")));
     } else if !group.contains('.') {
@@ -159,7 +159,7 @@ fn check_group(group: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problems: &mut Vec<Problem>) {
+fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problems: &mut Vec<FieldError>) {
     let name = text(version, "name");
     let faults = label_faults(name);
     if !faults.is_empty() {
@@ -181,7 +181,7 @@ fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problem
     }
 }
 
-fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Vec<Problem>) {
+fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Vec<FieldError>) {
     let versions = listed(spec, "versions");
     let shown = shared.versions(&spec["versions"]);
     let repeated =
@@ -202,7 +202,7 @@ fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Vec
     }
 }
 
-fn check_names(names: &Value, problems: &mut Vec<Problem>) {
+fn check_names(names: &Value, problems: &mut Vec<FieldError>) {
     for key in ["plural", "singular", "kind", "listKind"] {
         let name = text(names, key);
         let mixed = matches!(key, "kind" | "listKind");
@@ -242,7 +242,7 @@ fn check_names(names: &Value, problems: &mut Vec<Problem>) {
     }
 }
 
-fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<Problem>) {
+fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<FieldError>) {
     let Some(root) = schema.get("openAPIV3Schema").filter(|root| root.is_object()) else { return };
     let path = format!("{path}.openAPIV3Schema");
     if status {
@@ -270,7 +270,7 @@ fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<Pro
 /// Checks the root of a schema with a status subresource: it may only have fields that can be
 /// validated for `status` alone. Only the first problem is reported; fields that come before `type`
 /// in the internal form take precedence over it.
-fn check_root(root: &Value, path: &str, problems: &mut Vec<Problem>) {
+fn check_root(root: &Value, path: &str, problems: &mut Vec<FieldError>) {
     let kind = text(root, "type");
     let earlier = ["id", "$schema", "$ref"].iter().any(|key| !text(root, key).is_empty());
     if !earlier && !kind.is_empty() && kind != "object" {
@@ -287,7 +287,7 @@ fn check_root(root: &Value, path: &str, problems: &mut Vec<Problem>) {
 }
 
 /// Checks that the versions in which objects may be stored are kept.
-fn check_stored(definition: &Value, problems: &mut Vec<Problem>) {
+fn check_stored(definition: &Value, problems: &mut Vec<FieldError>) {
     let stored = listed(&definition["status"], "storedVersions");
     let versions = listed(&definition["spec"], "versions");
     let field = "status.storedVersions";
@@ -316,7 +316,7 @@ fn check_stored(definition: &Value, problems: &mut Vec<Problem>) {
 }
 
 /// Checks that a definition in a protected group has an approval annotation.
-fn check_approval(definition: &Value, old: Option<&Value>, problems: &mut Vec<Problem>) {
+fn check_approval(definition: &Value, old: Option<&Value>, problems: &mut Vec<FieldError>) {
     let group = text(&definition["spec"], "group");
     let community = ["k8s.io", "kubernetes.io"];
     if !community.iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}"))) {
@@ -336,7 +336,7 @@ fn check_approval(definition: &Value, old: Option<&Value>, problems: &mut Vec<Pr
     let see = "see https://github.com/kubernetes/enhancements/pull/1111";
     if new.is_empty() {
         let detail = format!("protected groups must have approval annotation \"{APPROVAL}\", {see}");
-        problems.push(Problem::new(field, ProblemKind::Required, &detail));
+        problems.push(FieldError::new(field, FieldErrorKind::Required, &detail));
     } else {
         let detail = format!(
             "protected groups must have approval annotation \"{APPROVAL}\" with either a URL or a reason starting with \

@@ -7,10 +7,10 @@ use super::Structural;
 use super::go_format::shown;
 use super::keywords;
 use super::{embedded, metadata, prune, validate};
-use crate::refusal::{Problem, ProblemKind};
+use crate::api_error::{FieldError, FieldErrorKind};
 
 /// Returns the problems of the defaults of a structural schema.
-pub(crate) fn problems(schema: &Structural, path: &str) -> Vec<Problem> {
+pub(crate) fn problems(schema: &Structural, path: &str) -> Vec<FieldError> {
     let mut problems = Vec::new();
     // The root is validated like an embedded resource.
     let root = Structural { embedded: true, ..schema.clone() };
@@ -18,7 +18,7 @@ pub(crate) fn problems(schema: &Structural, path: &str) -> Vec<Problem> {
     problems
 }
 
-fn visit(schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<Problem>) {
+fn visit(schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<FieldError>) {
     let inside_meta = inside_meta && !schema.embedded;
     if let Some(default) = &schema.default {
         check(default, schema, &format!("{path}.default"), inside_meta, problems);
@@ -32,21 +32,27 @@ fn visit(schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<
     }
 }
 
-fn check(default: &Value, schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<Problem>) {
+fn check(
+    default: &Value,
+    schema: &Structural,
+    path: &str,
+    inside_meta: bool,
+    problems: &mut Vec<FieldError>,
+) {
     let mut pruned = default.clone();
     if !inside_meta && !prune::prune_part(&mut pruned, schema).is_empty() {
-        problems.push(Problem::with_value(
+        problems.push(FieldError::with_value(
             path,
-            ProblemKind::Invalid,
+            FieldErrorKind::Invalid,
             shown(default),
             "must not have unknown fields",
         ));
     }
     if let Err(words) = metadata::coerce_part(&mut pruned, schema, path) {
         let (field, message) = words.split_once(": ").unwrap_or((path, &words));
-        problems.push(Problem {
+        problems.push(FieldError {
             field: field.to_owned(),
-            kind: ProblemKind::Invalid,
+            kind: FieldErrorKind::Invalid,
             message: message.to_owned(),
         });
         return;

@@ -7,14 +7,14 @@ use super::Structural;
 use super::dns_names::label_faults;
 use super::go_format::{quoted, shown};
 use super::nodes::{child, nodes};
-use crate::kinds::look::text;
+use crate::api_error::{FieldError, FieldErrorKind};
+use crate::kinds::json_access::text;
 use crate::kinds::traits::NameRule;
 use crate::kinds::validate::metadata::common;
-use crate::refusal::{Problem, ProblemKind};
 
 /// Returns the problems of the resources embedded in a value at a path. The value itself counts as
 /// one if its schema says so.
-pub(crate) fn problems(value: &Value, schema: &Structural, path: &str) -> Vec<Problem> {
+pub(crate) fn problems(value: &Value, schema: &Structural, path: &str) -> Vec<FieldError> {
     let mut problems = Vec::new();
     for node in nodes(value, schema, path).into_iter().filter(|node| node.schema.embedded) {
         if let Value::Object(resource) = node.value {
@@ -30,42 +30,44 @@ pub(crate) fn problems(value: &Value, schema: &Structural, path: &str) -> Vec<Pr
 
 /// Validates the metadata of an embedded resource like those of any object, except for the name: it
 /// may be absent, and may be any path segment.
-fn check_metadata(resource: &Object<String, Value>, path: &str, problems: &mut Vec<Problem>) {
+fn check_metadata(resource: &Object<String, Value>, path: &str, problems: &mut Vec<FieldError>) {
     let mut metadata = resource["metadata"].clone();
     if text(&metadata, "/name").is_empty() {
         metadata["name"] = "unnamed".into();
     }
     let namespaced = !text(&metadata, "/namespace").is_empty();
     let found = common(NameRule::PathSegment, namespaced, &json!({ "metadata": metadata }));
-    problems.extend(found.into_iter().map(|it| Problem { field: child(path, &it.field), ..it }));
+    problems.extend(found.into_iter().map(|it| FieldError { field: child(path, &it.field), ..it }));
 }
 
-fn check_version(version: Option<&Value>, path: &str, problems: &mut Vec<Problem>) {
+fn check_version(version: Option<&Value>, path: &str, problems: &mut Vec<FieldError>) {
     if let Some(text) = text_of(version, path, problems)
         && text.matches('/').count() > 1
     {
         let detail = format!("unexpected GroupVersion string: {text}");
-        problems.push(Problem::with_value(path, ProblemKind::Invalid, quoted(text), &detail));
+        problems.push(FieldError::with_value(path, FieldErrorKind::Invalid, quoted(text), &detail));
     }
 }
 
-fn check_kind(kind: Option<&Value>, path: &str, problems: &mut Vec<Problem>) {
+fn check_kind(kind: Option<&Value>, path: &str, problems: &mut Vec<FieldError>) {
     let Some(text) = text_of(kind, path, problems) else { return };
     let faults = label_faults(&text.to_lowercase());
     if !faults.is_empty() {
         let detail = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
-        problems.push(Problem::with_value(path, ProblemKind::Invalid, quoted(text), &detail));
+        problems.push(FieldError::with_value(path, FieldErrorKind::Invalid, quoted(text), &detail));
     }
 }
 
-fn text_of<'a>(value: Option<&'a Value>, path: &str, problems: &mut Vec<Problem>) -> Option<&'a str> {
+fn text_of<'a>(value: Option<&'a Value>, path: &str, problems: &mut Vec<FieldError>) -> Option<&'a str> {
     let problem = match value {
-        None => Problem::new(path, ProblemKind::Required, ""),
+        None => FieldError::new(path, FieldErrorKind::Required, ""),
         Some(Value::String(text)) if text.is_empty() => {
-            Problem::with_value(path, ProblemKind::Invalid, "\"\"", "must not be empty")
+            FieldError::with_value(path, FieldErrorKind::Invalid, "\"\"", "must not be empty")
         }
         Some(Value::String(text)) => return Some(text),
-        Some(other) => Problem::with_value(path, ProblemKind::Invalid, shown(other), "must be a string"),
+        Some(other) => {
+            FieldError::with_value(path, FieldErrorKind::Invalid, shown(other), "must be a string")
+        }
     };
     problems.push(problem);
     None

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::definition::Version;
 pub use super::go_format::settle_numbers;
 use super::{default, embedded, listtype, metadata, prune, scale, validate};
-use crate::refusal::{Problem, ProblemKind};
+use crate::api_error::{FieldError, FieldErrorKind};
 
 /// Decodes an object of a version: drops unknown fields and fills in defaults. Returns the paths of
 /// the dropped fields, in the order in which to report them ([`prune::unknown_field`]).
@@ -98,7 +98,7 @@ pub fn prepare_status(object: &mut Value, old: &Value) {
 }
 
 /// Returns the problems of a new object.
-pub fn validate_create(object: &Value, version: &Version) -> Vec<Problem> {
+pub fn validate_create(object: &Value, version: &Version) -> Vec<FieldError> {
     let schema = &version.schema;
     let mut problems = validate::validate(object, None, schema);
     if let Some(paths) = &version.scale {
@@ -112,7 +112,7 @@ pub fn validate_create(object: &Value, version: &Version) -> Vec<Problem> {
 }
 
 /// Returns the problems of a changed object. Unchanged invalid values are accepted.
-pub fn validate_update(object: &Value, old: &Value, version: &Version) -> Vec<Problem> {
+pub fn validate_update(object: &Value, old: &Value, version: &Version) -> Vec<FieldError> {
     let schema = &version.schema;
     let mut problems = validate::validate(object, Some(old), schema);
     if let Some(paths) = &version.scale {
@@ -128,7 +128,7 @@ pub fn validate_update(object: &Value, old: &Value, version: &Version) -> Vec<Pr
 }
 
 /// Returns the problems of a changed status. In messages, paths begin at the status.
-pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<Problem> {
+pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<FieldError> {
     let mut problems = Vec::new();
     if let (Some(status), Some(schema)) = (object.get("status"), version.schema.properties.get("status")) {
         problems.extend(validate::validate_part(status, old.get("status"), schema, "status"));
@@ -147,14 +147,15 @@ pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<Pr
 /// Adds the message of kube-apiserver that validation rules were not checked, if the schema has
 /// rules and the object is structurally invalid (k8s.io/apiextensions-apiserver v0.36.4
 /// pkg/registry/customresource/strategy.go).
-fn blocked_rules(version: &Version, problems: &mut Vec<Problem>) {
-    use ProblemKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
-    let blocks =
-        |problem: &Problem| matches!(problem.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid);
+fn blocked_rules(version: &Version, problems: &mut Vec<FieldError>) {
+    use FieldErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+    let blocks = |problem: &FieldError| {
+        matches!(problem.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)
+    };
     if version.schema.has_rules() && problems.iter().any(blocks) {
         let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to \
                       complete validation";
-        problems.push(Problem::with_value(validate::NOWHERE, ProblemKind::Invalid, "null", detail));
+        problems.push(FieldError::with_value(validate::NOWHERE, FieldErrorKind::Invalid, "null", detail));
     }
 }
 

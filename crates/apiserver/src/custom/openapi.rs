@@ -6,12 +6,12 @@ use serde_json::Value;
 use super::go_format::{json, quoted, quoted_list};
 use super::keywords::{flag, listed, named, property, text};
 use super::structural_rules::value_of;
-use crate::refusal::{Problem, ProblemKind};
+use crate::api_error::{FieldError, FieldErrorKind};
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
 /// Returns the problems of a schema, from the root down.
-pub(crate) fn problems(schema: &Value, path: &str) -> Vec<Problem> {
+pub(crate) fn problems(schema: &Value, path: &str) -> Vec<FieldError> {
     let mut walker = Walker { problems: Vec::new() };
     walker.node(schema, path, &NodeContext { root: true, no_defaults: None, inside_meta: false });
     walker.problems
@@ -27,25 +27,30 @@ struct NodeContext {
 }
 
 struct Walker {
-    problems: Vec<Problem>,
+    problems: Vec<FieldError>,
 }
 
 impl Walker {
     fn forbid(&mut self, field: String, detail: &str) {
-        self.problems.push(Problem::new(field, ProblemKind::Forbidden, detail));
+        self.problems.push(FieldError::new(field, FieldErrorKind::Forbidden, detail));
     }
 
     fn require(&mut self, field: String, detail: &str) {
-        self.problems.push(Problem::new(field, ProblemKind::Required, detail));
+        self.problems.push(FieldError::new(field, FieldErrorKind::Required, detail));
     }
 
     fn refuse(&mut self, field: String, value: &str, detail: &str) {
-        self.problems.push(Problem::with_value(field, ProblemKind::Invalid, value, detail));
+        self.problems.push(FieldError::with_value(field, FieldErrorKind::Invalid, value, detail));
     }
 
     fn unsupported(&mut self, field: String, value: &str, supported: &[&str]) {
         let detail = format!("supported values: {}", quoted_list(supported));
-        self.problems.push(Problem::with_value(field, ProblemKind::NotSupported, quoted(value), &detail));
+        self.problems.push(FieldError::with_value(
+            field,
+            FieldErrorKind::NotSupported,
+            quoted(value),
+            &detail,
+        ));
     }
 
     fn node(&mut self, schema: &Value, path: &str, context: &NodeContext) {

@@ -5,7 +5,7 @@
 use serde_json::{Map as Object, Value, json};
 
 use super::go_format::shown_number;
-use crate::refusal::{Problem, ProblemKind, Refusal};
+use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 
 /// The paths of the fields of a Scale in an object, such as `.spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,11 +26,11 @@ const UNSET: i64 = i32::MIN as i64;
 /// # Errors
 /// 500 if the object has no replicas; 400 if the value at a path is not a number, or not a string
 /// for the selector.
-pub fn read_scale(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
+pub fn read_scale(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let path = &paths.spec_replicas;
     if nested_integer(object, path).is_ok_and(|replicas| replicas.is_none()) {
         let words = format!("the spec replicas field {path:?} does not exist");
-        return Err(Refusal::internal(format!("Internal error occurred: {words}")).cause("", &words, ""));
+        return Err(ApiError::internal(format!("Internal error occurred: {words}")).cause("", &words, ""));
     }
     scale_of(object, paths)
 }
@@ -40,7 +40,7 @@ pub fn read_scale(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> 
 ///
 /// # Errors
 /// Those of [`scale_of`].
-pub fn patch_base(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
+pub fn patch_base(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
     let mut scale = scale_of(object, paths)?;
     if nested_integer(object, &paths.spec_replicas).is_ok_and(|replicas| replicas.is_none()) {
         scale["spec"]["replicas"] = UNSET.into();
@@ -52,12 +52,12 @@ pub fn patch_base(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> 
 ///
 /// # Errors
 /// 400 if the value at a path is not a number, or not a string for the selector.
-pub fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
-    let replicas = |path: &str| nested_integer(object, path).map_err(Refusal::bad_request);
+pub fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, ApiError> {
+    let replicas = |path: &str| nested_integer(object, path).map_err(ApiError::bad_request);
     let asked = replicas(&paths.spec_replicas)?.unwrap_or(0);
     let mut status = json!({"replicas": replicas(&paths.status_replicas)?.unwrap_or(0)});
     if let Some(path) = paths.selector.as_deref().filter(|path| !path.is_empty())
-        && let Some(selector) = nested_text(object, path).map_err(Refusal::bad_request)?
+        && let Some(selector) = nested_text(object, path).map_err(ApiError::bad_request)?
         && !selector.is_empty()
     {
         status["selector"] = Value::String(selector);
@@ -80,13 +80,13 @@ pub fn scale_of(object: &Value, paths: &ScalePaths) -> Result<Value, Refusal> {
 /// # Errors
 /// 400 if neither the object nor the patch has replicas; 500 if a value on the path is not an
 /// object.
-pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Result<(), Refusal> {
+pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Result<(), ApiError> {
     let path = &paths.spec_replicas;
     let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
     if replicas == UNSET {
-        return Err(Refusal::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
+        return Err(ApiError::bad_request(format!("the spec replicas field {path:?} cannot be empty")));
     }
-    set_nested(object, path, replicas.into()).map_err(Refusal::unexplained)?;
+    set_nested(object, path, replicas.into()).map_err(ApiError::unexplained)?;
     if let Some(version) = scale.pointer("/metadata/resourceVersion").filter(|version| *version != "")
         && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
     {
@@ -96,22 +96,22 @@ pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Res
 }
 
 /// Returns the problem of the desired replicas of an object, if there is one.
-pub fn spec_problems(object: &Value, paths: &ScalePaths) -> Vec<Problem> {
+pub fn spec_problems(object: &Value, paths: &ScalePaths) -> Vec<FieldError> {
     replica_problem(object, &paths.spec_replicas).into_iter().collect()
 }
 
 /// Returns the problems of the replicas and the selector in the status of an object.
-pub fn status_problems(object: &Value, paths: &ScalePaths) -> Vec<Problem> {
-    let mut problems: Vec<Problem> = replica_problem(object, &paths.status_replicas).into_iter().collect();
+pub fn status_problems(object: &Value, paths: &ScalePaths) -> Vec<FieldError> {
+    let mut problems: Vec<FieldError> = replica_problem(object, &paths.status_replicas).into_iter().collect();
     if let Some(path) = &paths.selector
         && let Err(words) = nested_text(object, path)
     {
-        problems.push(Problem::with_value(path.as_str(), ProblemKind::Invalid, "\"\"", &words));
+        problems.push(FieldError::with_value(path.as_str(), FieldErrorKind::Invalid, "\"\"", &words));
     }
     problems
 }
 
-fn replica_problem(object: &Value, path: &str) -> Option<Problem> {
+fn replica_problem(object: &Value, path: &str) -> Option<FieldError> {
     let (value, words) = match nested_integer(object, path) {
         Err(words) => (0, words),
         Ok(Some(count)) if count < 0 => (count, "should be a non-negative integer".to_owned()),
@@ -120,7 +120,7 @@ fn replica_problem(object: &Value, path: &str) -> Option<Problem> {
         }
         Ok(_) => return None,
     };
-    Some(Problem::with_value(path, ProblemKind::Invalid, value, &words))
+    Some(FieldError::with_value(path, FieldErrorKind::Invalid, value, &words))
 }
 
 fn split(path: &str) -> Vec<&str> {

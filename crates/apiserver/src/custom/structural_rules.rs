@@ -11,10 +11,10 @@ use super::go_format::{quoted, shown};
 use super::keywords::{flag, listed, named, property, text};
 use super::pattern::Pattern;
 use super::schema_nodes::{Level, RestrictionTarget, Role, SchemaNode, schema_nodes};
-use crate::refusal::{Problem, ProblemKind};
+use crate::api_error::{FieldError, FieldErrorKind};
 
 /// Returns the reasons why a schema is not structural, sorted by message.
-pub(crate) fn problems(schema: &Value, path: &str) -> Vec<Problem> {
+pub(crate) fn problems(schema: &Value, path: &str) -> Vec<FieldError> {
     let mut problems = Vec::new();
     for node in schema_nodes(schema, path) {
         pattern(&node, &mut problems);
@@ -66,20 +66,20 @@ pub(crate) fn unsupported(schema: &Value) -> Option<&'static str> {
     own.map(|(_, name)| *name).or_else(|| below.find_map(unsupported))
 }
 
-fn forbidden(field: String, detail: &str) -> Problem {
-    Problem::new(field, ProblemKind::Forbidden, detail)
+fn forbidden(field: String, detail: &str) -> FieldError {
+    FieldError::new(field, FieldErrorKind::Forbidden, detail)
 }
 
-fn required(field: String, detail: &str) -> Problem {
-    Problem::new(field, ProblemKind::Required, detail)
+fn required(field: String, detail: &str) -> FieldError {
+    FieldError::new(field, FieldErrorKind::Required, detail)
 }
 
-fn invalid(field: String, value: &str, detail: &str) -> Problem {
-    Problem::with_value(field, ProblemKind::Invalid, quoted(value), detail)
+fn invalid(field: String, value: &str, detail: &str) -> FieldError {
+    FieldError::with_value(field, FieldErrorKind::Invalid, quoted(value), detail)
 }
 
 /// Checks that a pattern is a regular expression.
-fn pattern(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
+fn pattern(node: &SchemaNode<'_>, problems: &mut Vec<FieldError>) {
     let pattern = text(node.schema, "pattern");
     if let Some(mistake) = Pattern::mistake(pattern) {
         let detail = format!("must be a valid regular expression, but isn't: {mistake}");
@@ -89,7 +89,7 @@ fn pattern(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
 
 /// Checks types: every part has one unless any value is allowed, a list describes its items, and
 /// the root is an object.
-fn types(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<Problem>) {
+fn types(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<FieldError>) {
     let (schema, kind) = (node.schema, text(node.schema, "type"));
     let anything =
         flag(schema, "x-kubernetes-int-or-string") || flag(schema, "x-kubernetes-preserve-unknown-fields");
@@ -115,7 +115,7 @@ fn types(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<Problem>) {
 }
 
 /// Checks embedded resources: each is an object with properties, or preserves unknown fields.
-fn embedded(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
+fn embedded(node: &SchemaNode<'_>, problems: &mut Vec<FieldError>) {
     if !node.is_embedded() {
         return;
     }
@@ -139,21 +139,21 @@ fn embedded(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
 }
 
 /// Checks `x-kubernetes-int-or-string`: such a value has no fields.
-fn numbers_or_text(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
+fn numbers_or_text(node: &SchemaNode<'_>, problems: &mut Vec<FieldError>) {
     if !flag(node.schema, "x-kubernetes-int-or-string") {
         return;
     }
     for key in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
         if flag(node.schema, key) {
             let detail = "must be false if x-kubernetes-int-or-string is true";
-            problems.push(Problem::with_value(node.at(key), ProblemKind::Invalid, true, detail));
+            problems.push(FieldError::with_value(node.at(key), FieldErrorKind::Invalid, true, detail));
         }
     }
 }
 
 /// Checks the fields that every resource has: their types at the root and in embedded resources,
 /// and that the root restricts nothing but the names in `metadata`.
-fn inherited_fields(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<Problem>) {
+fn inherited_fields(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<FieldError>) {
     let whole = level == Level::Root || node.is_embedded();
     for (name, kind) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
         let Some(schema) = node.schema.get("properties").and_then(|properties| properties.get(name)) else {
@@ -212,7 +212,7 @@ const ONLY_IN_PARTS: [(&str, RequiredValue); 12] = [
 ];
 
 /// Checks that a restriction has no keyword that describes a value.
-fn check_restriction(node: &SchemaNode<'_>, problems: &mut Vec<Problem>) {
+fn check_restriction(node: &SchemaNode<'_>, problems: &mut Vec<FieldError>) {
     let schema = node.schema;
     for (key, required_value) in ONLY_IN_PARTS {
         let (said, detail) = match required_value {

@@ -12,7 +12,7 @@ use super::go_format::{quoted, quoted_list, shown};
 use super::numbers::{self, Fault};
 use super::structural::{Additional, Structural, Type};
 use super::{formats, prune};
-use crate::refusal::{Problem, ProblemKind};
+use crate::api_error::{FieldError, FieldErrorKind};
 use crate::schema::Topology;
 
 /// The field of a problem that is not about one field.
@@ -24,17 +24,22 @@ pub(crate) const NOWHERE: &str = "<nil>";
 const MOST_REPORTED: usize = 1_000;
 
 /// Returns all problems of a whole object, by key. With `old`, unchanged invalid values pass.
-pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> Vec<Problem> {
+pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> Vec<FieldError> {
     problems(schema, object, old, NOWHERE)
 }
 
 /// Validates a part of an object like [`validate`], such as `status`: paths begin with `prefix`,
 /// messages do not.
-pub fn validate_part(value: &Value, old: Option<&Value>, schema: &Structural, prefix: &str) -> Vec<Problem> {
+pub fn validate_part(
+    value: &Value,
+    old: Option<&Value>,
+    schema: &Structural,
+    prefix: &str,
+) -> Vec<FieldError> {
     problems(schema, value, old, prefix)
 }
 
-fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &str) -> Vec<Problem> {
+fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &str) -> Vec<FieldError> {
     let place = |found: Found| {
         let name = found.name.strip_prefix('.').unwrap_or(&found.name);
         let field = match (name.is_empty(), prefix == NOWHERE) {
@@ -42,7 +47,7 @@ fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &st
             (false, true) => name.to_owned(),
             (false, false) => format!("{prefix}.{name}"),
         };
-        Problem { field, kind: found.kind, message: found.message }
+        FieldError { field, kind: found.kind, message: found.message }
     };
     check(schema, value, old, "").found.into_iter().map(place).collect()
 }
@@ -50,7 +55,7 @@ fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &st
 /// One problem. `words` is the message of kube-apiserver's validator; equal ones are reported once.
 struct Found {
     name: String,
-    kind: ProblemKind,
+    kind: FieldErrorKind,
     message: String,
     words: String,
 }
@@ -90,23 +95,23 @@ impl Outcome {
 
     fn invalid(&mut self, path: &str, value: &str, words: String) {
         let message = format!("Invalid value: {value}: {words}");
-        self.add(Found { name: path.to_owned(), kind: ProblemKind::Invalid, message, words });
+        self.add(Found { name: path.to_owned(), kind: FieldErrorKind::Invalid, message, words });
     }
 
     fn wrong_type(&mut self, path: &str, expected: &str, actual: &str) {
         let words = format!("{path} in body must be of type {expected}: {}", quoted(actual));
         let message = format!("Invalid value: {}: {words}", quoted(actual));
-        self.add(Found { name: path.to_owned(), kind: ProblemKind::TypeInvalid, message, words });
+        self.add(Found { name: path.to_owned(), kind: FieldErrorKind::TypeInvalid, message, words });
     }
 
     /// Adds a problem that is not about one field.
     fn nowhere(&mut self, words: String) {
         let message = format!("Invalid value: \"\": {words}");
-        self.add(Found { name: String::new(), kind: ProblemKind::Invalid, message, words });
+        self.add(Found { name: String::new(), kind: FieldErrorKind::Invalid, message, words });
     }
 
-    fn other(&mut self, path: String, kind: ProblemKind, detail: &str, words: String) {
-        let message = Problem::new("", kind, detail).message;
+    fn other(&mut self, path: String, kind: FieldErrorKind, detail: &str, words: String) {
+        let message = FieldError::new("", kind, detail).message;
         self.add(Found { name: path, kind, message, words });
     }
 }
@@ -279,7 +284,7 @@ fn check_text(schema: &Structural, text: &str, path: &str, outcome: &mut Outcome
     if let Some(most) = limits.max_length.filter(|most| length > *most) {
         let words = format!("{path} in body should be at most {most} chars long");
         let detail = format!("may not be more than {most} bytes");
-        outcome.other(path.to_owned(), ProblemKind::TooLong, &detail, words);
+        outcome.other(path.to_owned(), FieldErrorKind::TooLong, &detail, words);
     } else if let Some(least) = limits.min_length.filter(|least| length < *least) {
         outcome.invalid(path, &quoted(text), format!("{path} in body should be at least {least} chars long"));
     } else if let Some(pattern) = &limits.pattern
@@ -304,7 +309,7 @@ fn check_enum(schema: &Structural, value: &Value, path: &str, outcome: &mut Outc
     let listed = quoted_list(allowed.iter().map(numbers::listed));
     let message = format!("Unsupported value: {}: supported values: {listed}", shown(value));
     let words = format!("{path} in body should be one of {listed}");
-    outcome.add(Found { name: path.to_owned(), kind: ProblemKind::NotSupported, message, words });
+    outcome.add(Found { name: path.to_owned(), kind: FieldErrorKind::NotSupported, message, words });
 }
 
 fn check_items(schema: &Structural, items: &[Value], old: Option<&Value>, path: &str, outcome: &mut Outcome) {
@@ -364,7 +369,7 @@ fn key_of(keys: &[String], item: &Value) -> String {
 fn too_many(path: &str, size: u64, most: u64, words: String, outcome: &mut Outcome) {
     let plural = if most == 1 { "" } else { "s" };
     let detail = format!("{size}: must have at most {most} item{plural}");
-    outcome.other(path.to_owned(), ProblemKind::TooMany, &detail, words);
+    outcome.other(path.to_owned(), FieldErrorKind::TooMany, &detail, words);
 }
 
 fn check_object(
@@ -410,7 +415,7 @@ fn check_object(
     for key in limits.required.iter().filter(|key| !object.contains_key(*key)) {
         let path = format!("{path}.{key}");
         let words = format!("{path} in body is required");
-        outcome.other(path, ProblemKind::Required, "", words);
+        outcome.other(path, FieldErrorKind::Required, "", words);
     }
 }
 

@@ -6,10 +6,10 @@ use serde_json::Value;
 use super::Structural;
 use super::go_format::{json as compact, quoted, quoted_list};
 use super::keywords::{flag, listed, text};
-use crate::refusal::{Problem, ProblemKind};
+use crate::api_error::{FieldError, FieldErrorKind};
 
 /// Checks the deprecation warning of a version.
-pub(crate) fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<Problem>) {
+pub(crate) fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<FieldError>) {
     let Some(warning) = version["deprecationWarning"].as_str() else { return };
     let field = format!("{path}.deprecationWarning");
     let unprintable = warning.char_indices().find(|(_, ch)| ch.is_control());
@@ -28,7 +28,7 @@ pub(crate) fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<
 }
 
 /// Checks the paths of `scale`.
-pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mut Vec<Problem>) {
+pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mut Vec<FieldError>) {
     let Some(scale) = subresources.get("scale").filter(|scale| scale.is_object()) else { return };
     for (key, prefixes, words) in [
         ("specReplicasPath", &[".spec."] as &[&str], ".spec"),
@@ -39,7 +39,7 @@ pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mu
         let field = format!("{path}.scale.{key}");
         if value.is_empty() {
             if key != "labelSelectorPath" {
-                problems.push(Problem::new(field, ProblemKind::Required, ""));
+                problems.push(FieldError::new(field, FieldErrorKind::Required, ""));
             }
         } else if !value.starts_with('.') {
             problems.push(invalid(&field, &quoted(value), "must be a simple json path starting with ."));
@@ -50,18 +50,18 @@ pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mu
 }
 
 /// Checks the columns of a version.
-pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut Vec<Problem>) {
+pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut Vec<FieldError>) {
     const KINDS: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
     const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
     for (index, column) in listed(version, "additionalPrinterColumns").iter().enumerate() {
         let field = |key: &str| format!("{path}[{index}].{key}");
         if text(column, "name").is_empty() {
-            problems.push(Problem::new(field("name"), ProblemKind::Required, ""));
+            problems.push(FieldError::new(field("name"), FieldErrorKind::Required, ""));
         }
         let kind = text(column, "type");
         let detail = format!("must be one of {}", KINDS.join(","));
         if kind.is_empty() {
-            problems.push(Problem::new(field("type"), ProblemKind::Required, &detail));
+            problems.push(FieldError::new(field("type"), FieldErrorKind::Required, &detail));
         } else if !KINDS.contains(&kind) {
             problems.push(invalid(&field("type"), &quoted(kind), &detail));
         }
@@ -72,7 +72,7 @@ pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut Vec<Prob
         }
         let json_path = text(column, "jsonPath");
         if json_path.is_empty() {
-            problems.push(Problem::new(field("JSONPath"), ProblemKind::Required, ""));
+            problems.push(FieldError::new(field("JSONPath"), FieldErrorKind::Required, ""));
         } else if !json_path.starts_with('.') {
             let detail = "must be a simple json path starting with .";
             problems.push(invalid(&field("JSONPath"), &quoted(json_path), detail));
@@ -81,14 +81,14 @@ pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut Vec<Prob
 }
 
 /// Checks the selectable fields of a version: known scalars outside of `metadata`, at most eight.
-pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Vec<Problem>) {
+pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Vec<FieldError>) {
     let schema = Structural::parse(&version["schema"]["openAPIV3Schema"]);
     let mut seen: Vec<&str> = Vec::new();
     for (index, field) in listed(version, "selectableFields").iter().enumerate() {
         let json_path = text(field, "jsonPath");
         let field = format!("{path}[{index}].jsonPath");
         if json_path.is_empty() {
-            problems.push(Problem::new(field, ProblemKind::Required, ""));
+            problems.push(FieldError::new(field, FieldErrorKind::Required, ""));
             continue;
         }
         let mut parts = json_path.trim_start_matches('.').split('.');
@@ -107,15 +107,15 @@ pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Vec<P
             problems.push(invalid(&field, &quoted(json_path), detail));
         }
         if seen.contains(&json_path) {
-            problems.push(Problem::with_value(field, ProblemKind::Duplicate, quoted(json_path), ""));
+            problems.push(FieldError::with_value(field, FieldErrorKind::Duplicate, quoted(json_path), ""));
         } else {
             seen.push(json_path);
         }
     }
     if seen.len() > 8 {
-        problems.push(Problem::with_value(
+        problems.push(FieldError::with_value(
             path,
-            ProblemKind::TooMany,
+            FieldErrorKind::TooMany,
             seen.len(),
             "must have at most 8 items",
         ));
@@ -133,7 +133,7 @@ fn path_fault(path: &str) -> String {
 }
 
 /// Checks the conversion between versions.
-pub(crate) fn check_conversion(spec: &Value, problems: &mut Vec<Problem>) {
+pub(crate) fn check_conversion(spec: &Value, problems: &mut Vec<FieldError>) {
     let conversion = &spec["conversion"];
     let strategy = text(conversion, "strategy");
     if strategy != "None" && flag(spec, "preserveUnknownFields") {
@@ -155,22 +155,22 @@ pub(crate) fn check_conversion(spec: &Value, problems: &mut Vec<Problem>) {
         return;
     }
     match client {
-        None => problems.push(Problem::new(
+        None => problems.push(FieldError::new(
             config,
-            ProblemKind::Required,
+            FieldErrorKind::Required,
             "required when strategy is set to Webhook",
         )),
         Some(client) if client["url"].is_string() == client["service"].is_object() => {
-            problems.push(Problem::new(
+            problems.push(FieldError::new(
                 config,
-                ProblemKind::Required,
+                FieldErrorKind::Required,
                 "exactly one of url or service is required",
             ));
         }
         Some(_) => {}
     }
     if accepted.is_empty() {
-        problems.push(Problem::new(reviews, ProblemKind::Required, ""));
+        problems.push(FieldError::new(reviews, FieldErrorKind::Required, ""));
     } else if !accepted.iter().any(|version| version == "v1" || version == "v1beta1") {
         let value = compact(&Value::Array(accepted.to_vec()));
         problems.push(invalid(reviews, &value, "must include at least one of v1, v1beta1"));
@@ -178,21 +178,21 @@ pub(crate) fn check_conversion(spec: &Value, problems: &mut Vec<Problem>) {
 }
 
 /// Checks a value against the supported ones.
-pub(crate) fn check_choice(field: &str, value: &str, choices: &[&str], problems: &mut Vec<Problem>) {
+pub(crate) fn check_choice(field: &str, value: &str, choices: &[&str], problems: &mut Vec<FieldError>) {
     if value.is_empty() {
-        problems.push(Problem::new(field, ProblemKind::Required, ""));
+        problems.push(FieldError::new(field, FieldErrorKind::Required, ""));
     } else if !choices.contains(&value) {
         let detail = format!("supported values: {}", quoted_list(choices));
-        problems.push(Problem::with_value(field, ProblemKind::NotSupported, quoted(value), &detail));
+        problems.push(FieldError::with_value(field, FieldErrorKind::NotSupported, quoted(value), &detail));
     }
 }
 
 /// Returns the problem of an invalid value.
-pub(crate) fn invalid(field: &str, value: &str, detail: &str) -> Problem {
-    Problem::with_value(field, ProblemKind::Invalid, value, detail)
+pub(crate) fn invalid(field: &str, value: &str, detail: &str) -> FieldError {
+    FieldError::with_value(field, FieldErrorKind::Invalid, value, detail)
 }
 
 /// Returns the problem of a forbidden field.
-pub(crate) fn forbidden(field: &str, detail: &str) -> Problem {
-    Problem::new(field, ProblemKind::Forbidden, detail)
+pub(crate) fn forbidden(field: &str, detail: &str) -> FieldError {
+    FieldError::new(field, FieldErrorKind::Forbidden, detail)
 }

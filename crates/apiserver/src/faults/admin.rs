@@ -22,9 +22,9 @@ use serde_json::{Value, json};
 
 use super::rule::{self, Rule, RuleError};
 use super::scope::Scope;
-use super::{Lab, RuleReport};
+use super::{FaultInjector, RuleReport};
+use crate::api_error::ApiError;
 use crate::cluster::Cluster;
-use crate::refusal::Refusal;
 
 /// The prefix of all paths of this module.
 pub const PREFIX: &str = "/_dogwatch/";
@@ -56,7 +56,7 @@ struct BareOrder {}
 
 /// Serves a request to a path below [`PREFIX`]; returns the status code and the body. Errors are
 /// `Status` objects.
-pub fn admin(method: &str, path: &str, body: &[u8], lab: &Lab, cluster: &Cluster) -> (u16, Value) {
+pub fn admin(method: &str, path: &str, body: &[u8], lab: &FaultInjector, cluster: &Cluster) -> (u16, Value) {
     let known = path.strip_prefix(PREFIX).and_then(|rest| rest.trim_end_matches('/').strip_prefix("faults"));
     let answer = match known.map(|rest| (rest, rest.strip_prefix('/'))) {
         Some(("", _)) => all(method, body, lab),
@@ -75,7 +75,7 @@ pub fn admin(method: &str, path: &str, body: &[u8], lab: &Lab, cluster: &Cluster
     })
 }
 
-fn all(method: &str, body: &[u8], lab: &Lab) -> Result<(u16, Value), Refusal> {
+fn all(method: &str, body: &[u8], lab: &FaultInjector) -> Result<(u16, Value), ApiError> {
     match method {
         "GET" => {}
         "DELETE" => lab.clear(),
@@ -88,7 +88,7 @@ fn all(method: &str, body: &[u8], lab: &Lab) -> Result<(u16, Value), Refusal> {
     Ok((200, json!({ "paused": lab.is_paused(), "rules": lab.rules(), "tally": lab.tally() })))
 }
 
-fn one(method: &str, id: u64, lab: &Lab) -> Result<(u16, Value), Refusal> {
+fn one(method: &str, id: u64, lab: &FaultInjector) -> Result<(u16, Value), ApiError> {
     let report = report(lab, id)?;
     match method {
         "GET" => {}
@@ -104,9 +104,9 @@ fn switch(
     method: &str,
     name: &str,
     body: &[u8],
-    lab: &Lab,
+    lab: &FaultInjector,
     cluster: &Cluster,
-) -> Result<(u16, Value), Refusal> {
+) -> Result<(u16, Value), ApiError> {
     const SWITCHES: [&str; 6] = ["drop-watches", "bookmark", "pause", "resume", "compact", "expire"];
     match (SWITCHES.contains(&name), method) {
         (false, _) => return Err(not_there(&format!("{PREFIX}faults/{name}"))),
@@ -140,24 +140,24 @@ fn switch(
     Ok((200, done))
 }
 
-fn report(lab: &Lab, id: u64) -> Result<RuleReport, Refusal> {
+fn report(lab: &FaultInjector, id: u64) -> Result<RuleReport, ApiError> {
     let found = lab.rules().into_iter().find(|it| it.id == id);
-    found.ok_or_else(|| Refusal::new(Reason::NotFound, format!("there is no rule {id}")))
+    found.ok_or_else(|| ApiError::new(Reason::NotFound, format!("there is no rule {id}")))
 }
 
 /// Parses the body of a switch; an empty body means the defaults.
-fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
+fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, ApiError> {
     if body.trim_ascii().is_empty() { Ok(T::default()) } else { rule::read(body).map_err(malformed) }
 }
 
-fn malformed(error: RuleError) -> Refusal {
-    Refusal::bad_request(error.to_string())
+fn malformed(error: RuleError) -> ApiError {
+    ApiError::bad_request(error.to_string())
 }
 
-fn not_there(path: &str) -> Refusal {
-    Refusal::new(Reason::NotFound, format!("nothing is served at {path}"))
+fn not_there(path: &str) -> ApiError {
+    ApiError::new(Reason::NotFound, format!("nothing is served at {path}"))
 }
 
-fn not_allowed(method: &str) -> Refusal {
-    Refusal::new(Reason::MethodNotAllowed, format!("{method} is not served here"))
+fn not_allowed(method: &str) -> ApiError {
+    ApiError::new(Reason::MethodNotAllowed, format!("{method} is not served here"))
 }

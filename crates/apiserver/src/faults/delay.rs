@@ -7,7 +7,7 @@ use std::time::Duration;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// A fixed delay, or a range of delays. Written `250ms`, or `10ms..2s` for a range.
+/// A fixed delay, or a range of delays. WriteOutcome `250ms`, or `10ms..2s` for a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Delay {

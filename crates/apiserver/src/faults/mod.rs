@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A [`Rule`] selects requests or watches, how often it fires, and the fault; switches such as
-//! [`Lab::drop_watches`] act immediately on the open watches. No fault makes the server lie: none
+//! [`FaultInjector::drop_watches`] act immediately on the open watches. No fault makes the server lie: none
 //! loses, repeats or reorders an event inside an open watch, and a rejected request was not carried
 //! out.
 //!
@@ -15,9 +15,9 @@
 //! depends on connections.
 //!
 //! ```
-//! use dogwatch_apiserver::faults::{Lab, Rule};
+//! use dogwatch_apiserver::faults::{FaultInjector, Rule};
 //!
-//! let lab = Lab::default();
+//! let lab = FaultInjector::default();
 //! let busy = lab.rule(Rule::on("list").resource("pods").times(2).refuse(429).retry_after(1));
 //! // … two lists of pods are rejected …
 //! assert_eq!(busy.fired(), 0);
@@ -47,8 +47,8 @@ pub use delay::{Delay, DelayError};
 pub use rule::{Rule, RuleError};
 pub(crate) use scope::names_resource;
 pub use scope::{Call, Scope};
-pub use state::{Act, Tally};
-pub use watch::{Disturbance, WatchLab};
+pub use state::{Act, FaultCounts};
+pub use watch::{Disturbance, WatchFaults};
 
 use crate::cluster::Cluster;
 use crate::store::{CollectionName, Draft, Expect};
@@ -59,7 +59,7 @@ use state::{Counts, OrderKind};
 /// The fault injector of a server: its fault rules. Clones share them. Without rules, a request
 /// costs one atomic load.
 #[derive(Clone, Debug, Default)]
-pub struct Lab {
+pub struct FaultInjector {
     shared: Arc<SharedState>,
 }
 
@@ -80,7 +80,7 @@ pub struct RuleReport {
 /// A handle of an active rule. Dropping it does not remove the rule; see [`RuleHandle::scoped`].
 #[derive(Clone, Debug)]
 pub struct RuleHandle {
-    lab: Lab,
+    lab: FaultInjector,
     id: u64,
     counts: Arc<Counts>,
 }
@@ -90,12 +90,12 @@ pub struct RuleHandle {
 #[must_use = "the rule is removed when this is dropped"]
 pub struct ScopedRule(RuleHandle);
 
-impl Lab {
+impl FaultInjector {
     /// Adds a rule. It stays until it is removed, even after it has fired for the last time.
     ///
     /// # Panics
     ///
-    /// Panics if the rule is invalid, as a test with a mistake should; [`Lab::try_rule`] returns an
+    /// Panics if the rule is invalid, as a test with a mistake should; [`FaultInjector::try_rule`] returns an
     /// error instead.
     pub fn rule(&self, rule: Rule) -> RuleHandle {
         match self.try_rule(rule) {
@@ -145,7 +145,7 @@ impl Lab {
     }
 
     /// Returns the number of injected faults of each type since the injector was created.
-    pub fn tally(&self) -> Tally {
+    pub fn tally(&self) -> FaultCounts {
         self.shared.state().tally
     }
 
@@ -174,7 +174,7 @@ impl Lab {
         self.shared.change(|state| state.order(scope, OrderKind::Bookmark));
     }
 
-    /// Stops the delivery of all watches until [`Lab::resume`].
+    /// Stops the delivery of all watches until [`FaultInjector::resume`].
     pub fn pause(&self) {
         self.shared.change(|state| state.paused = true);
     }
@@ -230,8 +230,8 @@ impl Lab {
     }
 
     /// Returns the fault state of a watch that starts now.
-    pub fn watch(&self, call: &Call<'_>) -> WatchLab {
-        WatchLab::new(Arc::clone(&self.shared), OwnedCall::new(call))
+    pub fn watch(&self, call: &Call<'_>) -> WatchFaults {
+        WatchFaults::new(Arc::clone(&self.shared), OwnedCall::new(call))
     }
 }
 

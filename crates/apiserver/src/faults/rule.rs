@@ -1,5 +1,5 @@
 //! A fault rule: the requests that it matches, how often it fires, and the fault. A plain value;
-//! [`super::Lab`] carries it out.
+//! [`super::FaultInjector`] carries it out.
 
 use dogwatch_core::{Details, Reason, Status};
 use serde::de::DeserializeOwned;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::delay::Delay;
 use super::scope::{Scope, VERBS};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
 /// A fault rule: the requests that it matches, how often it fires, and the fault.
 ///
@@ -351,7 +351,7 @@ impl Refuse {
         Some(self.retry_after.unwrap_or(usual)).filter(|it| *it > 0)
     }
 
-    pub(super) fn refusal(&self) -> Refusal {
+    pub(super) fn refusal(&self) -> ApiError {
         let reason = self.reason.as_deref().map_or_else(|| reason_of(self.code), Reason::from);
         let message = match (&self.message, self.code) {
             (Some(message), _) => message.clone(),
@@ -362,7 +362,7 @@ impl Refuse {
         status.code = self.code;
         let retry_after_seconds = self.pause().unwrap_or(0);
         status.details = Some(Details { retry_after_seconds, ..Details::default() });
-        Refusal(Box::new(status))
+        ApiError(Box::new(status))
     }
 }
 

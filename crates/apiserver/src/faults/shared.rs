@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::state::FaultState;
-use crate::bell::ChangeNotifier;
+use crate::change_notifier::ChangeNotifier;
 
 /// The state that all clones of a fault injector and all its watches share.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::rule::{Reset, Rule};
 use super::scope::{Call, Scope};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
 /// The fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Act {
     /// The request is rejected and not carried out.
     Refuse {
         /// The error in the response.
-        refusal: Refusal,
+        refusal: ApiError,
         /// The value of the header `Retry-After` in seconds, if there is one.
         retry_after: Option<u32>,
     },
@@ -35,7 +35,7 @@ pub enum Act {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "camelCase")]
-pub struct Tally {
+pub struct FaultCounts {
     /// The delayed requests.
     pub delayed: u64,
     /// The rejected requests.
@@ -63,7 +63,7 @@ pub(super) struct FaultState {
     /// The number of the newest order.
     pub(super) ordered: u64,
     /// The faults injected so far.
-    pub(super) tally: Tally,
+    pub(super) tally: FaultCounts,
 }
 
 /// A rule with its state.

@@ -13,7 +13,7 @@ use super::rule::DropAfter;
 use super::scope::OwnedCall;
 use super::shared::SharedState;
 use super::state::{FaultState, OrderKind};
-use crate::bell::ChangeListener;
+use crate::change_notifier::ChangeListener;
 use crate::time;
 
 /// The fault state of one watch. The watch consults it before each delivery, and reports each
@@ -23,7 +23,7 @@ use crate::time;
 /// loop: an event, or disturbed ─► gate ─► up to room events ─► frames ─► write ─► report
 /// ```
 #[derive(Debug)]
-pub struct WatchLab {
+pub struct WatchFaults {
     shared: Arc<SharedState>,
     changes: ChangeListener,
     call: OwnedCall,
@@ -64,13 +64,13 @@ enum End {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disturbance {
-    /// End the watch: [`WatchLab::cuts`] says how.
+    /// End the watch: [`WatchFaults::cuts`] says how.
     Drop,
     /// Send a bookmark, if bookmarks are allowed.
     Bookmark,
 }
 
-impl WatchLab {
+impl WatchFaults {
     pub(super) fn new(shared: Arc<SharedState>, call: OwnedCall) -> Self {
         // Subscribe before reading, so that no change is missed in between.
         let changes = shared.changes.subscribe();

@@ -9,17 +9,17 @@ use http::header::{
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::body::AnswerBody;
+use super::body::ResponseBody;
 use super::indent::indent;
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::settings::Settings;
 use super::yaml::to_yaml;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 use crate::request::Encoding;
 
 /// A response.
-pub(super) type Answer = Response<AnswerBody>;
+pub(super) type Answer = Response<ResponseBody>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const YAML: HeaderValue = HeaderValue::from_static("application/yaml");
@@ -40,7 +40,7 @@ pub(super) fn document(
         _ => (JSON, with_line_end(if negotiated.pretty { indent(&json.concat()).into() } else { json })),
     };
     let compressed = negotiated.gzip && pieces.remaining() > settings.gzip_from;
-    let body = if compressed { AnswerBody::gzip(pieces) } else { AnswerBody::whole(pieces) };
+    let body = if compressed { ResponseBody::gzip(pieces) } else { ResponseBody::whole(pieces) };
     let mut answer = of(code, Some(content_type), body);
     if compressed {
         answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -56,7 +56,7 @@ pub(super) fn value(code: StatusCode, value: &Value, negotiated: &Negotiated, se
 
 /// Builds an error response. `token` is the continue token for a list that expired.
 pub(super) fn refusal(
-    refusal: &Refusal,
+    refusal: &ApiError,
     token: Option<&str>,
     negotiated: &Negotiated,
     settings: &Settings,
@@ -71,7 +71,7 @@ pub(super) fn refusal(
 }
 
 /// Returns the `Status` object of an error as JSON.
-pub(super) fn status_json(refusal: &Refusal, token: Option<&str>) -> Vec<u8> {
+pub(super) fn status_json(refusal: &ApiError, token: Option<&str>) -> Vec<u8> {
     let metadata =
         token.map_or_else(|| "{}".to_owned(), |it| serde_json::json!({ "continue": it }).to_string());
     let status = serde_json::to_string(&*refusal.0).expect("a status serializes to JSON");
@@ -81,14 +81,14 @@ pub(super) fn status_json(refusal: &Refusal, token: Option<&str>) -> Vec<u8> {
 
 /// Builds a plain-text response.
 pub(super) fn text(code: StatusCode, text: impl Into<Bytes>) -> Answer {
-    let mut answer = of(code, Some(TEXT), AnswerBody::whole(Pieces::from_iter([text.into()])));
+    let mut answer = of(code, Some(TEXT), ResponseBody::whole(Pieces::from_iter([text.into()])));
     answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
 
 /// Builds a plain-text response without `X-Content-Type-Options: nosniff`.
 pub(super) fn text_only(code: StatusCode, text: Bytes) -> Answer {
-    of(code, Some(TEXT), AnswerBody::whole(Pieces::from_iter([text])))
+    of(code, Some(TEXT), ResponseBody::whole(Pieces::from_iter([text])))
 }
 
 /// Builds the plain-text 404 response for unknown paths.
@@ -98,11 +98,11 @@ pub(super) fn page_not_found() -> Answer {
 
 /// Builds a response without a body.
 pub(super) fn empty(code: StatusCode) -> Answer {
-    of(code, None, AnswerBody::empty())
+    of(code, None, ResponseBody::empty())
 }
 
 /// Builds a response with any body.
-pub(super) fn of(code: StatusCode, content_type: Option<HeaderValue>, body: AnswerBody) -> Answer {
+pub(super) fn of(code: StatusCode, content_type: Option<HeaderValue>, body: ResponseBody) -> Answer {
     let mut answer = Response::new(body);
     *answer.status_mut() = code;
     if let Some(content_type) = content_type {
@@ -112,7 +112,7 @@ pub(super) fn of(code: StatusCode, content_type: Option<HeaderValue>, body: Answ
 }
 
 /// Builds a response with a stream of JSON watch events.
-pub(super) fn events(body: AnswerBody) -> Answer {
+pub(super) fn events(body: ResponseBody) -> Answer {
     of(StatusCode::OK, Some(JSON), body)
 }
 
@@ -178,14 +178,14 @@ mod tests {
 
     #[test]
     fn a_status_has_its_kind_first_and_the_continue_token_in_its_metadata() {
-        let refusal = Refusal::not_found("", "pods", "x");
+        let refusal = ApiError::not_found("", "pods", "x");
         let value: Value = serde_json::from_slice(&status_json(&refusal, None)).expect("JSON");
         assert_eq!(
             value,
             json!({ "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 404,
                 "message": "pods \"x\" not found", "reason": "NotFound", "details": { "name": "x", "kind": "pods" } })
         );
-        let expired = Refusal::new(Reason::Expired, "old");
+        let expired = ApiError::new(Reason::Expired, "old");
         let value: Value = serde_json::from_slice(&status_json(&expired, Some("t"))).expect("JSON");
         assert_eq!(value["metadata"], json!({ "continue": "t" }));
     }

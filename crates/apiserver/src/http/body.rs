@@ -25,7 +25,7 @@ pub struct Cut;
 
 /// The body of a response. It is pulled: nothing is produced before it is polled, and nothing more
 /// after it is dropped.
-pub struct AnswerBody {
+pub struct ResponseBody {
     inner: Inner,
 }
 
@@ -37,7 +37,7 @@ enum Inner {
     Events(Events),
 }
 
-impl AnswerBody {
+impl ResponseBody {
     /// Returns an empty body.
     pub(super) fn empty() -> Self {
         Self::whole(Pieces::default())
@@ -71,7 +71,7 @@ impl AnswerBody {
     }
 }
 
-impl Body for AnswerBody {
+impl Body for ResponseBody {
     type Data = Pieces;
     type Error = Cut;
 
@@ -96,14 +96,14 @@ impl Body for AnswerBody {
     }
 }
 
-impl fmt::Debug for AnswerBody {
+impl fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.inner {
             Inner::Whole(_) => "whole",
             Inner::Gzip { .. } => "gzip",
             Inner::Events(_) => "events",
         };
-        f.debug_struct("AnswerBody").field("kind", &kind).field("length", &self.length()).finish()
+        f.debug_struct("ResponseBody").field("kind", &kind).field("length", &self.length()).finish()
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
         let text: Vec<u8> =
             (0..900_000u32).flat_map(|it| it.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
         let pieces: Pieces = text.chunks(70_001).map(Bytes::copy_from_slice).collect();
-        let mut body = AnswerBody::gzip(pieces);
+        let mut body = ResponseBody::gzip(pieces);
         let (mut packed, mut frames) = (Vec::new(), 0);
         while let Some(frame) = body.frame().await {
             let data = frame.expect("no fault").into_data().expect("data");
@@ -155,9 +155,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_complete_body_knows_its_length_and_ends() {
-        let mut body = AnswerBody::whole(Pieces::from_iter([Bytes::from("ab"), Bytes::from("c")]));
+        let mut body = ResponseBody::whole(Pieces::from_iter([Bytes::from("ab"), Bytes::from("c")]));
         assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(3), false));
         assert!(body.frame().await.is_some() && body.is_end_stream() && body.frame().await.is_none());
-        assert!(AnswerBody::empty().is_end_stream());
+        assert!(ResponseBody::empty().is_end_stream());
     }
 }

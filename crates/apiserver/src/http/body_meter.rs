@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use dogwatch_core::Reason;
 
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
 /// The bytes of request bodies that are in memory. Clones share the count.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +61,7 @@ impl Reservation {
     /// # Errors
     ///
     /// Returns 429 if that exceeds a limit; the additional bytes are then not counted.
-    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), Refusal> {
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
         for at in 0..self.meters.len() {
             let (meter, limit) = &self.meters[at];
             if !meter.add(bytes, *limit) {
@@ -97,9 +97,9 @@ impl AsRef<[u8]> for Reserved {
     }
 }
 
-fn too_many() -> Refusal {
+fn too_many() -> ApiError {
     let message = "too many request bodies are being received at the moment, please try again later";
-    let mut refusal = Refusal::new(Reason::TooManyRequests, message);
+    let mut refusal = ApiError::new(Reason::TooManyRequests, message);
     refusal.0.details.get_or_insert_default().retry_after_seconds = 1;
     refusal
 }

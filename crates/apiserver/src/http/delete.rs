@@ -12,8 +12,8 @@ use super::parsed_request::ParsedRequest;
 use super::service::{Exchange, Service};
 use super::show::{self, ListMetadata};
 use super::write_options::manager_of_agent;
-use crate::cluster::{Deleted, FieldValidation, Shown, Writer, warning_of_deleting};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::cluster::{Deleted, FieldValidation, ResponseObject, Writer, warning_of_deleting};
 use crate::request::ListOptions;
 
 impl Service {
@@ -23,7 +23,7 @@ impl Service {
         parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         body: B,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         let deletion = self.deletion(exchange, body).await?;
         let writer = deleter(exchange, &deletion);
         match self.cluster.delete(&parsed.place(), &deletion.options, &writer).await? {
@@ -44,7 +44,7 @@ impl Service {
             }
             Deleted::Going { object, accepted, warnings } => {
                 let code = if accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
-                if let Shown::Stored(stored) = &object {
+                if let ResponseObject::Stored(stored) = &object {
                     self.cluster.ready_to_show(&parsed.kind, std::slice::from_ref(stored)).await?;
                 }
                 self.deleted(parsed, exchange, code, &object, &warnings)
@@ -58,7 +58,7 @@ impl Service {
         parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         body: B,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         let options = ListOptions::parse(exchange.query.pairs())?;
         let selection = self.selection(parsed, exchange.query, &options.labels, &options.fields)?;
         let deletion = self.deletion(exchange, body).await?;
@@ -80,7 +80,7 @@ impl Service {
         &self,
         exchange: &Exchange<'_>,
         body: B,
-    ) -> Result<Deletion, Refusal> {
+    ) -> Result<Deletion, ApiError> {
         let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
         Deletion::read(&bytes, || incoming::form(exchange.headers), exchange.query)
     }
@@ -90,9 +90,9 @@ impl Service {
         parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         code: StatusCode,
-        object: &Shown,
+        object: &ResponseObject,
         warnings: &[String],
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         let pieces = show::object(object, &parsed.kind, &exchange.negotiated, self.cluster.source().now())?;
         let mut answer = answer::document(code, pieces, &exchange.negotiated, &self.settings);
         answer::warn(&mut answer, warnings);

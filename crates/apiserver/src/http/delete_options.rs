@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::query::Query;
 use super::write_options::dry_run_problem;
+use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::cluster::{DeleteOptions, Propagation};
 use crate::patch::json_mistake;
 use crate::protobuf;
-use crate::refusal::{Problem, ProblemKind, Refusal};
 use crate::request::{BodyForm, json, yaml};
 
 /// The validated options of a deletion.
@@ -48,23 +48,28 @@ impl Deletion {
     /// Returns 400 for options that cannot be parsed, 422 for invalid ones.
     pub(super) fn read(
         body: &Bytes,
-        form: impl FnOnce() -> Result<BodyForm, Refusal>,
+        form: impl FnOnce() -> Result<BodyForm, ApiError>,
         query: &Query,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, ApiError> {
         let raw = if body.is_empty() { from_query(query)? } else { from_body(body, form()?)? };
         raw.check()
     }
 }
 
 impl RawDeleteOptions {
-    fn check(self) -> Result<Deletion, Refusal> {
+    fn check(self) -> Result<Deletion, ApiError> {
         let mut problems = Vec::new();
         let propagation = match self.propagation_policy.as_deref() {
             None => None,
             Some(given) if self.orphan_dependents.is_some() => {
                 let detail = "orphanDependents and deletionPropagation cannot be both set";
                 let value = format_args!("{given:?}");
-                problems.push(Problem::with_value("propagationPolicy", ProblemKind::Invalid, value, detail));
+                problems.push(FieldError::with_value(
+                    "propagationPolicy",
+                    FieldErrorKind::Invalid,
+                    value,
+                    detail,
+                ));
                 None
             }
             Some("Foreground") => Some(Propagation::Foreground),
@@ -73,9 +78,9 @@ impl RawDeleteOptions {
             Some(other) => {
                 let detail = r#"supported values: "Foreground", "Background", "Orphan", "nil""#;
                 let value = format_args!("{other:?}");
-                problems.push(Problem::with_value(
+                problems.push(FieldError::with_value(
                     "propagationPolicy",
-                    ProblemKind::NotSupported,
+                    FieldErrorKind::NotSupported,
                     value,
                     detail,
                 ));
@@ -86,7 +91,7 @@ impl RawDeleteOptions {
         let listed: Vec<&str> = dry_run.iter().map(String::as_str).collect();
         problems.extend(dry_run_problem(&listed));
         if !problems.is_empty() {
-            return Err(Refusal::invalid("meta.k8s.io", "DeleteOptions", "", &problems));
+            return Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", &problems));
         }
         let preconditions = self.preconditions.unwrap_or_default();
         let options = DeleteOptions {
@@ -100,7 +105,7 @@ impl RawDeleteOptions {
     }
 }
 
-fn from_query(query: &Query) -> Result<RawDeleteOptions, Refusal> {
+fn from_query(query: &Query) -> Result<RawDeleteOptions, ApiError> {
     let dry_run: Vec<String> = query.all("dryRun").map(str::to_owned).collect();
     Ok(RawDeleteOptions {
         grace_period_seconds: query.integer("gracePeriodSeconds")?,
@@ -114,7 +119,7 @@ fn from_query(query: &Query) -> Result<RawDeleteOptions, Refusal> {
     })
 }
 
-fn from_body(body: &Bytes, form: BodyForm) -> Result<RawDeleteOptions, Refusal> {
+fn from_body(body: &Bytes, form: BodyForm) -> Result<RawDeleteOptions, ApiError> {
     let value: Value = match form {
         BodyForm::Json => {
             let (text, value) = json::parse(body);
@@ -122,9 +127,9 @@ fn from_body(body: &Bytes, form: BodyForm) -> Result<RawDeleteOptions, Refusal> 
             value.map_err(|it| unreadable(&why(it)))?
         }
         BodyForm::Protobuf => {
-            protobuf::decode(body).map_err(|it| Refusal::bad_request(it.to_string()))?.value
+            protobuf::decode(body).map_err(|it| ApiError::bad_request(it.to_string()))?.value
         }
-        BodyForm::Yaml => yaml::parse(body).map_err(Refusal::bad_request)?.value,
+        BodyForm::Yaml => yaml::parse(body).map_err(ApiError::bad_request)?.value,
     };
     if !value.is_object() {
         let kind = match &value {
@@ -140,18 +145,18 @@ fn from_body(body: &Bytes, form: BodyForm) -> Result<RawDeleteOptions, Refusal> 
     }
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
     if !matches!(text("kind"), "" | "DeleteOptions") {
-        return Err(Refusal::bad_request(format!(
+        return Err(ApiError::bad_request(format!(
             "no kind {:?} is registered for version {:?} in scheme \"pkg/runtime/scheme.go:111\"",
             text("kind"),
             text("apiVersion")
         )));
     }
-    let refuse = |_| Refusal::bad_request(wrong_type(&value));
+    let refuse = |_| ApiError::bad_request(wrong_type(&value));
     RawDeleteOptions::deserialize(&value).map_err(refuse)
 }
 
-fn unreadable(why: &str) -> Refusal {
-    Refusal::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
+fn unreadable(why: &str) -> ApiError {
+    ApiError::bad_request(format!("couldn't get version/kind; json parse error: {why}"))
 }
 
 /// Returns the error message for the first field of the wrong type.

@@ -5,15 +5,15 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 
 use super::answer::{self, Answer};
-use super::body::AnswerBody;
+use super::body::ResponseBody;
 use super::negotiated::{Endpoint, Negotiated};
 use super::parsed_request::{RoutingError, method_not_allowed, no_resource, not_found};
 use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
+use crate::api_error::ApiError;
 use crate::discovery::{AGGREGATED_TYPE, api_versions, etag, group, group_list, resource_list};
-use crate::refusal::Refusal;
-use crate::request::AnswerForm;
+use crate::request::ObjectForm;
 
 impl Service {
     /// Serves `/api`.
@@ -23,13 +23,13 @@ impl Service {
         headers: &HeaderMap,
         query: &Query,
         authority: Option<&str>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         if method != Method::GET {
             return Err(method_not_allowed());
         }
         let catalog = self.cluster.catalog();
         let negotiated = Negotiated::of(headers, query, Endpoint::DiscoveryRoot)?;
-        if negotiated.form == AnswerForm::Discovery {
+        if negotiated.form == ObjectForm::Discovery {
             return Ok(aggregated(&catalog.aggregated()[0], headers));
         }
         let host = headers.get(HOST).and_then(|it| it.to_str().ok()).or(authority);
@@ -38,10 +38,10 @@ impl Service {
     }
 
     /// Serves `/apis`.
-    pub(super) fn groups(&self, headers: &HeaderMap, query: &Query) -> Result<Answer, Refusal> {
+    pub(super) fn groups(&self, headers: &HeaderMap, query: &Query) -> Result<Answer, ApiError> {
         let catalog = self.cluster.catalog();
         let negotiated = Negotiated::of(headers, query, Endpoint::DiscoveryRoot)?;
-        if negotiated.form == AnswerForm::Discovery {
+        if negotiated.form == ObjectForm::Discovery {
             return Ok(aggregated(&catalog.aggregated()[1], headers));
         }
         Ok(answer::value(StatusCode::OK, &group_list(catalog.served()), &negotiated, &self.settings))
@@ -79,7 +79,7 @@ impl Service {
         self.described(&document, headers, query).map_err(RoutingError::Refused)
     }
 
-    fn described(&self, document: &Value, headers: &HeaderMap, query: &Query) -> Result<Answer, Refusal> {
+    fn described(&self, document: &Value, headers: &HeaderMap, query: &Query) -> Result<Answer, ApiError> {
         let negotiated = Negotiated::of(headers, query, Endpoint::Discovery)?;
         Ok(answer::value(StatusCode::OK, document, &negotiated, &self.settings))
     }
@@ -92,7 +92,7 @@ fn aggregated(document: &bytes::Bytes, headers: &HeaderMap) -> Answer {
     let mut answer = if known {
         answer::empty(StatusCode::NOT_MODIFIED)
     } else {
-        let body = AnswerBody::whole(Pieces::from_iter([document.clone()]));
+        let body = ResponseBody::whole(Pieces::from_iter([document.clone()]));
         answer::of(StatusCode::OK, Some(HeaderValue::from_static(AGGREGATED_TYPE)), body)
     };
     let headers = answer.headers_mut();

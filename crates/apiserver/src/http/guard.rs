@@ -11,8 +11,8 @@ use futures_core::Stream;
 use super::body::Cut;
 use super::pieces::Pieces;
 use super::watch_encoder::WatchEncoder;
+use crate::api_error::ApiError;
 use crate::panics::{Panicked, caught_in};
-use crate::refusal::Refusal;
 use crate::registry::Kind;
 
 /// kube-apiserver's message (`WithPanicRecovery` in k8s.io/apiserver v0.36.4
@@ -26,10 +26,10 @@ pub(super) struct Panics(Arc<AtomicU64>);
 impl Panics {
     /// Counts and logs a panic, and returns the error for the client. `subject` is the path or the
     /// resource of the request.
-    pub(super) fn answer(&self, panic: &Panicked, method: &str, subject: &str) -> Refusal {
+    pub(super) fn answer(&self, panic: &Panicked, method: &str, subject: &str) -> ApiError {
         self.0.fetch_add(1, Ordering::Relaxed);
         tracing::error!(method, subject, panic = panic.0, "panic while serving a request");
-        Refusal::internal(PANIC_MESSAGE)
+        ApiError::internal(PANIC_MESSAGE)
     }
 
     /// Returns the count in the Prometheus text format.

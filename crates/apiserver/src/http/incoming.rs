@@ -11,7 +11,7 @@ use http_body::Body;
 
 use super::body_meter::Reservation;
 use super::settings::Settings;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 use crate::request::BodyForm;
 
 /// The number of bytes of an oversized body that are read and discarded, so that the client gets to
@@ -30,7 +30,7 @@ pub(super) async fn read<B: Body<Data = Bytes>>(
     headers: &HeaderMap,
     settings: &Settings,
     reservation: Reservation,
-) -> Result<Bytes, Refusal> {
+) -> Result<Bytes, ApiError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
@@ -40,7 +40,7 @@ pub(super) async fn read<B: Body<Data = Bytes>>(
             .await;
     read.unwrap_or_else(|_| {
         let message = "Timeout: request did not complete within the allotted timeout";
-        Err(Refusal(Box::new(Status::failure(Reason::Timeout, message))))
+        Err(ApiError(Box::new(Status::failure(Reason::Timeout, message))))
     })
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn read<B: Body<Data = Bytes>>(
 /// # Errors
 ///
 /// Returns 415 for an unsupported one.
-pub(super) fn form(headers: &HeaderMap) -> Result<BodyForm, Refusal> {
+pub(super) fn form(headers: &HeaderMap) -> Result<BodyForm, ApiError> {
     BodyForm::of(content_type(headers)).map_err(|mut refusal| {
         refusal.0.details = None;
         refusal
@@ -66,13 +66,13 @@ async fn collect<B: Body<Data = Bytes>>(
     said: usize,
     limit: usize,
     mut reservation: Reservation,
-) -> Result<Bytes, Refusal> {
+) -> Result<Bytes, ApiError> {
     let mut body = pin!(body);
     let mut read = Vec::new();
     let (mut length, mut too_long) = (0, said > limit);
     while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
         let Ok(frame) = frame else {
-            return Err(Refusal::bad_request("unexpected EOF"));
+            return Err(ApiError::bad_request("unexpected EOF"));
         };
         let Ok(data) = frame.into_data() else { continue };
         length += data.len();
@@ -96,7 +96,7 @@ async fn collect<B: Body<Data = Bytes>>(
     }
     if too_long {
         let message = format!("Request entity too large: limit is {limit}");
-        return Err(Refusal(Box::new(Status::failure(Reason::RequestEntityTooLarge, message))));
+        return Err(ApiError(Box::new(Status::failure(Reason::RequestEntityTooLarge, message))));
     }
     Ok(reservation.hold(Bytes::from(read)))
 }
@@ -135,7 +135,7 @@ mod tests {
         let buffer = Bytes::from(vec![b'x'; 1000]);
         let frames: Vec<_> = (0..1000).map(|at| buffer.slice(at..at + 1)).collect();
         let frames =
-            futures_util::stream::iter(frames).map(|it| Ok::<_, Refusal>(http_body::Frame::data(it)));
+            futures_util::stream::iter(frames).map(|it| Ok::<_, ApiError>(http_body::Frame::data(it)));
         let (held, counted) = (std::cell::Cell::new(true), buffer.clone());
         drop(buffer);
         let last = futures_util::stream::poll_fn(|_| {
@@ -152,7 +152,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_times_out() {
         let body =
-            StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, Refusal>>());
+            StreamBody::new(futures_util::stream::pending::<Result<http_body::Frame<Bytes>, ApiError>>());
         let refusal = read(body, &HeaderMap::new(), &small(), Reservation::default())
             .await
             .expect_err("it takes too long");

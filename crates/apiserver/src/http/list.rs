@@ -9,8 +9,8 @@ use super::parsed_request::ParsedRequest;
 use super::query::Query;
 use super::service::Service;
 use super::show::{self, ListMetadata};
+use crate::api_error::ApiError;
 use crate::reading::{self, Page, Selection};
-use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::request::{ContinueToken, ListOptions, ListVersion, ShardSelector};
 
@@ -18,13 +18,13 @@ use crate::request::{ContinueToken, ListOptions, ListVersion, ShardSelector};
 #[derive(Debug)]
 pub(super) struct ListError {
     /// The error.
-    pub(super) refusal: Refusal,
+    pub(super) refusal: ApiError,
     /// The continue token, for the rest of the list from a newer snapshot.
     pub(super) token: Option<String>,
 }
 
-impl From<Refusal> for ListError {
-    fn from(refusal: Refusal) -> Self {
+impl From<ApiError> for ListError {
+    fn from(refusal: ApiError) -> Self {
         Self { refusal, token: None }
     }
 }
@@ -94,7 +94,7 @@ impl Service {
         query: &Query,
         labels: &LabelSelector,
         fields: &FieldSelector,
-    ) -> Result<Selection, Refusal> {
+    ) -> Result<Selection, ApiError> {
         let fields = parsed.kind.field_selector(fields)?;
         let shards = query.get("shardSelector").filter(|_| self.settings.sharding);
         Ok(Selection {

@@ -45,7 +45,7 @@ mod openapi;
 mod non_resource;
 mod respond;
 
-pub use body::{AnswerBody, Cut};
+pub use body::{Cut, ResponseBody};
 pub use connection_info::ConnectionInfo;
 pub use pieces::Pieces;
 pub use service::Service;

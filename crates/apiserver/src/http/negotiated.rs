@@ -5,9 +5,9 @@ use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, USER_AGENT};
 
 use super::query::Query;
+use crate::api_error::ApiError;
 use crate::print::IncludeObject;
-use crate::refusal::Refusal;
-use crate::request::{AnswerForm, Encoding, negotiate};
+use crate::request::{Encoding, ObjectForm, negotiate};
 
 const OBJECTS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 const STREAMS: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
@@ -23,7 +23,7 @@ pub(super) struct Negotiated {
     /// The encoding.
     pub(super) encoding: Encoding,
     /// The transformation of the objects.
-    pub(super) form: AnswerForm,
+    pub(super) form: ObjectForm,
     /// True if the output is indented.
     pub(super) pretty: bool,
     /// The objects included in the rows of a table.
@@ -54,7 +54,7 @@ impl Negotiated {
     pub(super) fn plain(headers: &HeaderMap, query: &Query) -> Self {
         Self {
             encoding: Encoding::Json,
-            form: AnswerForm::Whole,
+            form: ObjectForm::Whole,
             pretty: is_pretty(headers, query),
             include: IncludeObject::default(),
             gzip: takes_gzip(headers),
@@ -67,7 +67,7 @@ impl Negotiated {
     ///
     /// Returns 406 if the client accepts none that exists, and 400 for an unknown `includeObject`
     /// of a table.
-    pub(super) fn of(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<Self, Refusal> {
+    pub(super) fn of(headers: &HeaderMap, query: &Query, endpoint: Endpoint) -> Result<Self, ApiError> {
         let accept = accept(headers);
         let transforms = !matches!(endpoint, Endpoint::Discovery | Endpoint::DiscoveryRoot);
         let chosen = if endpoint == Endpoint::DiscoveryRoot {
@@ -87,7 +87,7 @@ impl Negotiated {
             false => not_acceptable(refusal, endpoint),
         })?;
         let include = match form {
-            AnswerForm::Table => IncludeObject::parse(query.get("includeObject").unwrap_or_default())?,
+            ObjectForm::Table => IncludeObject::parse(query.get("includeObject").unwrap_or_default())?,
             _ => IncludeObject::default(),
         };
         Ok(Self { encoding, form, include, ..Self::plain(headers, query) })
@@ -108,7 +108,7 @@ impl Negotiated {
     /// # Errors
     ///
     /// Returns 406 if they are requested as YAML.
-    pub(super) fn check_stream(&self) -> Result<(), Refusal> {
+    pub(super) fn check_stream(&self) -> Result<(), ApiError> {
         match self.encoding {
             Encoding::Json => Ok(()),
             _ => Err(accepted_only(STREAMS)),
@@ -126,7 +126,7 @@ fn negotiate_objects(
     accept: Option<&str>,
     transforms: bool,
     absent: &[&str],
-) -> Result<(Encoding, AnswerForm), Refusal> {
+) -> Result<(Encoding, ObjectForm), ApiError> {
     let is_absent = |form: &str| absent.iter().any(|it| form.contains(it));
     let Some(accept) = accept.filter(|it| is_absent(it)) else {
         return negotiate(accept, transforms);
@@ -139,14 +139,14 @@ fn negotiate_objects(
     }
 }
 
-fn accepted_only(types: &str) -> Refusal {
+fn accepted_only(types: &str) -> ApiError {
     let message = format!("only the following media types are accepted: {types}");
-    Refusal(Box::new(Status::failure(Reason::NotAcceptable, message)))
+    ApiError(Box::new(Status::failure(Reason::NotAcceptable, message)))
 }
 
 /// Returns the error of one of two layers: go-restful's, or that of k8s.io/apiserver's negotiation,
 /// which is the only one for custom kinds.
-fn not_acceptable(refusal: Refusal, endpoint: Endpoint) -> Refusal {
+fn not_acceptable(refusal: ApiError, endpoint: Endpoint) -> ApiError {
     let first_layer = refusal.0.message.starts_with("406: ");
     if !first_layer || matches!(endpoint, Endpoint::Custom | Endpoint::Discovery) {
         return accepted_only(OBJECTS);
@@ -156,7 +156,7 @@ fn not_acceptable(refusal: Refusal, endpoint: Endpoint) -> Refusal {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {types}");
     let mut status = Status::failure(Reason::NotAcceptable, message);
     status.details = Some(Details::default());
-    Refusal(Box::new(status))
+    ApiError(Box::new(status))
 }
 
 fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
@@ -186,7 +186,7 @@ mod tests {
             .collect()
     }
 
-    fn negotiated(accept: &'static str, endpoint: Endpoint) -> Result<(Encoding, AnswerForm), String> {
+    fn negotiated(accept: &'static str, endpoint: Endpoint) -> Result<(Encoding, ObjectForm), String> {
         let negotiated = Negotiated::of(&headers(&[("accept", accept)]), &Query::parse(None), endpoint);
         negotiated.map(|it| (it.encoding, it.form)).map_err(|it| it.0.message.clone())
     }
@@ -221,9 +221,9 @@ mod tests {
         let refused = negotiated(table, Endpoint::Question).expect_err("there is no table");
         assert_eq!(refused, format!("only the following media types are accepted: {OBJECTS}"));
         let either = "application/json;as=Table;v=v1;g=meta.k8s.io, application/json";
-        assert_eq!(negotiated(either, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Whole)));
+        assert_eq!(negotiated(either, Endpoint::Question), Ok((Encoding::Json, ObjectForm::Whole)));
         let metadata = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-        assert_eq!(negotiated(metadata, Endpoint::Question), Ok((Encoding::Json, AnswerForm::Metadata)));
+        assert_eq!(negotiated(metadata, Endpoint::Question), Ok((Encoding::Json, ObjectForm::Metadata)));
     }
 
     #[test]
@@ -231,11 +231,11 @@ mod tests {
         let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         assert_eq!(
             negotiated(aggregated, Endpoint::DiscoveryRoot),
-            Ok((Encoding::Json, AnswerForm::Discovery))
+            Ok((Encoding::Json, ObjectForm::Discovery))
         );
         assert!(negotiated(aggregated, Endpoint::Discovery).is_err());
         let either = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-        assert_eq!(negotiated(either, Endpoint::Discovery), Ok((Encoding::Json, AnswerForm::Whole)));
+        assert_eq!(negotiated(either, Endpoint::Discovery), Ok((Encoding::Json, ObjectForm::Whole)));
     }
 
     #[test]

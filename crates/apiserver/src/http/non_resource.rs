@@ -9,14 +9,14 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::json;
 
 use super::answer::{self, Answer};
-use super::body::AnswerBody;
+use super::body::ResponseBody;
 use super::negotiated::Negotiated;
 use super::parsed_request::method_not_allowed;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
+use crate::api_error::ApiError;
 use crate::cluster::Cluster;
-use crate::refusal::Refusal;
 
 /// The checks of every health endpoint, by the names of kube-apiserver's checks.
 const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
@@ -55,7 +55,7 @@ impl Service {
         method: &Method,
         headers: &HeaderMap,
         query: &Query,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         if method != Method::GET {
             return Err(method_not_allowed());
         }
@@ -64,7 +64,7 @@ impl Service {
             |it: &str| matches!(it.split(';').next().map(str::trim), Some("application/json" | "*/*"));
         if !accepted.is_empty() && !accepted.split(',').any(takes) {
             let message = "406: Not Acceptable\n\nAvailable representations: application/json";
-            return Err(Refusal::new(Reason::NotAcceptable, message));
+            return Err(ApiError::new(Reason::NotAcceptable, message));
         }
         let negotiated = Negotiated { pretty: true, ..Negotiated::plain(headers, query) };
         let platform = format!("{}/{}", std::env::consts::OS, go_architecture());
@@ -148,7 +148,7 @@ impl Service {
     }
 
     /// Serves the issuer of service account tokens and its keys, for verifiers outside the cluster.
-    pub(super) fn issuer(&self, parts: &Parts) -> Option<Result<Answer, Refusal>> {
+    pub(super) fn issuer(&self, parts: &Parts) -> Option<Result<Answer, ApiError>> {
         let (content_type, text) = match parts.uri.path() {
             "/.well-known/openid-configuration" => {
                 let host = parts.uri.authority().map(Authority::as_str);
@@ -167,7 +167,7 @@ impl Service {
         if parts.method != Method::GET {
             return Some(Err(method_not_allowed()));
         }
-        let body = AnswerBody::whole(Pieces::from_iter([Bytes::from(text)]));
+        let body = ResponseBody::whole(Pieces::from_iter([Bytes::from(text)]));
         let mut answer = answer::of(StatusCode::OK, Some(HeaderValue::from_static(content_type)), body);
         let an_hour = HeaderValue::from_static("public, max-age=3600");
         answer.headers_mut().insert(CACHE_CONTROL, an_hour);
@@ -199,7 +199,7 @@ impl Service {
     /// Serves `/metrics`.
     pub(super) fn metrics(&self) -> Answer {
         let text = [self.counters.text(), self.panics.text(), background(&self.cluster)].concat();
-        let body = AnswerBody::whole(Pieces::from_iter([Bytes::from(text)]));
+        let body = ResponseBody::whole(Pieces::from_iter([Bytes::from(text)]));
         let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         answer::of(StatusCode::OK, Some(content_type), body)
     }

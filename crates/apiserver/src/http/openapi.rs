@@ -7,7 +7,7 @@ use http::{HeaderMap, StatusCode};
 use jiff::ToSpan;
 
 use super::answer::{self, Answer};
-use super::body::AnswerBody;
+use super::body::ResponseBody;
 use super::pieces::Pieces;
 use super::query::Query;
 use super::service::Service;
@@ -98,7 +98,7 @@ fn moved(path: &str, hash: &str) -> Answer {
 }
 
 fn whole(content_type: &'static str, body: Bytes) -> Answer {
-    let body = AnswerBody::whole(Pieces::from_iter([body]));
+    let body = ResponseBody::whole(Pieces::from_iter([body]));
     answer::of(StatusCode::OK, Some(HeaderValue::from_static(content_type)), body)
 }
 

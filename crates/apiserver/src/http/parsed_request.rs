@@ -7,8 +7,8 @@ use http::Method;
 
 use super::negotiated::Endpoint;
 use super::query::Query;
-use crate::cluster::Place;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::cluster::ObjectRef;
 use crate::registry::{Catalog, Kind};
 use crate::request::{Target, Verb};
 
@@ -29,7 +29,7 @@ pub(super) enum RoutingError {
     /// A plain-text 404.
     PlainNotFound,
     /// An API error.
-    Refused(Refusal),
+    Refused(ApiError),
 }
 
 impl ParsedRequest {
@@ -72,8 +72,8 @@ impl ParsedRequest {
     }
 
     /// Returns the object that is read or written.
-    pub(super) fn place(&self) -> Place<'_> {
-        Place {
+    pub(super) fn place(&self) -> ObjectRef<'_> {
+        ObjectRef {
             kind: &self.kind,
             namespace: self.target.namespace.as_deref(),
             name: self.target.name.as_deref().unwrap_or_default(),
@@ -124,13 +124,13 @@ pub(super) fn no_resource(catalog: &Catalog, group: &str) -> RoutingError {
 }
 
 /// Returns 404: no such resource.
-pub(super) fn not_found() -> Refusal {
-    Refusal::new(Reason::NotFound, "the server could not find the requested resource")
+pub(super) fn not_found() -> ApiError {
+    ApiError::new(Reason::NotFound, "the server could not find the requested resource")
 }
 
 /// Returns 405: the resource does not support the method.
-pub(super) fn method_not_allowed() -> Refusal {
-    Refusal::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
+pub(super) fn method_not_allowed() -> ApiError {
+    ApiError::new(Reason::MethodNotAllowed, "the server does not allow this method on the requested resource")
 }
 
 fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) -> Result<(), RoutingError> {
@@ -167,7 +167,7 @@ fn builtin(kind: &Kind, target: &Target, method: &Method, verb: Option<Verb>) ->
 
 /// Returns 405 with the resource in the details.
 fn not_supported(kind: &Kind, message: &str) -> RoutingError {
-    let mut refusal = Refusal::new(Reason::MethodNotAllowed, message);
+    let mut refusal = ApiError::new(Reason::MethodNotAllowed, message);
     if let Some(details) = &mut refusal.0.details {
         (details.group, details.kind) = (kind.def.group.clone(), kind.def.plural.clone());
     }
@@ -199,7 +199,7 @@ fn custom(kind: &Kind, target: &Target, verb: Option<Verb>) -> Result<(), Routin
         return Err(not_supported(kind, &message));
     }
     if matches!(verb, Some(Verb::Update | Verb::Patch)) && name.is_empty() {
-        return Err(RoutingError::Refused(Refusal::bad_request("name must be provided")));
+        return Err(RoutingError::Refused(ApiError::bad_request("name must be provided")));
     }
     Ok(())
 }

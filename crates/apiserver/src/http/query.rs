@@ -1,6 +1,6 @@
 //! The decoded query of a request.
 
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 use crate::strconv;
 
 /// The decoded pairs of a query.
@@ -42,9 +42,9 @@ impl Query {
     /// # Errors
     ///
     /// Returns 400 for any other value.
-    pub(super) fn integer(&self, key: &str) -> Result<Option<i64>, Refusal> {
+    pub(super) fn integer(&self, key: &str) -> Result<Option<i64>, ApiError> {
         let Some(text) = self.first(key) else { return Ok(None) };
-        let refuse = |it| Refusal::bad_request(strconv::error("ParseInt", text, &it));
+        let refuse = |it| ApiError::bad_request(strconv::error("ParseInt", text, &it));
         text.parse().map(Some).map_err(refuse)
     }
 

@@ -9,8 +9,8 @@ use super::parsed_request::ParsedRequest;
 use super::query::Query;
 use super::service::Service;
 use super::show;
-use crate::cluster::Shown;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::cluster::ResponseObject;
 use crate::strconv;
 
 impl Service {
@@ -20,7 +20,7 @@ impl Service {
         parsed: &ParsedRequest,
         query: &Query,
         negotiated: &Negotiated,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         match query.get("resourceVersion") {
             None => {
                 self.cluster.storage().newest().await;
@@ -32,7 +32,7 @@ impl Service {
             let found = self.cluster.get(place.kind, &place.key()?);
             let found = found.ok_or_else(|| place.kind.not_found(place.name))?;
             self.cluster.ready_to_show(place.kind, std::slice::from_ref(&found)).await?;
-            Shown::Stored(found)
+            ResponseObject::Stored(found)
         } else {
             self.cluster.check_container(&place, query.get("container"))?;
             self.cluster.read_part(&place)?
@@ -41,10 +41,10 @@ impl Service {
         Ok(answer::document(StatusCode::OK, pieces, negotiated, &self.settings))
     }
 
-    async fn not_older_than(&self, text: &str) -> Result<(), Refusal> {
+    async fn not_older_than(&self, text: &str) -> Result<(), ApiError> {
         let version: u64 = text.parse().map_err(|it| {
             let why = strconv::error("ParseUint", text, &it);
-            Refusal::unexplained(format!("resourceVersion: Invalid value: {text:?}: {why}"))
+            ApiError::unexplained(format!("resourceVersion: Invalid value: {text:?}: {why}"))
         })?;
         self.reach(version).await;
         let revision = self.cluster.store().revision();
@@ -54,9 +54,9 @@ impl Service {
 
 /// Returns 504: the store has not reached the version yet. As `NewTooLargeResourceVersionError` in
 /// k8s.io/apiserver v0.36.4 pkg/storage/errors.go.
-pub(super) fn too_large(requested: u64, revision: u64) -> Refusal {
+pub(super) fn too_large(requested: u64, revision: u64) -> ApiError {
     let message = format!("Timeout: Too large resource version: {requested}, current: {revision}");
     let mut status = Status::failure(Reason::Timeout, message);
     status.details = Some(Details { retry_after_seconds: 1, ..Details::default() });
-    Refusal(Box::new(status)).cause("ResourceVersionTooLarge", "Too large resource version", "")
+    ApiError(Box::new(status)).cause("ResourceVersionTooLarge", "Too large resource version", "")
 }

@@ -8,7 +8,7 @@ use http_body::Body;
 use tokio::time::Instant;
 
 use super::answer::{self, Answer};
-use super::body::{AnswerBody, Cut};
+use super::body::{Cut, ResponseBody};
 use super::connection_info::ConnectionInfo;
 use super::list::ListError;
 use super::negotiated::Negotiated;
@@ -18,12 +18,12 @@ use super::service::{Exchange, Service};
 use super::web_guard;
 use super::write::PatchForm;
 use super::write_options::manager_of_agent;
-use crate::auth::{Deed, PeerIdentity};
+use crate::api_error::ApiError;
+use crate::auth::{PeerIdentity, RequestAttributes};
 use crate::cluster::User;
 use crate::faults::{self, Act, Call};
 use crate::log::Record;
 use crate::panics::{caught, caught_in};
-use crate::refusal::Refusal;
 use crate::request::{Route, Verb};
 
 /// The log target of requests, one event each, so that they can be enabled separately.
@@ -54,7 +54,7 @@ impl Service {
         &self,
         request: Request<B>,
         peer: Option<&PeerIdentity>,
-    ) -> Result<Response<AnswerBody>, Cut> {
+    ) -> Result<Response<ResponseBody>, Cut> {
         let started = Instant::now();
         let (parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query());
@@ -64,7 +64,7 @@ impl Service {
             verb: parts.method.as_str().to_ascii_lowercase(),
             parsed: Some(Err(RoutingError::Refused(panicked(panic)))),
         });
-        let attributes = Deed {
+        let attributes = RequestAttributes {
             method: parts.method.as_str(),
             path: parts.uri.path(),
             watches: query.flag("watch") == Some(true),
@@ -90,7 +90,7 @@ impl Service {
 
     /// Rejects what no API client sends: requests without a host, and requests that a web page
     /// sends through a browser.
-    fn guard(&self, parts: &Parts, peer: Option<&PeerIdentity>) -> Result<(), Refusal> {
+    fn guard(&self, parts: &Parts, peer: Option<&PeerIdentity>) -> Result<(), ApiError> {
         let Some(connection) = parts.extensions.get::<ConnectionInfo>() else { return Ok(()) };
         web_guard::check_host_header(parts)?;
         let is_socket = connection.local.is_some();
@@ -273,7 +273,7 @@ impl Service {
         headers.extend(audit_id.map(|it| (AUDIT_ID, it)));
         headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         if parts.method == Method::HEAD {
-            let body = std::mem::replace(answer.body_mut(), AnswerBody::empty());
+            let body = std::mem::replace(answer.body_mut(), ResponseBody::empty());
             answer.headers_mut().extend(body.length().map(|it| (CONTENT_LENGTH, it.into())));
         }
         answer

@@ -15,11 +15,11 @@ use super::incoming;
 use super::negotiated::Negotiated;
 use super::query::Query;
 use super::settings::Settings;
+use crate::api_error::ApiError;
 use crate::auth::Authenticator;
 use crate::cluster::{Cluster, User};
-use crate::faults::Lab;
+use crate::faults::FaultInjector;
 use crate::log::RequestLog;
-use crate::refusal::Refusal;
 
 /// Answers requests to a cluster. Clones serve the same cluster and share their counters.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Service {
     pub(super) bodies: BodyMeter,
     pub(super) panics: Panics,
     pub(super) authenticator: Authenticator,
-    pub(super) faults: Lab,
+    pub(super) faults: FaultInjector,
     pub(super) log: RequestLog,
 }
 
@@ -56,14 +56,14 @@ impl Service {
             bodies: BodyMeter::default(),
             panics: Panics::default(),
             authenticator,
-            faults: Lab::default(),
+            faults: FaultInjector::default(),
             log: RequestLog::default(),
         }
     }
 
     /// Sets the fault injector. Defaults to one without rules.
     #[must_use]
-    pub fn lab(mut self, lab: Lab) -> Self {
+    pub fn fault_injector(mut self, lab: FaultInjector) -> Self {
         self.faults = lab;
         self
     }
@@ -88,7 +88,7 @@ impl Service {
     }
 
     /// Returns the fault injector.
-    pub fn faults(&self) -> &Lab {
+    pub fn faults(&self) -> &FaultInjector {
         &self.faults
     }
 
@@ -107,7 +107,7 @@ impl Service {
         body: B,
         headers: &HeaderMap,
         connection: Option<&ConnectionInfo>,
-    ) -> Result<Bytes, Refusal> {
+    ) -> Result<Bytes, ApiError> {
         let all = (self.bodies.clone(), self.settings.bodies_limit);
         let of_connection = connection.map(|it| (it.bodies.clone(), self.settings.connection_bodies_limit));
         let reservation = Reservation::new([all].into_iter().chain(of_connection));
@@ -117,7 +117,7 @@ impl Service {
     /// Builds an error response in the negotiated representation.
     pub(super) fn refuse(
         &self,
-        refusal: &Refusal,
+        refusal: &ApiError,
         token: Option<&str>,
         headers: &HeaderMap,
         query: &Query,

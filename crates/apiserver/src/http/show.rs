@@ -7,13 +7,13 @@ use serde_json::{Map, Value, json};
 
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
-use crate::cluster::Shown;
+use crate::api_error::ApiError;
+use crate::cluster::ResponseObject;
 use crate::custom::columns as custom_columns;
 use crate::print;
 use crate::reading::{Page, Selection};
-use crate::refusal::Refusal;
 use crate::registry::Kind;
-use crate::request::{AnswerForm, ContinueToken};
+use crate::request::{ContinueToken, ObjectForm};
 use crate::store::Encoded;
 
 /// The metadata of a list.
@@ -35,12 +35,12 @@ pub(super) struct ListMetadata {
 ///
 /// Returns 406 if a list was requested.
 pub(super) fn object(
-    shown: &Shown,
+    shown: &ResponseObject,
     kind: &Kind,
     negotiated: &Negotiated,
     now: Timestamp,
-) -> Result<Pieces, Refusal> {
-    if let (AnswerForm::Whole, Shown::Stored(stored)) = (negotiated.form, shown)
+) -> Result<Pieces, ApiError> {
+    if let (ObjectForm::Whole, ResponseObject::Stored(stored)) = (negotiated.form, shown)
         && kind.shows_bytes_of(stored)
     {
         return Ok(Pieces::from_iter([stored.bytes()]));
@@ -48,12 +48,12 @@ pub(super) fn object(
     let value = shown.to_value(kind);
     let shown = match negotiated.form {
         _ if value["kind"] == "Status" => value,
-        AnswerForm::Table => {
+        ObjectForm::Table => {
             let row = row(kind, &value, negotiated, now);
             print::table(Some(columns(kind, &value)), list_metadata_of(&value), vec![row])
         }
-        AnswerForm::Metadata => print::partial_metadata(&value),
-        AnswerForm::MetadataList => return Err(not_a_list(kind)),
+        ObjectForm::Metadata => print::partial_metadata(&value),
+        ObjectForm::MetadataList => return Err(not_a_list(kind)),
         _ => value,
     };
     Ok(Pieces::from(shown.to_string().into_bytes()))
@@ -70,21 +70,21 @@ pub(super) fn list<'a>(
     kind: &Kind,
     negotiated: &Negotiated,
     now: Timestamp,
-) -> Result<Pieces, Refusal> {
+) -> Result<Pieces, ApiError> {
     let values =
         |items: &mut dyn Iterator<Item = &'a Encoded>| items.map(|it| kind.show(it)).collect::<Vec<_>>();
     let mut items = items;
     let shown = match negotiated.form {
-        AnswerForm::Table => {
+        ObjectForm::Table => {
             let values = values(&mut items);
             let columns = columns(kind, &json!({ "kind": kind.def.kind }));
             let rows = values.iter().map(|it| row(kind, it, negotiated, now)).collect();
             print::table(Some(columns), metadata.to_value(false), rows)
         }
-        AnswerForm::MetadataList => {
+        ObjectForm::MetadataList => {
             print::partial_metadata_list(metadata.to_value(false), &values(&mut items))
         }
-        AnswerForm::Metadata => return Err(is_a_list(kind)),
+        ObjectForm::Metadata => return Err(is_a_list(kind)),
         _ => return Ok(whole_list(items, metadata, kind)),
     };
     Ok(Pieces::from(shown.to_string().into_bytes()))
@@ -206,9 +206,9 @@ fn go_type(kind: &Kind) -> String {
     format!("*{package}.{}", kind.def.kind)
 }
 
-fn not_a_list(kind: &Kind) -> Refusal {
+fn not_a_list(kind: &Kind) -> ApiError {
     if kind.def.custom {
-        return Refusal::unexplained("content is not a list");
+        return ApiError::unexplained("content is not a list");
     }
     let object = go_type(kind);
     not_acceptable(format!(
@@ -216,7 +216,7 @@ fn not_a_list(kind: &Kind) -> Refusal {
     ))
 }
 
-fn is_a_list(kind: &Kind) -> Refusal {
+fn is_a_list(kind: &Kind) -> ApiError {
     let list = if kind.def.custom {
         "*unstructured.UnstructuredList".to_owned()
     } else {
@@ -227,6 +227,6 @@ fn is_a_list(kind: &Kind) -> Refusal {
     ))
 }
 
-fn not_acceptable(message: String) -> Refusal {
-    Refusal(Box::new(Status::failure(Reason::NotAcceptable, message)))
+fn not_acceptable(message: String) -> ApiError {
+    ApiError(Box::new(Status::failure(Reason::NotAcceptable, message)))
 }

@@ -27,7 +27,7 @@ use dogwatch_core::{Reason, Status};
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
 use super::answer::{self, Answer};
-use super::body::{AnswerBody, Cut};
+use super::body::{Cut, ResponseBody};
 use super::counters::CountedWatch;
 use super::definition_follower::DefinitionFollower;
 use super::guard::GuardedEvents;
@@ -39,10 +39,10 @@ use super::read::too_large;
 use super::service::Service;
 use super::stepping::{Step, StepStream, Stepwise};
 use super::watch_encoder::WatchEncoder;
+use crate::api_error::ApiError;
 use crate::cluster::Cluster;
-use crate::faults::{Disturbance, WatchLab};
+use crate::faults::{Disturbance, WatchFaults};
 use crate::reading::{Frame, Selection, event_for};
-use crate::refusal::Refusal;
 use crate::registry::Kind;
 use crate::request::{InitialEvents, WatchOptions};
 use crate::store::{Change, Compacted, Cursor, Encoded};
@@ -68,7 +68,7 @@ struct Watch {
     kind: Arc<Kind>,
     selection: Selection,
     encoder: WatchEncoder,
-    faults: WatchLab,
+    faults: WatchFaults,
     definition: DefinitionFollower,
     /// Set if the client allows bookmarks.
     bookmarks: bool,
@@ -134,8 +134,8 @@ impl Service {
         parsed: &ParsedRequest,
         query: &Query,
         negotiated: &Negotiated,
-        faults: WatchLab,
-    ) -> Result<Answer, Refusal> {
+        faults: WatchFaults,
+    ) -> Result<Answer, ApiError> {
         negotiated.check_stream()?;
         let options = WatchOptions::parse(query.pairs())?;
         let name = parsed.place().name;
@@ -144,7 +144,7 @@ impl Service {
             && selects
             && !options.fields.terms().any(|it| it == ("metadata.name", name, true))
         {
-            return Err(Refusal::bad_request("fieldSelector metadata.name doesn't match requested name"));
+            return Err(ApiError::bad_request("fieldSelector metadata.name doesn't match requested name"));
         }
         let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
         let now = Instant::now();
@@ -176,7 +176,7 @@ impl Service {
         watch.begin(&options, time::after(now, self.settings.version_wait));
         let kind = Arc::clone(&parsed.kind);
         let events = GuardedEvents::new(StepStream::Idle(watch), self.panics.clone(), kind);
-        Ok(answer::events(AnswerBody::events(events)))
+        Ok(answer::events(ResponseBody::events(events)))
     }
 }
 
@@ -484,7 +484,7 @@ impl Watch {
         }
     }
 
-    fn fail(&mut self, refusal: &Refusal) {
+    fn fail(&mut self, refusal: &ApiError) {
         self.ready.push_back(Pieces::from_iter([WatchEncoder::error(refusal)]));
         self.state = WatchState::Over;
     }
@@ -507,14 +507,14 @@ impl Watch {
 
 /// Returns 410: the server has never reached this version. The code is 410 because clients list
 /// again only after 410: kube-rs retries a watch that ended with 504 at the same version forever.
-fn unknown(version: u64, revision: u64) -> Refusal {
+fn unknown(version: u64, revision: u64) -> ApiError {
     let message = format!("unknown resource version: {version}, the newest is {revision}");
-    Refusal(Box::new(Status::failure(Reason::Expired, message)))
+    ApiError(Box::new(Status::failure(Reason::Expired, message)))
 }
 
 /// Returns 410: the changes after a version are no longer kept. The message is that of
 /// k8s.io/apiserver v0.36.4 pkg/storage/cacher/watch_cache.go.
-fn too_old(version: u64, compacted: Compacted) -> Refusal {
+fn too_old(version: u64, compacted: Compacted) -> ApiError {
     let message = format!("too old resource version: {version} ({})", compacted.oldest);
-    Refusal(Box::new(Status::failure(Reason::Expired, message)))
+    ApiError(Box::new(Status::failure(Reason::Expired, message)))
 }

@@ -10,13 +10,13 @@ use super::answer::status_json;
 use super::negotiated::Negotiated;
 use super::pieces::Pieces;
 use super::show;
+use crate::api_error::ApiError;
 use crate::cluster::Source;
 use crate::kinds::shape;
 use crate::print;
 use crate::reading::Frame;
-use crate::refusal::Refusal;
 use crate::registry::Kind;
-use crate::request::AnswerForm;
+use crate::request::ObjectForm;
 
 /// The encoder of one watch's events.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl WatchEncoder {
     /// Encodes an event. Where the representation allows, the bytes are shared with the store and
     /// all other watches.
     pub(super) fn event(&mut self, frame: &Frame, source: &Source, out: &mut Pieces) {
-        if self.negotiated.form == AnswerForm::Whole && self.kind.shows_bytes_of(&frame.object) {
+        if self.negotiated.form == ObjectForm::Whole && self.kind.shows_bytes_of(&frame.object) {
             frame.write(out);
         } else {
             let object = self.kind.show(&frame.object);
@@ -62,20 +62,20 @@ impl WatchEncoder {
     }
 
     /// Encodes an error as the last event.
-    pub(super) fn error(refusal: &Refusal) -> Bytes {
+    pub(super) fn error(refusal: &ApiError) -> Bytes {
         let status = status_json(refusal, None);
         Bytes::from([br#"{"type":"ERROR","object":"#, &status[..], b"}\n"].concat())
     }
 
     fn shaped(&mut self, event: &str, object: Value, now: Timestamp) -> Bytes {
         let shown = match self.negotiated.form {
-            AnswerForm::Table => {
+            ObjectForm::Table => {
                 let columns = (!self.columns_sent).then(|| show::columns(&self.kind, &object));
                 self.columns_sent = true;
                 let row = show::row(&self.kind, &object, &self.negotiated, now);
                 print::table(columns, show::list_metadata_of(&object), vec![row])
             }
-            AnswerForm::Metadata | AnswerForm::MetadataList => print::partial_metadata(&object),
+            ObjectForm::Metadata | ObjectForm::MetadataList => print::partial_metadata(&object),
             _ => object,
         };
         Bytes::from(format!("{{\"type\":\"{event}\",\"object\":{shown}}}\n"))

@@ -22,7 +22,7 @@ use http::uri::Authority;
 use http::{HeaderMap, Version};
 
 use super::connection_info::ConnectionInfo;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
@@ -35,14 +35,14 @@ const QUOTED: usize = 100;
 ///
 /// Returns 400 for none or several: a proxy in front may have looked at another one than this
 /// server would.
-pub(super) fn check_host_header(parts: &Parts) -> Result<(), Refusal> {
+pub(super) fn check_host_header(parts: &Parts) -> Result<(), ApiError> {
     if parts.version != Version::HTTP_11 {
         return Ok(());
     }
     match parts.headers.get_all(HOST).iter().count() {
         1 => Ok(()),
-        0 => Err(Refusal::bad_request("missing required Host header")),
-        _ => Err(Refusal::bad_request("too many Host headers")),
+        0 => Err(ApiError::bad_request("missing required Host header")),
+        _ => Err(ApiError::bad_request("too many Host headers")),
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) fn check_host(
     parts: &Parts,
     connection: &ConnectionInfo,
     advertised: Option<&str>,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let Some(local) = connection.local else { return Ok(()) };
     let is_own = |host: &str| {
         is_own_host(host, local.ip()) || advertised.is_some_and(|it| it.eq_ignore_ascii_case(host))
@@ -80,7 +80,7 @@ pub(super) fn check_host(
 /// # Errors
 ///
 /// Returns 403 if the browser reports that it does.
-pub(super) fn check_origin(parts: &Parts) -> Result<(), Refusal> {
+pub(super) fn check_origin(parts: &Parts) -> Result<(), ApiError> {
     let origins: Vec<&str> = texts(&parts.headers, &ORIGIN).collect();
     let foreign = origins.iter().find(|it| !is_same_origin(it, parts));
     if let Some(origin) = foreign {
@@ -124,15 +124,15 @@ fn texts<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = 
     headers.get_all(name).iter().map(|it| it.to_str().unwrap_or("?"))
 }
 
-fn from_elsewhere(header: &str) -> Refusal {
+fn from_elsewhere(header: &str) -> ApiError {
     forbidden(format!(
         "a web page of another site sent this request ({header}): web pages may not use a server that authenticates by \
          connection; send a bearer token with the request (dogwatch serve --token or --tls)"
     ))
 }
 
-fn forbidden(message: String) -> Refusal {
-    let mut refusal = Refusal::new(Reason::Forbidden, message);
+fn forbidden(message: String) -> ApiError {
+    let mut refusal = ApiError::new(Reason::Forbidden, message);
     refusal.0.details = None;
     refusal
 }

@@ -13,9 +13,9 @@ use super::query::Query;
 use super::service::{Exchange, Service};
 use super::show;
 use super::write_options::{Options, writer};
-use crate::cluster::{Body, FieldValidation, PatchBody, Written, decode, decode_as};
+use crate::api_error::ApiError;
+use crate::cluster::{Body, FieldValidation, PatchBody, WriteOutcome, decode, decode_as};
 use crate::patch::PatchKind;
-use crate::refusal::Refusal;
 
 /// The interpretation of a patch body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +33,13 @@ impl Service {
         parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         body: B,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         let form = incoming::form(exchange.headers)?;
         let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
         let writer = writer(Options::Create, exchange.query, exchange.headers, exchange.user.clone())?;
         let (object, warnings) = read_object(parsed, &Body { bytes, form }, writer.validation)?;
         let written = self.cluster.create(&parsed.place(), object, &writer).await;
-        self.answered(parsed, exchange, written.map(|it| Written { created: true, ..it }), warnings)
+        self.answered(parsed, exchange, written.map(|it| WriteOutcome { created: true, ..it }), warnings)
     }
 
     /// Replaces an object or a subresource.
@@ -48,7 +48,7 @@ impl Service {
         parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         body: B,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
         let writer = writer(Options::Update, exchange.query, exchange.headers, exchange.user.clone())?;
         let form = incoming::form(exchange.headers)?;
@@ -64,7 +64,7 @@ impl Service {
         exchange: &Exchange<'_>,
         form: PatchForm,
         body: B,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         let bytes = self.read_body(body, exchange.headers, exchange.connection).await?;
         let (options, patch) = match form {
             PatchForm::Apply => {
@@ -82,9 +82,9 @@ impl Service {
         &self,
         parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
-        written: Result<Written, Refusal>,
+        written: Result<WriteOutcome, ApiError>,
         warnings: Vec<String>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         match written {
             Ok(written) => self.written(parsed, exchange, written, warnings),
             Err(refusal) if warnings.is_empty() => Err(refusal),
@@ -100,9 +100,9 @@ impl Service {
         &self,
         parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
-        written: Written,
+        written: WriteOutcome,
         warnings: Vec<String>,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Answer, ApiError> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
         let negotiated = &exchange.negotiated;
         let pieces = show::object(&written.object, &parsed.kind, negotiated, self.cluster.source().now())?;
@@ -118,7 +118,7 @@ impl PatchForm {
     /// # Errors
     ///
     /// Returns 415 for a type that is not a patch type, or not one for this kind.
-    pub(super) fn of(parsed: &ParsedRequest, headers: &HeaderMap) -> Result<Self, Refusal> {
+    pub(super) fn of(parsed: &ParsedRequest, headers: &HeaderMap) -> Result<Self, ApiError> {
         let given = incoming::content_type(headers).unwrap_or_default();
         let media = given.split(';').next().unwrap_or_default().trim();
         let custom = parsed.kind.def.custom;
@@ -127,7 +127,7 @@ impl PatchForm {
             (_, Some(PatchKind::Strategic)) if custom => Err(unknown_format()),
             (_, Some(kind)) => Ok(Self::Patch(kind)),
             (_, None) if custom => Err(unknown_format()),
-            (_, None) => Err(Refusal::new(Reason::UnsupportedMediaType, "415: Unsupported Media Type")),
+            (_, None) => Err(ApiError::new(Reason::UnsupportedMediaType, "415: Unsupported Media Type")),
         }
     }
 }
@@ -136,10 +136,10 @@ fn forces(query: &Query) -> bool {
     query.flag("force") == Some(true)
 }
 
-fn unknown_format() -> Refusal {
+fn unknown_format() -> ApiError {
     let message = "the body of the request was in an unknown format - accepted media types include: \
                    application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
-    Refusal(Box::new(Status::failure(Reason::UnsupportedMediaType, message)))
+    ApiError(Box::new(Status::failure(Reason::UnsupportedMediaType, message)))
 }
 
 /// Decodes the object in a body: of the kind itself, or of the kind that the subresource takes.
@@ -147,7 +147,7 @@ fn read_object(
     parsed: &ParsedRequest,
     body: &Body,
     validation: FieldValidation,
-) -> Result<(Value, Vec<String>), Refusal> {
+) -> Result<(Value, Vec<String>), ApiError> {
     let def = &parsed.kind.def;
     match def.subresource(parsed.part()).map(|it| def.subresource_gvk(it)) {
         Some(part) if part != def.gvk() => decode_as(&part.api_version(), &part.kind, body, validation),

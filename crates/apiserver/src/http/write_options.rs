@@ -5,8 +5,8 @@ use http::HeaderMap;
 use http::header::USER_AGENT;
 
 use super::query::Query;
+use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::cluster::{FieldValidation, User, Writer};
-use crate::refusal::{Problem, ProblemKind, Refusal};
 
 /// The maximum length of a field manager, in bytes: `FieldManagerMaxLength` in the same file.
 const MANAGER_LIMIT: usize = 128;
@@ -34,16 +34,20 @@ pub(super) fn writer(
     query: &Query,
     headers: &HeaderMap,
     user: User,
-) -> Result<Writer, Refusal> {
+) -> Result<Writer, ApiError> {
     let given = query.get("fieldManager").unwrap_or_default();
     let mut problems = Vec::new();
     match options {
         Options::Patch if query.flag("force").is_some() => {
             let detail = "may not be specified for non-apply patch";
-            problems.push(Problem::new("force", ProblemKind::Forbidden, detail));
+            problems.push(FieldError::new("force", FieldErrorKind::Forbidden, detail));
         }
         Options::Apply if given.is_empty() => {
-            problems.push(Problem::new("fieldManager", ProblemKind::Required, "is required for apply patch"));
+            problems.push(FieldError::new(
+                "fieldManager",
+                FieldErrorKind::Required,
+                "is required for apply patch",
+            ));
         }
         _ => {}
     }
@@ -57,23 +61,28 @@ pub(super) fn writer(
         other => {
             let detail = r#"supported values: "", "Ignore", "Strict", "Warn""#;
             let value = format_args!("{other:?}");
-            problems.push(Problem::with_value("fieldValidation", ProblemKind::NotSupported, value, detail));
+            problems.push(FieldError::with_value(
+                "fieldValidation",
+                FieldErrorKind::NotSupported,
+                value,
+                detail,
+            ));
             FieldValidation::default()
         }
     };
     if !problems.is_empty() {
-        return Err(Refusal::invalid("meta.k8s.io", options.kind(), "", &problems));
+        return Err(ApiError::invalid("meta.k8s.io", options.kind(), "", &problems));
     }
     let manager = if given.is_empty() { manager_of_agent(headers) } else { given.to_owned() };
     Ok(Writer { user, manager, dry_run: !dry_run.is_empty(), validation })
 }
 
 /// Returns the problem of a `dryRun` parameter; only `All` is supported.
-pub(super) fn dry_run_problem(dry_run: &[&str]) -> Option<Problem> {
+pub(super) fn dry_run_problem(dry_run: &[&str]) -> Option<FieldError> {
     let unknown = dry_run.iter().any(|it| *it != "All");
     let shown = || serde_json::json!(dry_run);
     unknown.then(|| {
-        Problem::with_value("dryRun", ProblemKind::NotSupported, shown(), r#"supported values: "All""#)
+        FieldError::with_value("dryRun", FieldErrorKind::NotSupported, shown(), r#"supported values: "All""#)
     })
 }
 
@@ -110,15 +119,20 @@ fn quoted(text: &str) -> String {
     out
 }
 
-fn manager_problems(manager: &str) -> Vec<Problem> {
+fn manager_problems(manager: &str) -> Vec<FieldError> {
     let mut problems = Vec::new();
     if manager.len() > MANAGER_LIMIT {
         let detail = format!("may not be more than {MANAGER_LIMIT} bytes");
-        problems.push(Problem::new("fieldManager", ProblemKind::TooLong, &detail));
+        problems.push(FieldError::new("fieldManager", FieldErrorKind::TooLong, &detail));
     }
     if let Some((at, bad)) = manager.char_indices().find(|(_, it)| it.is_control()) {
         let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(bad));
-        problems.push(Problem::with_value("fieldManager", ProblemKind::Invalid, quoted(manager), &detail));
+        problems.push(FieldError::with_value(
+            "fieldManager",
+            FieldErrorKind::Invalid,
+            quoted(manager),
+            &detail,
+        ));
     }
     problems
 }

@@ -6,16 +6,16 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use serde_json::{Value, json};
 
-use crate::kinds::look::{at, each, entries, fill, flag, items, number, object, text};
-use crate::{Problem, ProblemKind, Refusal};
+use crate::kinds::json_access::{at, each, entries, fill, flag, items, number, object, text};
+use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// The cluster-wide state that preparing an object depends on.
-pub trait Surroundings {
+pub trait ClusterResources {
     /// Allocates an address for a service: the wanted one, or a free one.
-    fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, Refusal>;
+    fn cluster_ip(&mut self, service: &Value, wanted: Option<&str>) -> Result<String, ApiError>;
 
     /// Allocates a node port for the service port of this index: the wanted one, or a free one.
-    fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, Refusal>;
+    fn node_port(&mut self, service: &Value, index: usize, wanted: Option<i64>) -> Result<i64, ApiError>;
 
     /// Returns the value and the preemption policy of a priority class, or `None` if there is no
     /// such class. An empty name means the default class.
@@ -27,15 +27,15 @@ pub trait Surroundings {
 pub(super) fn allocate(
     service: &mut Value,
     old: Option<&Value>,
-    around: &mut dyn Surroundings,
-) -> Result<(), Refusal> {
+    around: &mut dyn ClusterResources,
+) -> Result<(), ApiError> {
     let service_type = text(service, "/spec/type").to_owned();
     if service_type == "ExternalName" {
         return Ok(());
     }
     let problems = family_problems(service);
     if !problems.is_empty() {
-        return Err(Refusal::invalid("", "Service", text(service, "/metadata/name"), &problems));
+        return Err(ApiError::invalid("", "Service", text(service, "/metadata/name"), &problems));
     }
     let wanted = text(service, "/spec/clusterIP").to_owned();
     let held = old.map_or("", |old| text(old, "/spec/clusterIP"));
@@ -69,9 +69,9 @@ pub(super) fn allocate(
 
 /// Returns the problems of the IP families that a service requests: this cluster has IPv4 addresses
 /// only.
-fn family_problems(service: &Value) -> Vec<Problem> {
+fn family_problems(service: &Value) -> Vec<FieldError> {
     let invalid = |field: String, value: String, why: &str| {
-        Problem::with_value(field, ProblemKind::Invalid, value, why)
+        FieldError::with_value(field, FieldErrorKind::Invalid, value, why)
     };
     let families = items(service, "/spec/ipFamilies");
     let mut addresses = items(service, "/spec/clusterIPs").to_vec();
@@ -80,7 +80,7 @@ fn family_problems(service: &Value) -> Vec<Problem> {
     }
     let headless = addresses.first().is_some_and(|it| it == "None");
     let is_v6 = |it: &Value| it.as_str().is_some_and(|it| it.parse::<Ipv6Addr>().is_ok());
-    let unnamed: Vec<Problem> = addresses
+    let unnamed: Vec<FieldError> = addresses
         .iter()
         .enumerate()
         .filter(|(index, it)| *index >= families.len() && is_v6(it))
@@ -114,9 +114,9 @@ fn family_problems(service: &Value) -> Vec<Problem> {
 fn allocated_ports(
     service: &Value,
     old: Option<&Value>,
-    around: &mut dyn Surroundings,
+    around: &mut dyn ClusterResources,
     service_type: &str,
-) -> Result<Vec<Value>, Refusal> {
+) -> Result<Vec<Value>, ApiError> {
     let mut ports = items(service, "/spec/ports").to_vec();
     let balanced = service_type == "LoadBalancer" && flag(service, "/spec/allocateLoadBalancerNodePorts");
     if service_type != "NodePort" && !balanced {

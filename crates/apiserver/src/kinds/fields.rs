@@ -8,8 +8,8 @@
 
 use serde_json::Value;
 
-use crate::Refusal;
-use crate::kinds::look::{flag, items, number, text};
+use crate::ApiError;
+use crate::kinds::json_access::{flag, items, number, text};
 
 /// A selectable field, by its stored name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +64,7 @@ fn own_fields(group: &str, kind: &str) -> Option<&'static [&'static str]> {
 ///
 /// # Errors
 /// 400 for an unknown field. The message depends on the kind, as in kube-apiserver.
-pub fn resolve(group: &str, kind: &str, label: &str) -> Result<FieldName, Refusal> {
+pub fn resolve(group: &str, kind: &str, label: &str) -> Result<FieldName, ApiError> {
     let scoped = !matches!((group, kind), ("", "Node" | "Namespace"));
     match label {
         "metadata.name" => return Ok(NAME),
@@ -78,17 +78,17 @@ pub fn resolve(group: &str, kind: &str, label: &str) -> Result<FieldName, Refusa
         return found
             .filter(|_| !label.is_empty())
             .map(|(_, _, stored)| FieldName(stored))
-            .ok_or_else(|| Refusal::bad_request(format!("field label not supported: {label}")));
+            .ok_or_else(|| ApiError::bad_request(format!("field label not supported: {label}")));
     }
     let Some(own) = own_fields(group, kind) else {
-        return Err(Refusal::bad_request(format!(
+        return Err(ApiError::bad_request(format!(
             "{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
         )));
     };
     if let Some(name) = own.iter().find(|name| **name == label) {
         return Ok(FieldName(name));
     }
-    Err(Refusal::bad_request(match (group, kind) {
+    Err(ApiError::bad_request(match (group, kind) {
         ("batch", "Job") => format!("field label {label:?} not supported for Job"),
         ("resource.k8s.io", "ResourceSlice") => {
             format!("field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: {label}")

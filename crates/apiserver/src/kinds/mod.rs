@@ -8,7 +8,7 @@
 //!
 //! The `mod` lines below are in layer order.
 
-pub(crate) mod look;
+pub(crate) mod json_access;
 pub use crate::names;
 pub mod quantity;
 pub(crate) mod shape;

@@ -2,18 +2,18 @@
 //! everything it decides.
 //!
 //! Runs after [`defaults`] and before validation. What depends on more than the object (addresses,
-//! ports, priorities) is obtained from [`Surroundings`].
+//! ports, priorities) is obtained from [`ClusterResources`].
 
 use serde_json::{Map, Value, json};
 
-use crate::Refusal;
+use crate::ApiError;
 use crate::kinds::allocate::{allocate, keep_allocated};
 use crate::kinds::defaults;
-use crate::kinds::look::{at, entries, fill, flag, items, number, object, text};
+use crate::kinds::json_access::{at, entries, fill, flag, items, number, object, text};
 use crate::kinds::quantity::Quantity;
 use crate::kinds::traits::{KindTraits, StatusMetadata};
 
-pub use crate::kinds::allocate::Surroundings;
+pub use crate::kinds::allocate::ClusterResources;
 
 /// The names and traits of a kind.
 #[derive(Clone, Copy, Debug)]
@@ -36,8 +36,8 @@ pub fn for_create(
     names: KindNames<'_>,
     value: &mut Value,
     now: &str,
-    around: &mut dyn Surroundings,
-) -> Result<(), Refusal> {
+    around: &mut dyn ClusterResources,
+) -> Result<(), ApiError> {
     let traits = names.traits;
     if let Some(map) = value.as_object_mut() {
         if traits.has_status && (names.group, names.kind) != ("", "Node") {
@@ -107,8 +107,8 @@ pub fn for_update(
     names: KindNames<'_>,
     new: &mut Value,
     old: &Value,
-    around: &mut dyn Surroundings,
-) -> Result<(), Refusal> {
+    around: &mut dyn ClusterResources,
+) -> Result<(), ApiError> {
     let traits = names.traits;
     if traits.has_status {
         copy(new, old, "status");
@@ -272,14 +272,14 @@ fn keep_generation(names: KindNames<'_>, traits: KindTraits, new: &mut Value, ol
     }
 }
 
-fn new_pod(pod: &mut Value, now: &str, around: &mut dyn Surroundings) -> Result<(), Refusal> {
+fn new_pod(pod: &mut Value, now: &str, around: &mut dyn ClusterResources) -> Result<(), ApiError> {
     let class = text(pod, "/spec/priorityClassName").to_owned();
     let (priority, preemption) = match around.priority(&class) {
         Some(found) => found,
         None if class.is_empty() => (0, "PreemptLowerPriority".to_owned()),
         None => {
             let why = format!("no PriorityClass with name {class} was found");
-            return Err(Refusal::forbidden("", "pods", text(pod, "/metadata/name"), &why));
+            return Err(ApiError::forbidden("", "pods", text(pod, "/metadata/name"), &why));
         }
     };
     let qos = qos_class(pod);
@@ -299,7 +299,7 @@ fn new_pod(pod: &mut Value, now: &str, around: &mut dyn Surroundings) -> Result<
                 shown(given),
                 shown(&value)
             );
-            return Err(Refusal::forbidden("", "pods", &name, &why));
+            return Err(ApiError::forbidden("", "pods", &name, &why));
         }
         spec.insert(key.to_owned(), value);
     }

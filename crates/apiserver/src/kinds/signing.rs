@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::look::{at, items, text};
-use crate::{Problem, ProblemKind};
+use crate::kinds::json_access::{at, items, text};
+use crate::{FieldError, FieldErrorKind};
 
 /// Conditions that are true or absent.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
@@ -43,34 +43,34 @@ pub(crate) fn keep_decisions(new: &mut Value, old: &Value) {
 
 /// Returns the problems of the new status of a request; `approval` permits adding `Approved` and
 /// `Denied`.
-pub(crate) fn problems(new: &Value, old: &Value, approval: bool) -> Vec<Problem> {
+pub(crate) fn problems(new: &Value, old: &Value, approval: bool) -> Vec<FieldError> {
     let mut out = Vec::new();
     let field = "status.conditions";
     let (mut seen, mut decided) = (Vec::new(), None);
     for (index, condition) in items(new, "/status/conditions").iter().enumerate() {
         let (kind, status) = (text(condition, "/type"), text(condition, "/status"));
         if kind.is_empty() {
-            out.push(Problem::new(format!("{field}[{index}].type"), ProblemKind::Required, ""));
+            out.push(FieldError::new(format!("{field}[{index}].type"), FieldErrorKind::Required, ""));
         }
         let decision = DECISIONS.contains(&kind);
         if status.is_empty() {
-            out.push(Problem::new(format!("{field}[{index}].status"), ProblemKind::Required, ""));
+            out.push(FieldError::new(format!("{field}[{index}].status"), FieldErrorKind::Required, ""));
         } else if status != "True" && (decision || !matches!(status, "False" | "Unknown")) {
             let supported = if decision { "\"True\"" } else { "\"False\", \"True\", \"Unknown\"" };
             let (at, value) = (format!("{field}[{index}].status"), json!(status));
             let detail = format!("supported values: {supported}");
-            out.push(Problem::with_value(at, ProblemKind::NotSupported, value, &detail));
+            out.push(FieldError::with_value(at, FieldErrorKind::NotSupported, value, &detail));
         }
         if matches!(kind, "Approved" | "Denied") {
             if decided.is_some_and(|it| it != kind) {
                 let detail = "Approved and Denied conditions are mutually exclusive";
-                out.push(Problem::with_value(field, ProblemKind::Invalid, json!(kind), detail));
+                out.push(FieldError::with_value(field, FieldErrorKind::Invalid, json!(kind), detail));
             }
             decided = Some(kind);
         }
         if seen.contains(&kind) {
             let at = format!("{field}[{index}].type");
-            out.push(Problem::with_value(at, ProblemKind::Duplicate, json!(kind), ""));
+            out.push(FieldError::with_value(at, FieldErrorKind::Duplicate, json!(kind), ""));
         }
         seen.push(kind);
     }
@@ -78,7 +78,7 @@ pub(crate) fn problems(new: &Value, old: &Value, approval: bool) -> Vec<Problem>
         let (now, before) = (of_kind(new, kind).count(), of_kind(old, kind).count());
         let mut forbid = |what: &str| {
             let detail = format!("updates may not {what} a condition of type {kind:?}");
-            out.push(Problem::new(field, ProblemKind::Forbidden, &detail));
+            out.push(FieldError::new(field, FieldErrorKind::Forbidden, &detail));
         };
         if now < before {
             forbid("remove");
@@ -89,7 +89,7 @@ pub(crate) fn problems(new: &Value, old: &Value, approval: bool) -> Vec<Problem>
     let certificate = |it: &Value| text(it, "/status/certificate").to_owned();
     if !approval && !certificate(old).is_empty() && certificate(new) != certificate(old) {
         let detail = "updates may not modify existing certificate content";
-        out.push(Problem::new("status.certificate", ProblemKind::Forbidden, detail));
+        out.push(FieldError::new("status.certificate", FieldErrorKind::Forbidden, detail));
     }
     out
 }

@@ -6,7 +6,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::look::{at, items, text};
+use crate::kinds::json_access::{at, items, text};
 
 /// The finalizers that need no domain.
 const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];

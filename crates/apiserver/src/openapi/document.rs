@@ -49,7 +49,7 @@ pub fn custom_document(group: &str, version: &str, kinds: &[CustomKind]) -> Docu
     }
     let mut paths = Map::new();
     kinds.iter().for_each(|it| path::add_paths(&mut paths, &it.resource));
-    let info = json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"});
+    let info = json!({"title": "Kubernetes CRD OpenApiV2", "version": "v0.1.0"});
     let body = assemble((group, version), &info, paths, components, Some(&descriptions));
     Document { path: path_of(group, version), hash: digest(body.as_bytes()), body: body.into() }
 }

@@ -19,4 +19,4 @@ mod swagger;
 
 pub use custom::CustomKind;
 pub use document::{Document, builtin_document, builtin_hash, custom_document, index};
-pub use swagger::Swagger;
+pub use swagger::OpenApiV2;

@@ -18,12 +18,12 @@ use crate::builtin::{self, Descriptions};
 
 /// The document, in parts that are JSON text.
 #[derive(Debug)]
-pub struct Swagger {
+pub struct OpenApiV2 {
     paths: BTreeMap<String, String>,
     definitions: BTreeMap<String, String>,
 }
 
-impl Swagger {
+impl OpenApiV2 {
     /// Creates the document of all built-in kinds and these custom ones.
     pub fn new<'a>(kinds: impl IntoIterator<Item = &'a CustomKind>) -> Self {
         let kinds: Vec<&CustomKind> = kinds.into_iter().collect();

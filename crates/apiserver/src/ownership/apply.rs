@@ -27,7 +27,7 @@ use super::stated::fields_of;
 use super::update::{manager_of, nothing, stamp, track, without_stripped};
 use super::views::{owned_in, settle, view};
 use super::{Target, Writer};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
 /// The manager of the fields that were written before the first apply (`skipnonapplied.go` in
 /// k8s.io/apimachinery v0.36.4 pkg/util/managedfields/internal).
@@ -47,11 +47,11 @@ pub fn apply(
     target: &Target<'_>,
     writer: &Writer<'_>,
     force: bool,
-) -> Result<Value, Refusal> {
+) -> Result<Value, ApiError> {
     check_kind(applied, target)?;
     let (live, managed) = split_managed(live, target, writer)?;
     if applied.pointer("/metadata/managedFields").is_some_and(Value::is_array) {
-        return Err(Refusal::bad_request("metadata.managedFields must be nil"));
+        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     check_schema(applied, &live, target)?;
 
@@ -65,7 +65,7 @@ pub fn apply(
     };
     let (new, mut managed) = application.settle(managed).map_err(|failure| match failure {
         ApplyFailure::Conflicts(conflicts) => refusal(conflicts),
-        ApplyFailure::SchemaErrors(errors) => Refusal::unexplained(errors.to_string()),
+        ApplyFailure::SchemaErrors(errors) => ApiError::unexplained(errors.to_string()),
     })?;
     let mut result = new;
     if same(&live, &result) {
@@ -90,10 +90,10 @@ fn split_managed(
     live: Option<&Value>,
     target: &Target<'_>,
     writer: &Writer<'_>,
-) -> Result<(Value, Managed), Refusal> {
+) -> Result<(Value, Managed), ApiError> {
     let managed = live
         .map_or_else(|| Ok(Managed::default()), Managed::of)
-        .map_err(|cause| Refusal::unexplained(format!("failed to decode managed fields: {cause}")))?;
+        .map_err(|cause| ApiError::unexplained(format!("failed to decode managed fields: {cause}")))?;
     let mut live = live.cloned().unwrap_or_else(|| nothing(target));
     strip(&mut live);
     if !managed.sets.is_empty() {
@@ -101,27 +101,27 @@ fn split_managed(
     }
     let before = Writer { manager: BEFORE_FIRST_APPLY, ..*writer };
     let managed = track(&nothing(target), &live, managed, target, &before).map_err(|errors| {
-        Refusal::unexplained(format!("failed to create manager for existing fields: {errors}"))
+        ApiError::unexplained(format!("failed to create manager for existing fields: {errors}"))
     })?;
     Ok((live, managed))
 }
 
-fn check_kind(applied: &Value, target: &Target<'_>) -> Result<(), Refusal> {
+fn check_kind(applied: &Value, target: &Target<'_>) -> Result<(), ApiError> {
     let stated = |name: &str| applied.get(name).and_then(Value::as_str).unwrap_or_default();
     if (stated("apiVersion"), stated("kind")) == (target.api_version, target.kind) {
         return Ok(());
     }
-    Err(Refusal::bad_request(format!("invalid object type: {}", kind_of(applied))))
+    Err(ApiError::bad_request(format!("invalid object type: {}", kind_of(applied))))
 }
 
-fn check_schema(applied: &Value, live: &Value, target: &Target<'_>) -> Result<(), Refusal> {
+fn check_schema(applied: &Value, live: &Value, target: &Target<'_>) -> Result<(), ApiError> {
     check(applied, target.schema, target.definitions, Duplicates::Refused).map_err(|errors| {
         let what = described(applied);
-        Refusal::unexplained(format!("failed to create typed patch object ({what}): {errors}"))
+        ApiError::unexplained(format!("failed to create typed patch object ({what}): {errors}"))
     })?;
     check(live, target.schema, target.definitions, Duplicates::Allowed).map_err(|errors| {
         let what = described(live);
-        Refusal::unexplained(format!("failed to create typed live object ({what}): {errors}"))
+        ApiError::unexplained(format!("failed to create typed live object ({what}): {errors}"))
     })
 }
 
@@ -217,7 +217,7 @@ impl Application<'_> {
 }
 
 /// Returns the 409, with a cause for each field, sorted by manager.
-fn refusal(conflicts: BTreeMap<Manager, FieldSet>) -> Refusal {
+fn refusal(conflicts: BTreeMap<Manager, FieldSet>) -> ApiError {
     let mut sorted: Vec<_> =
         conflicts.into_iter().map(|(manager, fields)| (manager, fields.paths())).collect();
     sorted.sort_by_cached_key(|(manager, _)| manager.identifier());
@@ -234,7 +234,7 @@ fn refusal(conflicts: BTreeMap<Manager, FieldSet>) -> Refusal {
             format!("Apply failed with {count} conflicts: {}", lines.collect::<Vec<_>>().join("\n"))
         }
     };
-    let mut refusal = Refusal::new(Reason::Conflict, message);
+    let mut refusal = ApiError::new(Reason::Conflict, message);
     for (manager, paths) in &sorted {
         for path in paths {
             let with = format!("conflict with {manager}");

@@ -6,12 +6,12 @@ use std::fmt;
 use dogwatch_core::Reason;
 use serde_json::{Number, Value};
 
-use crate::Refusal;
+use crate::ApiError;
 
 /// Creates the 422 that kube-apiserver returns for a patch that does not apply. Its details are
 /// empty.
-pub(super) fn rejected() -> Refusal {
-    Refusal::new(Reason::Invalid, "the server rejected our request due to an error in our request")
+pub(super) fn rejected() -> ApiError {
+    ApiError::new(Reason::Invalid, "the server rejected our request due to an error in our request")
 }
 
 /// Returns the Go type of a value, for messages about types that differ.

@@ -10,7 +10,7 @@ use dogwatch_core::Reason;
 use serde_json::{Map, Value};
 
 use super::go_format::rejected;
-use crate::Refusal;
+use crate::ApiError;
 use crate::depth;
 
 /// The maximum number of operations, `maxJSONPatchOperations` of k8s.io/apiserver v0.36.4
@@ -22,7 +22,7 @@ const MAX_OPERATIONS: usize = 10_000;
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
 /// Rejects patches with more operations than kube-apiserver accepts.
-pub(super) fn check_length(operations: &[Value]) -> Result<(), Refusal> {
+pub(super) fn check_length(operations: &[Value]) -> Result<(), ApiError> {
     if operations.len() <= MAX_OPERATIONS {
         return Ok(());
     }
@@ -30,7 +30,7 @@ pub(super) fn check_length(operations: &[Value]) -> Result<(), Refusal> {
         "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
         operations.len()
     );
-    let mut refusal = Refusal::new(Reason::RequestEntityTooLarge, message);
+    let mut refusal = ApiError::new(Reason::RequestEntityTooLarge, message);
     refusal.0.details = None;
     Err(refusal)
 }
@@ -41,7 +41,7 @@ const MAX_MEASURED_VALUES: usize = 10_000_000;
 
 /// Applies the operations in order. All or nothing: the first operation that does not apply fails
 /// the patch.
-pub(super) fn apply(original: &Value, operations: &[Value]) -> Result<Value, Refusal> {
+pub(super) fn apply(original: &Value, operations: &[Value]) -> Result<Value, ApiError> {
     let mut document = original.clone();
     let mut copied = 0;
     // An upper bound of the depth, measured exactly only when it exceeds the limit.

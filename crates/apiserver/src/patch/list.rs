@@ -10,21 +10,21 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 
 use super::go_format::{GoString, GoValue, LIST, MAP, format_lists, rejected, type_name};
-use crate::Refusal;
+use crate::ApiError;
 
 /// The directive of an object: `replace`, `delete`, or `merge`.
 pub(super) const DIRECTIVE: &str = "$patch";
 
 /// The function that merges an item of the patch into the live one with the same key.
 pub(super) type MergeItem<'a> =
-    dyn Fn(Map<String, Value>, Map<String, Value>) -> Result<Map<String, Value>, Refusal> + 'a;
+    dyn Fn(Map<String, Value>, Map<String, Value>) -> Result<Map<String, Value>, ApiError> + 'a;
 
 /// Merges two lists of scalars into one without duplicates.
 pub(super) fn merge_scalars(
     live: &[Value],
     patch: &[Value],
     key: Option<&str>,
-) -> Result<Vec<Value>, Refusal> {
+) -> Result<Vec<Value>, ApiError> {
     let mut seen = HashMap::new();
     let both = live.iter().chain(patch);
     let merged = both.filter(|item| seen.insert(item.to_string(), ()).is_none()).cloned().collect();
@@ -44,7 +44,7 @@ pub(super) fn merge_objects(
     patch: Vec<Value>,
     key: &str,
     merge_item: &MergeItem<'_>,
-) -> Result<Vec<Value>, Refusal> {
+) -> Result<Vec<Value>, ApiError> {
     let (live, patch) = follow_directives(live, patch, key)?;
     let mut merged = live.clone();
     let mut positions = Positions::new(&merged, Some(key));
@@ -54,7 +54,7 @@ pub(super) fn merge_objects(
         match positions.of_key(value) {
             Some(at) => {
                 let Value::Object(current) = merged[at].take() else {
-                    return Err(Refusal::unexplained(format!("value for key {at} is not a map")));
+                    return Err(ApiError::unexplained(format!("value for key {at} is not a map")));
                 };
                 merged[at] = Value::Object(merge_item(current, item.clone())?);
             }
@@ -73,7 +73,7 @@ fn follow_directives(
     mut live: Vec<Value>,
     patch: Vec<Value>,
     key: &str,
-) -> Result<(Vec<Value>, Vec<Value>), Refusal> {
+) -> Result<(Vec<Value>, Vec<Value>), ApiError> {
     let (special, plain): (Vec<_>, Vec<_>) = patch.into_iter().partition(has_directive);
     let mut replace = false;
     let mut delete = Vec::new();
@@ -85,7 +85,7 @@ fn follow_directives(
             }
             Value::String(word) if word == "replace" => replace = true,
             Value::String(word) if word == "merge" => {
-                return Err(Refusal::unexplained("merging lists cannot yet be specified in the patch"));
+                return Err(ApiError::unexplained("merging lists cannot yet be specified in the patch"));
             }
             _ => return Err(unknown_directive(item)),
         }
@@ -102,7 +102,7 @@ fn follow_directives(
 
 /// Returns the live order of a list whose order the patch gives. kube-apiserver deletes and adds in
 /// place: added items take the slots of deleted ones, and count as having been there.
-pub(super) fn live_order(live: &[Value], patch: &[Value], key: &str) -> Result<Vec<Value>, Refusal> {
+pub(super) fn live_order(live: &[Value], patch: &[Value], key: &str) -> Result<Vec<Value>, ApiError> {
     if patch.iter().any(|item| item[DIRECTIVE] == "replace") {
         return Ok(live.to_vec());
     }
@@ -125,11 +125,11 @@ pub(super) fn arrange(
     live: &[Value],
     key: Option<&str>,
     objects: bool,
-) -> Result<Vec<Value>, Refusal> {
+) -> Result<Vec<Value>, ApiError> {
     if let Some(key) = key {
         check_keys(&merged, key)?;
         if let Some(at) = first.iter().position(|item| !item.is_object()).filter(|_| !merged.is_empty()) {
-            return Err(Refusal::unexplained(format!("value for key {at} is not a map")));
+            return Err(ApiError::unexplained(format!("value for key {at} is not a map")));
         }
     }
     if let Some(key) = key.filter(|_| objects) {
@@ -174,7 +174,7 @@ fn sort(items: Vec<Value>, order: &Positions<'_>) -> Vec<Value> {
 }
 
 /// Checks that the order in the patch contains all items of the patch, in that order.
-pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), Refusal> {
+pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -> Result<(), ApiError> {
     if order.is_empty() || patch.is_empty() {
         return Ok(());
     }
@@ -194,14 +194,14 @@ pub(super) fn check_order(patch: &[Value], order: &[Value], key: Option<&str>) -
         return Ok(());
     }
     let (patch, order) = (Value::Array(patch.to_vec()), Value::Array(order.to_vec()));
-    Err(Refusal::unexplained(format!(
+    Err(ApiError::unexplained(format!(
         "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
         GoValue(&patch),
         GoValue(&order)
     )))
 }
 
-fn same(left: &Value, right: &Value, key: Option<&str>) -> Result<bool, Refusal> {
+fn same(left: &Value, right: &Value, key: Option<&str>) -> Result<bool, ApiError> {
     let Some(key) = key else { return Ok(left == right) };
     let value = |item: &Value| match item {
         Value::Object(fields) => fields.get(key).cloned().ok_or_else(|| no_key(fields, key)),
@@ -214,16 +214,16 @@ fn same(left: &Value, right: &Value, key: Option<&str>) -> Result<bool, Refusal>
 ///
 /// # Errors
 /// 500 if the items are of several types, 422 if they are lists.
-pub(super) fn holds_objects(lists: &[&[Value]]) -> Result<bool, Refusal> {
+pub(super) fn holds_objects(lists: &[&[Value]]) -> Result<bool, ApiError> {
     let mut items = lists.iter().copied().flatten();
     let Some(first) = items.next() else {
-        return Err(Refusal::unexplained("no elements in any of the given slices"));
+        return Err(ApiError::unexplained("no elements in any of the given slices"));
     };
     if first.is_array() {
         return Err(rejected());
     }
     if first.is_null() || items.any(|item| type_name(item) != type_name(first)) {
-        return Err(Refusal::unexplained(format!(
+        return Err(ApiError::unexplained(format!(
             "list element types are not identical: {}",
             format_lists(lists)
         )));
@@ -237,27 +237,27 @@ pub(super) fn has_directive(item: &Value) -> bool {
 }
 
 /// Creates a 500: the directive is not known.
-pub(super) fn unknown_directive(fields: &Map<String, Value>) -> Refusal {
+pub(super) fn unknown_directive(fields: &Map<String, Value>) -> ApiError {
     let directive = fields.get(DIRECTIVE).unwrap_or(&Value::Null);
     let whole = Value::Object(fields.clone());
-    Refusal::unexplained(format!("unknown patch type: {} in map: {}", GoString(directive), GoValue(&whole)))
+    ApiError::unexplained(format!("unknown patch type: {} in map: {}", GoString(directive), GoValue(&whole)))
 }
 
 /// Creates a 500: the value is not a list.
-pub(super) fn not_a_list(value: &Value) -> Refusal {
+pub(super) fn not_a_list(value: &Value) -> ApiError {
     wrong_type(LIST, value)
 }
 
-fn wrong_type(expected: &str, value: &Value) -> Refusal {
-    Refusal::unexplained(format!("expected a {expected}, but received a {}", type_name(value)))
+fn wrong_type(expected: &str, value: &Value) -> ApiError {
+    ApiError::unexplained(format!("expected a {expected}, but received a {}", type_name(value)))
 }
 
-fn no_key(item: &Map<String, Value>, key: &str) -> Refusal {
+fn no_key(item: &Map<String, Value>, key: &str) -> ApiError {
     let shown = Value::Object(item.clone());
-    Refusal::unexplained(format!("map: {} does not contain declared merge key: {key}", GoValue(&shown)))
+    ApiError::unexplained(format!("map: {} does not contain declared merge key: {key}", GoValue(&shown)))
 }
 
-fn check_keys(items: &[Value], key: &str) -> Result<(), Refusal> {
+fn check_keys(items: &[Value], key: &str) -> Result<(), ApiError> {
     items.iter().try_for_each(|item| match item {
         Value::Object(fields) if fields.contains_key(key) => Ok(()),
         Value::Object(fields) => Err(no_key(fields, key)),

@@ -25,7 +25,7 @@ use crate::builtin;
 use crate::depth;
 use crate::request::json as request_json;
 use crate::schema::{Definitions, Schema};
-use crate::{Problem, ProblemKind, Refusal};
+use crate::{ApiError, FieldError, FieldErrorKind};
 
 /// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,13 +78,13 @@ impl Patch {
     ///
     /// # Errors
     /// 400 if the body cannot be decoded, 413 for a JSON patch with too many operations.
-    pub fn decode(kind: PatchKind, body: &[u8], checked: bool) -> Result<Self, Refusal> {
+    pub fn decode(kind: PatchKind, body: &[u8], checked: bool) -> Result<Self, ApiError> {
         let mut strict_errors = Vec::new();
         let decoded = match (kind, parse(body)) {
             (PatchKind::Json, value) => {
                 let operations = value
                     .and_then(|value| operations(value, checked))
-                    .map_err(|why| Refusal::bad_request(decoding(&why, checked)))?;
+                    .map_err(|why| ApiError::bad_request(decoding(&why, checked)))?;
                 json::check_length(&operations)?;
                 if checked {
                     strict_errors = unknown_operation_fields(&operations);
@@ -98,13 +98,13 @@ impl Patch {
                 Body::Object(fields)
             }
             (PatchKind::Merge, Ok(list @ Value::Array(_))) if !checked => Body::List(list),
-            (PatchKind::Merge, Ok(Value::Null)) => return Err(Refusal::bad_request("Invalid JSON Patch")),
-            (PatchKind::Merge, _) if !checked => return Err(Refusal::bad_request("Invalid JSON Patch")),
+            (PatchKind::Merge, Ok(Value::Null)) => return Err(ApiError::bad_request("Invalid JSON Patch")),
+            (PatchKind::Merge, _) if !checked => return Err(ApiError::bad_request("Invalid JSON Patch")),
             (PatchKind::Strategic, Ok(Value::Null)) => Body::Object(Map::new()),
             (_, unfit) => {
                 let why = unfit.map_or_else(|why| why, |value| cannot_be(&value, go_format::MAP));
                 let merge = kind == PatchKind::Merge;
-                return Err(Refusal::bad_request(decoding(&why, merge)));
+                return Err(ApiError::bad_request(decoding(&why, merge)));
             }
         };
         Ok(Self { kind, body: decoded, strict_errors })
@@ -133,7 +133,7 @@ impl Patch {
         original: &Value,
         schema: &Schema,
         definitions: &dyn Definitions,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Value, ApiError> {
         let patched = match &self.body {
             Body::Operations(operations) => json::apply(original, operations)?,
             Body::List(list) => merge::without_nulls(list),
@@ -159,15 +159,15 @@ impl Patch {
 
     /// Creates a 422: the patch applied, but `patched` cannot be decoded. `why` is the reason, for
     /// example `strict decoding error: unknown field "foo"`.
-    pub fn unfit(&self, patched: &Value, why: &str) -> Refusal {
+    pub fn unfit(&self, patched: &Value, why: &str) -> ApiError {
         let shown = match (&self.body, self.kind) {
             (Body::Object(patch), PatchKind::Strategic) => {
                 go_format::GoValue(&Value::Object(patch.clone())).to_string()
             }
             _ => patched.to_string(),
         };
-        let problem = Problem::with_value("patch", ProblemKind::Invalid, Value::from(shown), why);
-        Refusal::invalid("", "", "", &[problem])
+        let problem = FieldError::with_value("patch", FieldErrorKind::Invalid, Value::from(shown), why);
+        ApiError::invalid("", "", "", &[problem])
     }
 }
 

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::Refusal;
+use crate::ApiError;
 use crate::schema::{Definitions, PatchStrategy, Scalar, Schema};
 
 /// A resolved schema, and its name in messages.
@@ -33,10 +33,10 @@ impl<'a> SchemaNode<'a> {
 
     /// Returns the schema of a field, and its patch strategy. Only structures have fields:
     /// kube-apiserver does not merge objects of other types.
-    pub(super) fn field(&self, key: &str) -> Result<(Self, PatchStrategy), Refusal> {
+    pub(super) fn field(&self, key: &str) -> Result<(Self, PatchStrategy), ApiError> {
         let unknown = || {
             let name = &self.name;
-            Refusal::unexplained(format!(
+            ApiError::unexplained(format!(
                 "unable to find api field in struct {name} for the json field {}",
                 Value::from(key)
             ))
@@ -48,7 +48,7 @@ impl<'a> SchemaNode<'a> {
                 (None, None) => Err(unknown()),
             },
             _ if self.kind() == "struct" => Err(unknown()),
-            _ => Err(Refusal::unexplained(format!(
+            _ => Err(ApiError::unexplained(format!(
                 "merging an object in json but data type is not struct, instead is: {}",
                 self.kind()
             ))),
@@ -56,17 +56,17 @@ impl<'a> SchemaNode<'a> {
     }
 
     /// Returns the schema of the items of a list field, and the patch strategy of the list.
-    pub(super) fn items(&self, key: &str) -> Result<(Self, PatchStrategy), Refusal> {
+    pub(super) fn items(&self, key: &str) -> Result<(Self, PatchStrategy), ApiError> {
         let (field, strategy) = self.field(key)?;
         match &field.schema {
             Schema::List(list) => {
                 let item = Self::new(&list.item, self.definitions);
                 if matches!(item.schema, Schema::List(_)) {
-                    return Err(Refusal::unexplained("unexpected slice of slice"));
+                    return Err(ApiError::unexplained("unexpected slice of slice"));
                 }
                 Ok((item, strategy))
             }
-            _ => Err(Refusal::unexplained("expected slice or array type, but got: struct")),
+            _ => Err(ApiError::unexplained("expected slice or array type, but got: struct")),
         }
     }
 

@@ -14,7 +14,7 @@ use super::go_format::type_name;
 use super::list::{self, DIRECTIVE};
 use super::merge::without_nulls;
 use super::schema_node::SchemaNode;
-use crate::Refusal;
+use crate::ApiError;
 use crate::schema::PatchStrategy;
 
 type Fields = Map<String, Value>;
@@ -24,7 +24,7 @@ const DELETE_SCALARS: &str = "$deleteFromPrimitiveList";
 const SET_ORDER: &str = "$setElementOrder";
 
 /// Merges `patch` into the `live` object, whose schema is `node`.
-pub(super) fn merge(mut live: Fields, mut patch: Fields, node: &SchemaNode<'_>) -> Result<Fields, Refusal> {
+pub(super) fn merge(mut live: Fields, mut patch: Fields, node: &SchemaNode<'_>) -> Result<Fields, ApiError> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => {
@@ -49,9 +49,9 @@ pub(super) fn merge(mut live: Fields, mut patch: Fields, node: &SchemaNode<'_>) 
 
 /// Executes `$retainKeys`: it must contain every key that the patch sets, and all other keys are
 /// dropped.
-fn retain_keys(live: &mut Fields, patch: &mut Fields) -> Result<(), Refusal> {
+fn retain_keys(live: &mut Fields, patch: &mut Fields) -> Result<(), ApiError> {
     let Some(retained) = patch.remove(RETAIN_KEYS) else { return Ok(()) };
-    let bad = || Refusal::bad_request("invalid patch format of retainKeys");
+    let bad = || ApiError::bad_request("invalid patch format of retainKeys");
     let retained = retained.as_array().ok_or_else(bad)?;
     let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
     let names = |key: &str| retained.contains(key);
@@ -66,12 +66,12 @@ fn retain_keys(live: &mut Fields, patch: &mut Fields) -> Result<(), Refusal> {
 }
 
 /// Merges the lists whose order the patch gives, and removes them from the patch.
-fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, node: &SchemaNode<'_>) -> Result<(), Refusal> {
+fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, node: &SchemaNode<'_>) -> Result<(), ApiError> {
     let directives: Vec<String> = patch.keys().filter(|key| key.starts_with(SET_ORDER)).cloned().collect();
     for directive in directives {
         let order = patch.remove(&directive).unwrap_or_default();
         let order = order.as_array().ok_or_else(|| list::not_a_list(&order))?;
-        let bad = || Refusal::bad_request("invalid patch format of setElementOrder list");
+        let bad = || ApiError::bad_request("invalid patch format of setElementOrder list");
         let key = listed(&directive, SET_ORDER).ok_or_else(bad)?;
         let current = list_at(live, key)?;
         let change = list_at(patch, key)?;
@@ -102,7 +102,7 @@ fn merge_ordered_lists(live: &mut Fields, patch: &mut Fields, node: &SchemaNode<
 }
 
 /// Returns the list under a key, if the key is present.
-fn list_at<'a>(fields: &'a Fields, key: &str) -> Result<Option<&'a [Value]>, Refusal> {
+fn list_at<'a>(fields: &'a Fields, key: &str) -> Result<Option<&'a [Value]>, ApiError> {
     match fields.get(key) {
         None => Ok(None),
         Some(Value::Array(items)) => Ok(Some(items)),
@@ -110,10 +110,10 @@ fn list_at<'a>(fields: &'a Fields, key: &str) -> Result<Option<&'a [Value]>, Ref
     }
 }
 
-fn merge_field(live: &mut Fields, key: &str, value: Value, node: &SchemaNode<'_>) -> Result<(), Refusal> {
+fn merge_field(live: &mut Fields, key: &str, value: Value, node: &SchemaNode<'_>) -> Result<(), ApiError> {
     let deletes = key.starts_with(DELETE_SCALARS);
     let key = if deletes {
-        let bad = || Refusal::bad_request("invalid patch format of primitive list");
+        let bad = || ApiError::bad_request("invalid patch format of primitive list");
         listed(key, DELETE_SCALARS).ok_or_else(bad)?
     } else {
         key
@@ -146,7 +146,7 @@ fn merge_value(
     key: &str,
     deletes: bool,
     node: &SchemaNode<'_>,
-) -> Result<Value, Refusal> {
+) -> Result<Value, ApiError> {
     match (current, value) {
         (Value::Object(current), Value::Object(value)) => {
             let (field, strategy) = node.field(key)?;
@@ -169,7 +169,7 @@ fn merge_list(
     item: &SchemaNode<'_>,
     strategy: &PatchStrategy,
     deletes: bool,
-) -> Result<Vec<Value>, Refusal> {
+) -> Result<Vec<Value>, ApiError> {
     if !strategy.merge && !deletes {
         return Ok(patch);
     }
@@ -182,7 +182,7 @@ fn merge_list(
         key if !objects => list::merge_scalars(&live, &patch, key),
         Some(key) => list::merge_objects(live, patch, key, &|live, patch| merge(live, patch, item)),
         None => {
-            Err(Refusal::unexplained(format!("cannot merge lists without merge key for {}", item.kind())))
+            Err(ApiError::unexplained(format!("cannot merge lists without merge key for {}", item.kind())))
         }
     }
 }

@@ -5,7 +5,7 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::kinds::look::text;
+use crate::kinds::json_access::text;
 
 /// Formats a duration in its one or two largest units.
 pub fn human(seconds: i64) -> String {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::look::{at, entries, items, text};
+use crate::kinds::json_access::{at, entries, items, text};
 
 /// Returns the name of an object.
 pub(super) fn name(object: &Value) -> Value {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::age;
 use super::cell::name;
-use crate::kinds::look::{at, items, number, text};
+use crate::kinds::json_access::{at, items, number, text};
 
 const NONE: &str = "<none>";
 

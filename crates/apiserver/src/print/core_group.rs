@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::cell::{access_modes, containers, first_three, joined, labels, load_balancer, name, non_empty_or};
 use super::{age, cell};
-use crate::kinds::look::{at, entries, flag, items, number, text};
+use crate::kinds::json_access::{at, entries, flag, items, number, text};
 
 /// Returns the cells of an object if this module prints its kind.
 pub(super) fn cells(plural: &str, object: &Value, now: Timestamp) -> Option<Vec<Value>> {

@@ -18,7 +18,7 @@ mod named_groups;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::Refusal;
+use crate::ApiError;
 use crate::builtin;
 
 /// The part of an object that its row contains.
@@ -36,12 +36,12 @@ pub enum IncludeObject {
 
 impl IncludeObject {
     /// Parses the query parameter `includeObject`. Empty means metadata.
-    pub fn parse(text: &str) -> Result<Self, Refusal> {
+    pub fn parse(text: &str) -> Result<Self, ApiError> {
         match text {
             "" | "Metadata" => Ok(Self::Metadata),
             "None" => Ok(Self::None),
             "Object" => Ok(Self::Object),
-            other => Err(Refusal::bad_request(format!(
+            other => Err(ApiError::bad_request(format!(
                 "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
                  must be 'Metadata', 'Object', 'None', or empty"
             ))),

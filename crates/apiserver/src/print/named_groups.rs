@@ -7,7 +7,7 @@ use super::age;
 use super::cell::{first_three, joined, load_balancer, name, non_empty_or, selector};
 use super::control_plane;
 use crate::kinds::autoscaling;
-use crate::kinds::look::{at, flag, items, number, text};
+use crate::kinds::json_access::{at, flag, items, number, text};
 
 /// Returns the cells of an object if this module prints its kind.
 pub(super) fn cells(group: &str, plural: &str, object: &Value, now: Timestamp) -> Option<Vec<Value>> {

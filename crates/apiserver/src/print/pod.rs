@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{age, cell};
-use crate::kinds::look::{at, flag, items, number, text};
+use crate::kinds::json_access::{at, flag, items, number, text};
 
 /// Returns the cells of a pod.
 pub(super) fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {

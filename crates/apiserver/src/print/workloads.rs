@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::age;
 use super::cell::{condition, containers, labels, name, selector};
-use crate::kinds::look::{at, flag, items, number, text};
+use crate::kinds::json_access::{at, flag, items, number, text};
 
 /// Returns the cells of an object if this module prints its kind.
 pub(super) fn cells(plural: &str, object: &Value, now: Timestamp) -> Option<Vec<Value>> {

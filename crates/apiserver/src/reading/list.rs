@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dogwatch_core::{Details, ObjectKey, Reason, Status};
 
 use super::selection::Selection;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 use crate::request::{ContinueToken, ListOptions, ListVersion};
 use crate::store::{Compacted, Encoded, History};
 
@@ -32,7 +32,7 @@ pub fn list(
     revision: u64,
     options: &ListOptions,
     selection: &Selection,
-) -> Result<Page, Refusal> {
+) -> Result<Page, ApiError> {
     let (version, after) = match &options.version {
         ListVersion::Newest | ListVersion::Any => (revision, None),
         ListVersion::NotOlderThan(version) | ListVersion::Exact(version) if *version > revision => {
@@ -77,16 +77,16 @@ pub fn list(
 
 /// Returns 504, as `NewTooLargeResourceVersionError` in k8s.io/apiserver v0.36.4
 /// pkg/storage/errors.go.
-fn too_large(asked: u64, revision: u64) -> Refusal {
+fn too_large(asked: u64, revision: u64) -> ApiError {
     let message = format!("Timeout: Too large resource version: {asked}, current: {revision}");
     let mut status = Status::failure(Reason::Timeout, message);
     status.details = Some(Details { retry_after_seconds: 1, ..Details::default() });
-    Refusal(Box::new(status)).cause("ResourceVersionTooLarge", "Too large resource version", "")
+    ApiError(Box::new(status)).cause("ResourceVersionTooLarge", "Too large resource version", "")
 }
 
 /// Returns 410. A page that is no longer kept can be read at another version; a list at an exact
 /// version cannot. The messages begin as in k8s.io/apiserver v0.36.4 pkg/storage/etcd3/errors.go.
-fn expired(compacted: Compacted, asked: &ListVersion, after: Option<&ObjectKey>) -> Refusal {
+fn expired(compacted: Compacted, asked: &ListVersion, after: Option<&ObjectKey>) -> ApiError {
     let message = match (asked, after) {
         (ListVersion::Continue(_), Some(_)) => {
             "The provided continue parameter is too old to display a consistent list result. You can start a new list without \
@@ -97,7 +97,7 @@ fn expired(compacted: Compacted, asked: &ListVersion, after: Option<&ObjectKey>)
         }
         _ => format!("The resourceVersion for the provided list is too old: {} ({})", compacted.asked, compacted.oldest),
     };
-    Refusal(Box::new(Status::failure(Reason::Expired, message)))
+    ApiError(Box::new(Status::failure(Reason::Expired, message)))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::definition::StoredDefinition;
 use super::kind::{Family, Kind};
 use crate::builtin::{self, ResourceDef};
 use crate::discovery::{self, Served};
-use crate::openapi::{self, Document, Swagger};
+use crate::openapi::{self, Document, OpenApiV2};
 use crate::store::{CollectionName, Encoded};
 
 type Kinds = HashMap<(String, String, String), Arc<Kind>>;
@@ -199,8 +199,8 @@ impl Catalog {
 
     /// Returns the OpenAPI v2 document of all resources. It changes when the index of version 3
     /// does.
-    pub fn swagger(&self) -> Swagger {
-        Swagger::new(self.published.values().map(|it| &**it))
+    pub fn swagger(&self) -> OpenApiV2 {
+        OpenApiV2::new(self.published.values().map(|it| &**it))
     }
 
     fn custom_document(&self, group: &str, version: &str) -> Option<&Document> {

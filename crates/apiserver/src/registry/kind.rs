@@ -6,13 +6,13 @@ use std::sync::{Arc, OnceLock};
 use dogwatch_core::{FieldSelector, Reason};
 use serde_json::Value;
 
+use crate::api_error::{ApiError, FieldError};
 use crate::builtin::{BuiltinDefinitions, ResourceDef};
 use crate::custom::{self, CustomKind};
-use crate::kinds::look::text;
+use crate::kinds::json_access::text;
 use crate::kinds::prepare::KindNames;
 use crate::kinds::traits::KindTraits;
 use crate::kinds::{self, autoscaling, events, fields};
-use crate::refusal::{Problem, Refusal};
 use crate::schema::{Definitions, Schema};
 use crate::store::{CollectionName, Draft, Encoded, Unstorable};
 
@@ -182,7 +182,7 @@ impl Kind {
     ///
     /// # Errors
     /// 422 if the object is nested too deeply, 500 if it has no name to store it under.
-    pub fn draft(&self, object: &Value) -> Result<Draft, Refusal> {
+    pub fn draft(&self, object: &Value) -> Result<Draft, ApiError> {
         let as_it_is = match &self.family {
             Family::Builtin => true,
             Family::Custom { kind, .. } => kind.storage().is_none_or(|it| it.name == self.def.version),
@@ -203,7 +203,7 @@ impl Kind {
     ///
     /// # Errors
     /// As for [`Kind::draft`].
-    pub(crate) fn stored_draft(&self, object: &Value) -> Result<Draft, Refusal> {
+    pub(crate) fn stored_draft(&self, object: &Value) -> Result<Draft, ApiError> {
         let fields = match &self.family {
             Family::Custom { kind, .. } => {
                 let values = kind.versions.iter().flat_map(|it| it.field_values(object));
@@ -218,9 +218,9 @@ impl Kind {
             Unstorable::TooDeep => {
                 let name = text(object, "/metadata/name");
                 let message = format!("{} {name:?} is invalid: {why}", self.def.kind);
-                Refusal::new(Reason::Invalid, message)
+                ApiError::new(Reason::Invalid, message)
             }
-            _ => Refusal::internal(why.to_string()),
+            _ => ApiError::internal(why.to_string()),
         })
     }
 
@@ -228,7 +228,7 @@ impl Kind {
     ///
     /// # Errors
     /// 400 for a field that this kind cannot be selected by.
-    pub fn field_selector(&self, selector: &FieldSelector) -> Result<FieldSelector, Refusal> {
+    pub fn field_selector(&self, selector: &FieldSelector) -> Result<FieldSelector, ApiError> {
         if selector.is_everything() {
             return Ok(FieldSelector::everything());
         }
@@ -236,7 +236,7 @@ impl Kind {
             None => fields::resolve(&self.def.group, &self.def.kind, field).map(|it| it.as_str().to_owned()),
             Some(_) if matches!(field, "metadata.name" | "metadata.namespace") => Ok(field.to_owned()),
             Some(version) if version.selectable.iter().any(|it| it == field) => Ok(field.to_owned()),
-            Some(_) => Err(Refusal::bad_request(format!("field label not supported: {field}"))),
+            Some(_) => Err(ApiError::bad_request(format!("field label not supported: {field}"))),
         };
         let mut stored = FieldSelector::everything();
         for (field, value, equal) in selector.terms() {
@@ -247,20 +247,20 @@ impl Kind {
     }
 
     /// Creates a 422: the object is invalid.
-    pub fn invalid(&self, name: &str, problems: &[Problem]) -> Refusal {
+    pub fn invalid(&self, name: &str, problems: &[FieldError]) -> ApiError {
         // kube-apiserver validates events of both groups as events of the core group.
         let group = if self.is("events.k8s.io", "events") { "" } else { &self.def.group };
-        Refusal::invalid(group, &self.def.kind, name, problems)
+        ApiError::invalid(group, &self.def.kind, name, problems)
     }
 
     /// Creates a 404: the object does not exist.
-    pub fn not_found(&self, name: &str) -> Refusal {
-        Refusal::not_found(&self.def.group, &self.def.plural, name)
+    pub fn not_found(&self, name: &str) -> ApiError {
+        ApiError::not_found(&self.def.group, &self.def.plural, name)
     }
 
     /// Creates a 409: the object is in a state that does not permit the request.
-    pub fn conflict(&self, name: &str, why: &str) -> Refusal {
-        Refusal::conflict(&self.def.group, &self.def.plural, name, why)
+    pub fn conflict(&self, name: &str, why: &str) -> ApiError {
+        ApiError::conflict(&self.def.group, &self.def.plural, name, why)
     }
 }
 

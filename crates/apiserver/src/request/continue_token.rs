@@ -6,7 +6,7 @@ use base64::{DecodeError, Engine};
 use dogwatch_core::ObjectKey;
 use serde::{Deserialize, Serialize};
 
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
 /// The position at which a list continues, and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +44,8 @@ impl ContinueToken {
     /// # Errors
     ///
     /// Returns 400, with kube-apiserver's messages, for any token that this server did not write.
-    pub fn decode(token: &str) -> Result<Self, Refusal> {
-        let refuse = |why: &str| Refusal::bad_request(format!("invalid continue token: {why}"));
+    pub fn decode(token: &str) -> Result<Self, ApiError> {
+        let refuse = |why: &str| ApiError::bad_request(format!("invalid continue token: {why}"));
         let json = URL_SAFE_NO_PAD.decode(token).map_err(|why| {
             refuse(&format!(
                 "continue key is not valid: illegal base64 data at input byte {}",

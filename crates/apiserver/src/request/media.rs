@@ -2,7 +2,7 @@
 
 use dogwatch_core::{Reason, Status};
 
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
 /// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Encoding {
 /// The transformation of the objects in a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum AnswerForm {
+pub enum ObjectForm {
     /// The complete objects.
     Whole,
     /// A table with one row for each object.
@@ -57,9 +57,9 @@ struct Clause<'a> {
 /// # Errors
 ///
 /// Returns 406 if no clause can be served.
-pub fn negotiate(accept: Option<&str>, transforms: bool) -> Result<(Encoding, AnswerForm), Refusal> {
+pub fn negotiate(accept: Option<&str>, transforms: bool) -> Result<(Encoding, ObjectForm), ApiError> {
     let Some(accept) = accept.map(str::trim).filter(|it| !it.is_empty()) else {
-        return Ok((Encoding::Json, AnswerForm::Whole));
+        return Ok((Encoding::Json, ObjectForm::Whole));
     };
     let clauses = clauses(accept);
     let mut known = false;
@@ -94,7 +94,7 @@ impl BodyForm {
     /// # Errors
     ///
     /// Returns 415 for an unsupported type.
-    pub fn of(content_type: Option<&str>) -> Result<Self, Refusal> {
+    pub fn of(content_type: Option<&str>) -> Result<Self, ApiError> {
         let media = content_type.unwrap_or_default().split(';').next().unwrap_or_default().trim();
         match media.to_ascii_lowercase().as_str() {
             "" | "application/json" => Ok(Self::Json),
@@ -105,7 +105,7 @@ impl BodyForm {
                 let message = format!(
                     "the body of the request was in an unknown format - accepted media types include: {accepted}"
                 );
-                Err(Refusal::new(Reason::UnsupportedMediaType, message))
+                Err(ApiError::new(Reason::UnsupportedMediaType, message))
             }
         }
     }
@@ -119,18 +119,18 @@ fn clause(text: &str) -> Clause<'_> {
     Clause { media, parameters, quality: quality.unwrap_or(1.0) }
 }
 
-fn form(clause: &Clause<'_>, transforms: bool) -> Option<AnswerForm> {
+fn form(clause: &Clause<'_>, transforms: bool) -> Option<ObjectForm> {
     let parameter = |key: &str| clause.parameters.iter().find(|(it, _)| *it == key).map(|(_, value)| *value);
-    let Some(wanted) = parameter("as") else { return Some(AnswerForm::Whole) };
+    let Some(wanted) = parameter("as") else { return Some(ObjectForm::Whole) };
     let of_meta = parameter("g") == Some("meta.k8s.io") && parameter("v") == Some("v1");
     match wanted {
-        "Table" if transforms && of_meta => Some(AnswerForm::Table),
-        "PartialObjectMetadata" if transforms && of_meta => Some(AnswerForm::Metadata),
-        "PartialObjectMetadataList" if transforms && of_meta => Some(AnswerForm::MetadataList),
+        "Table" if transforms && of_meta => Some(ObjectForm::Table),
+        "PartialObjectMetadata" if transforms && of_meta => Some(ObjectForm::Metadata),
+        "PartialObjectMetadataList" if transforms && of_meta => Some(ObjectForm::MetadataList),
         "APIGroupDiscoveryList"
             if parameter("g") == Some("apidiscovery.k8s.io") && parameter("v") == Some("v2") =>
         {
-            Some(AnswerForm::Discovery)
+            Some(ObjectForm::Discovery)
         }
         _ => None,
     }
@@ -138,14 +138,14 @@ fn form(clause: &Clause<'_>, transforms: bool) -> Option<AnswerForm> {
 
 /// Returns 406 with one of two messages: for an unknown type, and for a known type in an unknown
 /// form.
-fn not_acceptable(known: bool) -> Refusal {
+fn not_acceptable(known: bool) -> ApiError {
     let available = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
     let message = if known {
         format!("only the following media types are accepted: {available}")
     } else {
         format!("406: Not Acceptable\n\nAvailable representations: {available}")
     };
-    Refusal(Box::new(Status::failure(Reason::NotAcceptable, message)))
+    ApiError(Box::new(Status::failure(Reason::NotAcceptable, message)))
 }
 
 #[cfg(test)]
@@ -154,8 +154,8 @@ mod tests {
 
     #[test]
     fn the_best_clause_that_can_be_served_wins() {
-        use AnswerForm::{Discovery, Metadata, Table, Whole};
         use Encoding::{Json, Yaml};
+        use ObjectForm::{Discovery, Metadata, Table, Whole};
         for (accept, expected) in [
             ("", (Json, Whole)),
             ("*/*", (Json, Whole)),

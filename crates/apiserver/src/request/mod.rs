@@ -14,7 +14,7 @@ pub(crate) mod json;
 pub mod yaml;
 
 pub use continue_token::ContinueToken;
-pub use media::{AnswerForm, BodyForm, Encoding, media_types, negotiate};
+pub use media::{BodyForm, Encoding, ObjectForm, media_types, negotiate};
 pub use options::{InitialEvents, ListOptions, ListVersion, WatchOptions};
 pub use route::{Route, Target, Verb};
 pub use shards::ShardSelector;

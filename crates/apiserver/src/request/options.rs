@@ -8,7 +8,7 @@ use dogwatch_core::{FieldSelector, LabelSelector};
 
 use super::continue_token::ContinueToken;
 use super::selector;
-use crate::refusal::{Problem, ProblemKind, Refusal};
+use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::strconv;
 
 /// The options of a list.
@@ -78,7 +78,7 @@ impl ListOptions {
     /// # Errors
     ///
     /// Returns 400 for values that cannot be parsed, 422 for contradictory ones.
-    pub fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
+    pub fn parse(pairs: &[(String, String)]) -> Result<Self, ApiError> {
         let query = Query(pairs);
         let limit = query.integer("limit")?.and_then(|it| usize::try_from(it).ok()).filter(|it| *it > 0);
         query.integer("timeoutSeconds")?;
@@ -91,7 +91,7 @@ impl ListOptions {
                 let token = ContinueToken::decode(token)?;
                 if version.is_some_and(|it| it != "0") {
                     let message = "specifying resource version is not allowed when using continue";
-                    return Err(Refusal::bad_request(message));
+                    return Err(ApiError::bad_request(message));
                 }
                 ListVersion::Continue(token)
             }
@@ -112,7 +112,7 @@ impl WatchOptions {
     ///
     /// Returns 400 for values that cannot be parsed, 422 for contradictory ones, and 500 for a
     /// version that is not a number, as kube-apiserver does.
-    pub fn parse(pairs: &[(String, String)]) -> Result<Self, Refusal> {
+    pub fn parse(pairs: &[(String, String)]) -> Result<Self, ApiError> {
         let query = Query(pairs);
         let (labels, fields) = (query.labels()?, query.fields()?);
         let seconds = query.integer("timeoutSeconds")?;
@@ -127,7 +127,7 @@ impl WatchOptions {
         }
         let version = match query.get("resourceVersion") {
             None => 0,
-            Some(text) => text.parse().map_err(|it| Refusal::unexplained(bad_version(text, &it)))?,
+            Some(text) => text.parse().map_err(|it| ApiError::unexplained(bad_version(text, &it)))?,
         };
         let initial = match initial {
             Some(true) => InitialEvents::Send,
@@ -150,9 +150,9 @@ impl<'q> Query<'q> {
         self.0.iter().find(|(it, _)| it == key).map(|(_, value)| value.as_str())
     }
 
-    fn integer(&self, key: &str) -> Result<Option<i64>, Refusal> {
+    fn integer(&self, key: &str) -> Result<Option<i64>, ApiError> {
         let Some(text) = self.first(key) else { return Ok(None) };
-        let refuse = |it| Refusal::bad_request(strconv::error("ParseInt", text, &it));
+        let refuse = |it| ApiError::bad_request(strconv::error("ParseInt", text, &it));
         text.parse().map(Some).map_err(refuse)
     }
 
@@ -160,21 +160,21 @@ impl<'q> Query<'q> {
         self.first(key).map(|text| text != "0" && !text.eq_ignore_ascii_case("false"))
     }
 
-    fn labels(&self) -> Result<LabelSelector, Refusal> {
+    fn labels(&self) -> Result<LabelSelector, ApiError> {
         let text = self.get("labelSelector").unwrap_or_default();
         text.parse().map_err(|error: dogwatch_core::LabelSelectorError| match selector::label_error(text) {
             // kube-apiserver accepts this one.
-            none if none.is_empty() => Refusal::bad_request(error.to_string()),
-            why => Refusal::bad_request(why),
+            none if none.is_empty() => ApiError::bad_request(error.to_string()),
+            why => ApiError::bad_request(why),
         })
     }
 
-    fn fields(&self) -> Result<FieldSelector, Refusal> {
+    fn fields(&self) -> Result<FieldSelector, ApiError> {
         let text = self.get("fieldSelector").unwrap_or_default();
         text.parse().map_err(|error: dogwatch_core::FieldSelectorError| match selector::field_error(text) {
             // kube-apiserver accepts this one.
-            none if none.is_empty() => Refusal::bad_request(error.to_string()),
-            why => Refusal::bad_request(why),
+            none if none.is_empty() => ApiError::bad_request(error.to_string()),
+            why => ApiError::bad_request(why),
         })
     }
 }
@@ -183,9 +183,9 @@ fn list_version(
     version: Option<&str>,
     matching: Option<&str>,
     limit: Option<usize>,
-) -> Result<ListVersion, Refusal> {
+) -> Result<ListVersion, ApiError> {
     let Some(text) = version else { return Ok(ListVersion::Newest) };
-    let refuse = |it| Refusal::bad_request(format!("invalid resource version: {}", bad_version(text, &it)));
+    let refuse = |it| ApiError::bad_request(format!("invalid resource version: {}", bad_version(text, &it)));
     let version: u64 = text.parse().map_err(refuse)?;
     Ok(match (version, matching) {
         (0, _) => ListVersion::Any,
@@ -198,7 +198,7 @@ fn list_version(
 }
 
 /// Validates the version options of a list.
-fn check_list(query: &Query<'_>) -> Result<(), Refusal> {
+fn check_list(query: &Query<'_>) -> Result<(), ApiError> {
     let mut problems = Vec::new();
     if query.first("sendInitialEvents").is_some() {
         problems.push(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"));
@@ -209,7 +209,7 @@ fn check_list(query: &Query<'_>) -> Result<(), Refusal> {
     refuse(&problems)
 }
 
-fn check_match(matching: &str, version: Option<&str>, token: Option<&str>, problems: &mut Vec<Problem>) {
+fn check_match(matching: &str, version: Option<&str>, token: Option<&str>, problems: &mut Vec<FieldError>) {
     let field = "resourceVersionMatch";
     if version.is_none() {
         problems
@@ -220,9 +220,9 @@ fn check_match(matching: &str, version: Option<&str>, token: Option<&str>, probl
     }
     if !matches!(matching, "Exact" | "NotOlderThan") {
         let detail = r#"supported values: "Exact", "NotOlderThan", """#;
-        problems.push(Problem::with_value(
+        problems.push(FieldError::with_value(
             field,
-            ProblemKind::NotSupported,
+            FieldErrorKind::NotSupported,
             format_args!("{matching:?}"),
             detail,
         ));
@@ -233,7 +233,7 @@ fn check_match(matching: &str, version: Option<&str>, token: Option<&str>, probl
     }
 }
 
-fn check_watch_match(matching: Option<&str>, initial: bool) -> Result<(), Refusal> {
+fn check_watch_match(matching: Option<&str>, initial: bool) -> Result<(), ApiError> {
     let field = "resourceVersionMatch";
     let mut problems = Vec::new();
     if initial && matching != Some("NotOlderThan") {
@@ -247,21 +247,21 @@ fn check_watch_match(matching: Option<&str>, initial: bool) -> Result<(), Refusa
         problems.push(forbidden(field, detail));
     }
     if let Some(other) = matching.filter(|it| *it != "NotOlderThan") {
-        let (kind, value) = (ProblemKind::NotSupported, format_args!("{other:?}"));
-        problems.push(Problem::with_value(field, kind, value, r#"supported values: "NotOlderThan""#));
+        let (kind, value) = (FieldErrorKind::NotSupported, format_args!("{other:?}"));
+        problems.push(FieldError::with_value(field, kind, value, r#"supported values: "NotOlderThan""#));
     }
     refuse(&problems)
 }
 
-fn forbidden(field: &str, detail: &str) -> Problem {
-    Problem::new(field, ProblemKind::Forbidden, detail)
+fn forbidden(field: &str, detail: &str) -> FieldError {
+    FieldError::new(field, FieldErrorKind::Forbidden, detail)
 }
 
-fn refuse(problems: &[Problem]) -> Result<(), Refusal> {
+fn refuse(problems: &[FieldError]) -> Result<(), ApiError> {
     if problems.is_empty() {
         Ok(())
     } else {
-        Err(Refusal::invalid("meta.k8s.io", "ListOptions", "", problems))
+        Err(ApiError::invalid("meta.k8s.io", "ListOptions", "", problems))
     }
 }
 

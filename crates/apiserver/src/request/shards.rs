@@ -14,7 +14,7 @@
 use std::fmt;
 
 use super::expression::Expression;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 
 /// The end of the hash range: 2^64, which is in no shard.
 const END: u128 = 1 << 64;
@@ -42,8 +42,8 @@ impl ShardSelector {
     ///
     /// Returns 500 without a reason, as kube-apiserver does: it treats an invalid selector as an
     /// internal error.
-    pub fn parse(text: &str) -> Result<Self, Refusal> {
-        read(text).map_err(|why| Refusal::unexplained(format!("invalid shard selector: {why}")))
+    pub fn parse(text: &str) -> Result<Self, ApiError> {
+        read(text).map_err(|why| ApiError::unexplained(format!("invalid shard selector: {why}")))
     }
 
     /// Returns true if an object belongs to one of the shards. A cluster-scoped object has an empty

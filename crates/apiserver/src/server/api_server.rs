@@ -11,7 +11,7 @@ use super::error::StartError;
 use super::kubeconfig;
 use crate::auth::{Anonymous, Authenticator};
 use crate::cluster::{Cluster, User};
-use crate::faults::Lab;
+use crate::faults::FaultInjector;
 use crate::http::Service;
 use crate::log::{RequestLog, Requests};
 use crate::serving::{Certificates, Connector, InProcess, Serving};
@@ -140,7 +140,7 @@ impl ApiServer {
     }
 
     /// Returns the fault injector.
-    pub fn faults(&self) -> &Lab {
+    pub fn faults(&self) -> &FaultInjector {
         self.serving.handler().faults()
     }
 

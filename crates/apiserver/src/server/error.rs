@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
 use crate::serving::BoxError;
 
 /// An error of starting a server.
@@ -42,6 +42,6 @@ pub enum StartError {
         /// The kind and name of the object.
         object: String,
         /// The reason for the rejection.
-        source: Refusal,
+        source: ApiError,
     },
 }

@@ -4,9 +4,9 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::error::StartError;
-use crate::cluster::{Cluster, Place, Shown, Writer};
-use crate::kinds::look::text;
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, ObjectRef, ResponseObject, Writer};
+use crate::kinds::json_access::text;
 use crate::serving::BoxError;
 
 /// The field manager of initial objects.
@@ -64,7 +64,7 @@ impl InitialObjects {
     }
 }
 
-async fn create(cluster: &Cluster, object: Value, writer: &Writer) -> Result<(), Refusal> {
+async fn create(cluster: &Cluster, object: Value, writer: &Writer) -> Result<(), ApiError> {
     let status = object.get("status").filter(|it| !it.is_null()).cloned();
     let kind = cluster.catalog().kind_of(text(&object, "/apiVersion"), text(&object, "/kind"));
     let made = cluster.add(object, writer).await?.object;
@@ -72,8 +72,8 @@ async fn create(cluster: &Cluster, object: Value, writer: &Writer) -> Result<(),
     if !kind.def.subresources.iter().any(|it| it.name == "status") {
         return Ok(());
     }
-    let Shown::Stored(made) = made else { return Ok(()) };
-    let place = Place::of(&kind, made.key()).part("status");
+    let ResponseObject::Stored(made) = made else { return Ok(()) };
+    let place = ObjectRef::of(&kind, made.key()).part("status");
     let set_status = |object: &mut Value| {
         let differs = object.get("status") != Some(&status);
         object["status"] = status.clone();

@@ -5,7 +5,7 @@ use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 
 use crate::auth::PeerIdentity;
-use crate::http::{AnswerBody, Cut, Service};
+use crate::http::{Cut, ResponseBody, Service};
 
 /// Any error of a lower layer.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -33,13 +33,13 @@ pub trait Handler: Send + Sync + 'static {
 }
 
 impl Handler for Service {
-    type Body = AnswerBody;
+    type Body = ResponseBody;
 
     async fn respond(
         &self,
         request: Request<RequestBody>,
         peer: Option<&PeerIdentity>,
-    ) -> Result<Response<AnswerBody>, Cut> {
+    ) -> Result<Response<ResponseBody>, Cut> {
         Service::respond(self, request, peer).await
     }
 }

@@ -4,11 +4,11 @@
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
+use crate::api_error::ApiError;
 use crate::cluster::Cluster;
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::{builtin, writer};
-use crate::kinds::look::{at, text};
-use crate::refusal::Refusal;
+use crate::kinds::json_access::{at, text};
 use crate::store::{CollectionName, Encoded};
 
 const ACCOUNT: &str = "default";
@@ -47,7 +47,7 @@ impl Reconciler for Accounts {
         gone.and_then(|it| it.key().namespace()).map(ObjectKey::cluster).into_iter().collect()
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let kind = builtin(cluster, "", "v1", "namespaces");
         let Some(namespace) = cluster.get(&kind, key).map(|it| it.to_value()) else {
             return Ok(Next::touch());

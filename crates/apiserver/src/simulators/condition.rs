@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::look::{items, text};
+use crate::kinds::json_access::{items, text};
 
 /// Returns the condition of a type.
 pub(super) fn find<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
-use crate::cluster::{Cluster, Place, Writer};
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, ObjectRef, Writer};
 use crate::controllers::{builtin, writer};
-use crate::kinds::look::{items, text};
-use crate::refusal::Refusal;
+use crate::kinds::json_access::{items, text};
 
 /// The duration of a node lease in seconds: the default of `NodeLeaseDurationSeconds` in
 /// k8s.io/kubernetes v1.36.4 pkg/kubelet/apis/config/v1beta1/defaults.go.
@@ -38,7 +38,7 @@ fn name(index: usize) -> String {
     format!("node-{index}")
 }
 
-async fn register(cluster: &Cluster, index: usize, writer: &Writer) -> Result<(), Refusal> {
+async fn register(cluster: &Cluster, index: usize, writer: &Writer) -> Result<(), ApiError> {
     let kind = builtin(cluster, "", "v1", "nodes");
     let name = name(index);
     let key = ObjectKey::cluster(&name);
@@ -53,8 +53,8 @@ async fn register(cluster: &Cluster, index: usize, writer: &Writer) -> Result<()
         }
         !known
     };
-    cluster.change(&Place::of(&kind, &key).part("status"), writer, report).await?;
-    cluster.change(&Place::of(&kind, &key), writer, admit).await?;
+    cluster.change(&ObjectRef::of(&kind, &key).part("status"), writer, report).await?;
+    cluster.change(&ObjectRef::of(&kind, &key), writer, admit).await?;
     Ok(())
 }
 
@@ -121,7 +121,7 @@ fn address(index: usize) -> String {
     format!("172.18.{}.{}", (index + 1) / 250, (index + 1) % 250)
 }
 
-async fn renew(cluster: &Cluster, node: &str, writer: &Writer) -> Result<(), Refusal> {
+async fn renew(cluster: &Cluster, node: &str, writer: &Writer) -> Result<(), ApiError> {
     let kind = builtin(cluster, "coordination.k8s.io", "v1", "leases");
     let key = ObjectKey::namespaced("kube-node-lease", node);
     let now = cluster.source().now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
@@ -130,7 +130,7 @@ async fn renew(cluster: &Cluster, node: &str, writer: &Writer) -> Result<(), Ref
         it["spec"] = spec.clone();
         true
     };
-    if cluster.change(&Place::of(&kind, &key), writer, renewed).await?.is_some() {
+    if cluster.change(&ObjectRef::of(&kind, &key), writer, renewed).await?.is_some() {
         return Ok(());
     }
     let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",

@@ -3,7 +3,7 @@
 use dogwatch_core::ObjectKey;
 use serde_json::{Value, json};
 
-use crate::kinds::look::{flag, items, text};
+use crate::kinds::json_access::{flag, items, text};
 
 /// Returns the reference to the controller of an object, if it has one.
 pub(super) fn controller(object: &Value) -> Option<&Value> {
@@ -55,7 +55,7 @@ pub(super) fn release(owner: &Value, object: &mut Value) -> bool {
 
 /// Returns true if an object is being deleted.
 pub(super) fn is_deleting(object: &Value) -> bool {
-    crate::kinds::look::at(object, "/metadata/deletionTimestamp").is_some()
+    crate::kinds::json_access::at(object, "/metadata/deletionTimestamp").is_some()
 }
 
 /// Returns the key of an object.

@@ -13,12 +13,12 @@ use super::decoded_cache::{DecodedCache, FromStored};
 use super::owner::{adopt, controller, controller_key, is_deleting, key_of, reference, release};
 use super::selector::{of_labels, of_workload};
 use super::{condition, owner};
-use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
-use crate::kinds::look::{entries, number, text};
-use crate::refusal::Refusal;
+use crate::kinds::json_access::{entries, number, text};
 use crate::store::{CollectionName, Encoded};
 
 /// The largest number of pods that are created at once: `BurstReplicas` in k8s.io/kubernetes
@@ -116,7 +116,7 @@ impl Reconciler for ReplicaSets {
         touched
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let kind = builtin(cluster, "apps", "v1", "replicasets");
         let Some(set) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
         let pods = self.pods.all(cluster, &builtin(cluster, "", "v1", "pods"), key.namespace());
@@ -131,7 +131,7 @@ impl Reconciler for ReplicaSets {
             it["status"] = status;
             changed
         };
-        cluster.change(&Place::of(&kind, key).part("status"), &writer, report).await?;
+        cluster.change(&ObjectRef::of(&kind, key).part("status"), &writer, report).await?;
         match failed {
             Some(refusal) => Err(refusal),
             None => Ok(plan.again.map_or_else(Next::touch, Next::after)),
@@ -139,13 +139,13 @@ impl Reconciler for ReplicaSets {
     }
 }
 
-async fn execute(cluster: &Cluster, set: &Value, plan: &Plan, writer: &Writer) -> Result<(), Refusal> {
+async fn execute(cluster: &Cluster, set: &Value, plan: &Plan, writer: &Writer) -> Result<(), ApiError> {
     let kind = builtin(cluster, "", "v1", "pods");
     for key in &plan.adopt {
-        cluster.change(&Place::of(&kind, key), writer, |it| adopt(set, it)).await?;
+        cluster.change(&ObjectRef::of(&kind, key), writer, |it| adopt(set, it)).await?;
     }
     for key in &plan.release {
-        cluster.change(&Place::of(&kind, key), writer, |it| release(set, it)).await?;
+        cluster.change(&ObjectRef::of(&kind, key), writer, |it| release(set, it)).await?;
     }
     for _ in 0..plan.create.min(BURST) {
         let created = cluster.add(pod(set), writer).await?;
@@ -154,7 +154,7 @@ async fn execute(cluster: &Cluster, set: &Value, plan: &Plan, writer: &Writer) -
         record(cluster, writer, set, &event).await;
     }
     for key in &plan.delete {
-        match cluster.delete(&Place::of(&kind, key), &DeleteOptions::default(), writer).await {
+        match cluster.delete(&ObjectRef::of(&kind, key), &DeleteOptions::default(), writer).await {
             Err(refusal) if refusal.0.code != 404 => return Err(refusal),
             _ => {
                 let event = Event::normal("SuccessfulDelete", format!("Deleted pod: {}", key.name()));
@@ -235,7 +235,7 @@ fn deletion_order(pods: &[&Pod]) -> Vec<ObjectKey> {
         };
         let ready = condition::find(pod, "Ready").filter(|it| text(it, "/status") == "True");
         let since = ready.map(|it| text(it, "/lastTransitionTime").to_owned());
-        let restarts = crate::kinds::look::items(pod, "/status/containerStatuses");
+        let restarts = crate::kinds::json_access::items(pod, "/status/containerStatuses");
         let restarts = restarts.iter().filter_map(|it| number(it, "/restartCount")).max();
         (
             (!node.is_empty(), phase, ready.is_some(), cost(pod)),
@@ -286,9 +286,9 @@ fn status(set: &Value, active: &[&Pod], terminating: usize, now: Timestamp) -> (
 }
 
 /// Returns the status with, or without, the condition that reports why the size cannot be reached.
-fn with_failure(status: &Value, failed: Option<&Refusal>, creating: bool, now: &str) -> Value {
+fn with_failure(status: &Value, failed: Option<&ApiError>, creating: bool, now: &str) -> Value {
     let mut status = status.clone();
-    let mut conditions = crate::kinds::look::items(&status, "/conditions").to_vec();
+    let mut conditions = crate::kinds::json_access::items(&status, "/conditions").to_vec();
     let known = conditions.iter().any(|it| text(it, "/type") == "ReplicaFailure");
     match failed {
         Some(refusal) if !known => {
@@ -420,7 +420,7 @@ mod tests {
     #[test]
     fn a_failure_is_reported_until_it_is_over() {
         let status = json!({ "replicas": 0 });
-        let refusal = Refusal::forbidden("", "pods", "", "no");
+        let refusal = ApiError::forbidden("", "pods", "", "no");
         let failing = with_failure(&status, Some(&refusal), true, "t1");
         assert_eq!(failing["conditions"][0]["reason"], "FailedCreate");
         assert_eq!(with_failure(&failing, Some(&refusal), true, "t2"), failing, "reported once");

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::condition;
 use super::owner::is_deleting;
 use super::selector::{of_labels, selects};
-use crate::cluster::{Cluster, Place};
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, ObjectRef};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
-use crate::kinds::look::{at, flag, items, text};
-use crate::refusal::Refusal;
+use crate::kinds::json_access::{at, flag, items, text};
 use crate::store::{CollectionName, Encoded};
 
 /// Assigns pods to nodes.
@@ -49,7 +49,7 @@ impl Reconciler for Scheduler {
         pods.iter().map(|it| &**it).filter(waits).map(|it| it.key().clone()).collect()
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let pods = builtin(cluster, "", "v1", "pods");
         let Some(pod) = cluster.get(&pods, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
         if !is_waiting(&pod) {
@@ -58,7 +58,7 @@ impl Reconciler for Scheduler {
         let nodes = cluster.list(&builtin(cluster, "", "v1", "nodes"), None);
         let nodes: Vec<Value> = nodes.iter().map(|it| it.to_value()).collect();
         let writer = writer("kube-scheduler", "kube-scheduler");
-        let place = Place::of(&pods, key);
+        let place = ObjectRef::of(&pods, key);
         let Some(node) = choose(&pod, &nodes, self.round) else {
             let now = cluster.source().stamp();
             let message = format!("0/{} nodes are available", nodes.len());

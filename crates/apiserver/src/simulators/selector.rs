@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dogwatch_core::{LabelSelector, Labels, Operator};
 use serde_json::Value;
 
-use crate::kinds::look::{entries, items, text};
+use crate::kinds::json_access::{entries, items, text};
 
 /// Returns the selector of a workload. Returns `None` if it is not valid, or empty: controllers
 /// take an empty one as selecting nothing.

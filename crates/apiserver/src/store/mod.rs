@@ -30,7 +30,7 @@ pub use history::{Compacted, History};
 pub use log::Change;
 pub use storage::{Pending, Storage};
 
-use crate::bell::{ChangeListener, ChangeNotifier};
+use crate::change_notifier::{ChangeListener, ChangeNotifier};
 
 /// The maximum number of changes kept per collection. Beyond it, the older half is dropped.
 const LONGEST_LOG: usize = 100_000;

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::depth;
-use crate::kinds::look::{items, text};
+use crate::kinds::json_access::{items, text};
 
 const GROUP: &str = "apiextensions.k8s.io";
 /// The versions of a review that can be sent, the preferred one first.

@@ -7,8 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 use dogwatch_core::Status;
 use serde_json::{Value, json};
 
-use crate::kinds::look::{at, flag, items, text};
-use crate::refusal::Refusal;
+use crate::api_error::ApiError;
+use crate::kinds::json_access::{at, flag, items, text};
 
 const GROUP: &str = "admission.k8s.io";
 /// The versions of a review that can be sent, the preferred one first.
@@ -78,7 +78,7 @@ pub(crate) fn read(answer: &Value, version: &str, uid: &str) -> Result<Verdict, 
 }
 
 /// Returns the error of a request that a webhook denies, for the reason it gives.
-pub(crate) fn denied(webhook: &str, status: Option<&Value>) -> Refusal {
+pub(crate) fn denied(webhook: &str, status: Option<&Value>) -> ApiError {
     let mut said: Status = status.and_then(|it| serde_json::from_value(it.clone()).ok()).unwrap_or_default();
     if said.code < 400 {
         said.code = 400;
@@ -90,17 +90,17 @@ pub(crate) fn denied(webhook: &str, status: Option<&Value>) -> Refusal {
         ("", reason) => format!("{denied}: {reason}"),
         (message, _) => format!("{denied}: {message}"),
     };
-    Refusal(Box::new(said))
+    ApiError(Box::new(said))
 }
 
 /// Returns the error of a request whose webhook could not be called.
-pub(crate) fn unanswered(webhook: &str, why: &str) -> Refusal {
+pub(crate) fn unanswered(webhook: &str, why: &str) -> ApiError {
     broken(&format!("failed calling webhook {webhook:?}: failed to call webhook: {why}"))
 }
 
 /// Returns the error of a request whose webhook gave an unusable response.
-pub(crate) fn broken(why: &str) -> Refusal {
-    Refusal::internal(format!("Internal error occurred: {why}")).cause("", why, "")
+pub(crate) fn broken(why: &str) -> ApiError {
+    ApiError::internal(format!("Internal error occurred: {why}")).cause("", why, "")
 }
 
 #[cfg(test)]

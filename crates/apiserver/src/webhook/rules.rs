@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::look::{items, text};
+use crate::kinds::json_access::{items, text};
 
 /// The attributes of a request that rules match.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::Value;
 
-use crate::kinds::look::{at, number, text};
+use crate::kinds::json_access::{at, number, text};
 
 /// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]

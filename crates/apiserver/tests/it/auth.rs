@@ -1,8 +1,8 @@
 //! Authentication of requests to a cluster with tokens.
 
-use dogwatch_apiserver::Refusal;
-use dogwatch_apiserver::auth::{Anonymous, Authenticator, Deed, PeerIdentity};
-use dogwatch_apiserver::cluster::{Cluster, Place, Source, User, Writer};
+use dogwatch_apiserver::ApiError;
+use dogwatch_apiserver::auth::{Anonymous, Authenticator, PeerIdentity, RequestAttributes};
+use dogwatch_apiserver::cluster::{Cluster, ObjectRef, Source, User, Writer};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ async fn account_token(cluster: &Cluster) -> String {
 /// Creates a token of the service account `default/builder` for these audiences.
 async fn token_for(cluster: &Cluster, audiences: &[&str]) -> String {
     let kind = cluster.catalog().kind("", "v1", "serviceaccounts").unwrap();
-    let place = Place { kind: &kind, namespace: Some("default"), name: "builder", part: "token" };
+    let place = ObjectRef { kind: &kind, namespace: Some("default"), name: "builder", part: "token" };
     let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
         "spec": { "audiences": audiences } });
     let made = cluster.create(&place, request, &Writer::server("test")).await.unwrap();
@@ -43,11 +43,11 @@ fn headers(token: Option<&str>, others: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-fn get_request(path: &str) -> Deed<'_> {
-    Deed { method: "GET", path, watches: false }
+fn get_request(path: &str) -> RequestAttributes<'_> {
+    RequestAttributes { method: "GET", path, watches: false }
 }
 
-fn outcome(found: Result<User, Refusal>) -> Result<String, u16> {
+fn outcome(found: Result<User, ApiError>) -> Result<String, u16> {
     found.map(|it| it.name).map_err(|it| it.0.code)
 }
 
@@ -74,7 +74,7 @@ async fn every_kind_of_credential_authenticates_its_user() {
 /// Returns the status of a TokenReview.
 async fn reviewed(cluster: &Cluster, token: &str, audiences: &[&str]) -> Value {
     let kind = cluster.catalog().kind("authentication.k8s.io", "v1", "tokenreviews").unwrap();
-    let place = Place { kind: &kind, namespace: None, name: "", part: "" };
+    let place = ObjectRef { kind: &kind, namespace: None, name: "", part: "" };
     let review = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
         "spec": { "token": token, "audiences": audiences } });
     let made = cluster.create(&place, review, &Writer::server("test")).await.unwrap();
@@ -140,7 +140,7 @@ async fn an_access_review_says_that_the_server_does_not_authorize() {
     ] {
         let kind = cluster.catalog().kind("authorization.k8s.io", "v1", plural).unwrap();
         let namespace = kind.def.namespaced.then_some("default");
-        let place = Place { kind: &kind, namespace, name: "", part: "" };
+        let place = ObjectRef { kind: &kind, namespace, name: "", part: "" };
         let mut review =
             json!({ "apiVersion": "authorization.k8s.io/v1", "kind": kind.def.kind, "spec": spec });
         review["spec"]["resourceAttributes"] = json!({ "verb": "delete", "resource": "nodes" });
@@ -156,7 +156,7 @@ async fn a_token_is_invalid_after_its_account_is_deleted() {
     let cluster = cluster().await;
     let token = account_token(&cluster).await;
     let kind = cluster.catalog().kind("", "v1", "serviceaccounts").unwrap();
-    let place = Place { kind: &kind, namespace: Some("default"), name: "builder", part: "" };
+    let place = ObjectRef { kind: &kind, namespace: Some("default"), name: "builder", part: "" };
     cluster.delete(&place, &Default::default(), &Writer::server("test")).await.unwrap();
     let found =
         Authenticator::new().authenticate(&get_request("/api"), &headers(Some(&token), &[]), None, &cluster);

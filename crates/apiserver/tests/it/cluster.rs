@@ -1,7 +1,7 @@
 //! The verbs of a cluster, without HTTP.
 
 use dogwatch_apiserver::cluster::{
-    Cluster, DeleteOptions, Deleted, FieldValidation, PatchBody, Place, Source, Writer,
+    Cluster, DeleteOptions, Deleted, FieldValidation, ObjectRef, PatchBody, Source, Writer,
 };
 use dogwatch_apiserver::patch::PatchKind;
 use dogwatch_core::ObjectKey;
@@ -71,7 +71,7 @@ async fn an_approval_changes_only_metadata_and_conditions() {
     let kind =
         cluster.catalog().kind_of("certificates.k8s.io/v1", "CertificateSigningRequest").expect("served");
     let key = ObjectKey::cluster("r");
-    let place = Place::of(&kind, &key).part("approval");
+    let place = ObjectRef::of(&kind, &key).part("approval");
     let approve = |it: &mut Value| {
         it["metadata"]["annotations"] = json!({ "who": "me" });
         it["spec"]["signerName"] = "example.com/other".into();
@@ -103,7 +103,7 @@ async fn duplicate_fields_of_an_applied_object_are_warned_about_or_rejected() {
         let said = format!("line {line}: key \"k\" already set in map");
         let writer = |validation| Writer { validation, ..writer() };
         let apply =
-            async |validation| cluster.patch(&Place::of(&kind, &key), &body, &writer(validation)).await;
+            async |validation| cluster.patch(&ObjectRef::of(&kind, &key), &body, &writer(validation)).await;
         let refusal = apply(FieldValidation::Strict).await.expect_err("refused");
         let begin = "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:";
         assert_eq!((refusal.0.code, refusal.0.message.clone()), (400, format!("{begin}\n  {said}")));
@@ -147,7 +147,7 @@ async fn an_object_with_a_finalizer_is_deleted_when_the_finalizer_is_removed() {
     .await;
     let kind = cluster.catalog().kind_of("v1", "ConfigMap").expect("served");
     let key = ObjectKey::namespaced("default", "a");
-    let place = Place::of(&kind, &key);
+    let place = ObjectRef::of(&kind, &key);
     let deleted = cluster.delete(&place, &DeleteOptions::default(), &writer()).await.expect("deleted");
     assert!(matches!(deleted, Deleted::Going { .. }));
     assert!(cluster.get(&kind, &key).is_some());
@@ -197,7 +197,7 @@ async fn numbers_are_stored_as_they_were_written() {
         floats.join(",")
     );
     let body = PatchBody::Apply { body: body.into(), force: false };
-    let written = cluster.patch(&Place::of(&kind, &key), &body, &writer()).await.expect("applied");
+    let written = cluster.patch(&ObjectRef::of(&kind, &key), &body, &writer()).await.expect("applied");
     let stored = written.object.to_value(&kind);
     for (index, float) in floats.iter().enumerate() {
         let exact: f64 = float.parse().expect("a number");
@@ -219,7 +219,7 @@ async fn duplicate_owner_references_are_merged_with_a_warning() {
     let patch = json!({ "metadata": { "ownerReferences": [owner, owner, other] } });
     let body = PatchBody::Patch(PatchKind::Merge, patch.to_string().into());
     let key = ObjectKey::namespaced("default", "a");
-    let written = cluster.patch(&Place::of(&kind, &key), &body, &writer()).await.expect("patched");
+    let written = cluster.patch(&ObjectRef::of(&kind, &key), &body, &writer()).await.expect("patched");
     let stored = written.object.to_value(&kind);
     assert_eq!(stored["metadata"]["ownerReferences"], json!([owner, other]));
     let warning = written.warnings.first().expect("a warning");

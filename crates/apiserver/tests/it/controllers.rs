@@ -135,7 +135,7 @@ async fn pods_are_deleted_first_with_their_grace_period() {
     );
     let (kind, key) = (it.kind("v1", "Pod"), "a/p".parse().unwrap());
     let options = dogwatch_apiserver::cluster::DeleteOptions { grace: Some(0), ..Default::default() };
-    let place = dogwatch_apiserver::cluster::Place::of(&kind, &key);
+    let place = dogwatch_apiserver::cluster::ObjectRef::of(&kind, &key);
     it.cluster
         .delete(&place, &options, &dogwatch_apiserver::cluster::Writer::server("kubelet"))
         .await

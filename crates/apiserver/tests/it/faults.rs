@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dogwatch_apiserver::cluster::{Cluster, Source};
-use dogwatch_apiserver::faults::{Act, Call, Delay, Disturbance, Lab, Rule, Scope, WatchLab, admin};
+use dogwatch_apiserver::faults::{
+    Act, Call, Delay, Disturbance, FaultInjector, Rule, Scope, WatchFaults, admin,
+};
 use dogwatch_apiserver::store::{CollectionName, Draft, Expect};
 use dogwatch_core::ObjectKey;
 use proptest::prelude::*;
@@ -15,7 +17,7 @@ fn call<'a>(verb: &'a str, resource: &'a str) -> Call<'a> {
     Call { verb, resource, namespace: Some("default"), user: "admin", ..Call::default() }
 }
 
-fn acts(faults: &Lab, verb: &str, resource: &str, count: usize) -> Vec<&'static str> {
+fn acts(faults: &FaultInjector, verb: &str, resource: &str, count: usize) -> Vec<&'static str> {
     let act = |_| match faults.decide(&call(verb, resource)).1 {
         Act::Proceed => "proceed",
         Act::Refuse { .. } => "refuse",
@@ -26,7 +28,7 @@ fn acts(faults: &Lab, verb: &str, resource: &str, count: usize) -> Vec<&'static 
     (0..count).map(act).collect()
 }
 
-fn watch(faults: &Lab, resource: &str) -> WatchLab {
+fn watch(faults: &FaultInjector, resource: &str) -> WatchFaults {
     faults.watch(&call("watch", resource))
 }
 
@@ -37,12 +39,12 @@ async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 
 #[test]
 fn without_rules_there_are_no_faults() {
-    assert_eq!(Lab::default().decide(&call("list", "pods")), (None, Act::Proceed));
+    assert_eq!(FaultInjector::default().decide(&call("list", "pods")), (None, Act::Proceed));
 }
 
 #[test]
 fn a_rule_fires_on_matching_requests_as_often_as_configured() {
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     let busy = faults.rule(Rule::on("list").resource("pods").after(1).times(2).refuse(429).retry_after(5));
     assert_eq!(acts(&faults, "get", "pods", 1), ["proceed"]);
     assert_eq!(acts(&faults, "list", "services", 1), ["proceed"]);
@@ -59,7 +61,7 @@ fn a_rule_fires_on_matching_requests_as_often_as_configured() {
 
 #[test]
 fn the_first_deciding_rule_wins_and_delays_add_up() {
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     faults.rule(Rule::on_everything().delay(Duration::from_secs(1)));
     faults.rule(Rule::on("create").delay(Duration::from_secs(2)).reset_after());
     let never = faults.rule(Rule::on("create").delay(Duration::from_secs(4)).refuse(500));
@@ -74,7 +76,7 @@ fn the_first_deciding_rule_wins_and_delays_add_up() {
 
 #[test]
 fn a_scoped_rule_ends_with_its_guard_and_a_rule_without_effect_only_counts() {
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     let probe = faults.rule(Rule::on("get"));
     {
         let broken = faults.rule(Rule::on("get").refuse(500)).scoped();
@@ -89,7 +91,7 @@ fn a_scoped_rule_ends_with_its_guard_and_a_rule_without_effect_only_counts() {
 #[test]
 #[should_panic(expected = "invalid fault rule: on.verbs[0]: \"lst\" is not one of")]
 fn an_invalid_rule_panics_when_it_is_added() {
-    Lab::default().rule(Rule::on("lst"));
+    FaultInjector::default().rule(Rule::on("lst"));
 }
 
 proptest! {
@@ -100,7 +102,7 @@ proptest! {
     #[test]
     fn the_seed_determines_the_faults(seed in any::<u64>(), percent in 0..=100_u32) {
         let outcomes = |seed| {
-            let faults = Lab::default();
+            let faults = FaultInjector::default();
             let delay = Delay::between(Duration::ZERO, Duration::from_secs(1));
             faults.rule(Rule::on("get").probability(f64::from(percent) / 100.0, seed).delay(delay).refuse(500));
             (0..500).map(|_| faults.decide(&call("get", "pods"))).collect::<Vec<_>>()
@@ -120,7 +122,7 @@ proptest! {
     ) {
         let whole = chunks.concat();
         let chunks: Vec<Bytes> = chunks.into_iter().map(Bytes::from).collect();
-        let faults = Lab::default();
+        let faults = FaultInjector::default();
         prop_assert_eq!(watch(&faults, "pods").frames(chunks.clone()), vec![chunks.clone()]);
         let rule = faults.rule(Rule::on("watch").split(size));
         let groups: Vec<Vec<u8>> =
@@ -136,7 +138,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn dropping_watches_ends_open_watches_but_not_later_ones() {
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     let (mut pods, mut services) = (watch(&faults, "pods"), watch(&faults, "services"));
     assert_eq!(at_once(pods.disturbed()).await, None);
     faults.drop_watches_of(Scope::resource("pods"), true);
@@ -152,7 +154,7 @@ async fn dropping_watches_ends_open_watches_but_not_later_ones() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiting_watch_is_woken_when_it_is_dropped() {
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     let mut waiting = watch(&faults, "pods");
     let task = tokio::spawn(async move { waiting.disturbed().await });
     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -162,7 +164,7 @@ async fn a_waiting_watch_is_woken_when_it_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_after_a_number_of_events_and_reports_the_remaining_ones() {
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     let drop = faults.rule(Rule::on("watch").times(1).cut_after(3));
     let (mut first, mut second) = (watch(&faults, "pods"), watch(&faults, "pods"));
     assert_eq!((first.room(), second.room()), (3, usize::MAX), "the rule fires once");
@@ -182,7 +184,7 @@ async fn a_watch_ends_after_a_number_of_events_and_reports_the_remaining_ones() 
 
 #[tokio::test(start_paused = true)]
 async fn paused_watches_wait_until_they_are_resumed_or_dropped() {
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     let mut all = [watch(&faults, "pods"), watch(&faults, "services")];
     faults.pause();
     assert!(faults.is_paused());
@@ -208,7 +210,7 @@ async fn paused_watches_wait_until_they_are_resumed_or_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn every_delivery_lags_and_a_cancelled_wait_loses_no_time() {
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     faults.rule(Rule::on("watch").lag(Duration::from_secs(10)));
     let mut lagging = watch(&faults, "pods");
     let start = Instant::now();
@@ -223,7 +225,7 @@ async fn every_delivery_lags_and_a_cancelled_wait_loses_no_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forced_bookmark_is_requested_once() {
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     let (mut pods, mut services) = (watch(&faults, "pods"), watch(&faults, "services"));
     faults.bookmark_now_of(Scope::resource("pods"));
     assert_eq!(at_once(pods.disturbed()).await, Some(Disturbance::Bookmark));
@@ -248,7 +250,7 @@ fn with_a_pod() -> (Cluster, CollectionName, u64) {
 #[tokio::test(start_paused = true)]
 async fn compacting_drops_history_and_expiring_also_the_current_version() {
     let (cluster, pods, version) = with_a_pod();
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     let mut living = watch(&faults, "pods");
     assert_eq!(faults.compact(&cluster), version);
     assert!(cluster.store().watch(&pods, version - 1).is_err());
@@ -264,7 +266,7 @@ async fn compacting_drops_history_and_expiring_also_the_current_version() {
 #[tokio::test(start_paused = true)]
 async fn faults_can_be_controlled_over_http() {
     let (cluster, pods, version) = with_a_pod();
-    let faults = Lab::default();
+    let faults = FaultInjector::default();
     let ask = |method: &str, path: &str, body: &str| {
         admin(method, &format!("/_dogwatch/{path}"), body.as_bytes(), &faults, &cluster)
     };
@@ -300,7 +302,7 @@ async fn faults_can_be_controlled_over_http() {
 
 #[test]
 fn an_invalid_request_to_the_fault_api_is_rejected_with_a_message() {
-    let (cluster, faults) = (Cluster::new(Source::real()), Lab::default());
+    let (cluster, faults) = (Cluster::new(Source::real()), FaultInjector::default());
     for (method, path, body, code, expected) in [
         ("POST", "faults", "{", 400, "body: EOF"),
         ("POST", "faults", r#"{"refuse":{"code":"429"}}"#, 400, "refuse.code: invalid type: string"),

@@ -20,8 +20,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use dogwatch_apiserver::auth::{Anonymous, Authenticator};
 use dogwatch_apiserver::cluster::{Cluster, Source};
-use dogwatch_apiserver::faults::Lab;
-use dogwatch_apiserver::http::{AnswerBody, Cut, Service, Settings};
+use dogwatch_apiserver::faults::FaultInjector;
+use dogwatch_apiserver::http::{Cut, ResponseBody, Service, Settings};
 use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ const MERGE: (&str, &str) = ("content-type", "application/merge-patch+json");
 /// The HTTP service of a cluster.
 struct Server {
     service: Service,
-    faults: Lab,
+    faults: FaultInjector,
 }
 
 /// A response that was read to its end.
@@ -49,7 +49,7 @@ struct FullResponse {
 struct WatchReader {
     code: StatusCode,
     headers: HeaderMap,
-    body: AnswerBody,
+    body: ResponseBody,
     /// Bytes that do not form a whole line yet.
     rest: Vec<u8>,
     /// The number of bytes of each write.
@@ -64,7 +64,7 @@ impl Server {
     async fn with(settings: Settings) -> Self {
         let cluster = Cluster::new(Source::seeded(1, "2026-01-02T03:04:05Z".parse().expect("a time")));
         cluster.bootstrap().await;
-        let faults = Lab::default();
+        let faults = FaultInjector::default();
         let authenticator = Authenticator::new().anonymous(Anonymous::Admin);
         let service = Service::new(Arc::new(cluster), authenticator).lab(faults.clone()).settings(settings);
         Self { service, faults }
@@ -76,7 +76,7 @@ impl Server {
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Result<http::Response<AnswerBody>, Cut> {
+    ) -> Result<http::Response<ResponseBody>, Cut> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);

@@ -5,7 +5,7 @@
 
 use dogwatch_apiserver::kinds::traits::KindTraits;
 use dogwatch_apiserver::kinds::{defaults, prepare, validate};
-use dogwatch_apiserver::{Refusal, print};
+use dogwatch_apiserver::{ApiError, print};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -18,12 +18,12 @@ fn recorded(path: &str) -> Vec<Value> {
 /// A cluster that grants every allocation for services and has the two system priority classes.
 struct GrantingCluster;
 
-impl prepare::Surroundings for GrantingCluster {
-    fn cluster_ip(&mut self, _: &Value, wanted: Option<&str>) -> Result<String, Refusal> {
+impl prepare::ClusterResources for GrantingCluster {
+    fn cluster_ip(&mut self, _: &Value, wanted: Option<&str>) -> Result<String, ApiError> {
         Ok(wanted.unwrap_or("10.0.0.0").to_owned())
     }
 
-    fn node_port(&mut self, _: &Value, _: usize, wanted: Option<i64>) -> Result<i64, Refusal> {
+    fn node_port(&mut self, _: &Value, _: usize, wanted: Option<i64>) -> Result<i64, ApiError> {
         Ok(wanted.unwrap_or(32769))
     }
 
@@ -186,7 +186,7 @@ fn a_service_with_many_ports_is_validated_in_linear_time() {
     assert_eq!(fields, ["spec.ports[30000].name", "spec.ports[30000]"]);
 }
 
-fn check(row: &Value, problems: &[dogwatch_apiserver::Problem], wrong: &mut Vec<String>) {
+fn check(row: &Value, problems: &[dogwatch_apiserver::FieldError], wrong: &mut Vec<String>) {
     let mut ours: Vec<Value> = problems
         .iter()
         .map(|it| json!({"reason": it.kind.reason(), "message": it.message, "field": it.field}))

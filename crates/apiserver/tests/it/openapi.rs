@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dogwatch_apiserver::builtin::{self, ResourceDef, SubresourceDef};
 use dogwatch_apiserver::discovery::digest;
-use dogwatch_apiserver::openapi::{self, CustomKind, Swagger};
+use dogwatch_apiserver::openapi::{self, CustomKind, OpenApiV2};
 use serde_json::{Value, json};
 
 use crate::recording;
@@ -222,7 +222,7 @@ fn definitions_have_descriptions() {
 }
 
 fn swagger(kinds: &[CustomKind]) -> Value {
-    serde_json::from_slice(&Swagger::new(kinds).json()).unwrap()
+    serde_json::from_slice(&OpenApiV2::new(kinds).json()).unwrap()
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn version_2_omits_what_its_clients_would_misinterpret() {
 
 #[test]
 fn the_protobuf_of_version_2_begins_with_its_version_and_title() {
-    let message = Swagger::new([]).protobuf();
+    let message = OpenApiV2::new([]).protobuf();
     assert!(message.starts_with(b"\n\x032.0\x12\x12\n\nKubernetes\x12\x041.36"));
     let has = |text: &[u8]| message.windows(text.len()).any(|it| it == text);
     assert!(has(b"io.k8s.api.core.v1.Pod\x12") && has(b"/api/v1/pods\x12"));

@@ -7,7 +7,7 @@ mod properties;
 
 use std::sync::Arc;
 
-use dogwatch_apiserver::Refusal;
+use dogwatch_apiserver::ApiError;
 use dogwatch_apiserver::patch::{Patch, PatchKind};
 use dogwatch_apiserver::schema::{
     Definitions, Field, List, Map, PatchStrategy, Scalar, Schema, Struct, Topology,
@@ -99,7 +99,7 @@ fn retaining(field: Field) -> Field {
 }
 
 /// Applies a patch to the live object.
-fn patched(kind: PatchKind, live: &Value, patch: &Value) -> Result<Value, Refusal> {
+fn patched(kind: PatchKind, live: &Value, patch: &Value) -> Result<Value, ApiError> {
     let pod = Schema::Named("test.Pod".into());
     Patch::decode(kind, patch.to_string().as_bytes(), true)?.apply(live, &pod, &Pods)
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dogwatch_apiserver::cluster::{DeleteOptions, Place, Writer};
+use dogwatch_apiserver::cluster::{DeleteOptions, ObjectRef, Writer};
 use dogwatch_apiserver::controllers::Controllers;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ async fn a_claim_in_use_stays_until_its_pod_is_gone() {
     assert_eq!(it.cluster.store().revision(), revision, "waiting writes nothing");
     let (kind, key) = (it.kind("v1", "Pod"), "default/p".parse().unwrap());
     let options = DeleteOptions { grace: Some(0), ..Default::default() };
-    let place = Place::of(&kind, &key);
+    let place = ObjectRef::of(&kind, &key);
     let kubelet = Writer::server("kubelet");
     it.cluster.delete(&place, &options, &kubelet).await.expect("deleted");
     it.until_gone(CLAIMS, "default/c").await;

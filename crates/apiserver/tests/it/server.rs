@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use dogwatch_apiserver::cluster::{Cluster, Place, User, Writer};
+use dogwatch_apiserver::cluster::{Cluster, ObjectRef, User, Writer};
 use dogwatch_apiserver::{ApiServer, StartError};
 use dogwatch_core::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -119,7 +119,7 @@ async fn seeded(listens: bool) -> (ApiServer, String) {
     let builder = if listens { builder } else { builder.in_process() };
     let server = builder.start().await.unwrap();
     let kind = server.cluster().catalog().kind("", "v1", "serviceaccounts").unwrap();
-    let place = Place { kind: &kind, namespace: Some("default"), name: "a", part: "token" };
+    let place = ObjectRef { kind: &kind, namespace: Some("default"), name: "a", part: "token" };
     let request = json!({ "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {} });
     let made = server.cluster().create(&place, request, &Writer::server("test")).await.unwrap();
     let token = made.object.to_value(&kind)["status"]["token"].as_str().unwrap().to_owned();

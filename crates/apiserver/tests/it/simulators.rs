@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_apiserver::cluster::{DeleteOptions, Place, Propagation, Writer};
+use dogwatch_apiserver::cluster::{DeleteOptions, ObjectRef, Propagation, Writer};
 use dogwatch_apiserver::controllers::Controllers;
 use dogwatch_apiserver::simulators::Simulators;
 use serde_json::{Value, json};
@@ -420,7 +420,7 @@ async fn a_pod_whose_deletion_was_compacted_is_replaced() {
     let (kind, first) = (it.kind("v1", "Pod"), key_of(&it.all(PODS)[0]));
     let (key, options) =
         (first.parse().unwrap(), DeleteOptions { grace: Some(0), ..DeleteOptions::default() });
-    let (place, writer) = (Place::of(&kind, &key), Writer::server("test"));
+    let (place, writer) = (ObjectRef::of(&kind, &key), Writer::server("test"));
     it.cluster.delete(&place, &options, &writer).await.expect("deleted");
     it.cluster.store().compact(it.cluster.store().revision());
     let pods = it.until(PODS, |all| all.len() == 1 && key_of(&all[0]) != first && is_ready(&all[0])).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch_apiserver::cluster::{Cluster, DeleteOptions, Deleted, Place, Propagation, Source, Writer};
+use dogwatch_apiserver::cluster::{Cluster, DeleteOptions, Deleted, ObjectRef, Propagation, Source, Writer};
 use dogwatch_apiserver::controllers::Controllers;
 use dogwatch_apiserver::registry::Kind;
 use dogwatch_core::ObjectKey;
@@ -62,7 +62,7 @@ impl TestCluster {
         mut change: impl FnMut(&mut Value) + Send,
     ) {
         let (kind, key) = (self.kind(of.0, of.1), key.parse::<ObjectKey>().unwrap());
-        let place = Place::of(&kind, &key).part(part);
+        let place = ObjectRef::of(&kind, &key).part(part);
         let change = |it: &mut Value| {
             change(it);
             true
@@ -80,7 +80,7 @@ impl TestCluster {
         let (kind, key) = (self.kind(of.0, of.1), key.parse::<ObjectKey>().unwrap());
         let options = DeleteOptions { propagation, ..DeleteOptions::default() };
         let writer = Writer::server("test");
-        self.cluster.delete(&Place::of(&kind, &key), &options, &writer).await.expect("deleted")
+        self.cluster.delete(&ObjectRef::of(&kind, &key), &options, &writer).await.expect("deleted")
     }
 
     /// Waits until the objects of a kind are as expected; panics if that never happens.

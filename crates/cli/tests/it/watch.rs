@@ -3,7 +3,7 @@
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, Client, DeleteParams, DynamicObject, Gvk, ResourceType, Scope};
 use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::cluster::{Place, Writer};
+use dogwatch_apiserver::cluster::{ObjectRef, Writer};
 use dogwatch_apiserver::faults::Rule;
 use serde_json::{Value, json};
 
@@ -214,7 +214,7 @@ async fn a_slow_reader_gets_every_change() {
             object["data"] = json!({ "at": at.to_string(), "padding": "x".repeat(200) });
             true
         };
-        let changed = server.cluster().change(&Place::of(&kind, &key), &Writer::server("test"), change).await;
+        let changed = server.cluster().change(&ObjectRef::of(&kind, &key), &Writer::server("test"), change).await;
         changed.expect("changed");
     }
     for at in 1..=CHANGES {

@@ -1,7 +1,7 @@
 //! Reading: one object, a whole list, a streamed list, and a watch.
 
 use dogwatch_core::{GetParams, ListParams, Object, WatchParams};
-use dogwatch_wire::{BadItem, ListMeta};
+use dogwatch_wire::{ListMeta, UndecodableItem};
 use futures_util::TryStreamExt;
 use serde::de::DeserializeOwned;
 
@@ -20,7 +20,7 @@ pub struct List<K> {
     /// The objects, in the server's order.
     pub items: Vec<K>,
     /// The objects that could not be decoded; all others are in `items`.
-    pub bad: Vec<BadItem>,
+    pub bad: Vec<UndecodableItem>,
 }
 
 impl<K: DeserializeOwned> Api<K> {

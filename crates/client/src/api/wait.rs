@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::Api;
 use crate::error::Error;
-use crate::watch::{Judgement, RetryWatcher, UntilError, until};
+use crate::watch::{ConditionResult, RetryWatcher, UntilError, until};
 
 /// The wait after the first failed list, and the maximum wait; it doubles in between.
 const LIST_AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -36,7 +36,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
     /// [`UntilError::Watch`] if the version is not a specific one, if the server no longer keeps it
     /// (`Expired`), if the caller may not watch, or if an object cannot be decoded;
     /// [`UntilError::Condition`] if the condition returns an error.
-    pub async fn until<J: Judgement>(
+    pub async fn until<J: ConditionResult>(
         &self,
         params: WatchParams,
         condition: impl FnMut(&WatchEvent<K>) -> J,
@@ -60,7 +60,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
     /// [`UntilError::Condition`] if the condition returns an error; [`UntilError::Watch`] if the
     /// server's error is permanent, for example missing permissions, or if an object cannot be
     /// decoded. Temporary errors are retried for ever.
-    pub async fn wait_until<J: Judgement>(
+    pub async fn wait_until<J: ConditionResult>(
         &self,
         params: &ListParams,
         mut condition: impl FnMut(&BTreeMap<ObjectKey, K>) -> J,
@@ -116,7 +116,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
     ///
     /// # Errors
     /// See [`Self::wait_until`]; also if the name is not a valid path segment.
-    pub async fn wait_for<J: Judgement>(
+    pub async fn wait_for<J: ConditionResult>(
         &self,
         name: &str,
         mut condition: impl FnMut(Option<&K>) -> J,
@@ -162,7 +162,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
 /// overloaded, starting or failing.
 fn may_pass(error: &Error) -> bool {
     match error {
-        Error::Unreachable { .. } => !error.needs_a_person(),
+        Error::Unreachable { .. } => !error.is_permanent(),
         Error::TimedOut(_) => true,
         Error::Refused(status) => status.code == 429 || status.code >= 500,
         Error::AfterRetries { current, .. } => may_pass(current),

@@ -144,7 +144,7 @@ impl TransportError {
     ///
     /// False for certificates that are read from files or come from a plugin: while they rotate,
     /// the two sides may not match for some minutes.
-    pub fn needs_a_person(&self) -> bool {
+    pub fn is_permanent(&self) -> bool {
         match self.kind {
             TransportErrorKind::Tls => !self.may_rotate,
             TransportErrorKind::Config => true,

@@ -8,4 +8,4 @@ mod until;
 pub use retry::RetryWatcher;
 pub(crate) use stream::WatchSource;
 pub use stream::WatchStream;
-pub use until::{EventCondition, Judgement, UntilError, in_order, until};
+pub use until::{ConditionResult, EventCondition, UntilError, in_order, until};

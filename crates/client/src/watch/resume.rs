@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dogwatch_core::{Reason, ResourceVersion, Status};
-use dogwatch_wire::{BadItem, EventKind};
+use dogwatch_wire::{EventKind, UndecodableItem};
 
 use crate::auth::{AuthError, OidcError, PluginError};
 use crate::error::Error;
@@ -16,7 +16,7 @@ pub(super) enum EventInfo<'a> {
     Bookmark(ResourceVersion),
     Error(&'a Status),
     /// An event with an object that could not be decoded.
-    Bad(&'a BadItem),
+    Bad(&'a UndecodableItem),
 }
 
 /// The reaction to an event or error.
@@ -45,7 +45,7 @@ pub(super) fn on_event(event: EventInfo<'_>) -> Action {
         EventInfo::Bookmark(version) => Action::Advance(version),
         // The version is known even if the object is not; resuming before it would only yield the
         // same event again.
-        EventInfo::Bad(BadItem { version, event, .. })
+        EventInfo::Bad(UndecodableItem { version, event, .. })
             if version.is_exact() && *event != Some(EventKind::Error) =>
         {
             Action::Deliver(version.clone())
@@ -89,7 +89,7 @@ pub(super) fn is_permanent(error: &Error) -> bool {
                 )
                 | AuthError::Oidc(OidcError::NoRefreshToken | OidcError::NoHttp { .. })
         ),
-        Error::Unreachable { .. } => error.needs_a_person(),
+        Error::Unreachable { .. } => error.is_permanent(),
         Error::AfterRetries { current, .. } => is_permanent(current),
         _ => false,
     }
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn rw_1_an_undecodable_object_is_reported_and_skipped() {
-        let mut bad = BadItem {
+        let mut bad = UndecodableItem {
             key: None,
             version: "8".into(),
             event: Some(EventKind::Modified),

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use dogwatch_core::WatchParams;
-use dogwatch_wire::{BadItem, Fields, WatchDecoder, WatchError, WatchEvent};
+use dogwatch_wire::{Fields, UndecodableItem, WatchDecoder, WatchError, WatchEvent};
 use futures_core::Stream;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -36,7 +36,7 @@ pub(crate) struct WatchSource {
 /// than one chunk is buffered.
 #[must_use = "a watch is read only as its stream is polled"]
 pub struct WatchStream<K> {
-    ready: VecDeque<Result<WatchEvent<K>, BadItem>>,
+    ready: VecDeque<Result<WatchEvent<K>, UndecodableItem>>,
     open: Option<Open<K>>,
     /// The error that ended the watch, returned after all events before it.
     broken: Option<Error>,

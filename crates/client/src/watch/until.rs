@@ -31,7 +31,7 @@ pub enum UntilError {
 }
 
 /// The return type of a condition: `bool`, or a `Result` of it.
-pub trait Judgement {
+pub trait ConditionResult {
     /// Returns true if the condition holds; an error ends the wait.
     ///
     /// # Errors
@@ -39,13 +39,13 @@ pub trait Judgement {
     fn judge(self) -> Result<bool, BoxError>;
 }
 
-impl Judgement for bool {
+impl ConditionResult for bool {
     fn judge(self) -> Result<bool, BoxError> {
         Ok(self)
     }
 }
 
-impl<E: Into<BoxError>> Judgement for Result<bool, E> {
+impl<E: Into<BoxError>> ConditionResult for Result<bool, E> {
     fn judge(self) -> Result<bool, BoxError> {
         self.map_err(Into::into)
     }
@@ -79,7 +79,7 @@ pub type EventCondition<K> = Box<dyn FnMut(&WatchEvent<K>) -> Result<bool, BoxEr
 /// # Errors
 /// [`UntilError::Closed`] if the stream ends first, [`UntilError::Condition`] if the condition
 /// returns an error, [`UntilError::Watch`] if the watch fails.
-pub async fn until<K, J: Judgement>(
+pub async fn until<K, J: ConditionResult>(
     events: impl Stream<Item = Result<WatchEvent<K>, Error>>,
     mut condition: impl FnMut(&WatchEvent<K>) -> J,
 ) -> Result<WatchEvent<K>, UntilError> {

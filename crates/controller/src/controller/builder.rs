@@ -54,7 +54,7 @@ impl Controller {
     /// Creates a builder for a controller of the objects of this informer: an object that changes
     /// is reconciled under its key. The controller is named after the kind, in lower case, unless
     /// [`named`](ControllerBuilder::named) sets another name.
-    pub fn for_<T: Object>(watched: impl Into<Watched<T>>) -> ControllerBuilder<ObjectKey> {
+    pub fn of<T: Object>(watched: impl Into<Watched<T>>) -> ControllerBuilder<ObjectKey> {
         let watched = watched.into();
         let resource = watched.resource().clone();
         let mut builder = Self::keyed(resource.gvk.kind.to_lowercase());
@@ -95,7 +95,7 @@ impl ControllerBuilder<ObjectKey> {
     /// follow them.
     ///
     /// # Panics
-    /// Panics if the controller was not created with [`Controller::for_`], and so has no objects
+    /// Panics if the controller was not created with [`Controller::of`], and so has no objects
     /// that could own others.
     pub fn owns<T: Owned>(self, watched: impl Into<Watched<T>>) -> Self {
         let owner =
@@ -230,7 +230,7 @@ impl<K: Key> ControllerBuilder<K> {
 
     /// Runs the controller on every replica, leader or not. By default, a manager with leader
     /// election runs it only while it leads.
-    pub fn without_leading(mut self) -> Self {
+    pub fn without_leader_election(mut self) -> Self {
         self.as_leader = false;
         self
     }

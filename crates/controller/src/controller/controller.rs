@@ -64,7 +64,7 @@ impl Controller {
     }
 
     /// Returns true if the controller works only while its manager leads.
-    pub fn works_as_leader(&self) -> bool {
+    pub fn needs_leader_election(&self) -> bool {
         self.as_leader
     }
 

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::note::{EventKey, InvalidReporter, Note, Reporter};
+use super::new_event::{EventKey, InvalidReporter, NewEvent, Reporter};
 use super::series::{SeriesCache, Write};
 use super::sink::EventSink;
 use super::spam::SpamFilter;
@@ -63,7 +63,7 @@ pub struct EventRecorder {
 struct QueuedEvent {
     reporter: Arc<Reporter>,
     regarding: ObjectReference,
-    note: Note,
+    note: NewEvent,
     at: Timestamp,
 }
 
@@ -114,12 +114,12 @@ impl EventRecorder {
     ///
     /// It never waits and never fails: when the queue is full, events are dropped and counted in
     /// `event_recorder_dropped_total`.
-    pub fn record<K: Resource<DynamicType = ()>>(&self, object: &K, note: Note) {
+    pub fn record<K: Resource<DynamicType = ()>>(&self, object: &K, note: NewEvent) {
         self.record_for(object.object_ref(&()), note);
     }
 
     /// Records an event about the object that the reference names.
-    pub fn record_for(&self, regarding: ObjectReference, note: Note) {
+    pub fn record_for(&self, regarding: ObjectReference, note: NewEvent) {
         if !note.is_complete() {
             tracing::warn!(?note, "event dropped: it has no reason or no action");
             self.dropped.invalid.increment(1);

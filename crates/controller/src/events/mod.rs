@@ -10,7 +10,7 @@
 //! is bounded: the queue, the workers and their queues, and the series in memory. The `mod` lines
 //! below are in layer order.
 
-mod note;
+mod new_event;
 mod series;
 mod spam;
 mod sink;
@@ -18,5 +18,5 @@ mod worker;
 mod broadcaster;
 
 pub use broadcaster::{EventBroadcaster, EventBroadcasterBuilder, EventRecorder};
-pub use note::{EventKind, InvalidReporter, Note};
+pub use new_event::{EventKind, InvalidReporter, NewEvent};
 pub use sink::EventSink;

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::events::v1::{Event, EventSeries};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-use super::note::EventKey;
+use super::new_event::EventKey;
 
 /// The idle time after which a series is over.
 pub(super) const FINISH_AFTER: Duration = Duration::from_secs(6 * 60);
@@ -129,7 +129,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{ObjectReference, Pod};
     use kube_core::Resource;
 
-    use super::super::note::{Note, Reporter};
+    use super::super::new_event::{NewEvent, Reporter};
     use super::*;
 
     const fn minutes(minutes: u64) -> Duration {
@@ -138,13 +138,13 @@ mod tests {
 
     fn key(reason: &str) -> EventKey {
         let reporter = Reporter::new("tests", "one").expect("a name");
-        Note::normal(reason, "Testing").key(&reporter, &Pod::default().object_ref(&()))
+        NewEvent::normal(reason, "Testing").key(&reporter, &Pod::default().object_ref(&()))
     }
 
     fn observe(series_cache: &mut SeriesCache, reason: &str, at: Duration) -> Option<Write> {
         let make = || {
             let reporter = Reporter::new("tests", "one").expect("a name");
-            Note::normal(reason, "Testing").event(
+            NewEvent::normal(reason, "Testing").event(
                 &reporter,
                 ObjectReference::default(),
                 Timestamp::UNIX_EPOCH,

@@ -10,7 +10,7 @@ use governor::state::keyed::HashMapStateStore;
 use governor::{Quota, RateLimiter};
 use tokio::time::Instant;
 
-use super::note::{EventKey, EventKind, Reporter, Subject};
+use super::new_event::{EventKey, EventKind, Reporter, Subject};
 
 /// The burst size, and the refill interval of one token: `defaultSpamBurst` and `defaultSpamQPS` in
 /// `k8s.io/client-go v0.36.4 tools/record/events_cache.go`.
@@ -61,7 +61,7 @@ mod tests {
     use k8s_openapi::api::core::v1::Pod;
     use kube_core::Resource;
 
-    use super::super::note::Note;
+    use super::super::new_event::NewEvent;
     use super::*;
 
     #[tokio::test(start_paused = true)]
@@ -69,12 +69,15 @@ mod tests {
         let filter = SpamFilter::new();
         let reporter = Reporter::new("tests", "one").expect("a name");
         let mut pod = Pod::default().object_ref(&());
-        let key = |note: Note, pod: &_| note.key(&reporter, pod);
+        let key = |note: NewEvent, pod: &_| note.key(&reporter, pod);
         let admitted = |pod: &_, count: u32| {
-            (0..count).filter(|it| filter.admits(&key(Note::normal(format!("r{it}"), "a"), pod))).count()
+            (0..count).filter(|it| filter.admits(&key(NewEvent::normal(format!("r{it}"), "a"), pod))).count()
         };
         assert_eq!(admitted(&pod, 100), 25);
-        assert!(filter.admits(&key(Note::warning("r", "a"), &pod)), "warnings have a bucket of their own");
+        assert!(
+            filter.admits(&key(NewEvent::warning("r", "a"), &pod)),
+            "warnings have a bucket of their own"
+        );
         tokio::time::advance(REFILL).await;
         assert_eq!(admitted(&pod, 100), 1);
         pod.name = Some("another".to_owned());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::scripted::{Connection, Server};
-use super::{Ended, LeaderElector, Led};
+use super::{Ended, LeaderElector, Leadership};
 
 const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -64,7 +64,7 @@ async fn le_5_a_coordinated_elector_leads_while_it_is_the_holder_and_releases_th
         });
         Instant::now()
     };
-    let lead = async |led: Led| {
+    let lead = async |led: Leadership| {
         works.store(true, Ordering::SeqCst);
         led.lost().await;
         std::future::pending::<()>().await

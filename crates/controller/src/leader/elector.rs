@@ -15,9 +15,9 @@ use tokio::task::JoinSet;
 
 use super::candidate::{Attempt, Candidate};
 use super::election_state::{ElectionState, Unhealthy};
-use super::term::{Ended, Led, Term, over};
+use super::term::{Ended, Leadership, Term, over};
 use super::timing::ElectionTiming;
-use crate::events::{EventRecorder, Note};
+use crate::events::{EventRecorder, NewEvent};
 
 /// A participant in the election for one Lease. Clones refer to the same elector.
 ///
@@ -57,7 +57,7 @@ impl LeaderElector {
     /// it. When the lease is lost, the future is dropped at once, and at the renew deadline at the
     /// latest, which is before another candidate may lead. Only a future that does not yield can
     /// overrun; [`Self::health`] then reports an error, and the future itself can check
-    /// [`Led::is_leading`]. When the future completes, the lease is released and the output
+    /// [`Leadership::is_leading`]. When the future completes, the lease is released and the output
     /// returned. For an orderly stop, let the future complete.
     ///
     /// Runs are serialised: a second call waits until the first has ended. Dropping this future
@@ -67,7 +67,7 @@ impl LeaderElector {
     /// Returns how the lease was lost. The elector may run again.
     pub async fn run_while_leading<F: Future>(
         &self,
-        lead: impl FnOnce(Led) -> F,
+        lead: impl FnOnce(Leadership) -> F,
     ) -> Result<F::Output, Ended> {
         self.run_until(std::future::pending(), lead).await
     }
@@ -84,7 +84,7 @@ impl LeaderElector {
     pub async fn run_until<F: Future>(
         &self,
         stop: impl Future<Output = ()>,
-        lead: impl FnOnce(Led) -> F,
+        lead: impl FnOnce(Leadership) -> F,
     ) -> Result<F::Output, Ended> {
         let mut stop = pin!(stop);
         let acquired = tokio::select! {
@@ -104,7 +104,8 @@ impl LeaderElector {
         // Lets the renewals start before work that may not yield.
         tokio::task::yield_now().await;
         let term = leading.term.subscribe();
-        let led = Led::new(term.clone(), self.shared.clock.clone(), Arc::clone(&self.identity), transitions);
+        let led =
+            Leadership::new(term.clone(), self.shared.clock.clone(), Arc::clone(&self.identity), transitions);
         let outcome = {
             let check = led.clone();
             let mut work = pin!(lead(led));
@@ -198,7 +199,7 @@ impl LeaderElector {
     /// Records an event about the lease, if a recorder is set.
     fn record(&self, lease: Option<&ObjectReference>, action: &str, what: &str) {
         if let (Some(events), Some(lease)) = (&self.events, lease) {
-            let note = Note::normal("LeaderElection", action).text(format!("{} {what}", self.identity));
+            let note = NewEvent::normal("LeaderElection", action).text(format!("{} {what}", self.identity));
             events.record_for(lease.clone(), note);
         }
     }

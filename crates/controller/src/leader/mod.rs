@@ -44,5 +44,5 @@ pub use decide::{Memory, Step, decide, decide_coordinated};
 pub use election_state::Unhealthy;
 pub use elector::LeaderElector;
 pub use lock::LeaseLock;
-pub use term::{Ended, Led};
+pub use term::{Ended, Leadership};
 pub use timing::{ElectionTiming, InvalidElection};

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::scripted::{Connection, Delivery, Outcome, Server};
-use super::{Ended, LeaderElector, Led, record};
+use super::{Ended, LeaderElector, Leadership, record};
 
 const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -25,7 +25,7 @@ fn elector(connection: Connection, identity: &str) -> LeaderElector {
 }
 
 /// Returns work that sets a flag while it leads, and clears it when it is dropped.
-fn flag() -> (Arc<AtomicBool>, impl FnOnce(Led) -> BoxFuture<'static, ()>) {
+fn flag() -> (Arc<AtomicBool>, impl FnOnce(Leadership) -> BoxFuture<'static, ()>) {
     struct Lower(Arc<AtomicBool>);
     impl Drop for Lower {
         fn drop(&mut self) {
@@ -34,7 +34,7 @@ fn flag() -> (Arc<AtomicBool>, impl FnOnce(Led) -> BoxFuture<'static, ()>) {
     }
     let up = Arc::new(AtomicBool::new(false));
     let raised = Arc::clone(&up);
-    let lead = move |_led: Led| {
+    let lead = move |_led: Leadership| {
         raised.store(true, Ordering::SeqCst);
         let lower = Lower(raised);
         let work: BoxFuture<'static, ()> = Box::pin(async move {
@@ -77,7 +77,8 @@ async fn le_2_an_expired_lease_is_taken_when_its_own_duration_is_over_since_it_w
     let elector = elector(Connection::good(&server), "me");
     let mut leaders = elector.leaders();
     let start = Instant::now();
-    let transitions = elector.run_while_leading(async |led: Led| led.transitions()).await.expect("led");
+    let transitions =
+        elector.run_while_leading(async |led: Leadership| led.transitions()).await.expect("led");
     assert_eq!(transitions, 5);
     let waited = start.elapsed();
     assert!(waited >= s(7) && waited < s(7) + ms(10), "{waited:?}");
@@ -300,7 +301,7 @@ async fn le_4_release_lease_lets_another_lead_within_a_retry_period() {
     };
     let second = async {
         sleep(s(1)).await;
-        other.run_while_leading(async |led: Led| (led.transitions(), Instant::now())).await
+        other.run_while_leading(async |led: Leadership| (led.transitions(), Instant::now())).await
     };
     let (ended, at, next) = tokio::join!(first, stopped, second);
     assert!(matches!(ended, Err(Ended::Stopped)));
@@ -445,10 +446,11 @@ async fn many_leases_of_one_process_are_led_at_once() {
 async fn a_cloned_leadership_handle_shows_when_its_term_is_over() {
     let server = Arc::new(Server::default());
     let elector = elector(Connection::good(&server), "me");
-    let kept = elector.run_while_leading(async |led: Led| led).await.expect("led");
+    let kept = elector.run_while_leading(async |led: Leadership| led).await.expect("led");
     assert!(!kept.is_leading());
     kept.lost().await;
-    let next = elector.run_while_leading(async |led: Led| led.is_leading()).await.expect("leads again");
+    let next =
+        elector.run_while_leading(async |led: Leadership| led.is_leading()).await.expect("leads again");
     assert!(next && !kept.is_leading(), "a new term is not the old one");
 }
 
@@ -477,7 +479,7 @@ async fn work_that_blocks_its_thread_does_not_keep_the_lease_from_being_renewed(
         .build()
         .expect("valid");
     let watched = Arc::clone(&server);
-    let work = move |_: Led| async move {
+    let work = move |_: Leadership| async move {
         let updates = || watched.log().iter().filter(|it| *it == "update me").count();
         let mut seen = 0;
         while seen < 3 {

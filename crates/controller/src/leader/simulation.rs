@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 
 use super::clock::{Clock, Skew};
 use super::scripted::{Connection, Delivery, Outcome, Server};
-use super::{LeaderElector, Led};
+use super::{LeaderElector, Leadership};
 
 /// The numbers of schedules with two electors, and with three.
 const OF_TWO: u64 = 2_000;
@@ -185,7 +185,7 @@ async fn process(
         let fault_free = !*faulty.borrow();
         let mut some_time = || if fault_free { span * 1_000 } else { span.mul_f64(random.random::<f64>()) };
         let (work_ends, stops, crashes, rests) = (some_time(), some_time(), some_time(), some_time() / 16);
-        let lead = |_: Led| {
+        let lead = |_: Leadership| {
             let guard = LeadingGuard::take(&leaders, who);
             async move {
                 let _guard = guard;

@@ -60,14 +60,14 @@ pub(super) struct Term {
 /// with [`Self::lost`], or hold them in a `JoinSet`, which aborts them when it is dropped with the
 /// future.
 #[derive(Clone)]
-pub struct Led {
+pub struct Leadership {
     term: watch::Receiver<Term>,
     clock: Clock,
     identity: Arc<str>,
     transitions: i32,
 }
 
-impl Led {
+impl Leadership {
     pub(super) fn new(
         term: watch::Receiver<Term>,
         clock: Clock,
@@ -102,9 +102,9 @@ impl Led {
     }
 }
 
-impl fmt::Debug for Led {
+impl fmt::Debug for Leadership {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Led")
+        f.debug_struct("Leadership")
             .field("identity", &self.identity)
             .field("transitions", &self.transitions)
             .field("is_leading", &self.is_leading())

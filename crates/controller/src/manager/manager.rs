@@ -49,7 +49,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// let manager = Manager::new(client.clone());
 /// let (services, ingresses) = (manager.informer::<Service>(), manager.informer::<Ingress>());
 /// let lister = services.lister();
-/// let controller = Controller::for_(&services).owns(&ingresses).workers(4).build(
+/// let controller = Controller::of(&services).owns(&ingresses).workers(4).build(
 ///     move |key: ObjectKey, _: Context| {
 ///         let service = lister.get(&key);
 ///         async move {
@@ -121,7 +121,7 @@ impl Manager {
     }
 
     /// Adds a controller. With an election, it runs only on the leader, unless it is built with
-    /// [`without_leading`](crate::ControllerBuilder::without_leading).
+    /// [`without_leader_election`](crate::ControllerBuilder::without_leader_election).
     pub fn controller(mut self, controller: Controller) -> Self {
         self.controllers.push(controller);
         self

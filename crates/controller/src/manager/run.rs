@@ -81,7 +81,7 @@ impl Manager {
         let leads = self.elector.is_some();
         for controller in &self.controllers {
             progress.wait_for(&named(controller));
-            if leads && controller.works_as_leader() {
+            if leads && controller.needs_leader_election() {
                 // It begins to watch when its term begins, and then receives all objects. A standby
                 // that watched would collect the key of every object that ever came and went.
                 controller.start();
@@ -154,7 +154,7 @@ impl Manager {
         let informers = self.informers;
         let leads = self.elector.is_some();
         let (leading, others): (Vec<_>, Vec<_>) =
-            self.controllers.into_iter().partition(|it| leads && it.works_as_leader());
+            self.controllers.into_iter().partition(|it| leads && it.needs_leader_election());
         let unit = |it| controller_unit(it, informers.clone(), Arc::clone(progress));
         units.extend(others.into_iter().map(unit));
         match self.elector {

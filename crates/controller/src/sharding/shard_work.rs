@@ -35,7 +35,7 @@ impl ShardMember {
     ///             .build();
     /// For servers that do not shard lists.
     ///         let ours = Predicate::<Pod>::new(move |change| part.selects(&**change.object()));
-    ///         let controller = Controller::for_(Watched::new(&pods).when(ours))
+    ///         let controller = Controller::of(Watched::new(&pods).when(ours))
     ///             .build(|_: ObjectKey, _: Context| async { Ok::<_, ReconcileError>(Action::Done) });
     ///         controller.run(std::future::pending())
     ///     })

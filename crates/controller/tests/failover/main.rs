@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_client::{Api, Client, Config, RetryWatcher};
-use dogwatch_controller::leader::{LeaderElector, Led};
+use dogwatch_controller::leader::{LeaderElector, Leadership};
 use dogwatch_core::{ListParams, WatchParams};
 use dogwatch_wire::WatchEvent;
 use futures_util::TryStreamExt;
@@ -72,7 +72,7 @@ async fn elector(url: &str, identity: &str) {
         let mut line = String::new();
         let _ = BufReader::new(tokio::io::stdin()).read_line(&mut line).await;
     };
-    let lead = |led: Led| async move {
+    let lead = |led: Leadership| async move {
         println!("leads {}", led.transitions());
         std::future::pending::<()>().await;
     };

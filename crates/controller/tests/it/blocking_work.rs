@@ -33,7 +33,7 @@ impl BlockingReconcile {
         let (begin, begun) = mpsc::channel();
         let (release, released) = mpsc::channel();
         let (flag, released) = (Arc::clone(&at_work), Arc::new(Mutex::new(released)));
-        let controller = Controller::for_(maps).build(move |_: ObjectKey, _| {
+        let controller = Controller::of(maps).build(move |_: ObjectKey, _| {
             let (flag, begin, released) = (Arc::clone(&flag), begin.clone(), Arc::clone(&released));
             async move {
                 flag.store(true, Ordering::SeqCst);

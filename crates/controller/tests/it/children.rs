@@ -62,7 +62,7 @@ impl Family {
             api: api.clone(),
             calls: calls.clone(),
         };
-        let running = Running::new(Controller::for_(&maps).owns(&secrets).build(reconciler));
+        let running = Running::new(Controller::of(&maps).owns(&secrets).build(reconciler));
         settle().await;
         Self { cluster, api, running, calls }
     }
@@ -139,7 +139,7 @@ async fn a_reconciler_that_always_writes_does_not_trigger_itself() {
     let (maps, api, calls) = (cluster.informer(), cluster.maps.clone(), Calls::new());
     let recorded = calls.clone();
     let never = Watched::new(&maps).when(Predicate::updated(|_: &ConfigMap, _| false));
-    let controller = Controller::for_(never).build(move |key: ObjectKey, context: Context| {
+    let controller = Controller::of(never).build(move |key: ObjectKey, context: Context| {
         let (api, calls) = (api.clone(), recorded.clone());
         async move {
             calls.add(name(&key));
@@ -162,7 +162,7 @@ async fn an_object_that_is_deleted_during_the_first_list_is_reconciled() {
     let cluster = TestCluster::with(&["a", "b"]).await;
     let (maps, calls) = (cluster.informer(), Calls::new());
     cluster.server.faults().rule(Rule::on("watch").resource("configmaps").lag(SECOND));
-    let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).build(Recording(calls.clone())));
     // The stream of the initial objects has begun, and is in transit.
     tokio::time::sleep(SECOND / 2).await;
     cluster.delete("a").await;
@@ -184,7 +184,7 @@ async fn an_object_that_stops_matching_and_is_deleted_at_once_is_reconciled() {
         it.metadata.labels.iter().flatten().any(|(key, _)| key == "ours")
     });
     let running =
-        Running::new(Controller::for_(Watched::new(&maps).when(ours)).build(Recording(calls.clone())));
+        Running::new(Controller::of(Watched::new(&maps).when(ours)).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a"]);
     cluster.server.faults().pause();
@@ -209,7 +209,7 @@ async fn every_former_owner_of_a_child_is_reconciled_when_it_moves_quickly_and_i
         let (maps, secrets, calls) = (cluster.informer(), cluster.informers.get::<Secret>(), Calls::new());
         let api = Api::<Secret>::default_namespaced(cluster.client.clone());
         api.create(&WriteParams::default(), &child("child", &owners[0])).await.expect("created");
-        let running = Running::new(Controller::for_(&maps).owns(&secrets).build(Recording(calls.clone())));
+        let running = Running::new(Controller::of(&maps).owns(&secrets).build(Recording(calls.clone())));
         settle().await;
         assert_eq!(calls.take_sorted(), ["a", "b", "c"]);
         cluster.server.faults().pause();
@@ -235,7 +235,7 @@ async fn a_child_that_is_recreated_for_another_owner_triggers_both_owners() {
     let (maps, secrets, calls) = (cluster.informer(), cluster.informers.get::<Secret>(), Calls::new());
     let api = Api::<Secret>::default_namespaced(cluster.client.clone());
     api.create(&WriteParams::default(), &child("child", &a)).await.expect("created");
-    let running = Running::new(Controller::for_(&maps).owns(&secrets).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).owns(&secrets).build(Recording(calls.clone())));
     settle().await;
     calls.take();
     cluster.server.faults().pause();

@@ -54,7 +54,7 @@ fn start(cluster: &TestCluster, reports: bool) -> (Running, Calls) {
         reports,
         calls: calls.clone(),
     };
-    (Running::new(Controller::for_(&maps).owns(&secrets).build(reconciler)), calls)
+    (Running::new(Controller::of(&maps).owns(&secrets).build(reconciler)), calls)
 }
 
 async fn secrets(cluster: &TestCluster) -> usize {
@@ -117,8 +117,8 @@ async fn write_once_over(
     let (recorded, written) = (calls.clone(), Arc::new(AtomicUsize::new(0)));
     let labels: std::collections::BTreeMap<_, _> =
         labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let controller = Controller::for_(&maps).named("writer").owns(secrets).build(
-        move |key: ObjectKey, context: Context| {
+    let controller =
+        Controller::of(&maps).named("writer").owns(secrets).build(move |key: ObjectKey, context: Context| {
             let (api, calls, written, labels) =
                 (api.clone(), recorded.clone(), written.clone(), labels.clone());
             async move {
@@ -132,8 +132,7 @@ async fn write_once_over(
                 }
                 Ok(Action::Done)
             }
-        },
-    );
+        });
     (Running::new(controller), calls)
 }
 
@@ -214,7 +213,7 @@ async fn a_reconciler_sees_its_own_writes() {
     let (maps, api, calls) = (cluster.informer(), cluster.maps.clone(), Arc::new(AtomicUsize::new(0)));
     cluster.server.faults().rule(Rule::on("watch").lag(SECOND / 3));
     let (lister, count) = (maps.lister(), calls.clone());
-    let controller = Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
+    let controller = Controller::of(&maps).build(move |key: ObjectKey, context: Context| {
         let (lister, api, count) = (lister.clone(), api.clone(), count.clone());
         async move {
             let mut map = ConfigMap::clone(&*lister.get(&key)?);
@@ -245,7 +244,7 @@ async fn a_reconciler_that_always_applies_an_object_of_another_key_does_not_loop
     let (maps, api, calls) = (cluster.informer(), cluster.maps.clone(), Arc::new(AtomicUsize::new(0)));
     let count = calls.clone();
     let own = Predicate::<ConfigMap>::matching(|it| it.metadata.name.as_deref() == Some("a"));
-    let controller = Controller::for_(Watched::new(&maps).when(own)).owns(&maps).build(
+    let controller = Controller::of(Watched::new(&maps).when(own)).owns(&maps).build(
         move |_: ObjectKey, context: Context| {
             let (api, count) = (api.clone(), count.clone());
             async move {
@@ -282,8 +281,8 @@ async fn a_mapping_that_panics_blocks_no_other_key() {
         assert!(!name.starts_with("of-a"), "the mapping fails");
         Some(ObjectKey::namespaced("default", &name["of-".len()..]))
     };
-    let controller = Controller::for_(&maps).watches(&secrets, concerned).build(
-        move |key: ObjectKey, context: Context| {
+    let controller =
+        Controller::of(&maps).watches(&secrets, concerned).build(move |key: ObjectKey, context: Context| {
             let (api, calls) = (api.clone(), recorded.clone());
             async move {
                 calls.add(name(&key));
@@ -296,8 +295,7 @@ async fn a_mapping_that_panics_blocks_no_other_key() {
                 }
                 Ok::<_, ReconcileError>(Action::RequeueAfter(SECOND / 10))
             }
-        },
-    );
+        });
     let running = Running::new(controller);
     tokio::time::sleep(5 * SECOND).await;
     assert_eq!(calls.take(), ["a", "a"]);
@@ -318,7 +316,7 @@ async fn a_stream_of_keys_that_panics_stops_the_controller() {
         tokio::time::sleep(SECOND).await;
         panic!("the stream failed")
     });
-    let controller = Controller::for_(&cluster.informer())
+    let controller = Controller::of(&cluster.informer())
         .also_on(ended)
         .also_on(keys)
         .build(crate::test_cluster::Recording(Calls::new()));

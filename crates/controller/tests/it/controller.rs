@@ -35,7 +35,7 @@ async fn a_controller_reconciles_the_initial_objects_and_then_the_changes() {
     let cluster = TestCluster::with(&["a", "b"]).await;
     let (maps, calls) = (cluster.informer(), Calls::new());
     let reader = Reader { maps: maps.lister(), calls: calls.clone() };
-    let running = Running::new(Controller::for_(&maps).build(reader));
+    let running = Running::new(Controller::of(&maps).build(reader));
     settle().await;
     assert_eq!(calls.take(), ["a is there", "b is there"], "in the order of the list");
     cluster.put("b", "1").await;
@@ -55,7 +55,7 @@ async fn workers_start_only_after_every_handler_has_the_initial_objects() {
     cluster.server.faults().rule(Rule::on("watch").or("list").resource("secrets").delay(10 * SECOND));
     let (maps, secrets, calls) = (cluster.informer(), cluster.informers.get::<Secret>(), Calls::new());
     let recorded = calls.clone();
-    let controller = Controller::for_(&maps).watches(&secrets, |_| None).build(move |key, _| {
+    let controller = Controller::of(&maps).watches(&secrets, |_| None).build(move |key, _| {
         recorded.add(name(&key));
         async { Ok::<_, ReconcileError>(Action::Done) }
     });
@@ -73,7 +73,7 @@ async fn a_sync_timeout_names_the_informers_that_did_not_sync_and_why() {
     let cluster = TestCluster::with(&["a"]).await;
     cluster.server.faults().rule(Rule::on("watch").or("list").resource("secrets").refuse(403));
     let (maps, secrets) = (cluster.informer(), cluster.informers.get::<Secret>());
-    let controller = Controller::for_(&maps)
+    let controller = Controller::of(&maps)
         .named("certificates")
         .watches(&secrets, |_| None)
         .sync_timeout(30 * SECOND)
@@ -91,7 +91,7 @@ async fn a_stop_before_the_sync_ends_it_at_once() {
     let cluster = TestCluster::with(&[]).await;
     cluster.server.faults().rule(Rule::on("watch").or("list").refuse(403));
     let controller =
-        Controller::for_(&cluster.informer()).build(|_, _| async { Ok::<_, ReconcileError>(Action::Done) });
+        Controller::of(&cluster.informer()).build(|_, _| async { Ok::<_, ReconcileError>(Action::Done) });
     let running = Running::new(controller);
     tokio::time::sleep(SECOND).await;
     let begun = tokio::time::Instant::now();
@@ -104,7 +104,7 @@ async fn a_change_supersedes_a_requeue() {
     let cluster = TestCluster::with(&["a"]).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
     let recorded = calls.clone();
-    let controller = Controller::for_(&maps).build(move |key, _| {
+    let controller = Controller::of(&maps).build(move |key, _| {
         recorded.add(name(&key));
         let first = recorded.clone();
         async move {
@@ -132,7 +132,7 @@ async fn a_requeue_runs_when_it_is_due_with_the_same_priority() {
     let cluster = TestCluster::with(&["a"]).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
     let recorded = calls.clone();
-    let controller = Controller::for_(&maps).build(move |_: ObjectKey, context: Context| {
+    let controller = Controller::of(&maps).build(move |_: ObjectKey, context: Context| {
         recorded.add(format!("{} {}", context.priority(), context.attempt()));
         async { Ok::<_, ReconcileError>(Action::RequeueAfter(10 * SECOND)) }
     });
@@ -152,7 +152,7 @@ async fn changed_objects_are_reconciled_before_initial_ones() {
     let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let (calls, maps, gate) = (Calls::new(), cluster.informer(), Arc::new(Semaphore::new(0)));
     let (recorded, open) = (calls.clone(), gate.clone());
-    let controller = Controller::for_(&maps).build(move |key, _| {
+    let controller = Controller::of(&maps).build(move |key, _| {
         recorded.add(name(&key));
         let open = open.clone();
         async move {
@@ -181,7 +181,7 @@ async fn keys_are_reconciled_concurrently_up_to_the_number_of_workers_and_never_
         let (maps, held, most) =
             (cluster.informer(), Arc::new(Mutex::new(HashSet::new())), Arc::new(AtomicUsize::new(0)));
         let (keys, top) = (held.clone(), most.clone());
-        let mut builder = Controller::for_(&maps);
+        let mut builder = Controller::of(&maps);
         if let Some(workers) = workers {
             builder = builder.workers(workers);
         }

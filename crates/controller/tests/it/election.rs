@@ -35,8 +35,8 @@ impl Replica {
             std::future::ready(Ok::<_, ReconcileError>(Action::Done))
         };
         let manager = manager
-            .controller(Controller::for_(&maps).build(Recording(calls.clone())))
-            .controller(Controller::for_(&maps).named("watcher").without_leading().build(watcher))
+            .controller(Controller::of(&maps).build(Recording(calls.clone())))
+            .controller(Controller::of(&maps).named("watcher").without_leader_election().build(watcher))
             .leader_task("leading", move |stop| async move {
                 leading.add("leads");
                 stop.cancelled().await;
@@ -162,7 +162,7 @@ async fn a_loss_of_leadership_aborts_the_work_and_stops_the_manager() {
         }
     };
     let elector = LeaderElector::builder(cluster.client.clone(), "tested").build().expect("valid settings");
-    let manager = manager.controller(Controller::for_(&maps).build(stuck)).elect(elector.clone());
+    let manager = manager.controller(Controller::of(&maps).build(stuck)).elect(elector.clone());
     let running = tokio::spawn(manager.run_until(std::future::pending()));
     tokio::time::sleep(5 * SECOND).await;
     assert!(elector.is_leader() && !calls.take().is_empty());
@@ -192,7 +192,7 @@ async fn a_leader_drains_its_queue_before_it_releases_the_lease() {
             Ok::<_, ReconcileError>(Action::Done)
         }
     };
-    let manager = manager.controller(Controller::for_(&maps).build(slow)).elect(elector.clone());
+    let manager = manager.controller(Controller::of(&maps).build(slow)).elect(elector.clone());
     let stop = CancellationToken::new();
     let stopped = stop.clone();
     let running = tokio::spawn(async move { manager.run_until(stopped.cancelled()).await });

@@ -8,7 +8,7 @@ use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::api::Patch;
 use dogwatch_client::{Api, Client};
 use dogwatch_controller::EventBroadcaster;
-use dogwatch_controller::leader::{Candidacy, LeaderElector, Led};
+use dogwatch_controller::leader::{Candidacy, LeaderElector, Leadership};
 use dogwatch_core::{DeleteParams, Gvk, ListParams, PatchParams, ResourceType};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::events::v1::Event;
@@ -46,7 +46,7 @@ async fn le_2_a_lease_counts_its_transitions_from_one_holder_to_the_next() {
     let (_server, client) = server().await;
     let transitions = async |identity: &str| {
         elector(&client, "lock", identity)
-            .run_while_leading(async |led: Led| led.transitions())
+            .run_while_leading(async |led: Leadership| led.transitions())
             .await
             .expect("led")
     };
@@ -60,7 +60,8 @@ async fn a_write_whose_response_is_lost_is_detected_by_a_read() {
     let (server, client) = server().await;
     server.faults().rule(Rule::on("create").resource("leases").times(1).reset_after());
     let elector = elector(&client, "lock", "me");
-    let transitions = elector.run_while_leading(async |led: Led| led.transitions()).await.expect("led");
+    let transitions =
+        elector.run_while_leading(async |led: Leadership| led.transitions()).await.expect("led");
     assert_eq!(transitions, 0, "the first create took effect");
 }
 
@@ -81,7 +82,7 @@ async fn le_5_the_metrics_of_an_election() {
     assert_eq!(read("leader_election_master_status"), Some(0.0));
     server.faults().rule(Rule::on("update").resource("leases").times(1).refuse(409));
     let updates = server.request_log().clone();
-    let work = async |_: Led| {
+    let work = async |_: Leadership| {
         let leads = read("leader_election_master_status");
         let _ = updates.wait_for(|it| it.verb == "update", 3).await;
         leads

@@ -42,7 +42,7 @@ async fn health_and_readiness_have_the_format_of_kube_apiserver() {
     let (ending, is_ending) = tokio::sync::oneshot::channel();
     let (may_end, end) = tokio::sync::oneshot::channel::<()>();
     let manager = manager
-        .controller(Controller::for_(&maps).named("tested").build(Recording(Calls::new())))
+        .controller(Controller::of(&maps).named("tested").build(Recording(Calls::new())))
         .health_check("disk", move || {
             let outcome = if checked.load(Ordering::Relaxed) { Ok(()) } else { Err("it is full") };
             std::future::ready(outcome)

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dogwatch_client::{Api, Error};
-use dogwatch_controller::events::{EventBroadcaster, EventSink, Note};
+use dogwatch_controller::events::{EventBroadcaster, EventSink, NewEvent};
 use dogwatch_core::{ListParams, Reason, Status, WriteParams};
 use futures_util::future::BoxFuture;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -73,9 +73,9 @@ async fn ev_2_events_of_a_server_become_a_series() {
     let events = EventBroadcaster::builder(client.clone()).instance("test-1").start();
     let recorder = events.recorder("example.com/tests").expect("a name");
     for number in 0..5 {
-        recorder.record(&object, Note::warning("TooRed", "Painting").text(format!("try {number}")));
+        recorder.record(&object, NewEvent::warning("TooRed", "Painting").text(format!("try {number}")));
     }
-    recorder.record(&object, Note::normal("Blue", "Painting").related(&object));
+    recorder.record(&object, NewEvent::normal("Blue", "Painting").related(&object));
     assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
 
     let list = Api::<Event>::default_namespaced(client).list(&ListParams::default()).await.expect("listed");
@@ -86,7 +86,7 @@ async fn ev_2_events_of_a_server_become_a_series() {
     assert_eq!(red.series.as_ref().map(|it| it.count), Some(5));
     assert_eq!((red.note.as_deref(), red.reporting_instance.as_deref()), (Some("try 0"), Some("test-1")));
     assert_eq!(red.regarding.as_ref().and_then(|it| it.uid.as_ref()), object.metadata.uid.as_ref());
-    recorder.record(&object, Note::normal("Late", "Painting"));
+    recorder.record(&object, NewEvent::normal("Late", "Painting"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,13 +95,13 @@ async fn ev_2_a_series_is_patched_at_its_second_occurrence_and_finished_after_si
     let events = EventBroadcaster::over(sink.clone()).start();
     let recorder = events.recorder("tests").expect("a name");
     for _ in 0..7 {
-        recorder.record(&config_map("a"), Note::normal("r", "a"));
+        recorder.record(&config_map("a"), NewEvent::normal("r", "a"));
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(sink.written(), [("create", 1), ("patch", 2)]);
     tokio::time::sleep(Duration::from_secs(7 * 60)).await;
     assert_eq!(sink.written(), [("create", 1), ("patch", 2), ("patch", 7)]);
-    recorder.record(&config_map("a"), Note::normal("r", "a"));
+    recorder.record(&config_map("a"), NewEvent::normal("r", "a"));
     assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
     assert_eq!(sink.written().last(), Some(&("create", 1)), "a later occurrence is a new event");
 }
@@ -111,14 +111,14 @@ async fn ev_1_a_series_whose_event_is_gone_is_created_and_a_rejected_event_is_dr
     let sink = RecordingSink::new();
     let events = EventBroadcaster::over(sink.clone()).start();
     let recorder = events.recorder("tests").expect("a name");
-    recorder.record(&config_map("a"), Note::normal("r", "a"));
+    recorder.record(&config_map("a"), NewEvent::normal("r", "a"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     sink.fail(1, Reason::NotFound);
-    recorder.record(&config_map("a"), Note::normal("r", "a"));
+    recorder.record(&config_map("a"), NewEvent::normal("r", "a"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(sink.written(), [("create", 1), ("create", 2)]);
     sink.fail(1, Reason::Forbidden);
-    recorder.record(&config_map("b"), Note::normal("r", "a"));
+    recorder.record(&config_map("b"), NewEvent::normal("r", "a"));
     assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
     assert_eq!(sink.written().len(), 2, "rejected permanently");
 }
@@ -129,7 +129,7 @@ async fn ev_1_transient_failures_are_retried_up_to_twelve_attempts() {
         let sink = RecordingSink::new();
         sink.fail(failures, Reason::InternalError);
         let events = EventBroadcaster::over(sink.clone()).start();
-        events.recorder("tests").expect("a name").record(&config_map("a"), Note::normal("r", "a"));
+        events.recorder("tests").expect("a name").record(&config_map("a"), NewEvent::normal("r", "a"));
         assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
         assert_eq!(sink.written().len(), arrives, "{failures} failures");
     }
@@ -147,7 +147,7 @@ async fn a_storm_fills_a_bounded_buffer_and_the_rest_is_dropped_and_counted() {
     });
     let recorder = events.recorder("tests").expect("a name");
     for number in 0..1_000 {
-        recorder.record(&config_map(&format!("a-{number}")), Note::normal("r", "a"));
+        recorder.record(&config_map(&format!("a-{number}")), NewEvent::normal("r", "a"));
         tokio::task::yield_now().await;
     }
     sink.permits.add_permits(2);
@@ -169,9 +169,9 @@ async fn ev_1_many_events_of_one_source_about_one_object_are_limited() {
     let events = EventBroadcaster::over(sink.clone()).start();
     let recorder = events.recorder("tests").expect("a name");
     for number in 0..100 {
-        recorder.record(&config_map("a"), Note::normal(format!("r{number}"), "a"));
+        recorder.record(&config_map("a"), NewEvent::normal(format!("r{number}"), "a"));
     }
-    recorder.record(&config_map("a"), Note::normal("", "a"));
+    recorder.record(&config_map("a"), NewEvent::normal("", "a"));
     assert!(events.shutdown(SHUTDOWN_TIMEOUT).await);
     assert_eq!(sink.written().len(), 25);
 }
@@ -200,9 +200,9 @@ async fn events_that_cannot_be_written_do_not_hold_up_others() {
     let broadcaster = EventBroadcaster::over(PartlyFailingSink(sink.clone())).workers(1).start();
     let recorder = broadcaster.recorder("example.com/tested").expect("a name");
     for number in 0..20 {
-        recorder.record(&config_map("bad"), Note::normal(format!("Reason{number}"), "Action"));
+        recorder.record(&config_map("bad"), NewEvent::normal(format!("Reason{number}"), "Action"));
     }
-    recorder.record(&config_map("good"), Note::normal("Reason", "Action"));
+    recorder.record(&config_map("good"), NewEvent::normal("Reason", "Action"));
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert_eq!(sink.written(), [("create", 1)]);
     assert!(broadcaster.shutdown(SHUTDOWN_TIMEOUT).await, "failing events are given up in the end");

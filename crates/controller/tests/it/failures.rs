@@ -23,7 +23,7 @@ async fn a_failure_is_retried_with_backoff_until_it_succeeds() {
     let cluster = TestCluster::with(&["a"]).await;
     let (calls, maps, good) = (Calls::new(), cluster.informer(), Arc::new(AtomicBool::new(false)));
     let (recorded, heals) = (calls.clone(), good.clone());
-    let controller = Controller::for_(&maps).build(move |_: ObjectKey, context: Context| {
+    let controller = Controller::of(&maps).build(move |_: ObjectKey, context: Context| {
         recorded.add(context.attempt());
         let good = heals.load(Ordering::Relaxed);
         async move { if good { Ok(Action::Done) } else { Err(TestError::Busy) } }
@@ -50,7 +50,7 @@ async fn a_terminal_error_is_not_retried_until_the_object_changes() {
         let cluster = TestCluster::with(&["a"]).await;
         let (calls, maps) = (Calls::new(), cluster.informer());
         let recorded = calls.clone();
-        let controller = Controller::for_(&maps).build(move |_: ObjectKey, context: Context| {
+        let controller = Controller::of(&maps).build(move |_: ObjectKey, context: Context| {
             recorded.add(context.attempt());
             async move {
                 if direct {
@@ -75,7 +75,7 @@ async fn a_panic_fails_only_its_own_key() {
     let cluster = TestCluster::with(&["a", "b"]).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
     let recorded = calls.clone();
-    let controller = Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
+    let controller = Controller::of(&maps).build(move |key: ObjectKey, context: Context| {
         recorded.add(name(&key));
         assert!(key.name() != "b" || context.attempt() != 1, "even before there is a future");
         async move {
@@ -100,7 +100,7 @@ async fn a_reconcile_that_times_out_is_aborted_and_retried() {
     let cluster = TestCluster::with(&["a", "b"]).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
     let recorded = calls.clone();
-    let controller = Controller::for_(&maps).reconcile_timeout(10 * SECOND).build(
+    let controller = Controller::of(&maps).reconcile_timeout(10 * SECOND).build(
         move |key: ObjectKey, context: Context| {
             recorded.add(name(&key));
             let ended = recorded.clone();
@@ -124,7 +124,7 @@ async fn a_custom_limiter_is_used() {
     let cluster = TestCluster::with(&["a"]).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
     let recorded = calls.clone();
-    let controller = Controller::for_(&maps).limiter(FastSlow::new(SECOND, 100 * SECOND, 2)).build(
+    let controller = Controller::of(&maps).limiter(FastSlow::new(SECOND, 100 * SECOND, 2)).build(
         move |_: ObjectKey, _| {
             recorded.add("called");
             async { Err::<Action, _>(TestError::Busy) }
@@ -152,7 +152,7 @@ async fn a_limiter_that_panics_stops_the_controller_with_its_message() {
         }
     }
     let cluster = TestCluster::with(&["a"]).await;
-    let controller = Controller::for_(&cluster.informer())
+    let controller = Controller::of(&cluster.informer())
         .named("limited")
         .limiter(Broken(AtomicU32::new(0)))
         .build(|_, _| async { Err::<Action, _>(TestError::Busy) });

@@ -117,7 +117,7 @@ async fn the_next_reconcile_waits_until_the_cache_shows_the_finalizer() {
     cluster.server.faults().cut_watches();
     let finalizer = Finalizer::<ConfigMap>::new(Api::all(cluster.client.clone()), OURS).expect("a name");
     let (lister, recorded) = (maps.lister(), calls.clone());
-    let running = Running::new(Controller::for_(&maps).build(move |key: ObjectKey, context: Context| {
+    let running = Running::new(Controller::of(&maps).build(move |key: ObjectKey, context: Context| {
         let (finalizer, object, calls) = (finalizer.clone(), lister.get(&key), recorded.clone());
         async move {
             let object = object?;

@@ -13,7 +13,7 @@ use crate::test_cluster::{Calls, Recording, Running, SECOND, TestCluster, map, n
 async fn an_object_that_was_deleted_while_the_watch_was_down_is_reconciled() {
     let cluster = TestCluster::with(&["a", "b"]).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
-    let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).build(Recording(calls.clone())));
     settle().await;
     calls.take();
     cluster.server.faults().pause();
@@ -32,7 +32,7 @@ async fn a_new_list_reconciles_only_changed_objects() {
     let names: Vec<_> = (0..50).map(|it| format!("m{it:02}")).collect();
     let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
-    let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take().len(), 50);
     for round in 1..4 {
@@ -53,7 +53,7 @@ async fn controllers_share_one_cache_and_one_watch() {
     let cluster = TestCluster::with(&["a"]).await;
     let calls = Calls::new();
     let build = |name: &str| {
-        Controller::for_(&cluster.informers.get::<ConfigMap>()).named(name).build(Recording(calls.clone()))
+        Controller::of(&cluster.informers.get::<ConfigMap>()).named(name).build(Recording(calls.clone()))
     };
     let running: Vec<_> = ["one", "two", "three"].map(build).into_iter().map(Running::new).collect();
     settle().await;
@@ -76,7 +76,7 @@ async fn a_late_controller_reconciles_every_object_once() {
     maps.synced().await.expect("synced");
     cluster.create(&map("c")).await;
     settle().await;
-    let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a", "b", "c"]);
     running.stop().await.expect("clean shutdown");
@@ -89,7 +89,7 @@ async fn hundreds_of_reconciles_may_requeue_at_once() {
     let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
     let recorded = calls.clone();
-    let controller = Controller::for_(&maps).workers(300).build(move |key: ObjectKey, context: Context| {
+    let controller = Controller::of(&maps).workers(300).build(move |key: ObjectKey, context: Context| {
         recorded.add(name(&key));
         let fails = context.attempt() == 0 && key.name().ends_with('7');
         async move {
@@ -113,7 +113,7 @@ async fn hundreds_of_reconciles_may_requeue_at_once() {
 async fn a_watch_that_fails_delays_no_other() {
     let cluster = TestCluster::with(&["a"]).await;
     let (calls, maps, children) = (Calls::new(), cluster.informer(), cluster.informers.get::<Secret>());
-    let running = Running::new(Controller::for_(&maps).owns(&children).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).owns(&children).build(Recording(calls.clone())));
     settle().await;
     calls.take();
     cluster.server.faults().rule(Rule::on("watch").or("list").resource("secrets").refuse(403));
@@ -137,7 +137,7 @@ async fn keys_are_reconciled_at_once_and_in_the_order_in_which_they_changed() {
     let names: Vec<_> = (0..40).map(|it| format!("m{it:02}")).collect();
     let cluster = TestCluster::with(&names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
-    let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), names);
     let order: Vec<_> = (0..40).map(|it| format!("m{:02}", it * 7 % 40)).collect();
@@ -155,7 +155,7 @@ async fn keys_are_reconciled_at_once_and_in_the_order_in_which_they_changed() {
 async fn an_object_that_is_deleted_at_once_does_not_stall_the_controller() {
     let cluster = TestCluster::with(&[]).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
-    let running = Running::new(Controller::for_(&maps).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).build(Recording(calls.clone())));
     settle().await;
     cluster.server.faults().pause();
     cluster.create(&map("brief")).await;
@@ -176,7 +176,7 @@ async fn an_identical_object_that_is_created_again_passes_its_predicate() {
     let cluster = TestCluster::with(&["a"]).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
     let watched = Watched::new(&maps).when(Predicate::labels_changed());
-    let running = Running::new(Controller::for_(watched).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(watched).build(Recording(calls.clone())));
     settle().await;
     calls.take();
     for apart in [false, true] {
@@ -198,7 +198,7 @@ async fn a_key_that_keeps_failing_is_retried_rarely_and_delays_no_other() {
     let cluster = TestCluster::with(&["bad", "good"]).await;
     let (calls, maps) = (Calls::new(), cluster.informer());
     let recorded = calls.clone();
-    let controller = Controller::for_(&maps).build(move |key: ObjectKey, _| {
+    let controller = Controller::of(&maps).build(move |key: ObjectKey, _| {
         recorded.add(name(&key));
         let outcome = if key.name() == "bad" { Err("no") } else { Ok(Action::Done) };
         async move { outcome.map_err(ReconcileError::retry) }

@@ -74,7 +74,7 @@ async fn a_failed_reconcile_logs_one_line_with_its_key_and_reason() {
     let log = Log::default();
     let logging = tracing::subscriber::set_default(log.clone());
     let controller =
-        Controller::for_(&cluster.informer()).named("tested").workers(5).reconcile_timeout(SECOND).build(
+        Controller::of(&cluster.informer()).named("tested").workers(5).reconcile_timeout(SECOND).build(
             |key: ObjectKey, context: Context| async move {
                 match (key.name(), context.attempt()) {
                     ("error", 0) => Err(ReconcileError::retry("busy")),

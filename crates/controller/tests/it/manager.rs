@@ -50,7 +50,7 @@ async fn a_manager_runs_controllers_and_tasks_until_it_is_stopped() {
     let other = calls.clone();
     let managed = Managed::new(
         manager
-            .controller(Controller::for_(&maps).build(Recording(calls.clone())))
+            .controller(Controller::of(&maps).build(Recording(calls.clone())))
             .task("brief", move |_| async move {
                 other.add("brief");
                 Ok::<_, String>(())
@@ -106,8 +106,8 @@ async fn a_controller_that_cannot_watch_stops_the_manager_with_its_name() {
     let calls = Calls::new();
     let managed = Managed::new(
         manager
-            .controller(Controller::for_(&maps).named("good").build(Recording(calls.clone())))
-            .controller(Controller::for_(&secrets).named("bad").build(Recording(Calls::new()))),
+            .controller(Controller::of(&maps).named("good").build(Recording(calls.clone())))
+            .controller(Controller::of(&secrets).named("bad").build(Recording(Calls::new()))),
     );
     let begun = Instant::now();
     let error = managed.ended().await.expect_err("secrets are refused").to_string();
@@ -130,7 +130,7 @@ async fn no_controller_works_before_every_informer_is_synced() {
         let (maps, secrets) = (manager.informer::<ConfigMap>(), manager.informer::<Secret>());
         let (calls, lister) = (Calls::new(), secrets.lister());
         let recorded = calls.clone();
-        let mut controller = Controller::for_(&maps);
+        let mut controller = Controller::of(&maps);
         if alone {
             controller = controller.needs(&secrets);
         }
@@ -174,7 +174,7 @@ async fn a_manager_stops_with_the_informer_of_a_controller_as_leader_and_as_stan
         }
         let (calls, mut manager) = (Calls::new(), manager(&cluster));
         let maps = manager.informer::<ConfigMap>();
-        manager = manager.controller(Controller::for_(&maps).named("x").build(Recording(calls.clone())));
+        manager = manager.controller(Controller::of(&maps).named("x").build(Recording(calls.clone())));
         if elects {
             manager = manager.elect(elector("us"));
         }
@@ -193,7 +193,7 @@ async fn duplicate_names_are_rejected_before_anything_starts() {
     let cluster = TestCluster::with(&["a"]).await;
     let manager = manager(&cluster);
     let (maps, calls) = (manager.informer::<ConfigMap>(), Calls::new());
-    let controller = || Controller::for_(&maps).build(Recording(calls.clone()));
+    let controller = || Controller::of(&maps).build(Recording(calls.clone()));
     let error = manager.controller(controller()).controller(controller()).run_until(std::future::pending());
     let error = error.await.expect_err("one name");
     assert_eq!(error.to_string(), "two controllers or tasks of the manager are named configmap");
@@ -210,7 +210,7 @@ async fn what_exceeds_the_grace_period_is_named_and_aborted() {
     let held = dropped.clone();
     let managed = Managed::new(
         manager
-            .controller(Controller::for_(&maps).named("stuck").build(stuck))
+            .controller(Controller::of(&maps).named("stuck").build(stuck))
             .task("deaf", move |_| async move {
                 let _held = held;
                 std::future::pending::<Result<(), String>>().await

@@ -53,7 +53,7 @@ async fn reconciles_are_counted_under_the_names_of_controller_runtime() {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
     let maps = cluster.informer();
-    let builder = Controller::for_(&maps).named("tested").workers(2).reconcile_timeout(SECOND);
+    let builder = Controller::of(&maps).named("tested").workers(2).reconcile_timeout(SECOND);
     let controller = metrics::with_local_recorder(&recorder, || {
         builder.build(|key: ObjectKey, context: Context| async move {
             match (key.name(), context.attempt()) {

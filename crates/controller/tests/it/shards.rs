@@ -233,7 +233,7 @@ impl Replica {
             async { Ok::<_, ReconcileError>(Action::Done) }
         };
         let informer = SharedInformer::new(cluster.maps.clone());
-        let controller = Controller::for_(&informer).sharded(&member).build(reconcile);
+        let controller = Controller::of(&informer).sharded(&member).build(reconcile);
         let (stop, stopped) = oneshot::channel::<()>();
         let running = member.clone();
         let task = tokio::spawn(async move { running.run_until(async { drop(stopped.await) }).await });

@@ -19,7 +19,7 @@ fn slow(
     adjust: impl FnOnce(ControllerBuilder<ObjectKey>) -> ControllerBuilder<ObjectKey>,
 ) -> Controller {
     let calls = calls.clone();
-    adjust(Controller::for_(&cluster.informer()).named("slow")).build(move |key: ObjectKey, _| {
+    adjust(Controller::of(&cluster.informer()).named("slow")).build(move |key: ObjectKey, _| {
         let calls = calls.clone();
         async move {
             calls.add(format!("{} begun", name(&key)));
@@ -83,7 +83,7 @@ async fn dropping_the_running_future_aborts_the_reconcile() {
     let dropped = Arc::new(AtomicBool::new(false));
     let mark = dropped.clone();
     let maps = cluster.informer();
-    let controller = Controller::for_(&maps).build(move |_: ObjectKey, _| {
+    let controller = Controller::of(&maps).build(move |_: ObjectKey, _| {
         let dropped = Dropped(mark.clone());
         async move {
             let _dropped = dropped;
@@ -135,8 +135,8 @@ async fn a_controller_whose_informer_is_stopped_stops_with_an_error() {
         let calls = Calls::new();
         let stopped = dogwatch_informer::SharedInformer::new(cluster.maps.clone());
         let controller = match needed {
-            false => Controller::for_(&stopped).named("x"),
-            true => Controller::for_(&secrets).named("x").needs(&stopped),
+            false => Controller::of(&stopped).named("x"),
+            true => Controller::of(&secrets).named("x").needs(&stopped),
         };
         let recorded = calls.clone();
         let running = Running::new(controller.build(move |key: ObjectKey, _| {
@@ -182,7 +182,7 @@ async fn a_controller_whose_informer_panics_stops_with_an_error() {
     }
     let cluster = TestCluster::with(&["a"]).await;
     let (maps, calls) = (cluster.informers.get::<Fragile>(), Calls::new());
-    let running = Running::new(Controller::for_(&maps).build(crate::test_cluster::Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).build(crate::test_cluster::Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a"]);
     cluster.create(&crate::test_cluster::map("poison")).await;
@@ -197,7 +197,7 @@ async fn maximum_durations_are_accepted() {
     let calls = Calls::new();
     let recorded = calls.clone();
     let (maps, without_end) = (cluster.informer(), Duration::MAX);
-    let controller = Controller::for_(&maps)
+    let controller = Controller::of(&maps)
         .sync_timeout(without_end)
         .grace(without_end)
         .reconcile_timeout(without_end)

@@ -21,7 +21,7 @@ async fn an_owner_is_reconciled_when_its_child_changes() {
     let secrets = dogwatch_client::Api::<Secret>::default_namespaced(cluster.client.clone());
     let (a, b) = (cluster.put("a", "1").await, cluster.put("b", "1").await);
     let (calls, maps, children) = (Calls::new(), cluster.informer(), cluster.informers.get::<Secret>());
-    let running = Running::new(Controller::for_(&maps).owns(&children).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).owns(&children).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take().len(), 3);
 
@@ -76,7 +76,7 @@ async fn a_mapping_is_also_called_with_the_old_state() {
         users.into_values().map(|it| ObjectKey::namespaced("default", &it)).collect::<Vec<_>>()
     };
     let running =
-        Running::new(Controller::for_(&maps).watches(&children, by_label).build(Recording(calls.clone())));
+        Running::new(Controller::of(&maps).watches(&children, by_label).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take_sorted(), ["a", "b", "c"], "once each, whichever source triggers them");
     let mut moved = used;
@@ -94,7 +94,7 @@ async fn changes_that_a_predicate_rejects_are_not_reconciled() {
     let watched = Watched::new(&maps)
         .when(Predicate::labels_changed().or(Predicate::annotations_changed()))
         .when(Predicate::matching(|it: &ConfigMap| it.metadata.name.as_deref() != Some("ignored")));
-    let running = Running::new(Controller::for_(watched).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(watched).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a"]);
     cluster.put("a", "1").await;
@@ -158,7 +158,7 @@ async fn keys_of_a_stream_are_reconciled_too() {
     let (calls, maps) = (Calls::new(), cluster.informer());
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     let stream = futures_util::stream::poll_fn(move |cx| receiver.poll_recv(cx));
-    let running = Running::new(Controller::for_(&maps).also_on(stream).build(Recording(calls.clone())));
+    let running = Running::new(Controller::of(&maps).also_on(stream).build(Recording(calls.clone())));
     settle().await;
     assert_eq!(calls.take(), ["a"]);
     for name in ["x", "a", "x"] {

@@ -115,7 +115,7 @@ async fn storm(objects: usize) {
     let maps = InformerFactory::new(client).namespace("default").get::<ConfigMap>();
     let calls = Arc::new(AtomicUsize::new(0));
     let copier = Copier { maps: maps.lister(), api: api.clone(), calls: calls.clone() };
-    let running = Running::new(Controller::for_(&maps).workers(50).build(copier));
+    let running = Running::new(Controller::of(&maps).workers(50).build(copier));
     while !maps.is_synced() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -245,7 +245,7 @@ async fn family_storm(objects: usize, seed: u64) {
         api: secrets_api.clone(),
         calls: calls.clone(),
     };
-    let running = Running::new(Controller::for_(&maps).owns(&secrets).workers(20).build(parent));
+    let running = Running::new(Controller::of(&maps).owns(&secrets).workers(20).build(parent));
     inject_faults(&server);
     let mut random = StdRng::seed_from_u64(seed);
     let write = WriteParams::default();

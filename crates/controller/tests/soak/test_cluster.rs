@@ -218,7 +218,7 @@ impl Process {
             api: Api::namespaced(client.clone(), "default"),
             counts: Arc::clone(counts),
         };
-        let controller = Controller::for_(&parents).owns(&children).workers(workers).build(family);
+        let controller = Controller::of(&parents).owns(&children).workers(workers).build(family);
         let stop = CancellationToken::new();
         let ending = stop.clone();
         let task = tokio::spawn(async move { controller.run(ending.cancelled()).await });

@@ -1,7 +1,7 @@
 //! Events: the events of a recorder are stored, repetitions become a series, and texts are
 //! truncated to the limits of the server.
 
-use dogwatch::controller::events::{EventBroadcaster, Note};
+use dogwatch::controller::events::{EventBroadcaster, NewEvent};
 use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use dogwatch::k8s_openapi::api::events::v1::Event;
 use dogwatch::{Api, Client, ListParams, WriteParams};
@@ -23,10 +23,12 @@ async fn ev_2_the_same_event_again_becomes_a_series() {
     let events = EventBroadcaster::builder(client.clone()).instance("one").start();
     let recorder = events.recorder("example.com/conformance").expect("a name");
     for number in 0..4 {
-        recorder
-            .record(&object, Note::warning("TooRed", "Painting").text(format!("{number}")).related(&object));
+        recorder.record(
+            &object,
+            NewEvent::warning("TooRed", "Painting").text(format!("{number}")).related(&object),
+        );
     }
-    recorder.record(&object, Note::normal("Blue", "Painting"));
+    recorder.record(&object, NewEvent::normal("Blue", "Painting"));
     assert!(events.shutdown(TIMEOUT).await);
 
     let mut stored = stored(&client, &space).await;
@@ -48,7 +50,7 @@ async fn texts_are_truncated_to_the_longest_the_server_accepts() {
     let object = maps.create(&WriteParams::default(), &config_map(&long, json!({}))).await.expect("created");
     let events = EventBroadcaster::builder(client.clone()).instance("i".repeat(500)).start();
     let recorder = events.recorder(&format!("example.com/{}", "c".repeat(63))).expect("a name");
-    recorder.record(&object, Note::normal("r".repeat(500), "a".repeat(500)).text("é".repeat(5_000)));
+    recorder.record(&object, NewEvent::normal("r".repeat(500), "a".repeat(500)).text("é".repeat(5_000)));
     assert!(events.shutdown(TIMEOUT).await);
     let stored = stored(&client, &space).await;
     assert_eq!(stored.len(), 1, "{stored:?}");
@@ -62,7 +64,7 @@ async fn an_event_about_a_cluster_scoped_object_is_in_the_default_namespace() {
     let namespace = Api::<Namespace>::all(client.clone()).get(&space.name).await.expect("exists");
     let events = EventBroadcaster::builder(client.clone()).start();
     let recorder = events.recorder("conformance").expect("a name");
-    recorder.record(&namespace, Note::normal("Seen", "Looking"));
+    recorder.record(&namespace, NewEvent::normal("Seen", "Looking"));
     assert!(events.shutdown(TIMEOUT).await);
     let all = Api::<Event>::namespaced(client.clone(), "default").list(&ListParams::default()).await;
     let ours =

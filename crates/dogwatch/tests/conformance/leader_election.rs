@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch::controller::leader::{Ended, LeaderElector, LeaderElectorBuilder, Led};
+use dogwatch::controller::leader::{Ended, LeaderElector, LeaderElectorBuilder, Leadership};
 use dogwatch::k8s_openapi::api::coordination::v1::Lease;
 use dogwatch::{Api, Client, Patch, PatchParams};
 use serde_json::json;
@@ -34,7 +34,7 @@ async fn le_2_a_lease_is_created_renewed_and_released() {
     let space = TestNamespace::new(&client).await;
     let leases: Api<Lease> = space.api(&client);
     let elector = elector(&client, &space, "me");
-    let work = async |led: Led| {
+    let work = async |led: Leadership| {
         let first = leases.get("lock").await.expect("exists").spec.expect("a spec");
         let renewed = leases.wait_for("lock", |it| {
             it.and_then(|it| it.spec.as_ref()).is_some_and(|it| it.renew_time != first.renew_time)
@@ -60,7 +60,7 @@ async fn le_4_a_released_lease_is_acquired_by_a_waiting_elector() {
     let (leads, stop) = (Arc::new(Notify::new()), Notify::new());
     let first = async {
         let leads = Arc::clone(&leads);
-        let work = move |_: Led| async move {
+        let work = move |_: Leadership| async move {
             leads.notify_one();
             std::future::pending::<()>().await;
         };
@@ -69,7 +69,7 @@ async fn le_4_a_released_lease_is_acquired_by_a_waiting_elector() {
     let second = async {
         leads.notified().await;
         let mut leaders = other.leaders();
-        let run = other.run_while_leading(async |led: Led| led.transitions());
+        let run = other.run_while_leading(async |led: Leadership| led.transitions());
         let meanwhile = async {
             let seen = leaders.wait_for(|it| it.as_deref() == Some("one")).await.is_ok();
             assert!(seen && !other.is_leader());
@@ -94,7 +94,7 @@ async fn le_2_an_expired_lease_is_taken_over() {
         .build()
         .expect("valid settings");
     let begun = Notify::new();
-    let work = async |_: Led| {
+    let work = async |_: Leadership| {
         begun.notify_one();
         std::future::pending::<()>().await
     };
@@ -106,7 +106,7 @@ async fn le_2_an_expired_lease_is_taken_over() {
     })
     .await;
     let next = elector(&client, &space, "next");
-    let transitions = next.run_while_leading(async |led: Led| led.transitions());
+    let transitions = next.run_while_leading(async |led: Leadership| led.transitions());
     assert_eq!(within("taking over", transitions).await.expect("led"), 1);
 }
 
@@ -116,7 +116,7 @@ async fn le_3_a_leader_whose_lease_is_taken_stops() {
     let space = TestNamespace::new(&client).await;
     let leases: Api<Lease> = space.api(&client);
     let elector = elector(&client, &space, "me");
-    let work = async |_: Led| {
+    let work = async |_: Leadership| {
         let theft = json!({ "spec": { "holderIdentity": "thief" } });
         leases.patch("lock", &PatchParams::default(), Patch::Merge(&theft)).await.expect("patched");
         std::future::pending::<()>().await

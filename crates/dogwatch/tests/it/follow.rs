@@ -10,7 +10,7 @@ use std::time::Duration;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 use dogwatch::{Api, Client, DeleteParams, ListParams, WatchEvent, WatchParams, WriteParams};
 use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::faults::{Delay, Lab, Rule, Tally};
+use dogwatch_apiserver::faults::{Delay, FaultCounts, FaultInjector, Rule};
 use futures_util::StreamExt;
 
 const OBJECTS: usize = 300;
@@ -111,7 +111,7 @@ async fn change(server: &ApiServer, api: &Api<ConfigMap>, triggers: &[Trigger]) 
 }
 
 /// Runs three followers under these rules and faults, and compares their caches with the server.
-async fn run(rules: fn(&Lab), triggers: &[Trigger]) -> (Vec<Followed>, Tally) {
+async fn run(rules: fn(&FaultInjector), triggers: &[Trigger]) -> (Vec<Followed>, FaultCounts) {
     let (server, api) = start().await;
     for number in 0..OBJECTS {
         let object = object(&format!("object-{number:03}"), 0);
@@ -144,7 +144,7 @@ async fn a_follower_without_faults_lists_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_whose_watches_end_and_break_does_not_list_again() {
-    let rules = |faults: &Lab| {
+    let rules = |faults: &FaultInjector| {
         faults.rule(Rule::on("watch").probability(0.5, 1).drop_after(20));
         faults.rule(Rule::on("watch").probability(0.5, 2).cut_after(7));
     };
@@ -162,7 +162,7 @@ async fn a_follower_whose_watch_expires_lists_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_follower_survives_all_faults_at_once() {
-    let rules = |faults: &Lab| {
+    let rules = |faults: &FaultInjector| {
         for (seed, verb) in (0..).step_by(10).zip(["list", "watch"]) {
             faults.rule(Rule::on(verb).probability(0.2, seed).refuse(429).retry_after(1));
             faults.rule(Rule::on(verb).probability(0.2, seed + 1).refuse(500));

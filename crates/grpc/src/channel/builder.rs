@@ -20,7 +20,7 @@ use crate::connection::{
     Backoff, Connector, KeepAlive, LARGEST_WINDOW, Limits, Parts, PingComplaints, Timing, Tls,
 };
 use crate::endpoints::EndpointSet;
-use crate::policy::{Outlier, Policy, SlowStart, ZoneAware};
+use crate::policy::{OutlierDetection, Policy, SlowStart, ZoneAware};
 use crate::time::CENTURY;
 
 /// The default drain deadline of endpoints that were terminating.
@@ -54,7 +54,7 @@ pub struct ChannelBuilder {
     sets: watch::Receiver<Arc<EndpointSet>>,
     policy: Policy,
     zone: Option<ZoneAware>,
-    outlier: Option<Outlier>,
+    outlier: Option<OutlierDetection>,
     slow_start: Option<SlowStart>,
     methods: Methods,
     health: Option<String>,
@@ -156,7 +156,7 @@ impl ChannelBuilder {
 
     /// Ejects endpoints that fail while others do not. Off by default.
     #[must_use]
-    pub fn outlier(mut self, outlier: Outlier) -> Self {
+    pub fn outlier(mut self, outlier: OutlierDetection) -> Self {
         self.outlier = Some(outlier);
         self
     }

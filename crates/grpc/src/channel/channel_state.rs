@@ -13,7 +13,7 @@ use super::methods::Methods;
 use super::snapshot::{Snapshot, UnreadyReason};
 use crate::connection::{Backend, Connector, State, Timing};
 use crate::endpoints::Endpoint;
-use crate::policy::{Outlier, Policy, PolicyState, SlowStart, ZoneAware};
+use crate::policy::{OutlierDetection, Policy, PolicyState, SlowStart, ZoneAware};
 
 /// Asks the source of a channel's endpoints for changes.
 pub(crate) type Resolve = Arc<dyn Fn() + Send + Sync>;
@@ -23,7 +23,7 @@ pub(crate) type Resolve = Arc<dyn Fn() + Send + Sync>;
 pub(crate) struct Settings {
     pub(crate) policy: Policy,
     pub(crate) zone: Option<ZoneAware>,
-    pub(crate) outlier: Option<Outlier>,
+    pub(crate) outlier: Option<OutlierDetection>,
     pub(crate) slow_start: Option<SlowStart>,
     pub(crate) methods: Methods,
     pub(crate) subset: Option<usize>,

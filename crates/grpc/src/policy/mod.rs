@@ -18,7 +18,7 @@ mod picker;
 mod group;
 
 pub(crate) use group::{Group, Member};
-pub use outlier::{FailurePercentage, Outlier, SuccessRate};
+pub use outlier::{FailurePercentage, OutlierDetection, SuccessRate};
 pub(crate) use outlier::{Host, sweep};
 pub(crate) use pick_first::wanted;
 pub(crate) use picker::PolicyState;

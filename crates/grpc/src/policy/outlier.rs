@@ -12,7 +12,7 @@ use crate::load::Tally;
 /// Ejects endpoints that fail more than the others, for a time that grows with each ejection. The
 /// defaults are those of A50.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outlier {
+pub struct OutlierDetection {
     /// The interval between sweeps. Defaults to 10 s.
     pub interval: Duration,
     /// The duration of the first ejection; the second lasts twice as long, and so on. Defaults to
@@ -56,7 +56,7 @@ pub struct FailurePercentage {
     pub request_volume: u32,
 }
 
-impl Default for Outlier {
+impl Default for OutlierDetection {
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(10),
@@ -93,7 +93,7 @@ pub(crate) struct Host {
 /// returns random numbers below 100. Returns the number of new ejections.
 pub(crate) fn sweep(
     hosts: &mut [(&mut Host, Tally)],
-    outlier: &Outlier,
+    outlier: &OutlierDetection,
     now: Instant,
     mut chance: impl FnMut() -> u32,
 ) -> usize {
@@ -168,7 +168,7 @@ mod tests {
         Tally { succeeded, failed }
     }
 
-    fn run_sweep(hosts: &mut [Host], tallies: &[Tally], outlier: &Outlier, now: Instant) -> usize {
+    fn run_sweep(hosts: &mut [Host], tallies: &[Tally], outlier: &OutlierDetection, now: Instant) -> usize {
         let mut pairs: Vec<_> = hosts.iter_mut().zip(tallies.iter().copied()).collect();
         sweep(&mut pairs, outlier, now, || 0)
     }
@@ -183,7 +183,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_endpoint_that_fails_alone_is_ejected_longer_each_time_and_forgiven() {
-        let outlier = Outlier::default();
+        let outlier = OutlierDetection::default();
         let mut hosts = [Host::default(); 10];
         let good = tally(100, 0);
         let mut bad = [good; 10];
@@ -215,7 +215,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_ejection_is_counted_although_another_ends_in_the_same_sweep() {
-        let outlier = Outlier { max_ejection_percent: 50, ..Outlier::default() };
+        let outlier = OutlierDetection { max_ejection_percent: 50, ..OutlierDetection::default() };
         let mut hosts = [Host::default(); 6];
         let mut tallies = [tally(100, 0); 6];
         tallies[2] = tally(0, 100);
@@ -228,7 +228,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_ejection_never_lasts_longer_than_the_longest() {
-        let outlier = Outlier::default();
+        let outlier = OutlierDetection::default();
         let mut hosts = [Host { ejected: Some(Instant::now()), times: 1_000 }; 1];
         tokio::time::advance(seconds(301)).await;
         run_sweep(&mut hosts, &[Tally::default()], &outlier, Instant::now());
@@ -248,7 +248,7 @@ mod tests {
         ];
         for (case, tallies, expected) in cases {
             let mut hosts = vec![Host::default(); tallies.len()];
-            run_sweep(&mut hosts, &tallies, &Outlier::default(), now);
+            run_sweep(&mut hosts, &tallies, &OutlierDetection::default(), now);
             assert_eq!(ejected(&hosts), expected, "{case}");
         }
     }
@@ -256,7 +256,11 @@ mod tests {
     #[test]
     fn enforcement_is_a_probability() {
         let never = SuccessRate { enforcement: 0, ..SuccessRate::default() };
-        let outlier = Outlier { success_rate: Some(never), failure_percentage: None, ..Outlier::default() };
+        let outlier = OutlierDetection {
+            success_rate: Some(never),
+            failure_percentage: None,
+            ..OutlierDetection::default()
+        };
         let mut hosts = [Host::default(); 5];
         let tallies = [tally(0, 100), tally(100, 0), tally(100, 0), tally(100, 0), tally(100, 0)];
         run_sweep(&mut hosts, &tallies, &outlier, Instant::now());
@@ -270,7 +274,7 @@ mod tests {
             percent in 0u32..100,
             rounds in 1usize..5,
         ) {
-            let outlier = Outlier { max_ejection_percent: percent, ..Outlier::default() };
+            let outlier = OutlierDetection { max_ejection_percent: percent, ..OutlierDetection::default() };
             let tallies: Vec<_> = tallies.into_iter().map(|(good, bad)| tally(good, bad)).collect();
             let mut hosts = vec![Host::default(); tallies.len()];
             for _ in 0..rounds {

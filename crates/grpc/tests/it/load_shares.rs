@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dogwatch_grpc::{FailurePercentage, KubeChannel, Outlier, Policy, Retry, RingHash, SlowStart, ZoneAware};
+use dogwatch_grpc::{
+    FailurePercentage, KubeChannel, OutlierDetection, Policy, Retry, RingHash, SlowStart, ZoneAware,
+};
 use http::{HeaderName, Response};
 use tonic::Code;
 use tonic_health::ServingStatus;
@@ -122,7 +124,8 @@ async fn if_too_many_are_unhealthy_or_ejected_all_are_used() {
     let clock = ManualClock::begin();
     let pods = Pod::start_many(6).await;
     let failure_percentage = Some(FailurePercentage { request_volume: 5, ..FailurePercentage::default() });
-    let outlier = Outlier { failure_percentage, max_ejection_percent: 100, ..Outlier::default() };
+    let outlier =
+        OutlierDetection { failure_percentage, max_ejection_percent: 100, ..OutlierDetection::default() };
     let builder = KubeChannel::builder(Service::of(&pods).receiver()).no_keep_alive();
     let channel = builder.outlier(outlier).build().unwrap();
     channel.connected(6).await;

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dogwatch_grpc::{Backoff, KubeChannel, Outlier, PeakEwma, Policy, Unavailable};
+use dogwatch_grpc::{Backoff, KubeChannel, OutlierDetection, PeakEwma, Policy, Unavailable};
 use http_body_util::{BodyExt, Full};
 use tonic::Code;
 use tonic_health::ServingStatus;
@@ -49,8 +49,12 @@ async fn infinite_timeouts_are_accepted() {
     let ever = Duration::MAX;
     let service = Service::new();
     service.set(vec![endpoint("dead", dead)]);
-    let outlier =
-        Outlier { interval: STEP, base_ejection: ever, longest_ejection: ever, ..Outlier::default() };
+    let outlier = OutlierDetection {
+        interval: STEP,
+        base_ejection: ever,
+        longest_ejection: ever,
+        ..OutlierDetection::default()
+    };
     let backoff = Backoff { initial: ever, longest: ever, factor: -1.0, jitter: 7.0 };
     let channel = KubeChannel::builder(service.receiver())
         .ready_timeout(ever)

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use dogwatch_grpc::{FailurePercentage, KubeChannel, Outlier, SuccessRate};
+use dogwatch_grpc::{FailurePercentage, KubeChannel, OutlierDetection, SuccessRate};
 use tonic::Code;
 use tonic_health::ServingStatus;
 
@@ -44,10 +44,10 @@ async fn round(client: &EchoClient) {
 }
 
 /// A50's times, with lower call volumes than its defaults.
-fn outlier(max_ejection_percent: u32) -> Outlier {
+fn outlier(max_ejection_percent: u32) -> OutlierDetection {
     let success_rate = Some(SuccessRate { request_volume: 10, ..SuccessRate::default() });
     let failure_percentage = Some(FailurePercentage { request_volume: 10, ..FailurePercentage::default() });
-    Outlier { success_rate, failure_percentage, max_ejection_percent, ..Outlier::default() }
+    OutlierDetection { success_rate, failure_percentage, max_ejection_percent, ..OutlierDetection::default() }
 }
 
 fn ejected(channel: &KubeChannel) -> Vec<SocketAddr> {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 
 use dogwatch_client::Error;
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
-use dogwatch_wire::{BadItem, EventKind, WatchEvent};
+use dogwatch_wire::{EventKind, UndecodableItem, WatchEvent};
 use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
 use tokio::time::Sleep;
@@ -87,8 +87,8 @@ fn prepared<T: Object>(
     object: T,
     event: Option<EventKind>,
     transform: Option<&Transform<T>>,
-) -> Result<T, BadItem> {
-    let bad = |key: Option<ObjectKey>, version: ResourceVersion, reason: &str| BadItem {
+) -> Result<T, UndecodableItem> {
+    let bad = |key: Option<ObjectKey>, version: ResourceVersion, reason: &str| UndecodableItem {
         key,
         version,
         event,

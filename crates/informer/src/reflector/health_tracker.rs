@@ -1,7 +1,7 @@
 //! Tracks the health of a reflector, and decides which changes wake watchers of the health.
 
 use dogwatch_core::ResourceVersion;
-use dogwatch_wire::BadItem;
+use dogwatch_wire::UndecodableItem;
 use tokio::time::Instant;
 
 use crate::health::{Health, HealthState, Problem};
@@ -143,7 +143,7 @@ impl HealthTracker {
         self.reached(ResourceVersion::UNSET);
     }
 
-    pub(super) fn undecodable(&mut self, bad: BadItem) {
+    pub(super) fn undecodable(&mut self, bad: UndecodableItem) {
         self.health.poison += 1;
         self.health.last_poison = Some(bad);
         self.changes = Significance::Change;

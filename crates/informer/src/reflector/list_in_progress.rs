@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use dogwatch_core::{Object, ObjectKey, ResourceVersion};
-use dogwatch_wire::{BadItem, EventKind};
+use dogwatch_wire::{EventKind, UndecodableItem};
 use tokio::time::Instant;
 
 use super::signals::Command;
@@ -72,7 +72,7 @@ impl ListInProgress {
     }
 
     /// Records an object that cannot be decoded. It exists, unless the event is its deletion.
-    pub(super) fn bad<T>(&mut self, bad: &BadItem, out: &mut Vec<Command<T>>) {
+    pub(super) fn bad<T>(&mut self, bad: &UndecodableItem, out: &mut Vec<Command<T>>) {
         match (&bad.key, bad.event) {
             (Some(key), Some(EventKind::Deleted)) => self.dropped(key.clone(), out),
             (Some(key), _) => {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dogwatch_client::Error;
 use dogwatch_core::{FieldSelector, ListParams, ResourceVersion, WatchParams};
-use dogwatch_wire::{BadItem, WatchEvent};
+use dogwatch_wire::{UndecodableItem, WatchEvent};
 use tokio::time::Instant;
 
 use crate::delta::Delta;
@@ -31,7 +31,7 @@ pub(super) enum Input<T> {
     /// An event of the watch, which may be an `ERROR` event.
     Event(WatchEvent<T>),
     /// An event of the watch whose object could not be decoded.
-    Undecodable(BadItem),
+    Undecodable(UndecodableItem),
     /// The connection of the watch was lost.
     Lost(Error),
     /// The server ended the watch between two events.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dogwatch_client::Error;
 use dogwatch_core::{Object, ObjectKey, ResourceVersion, Status};
-use dogwatch_wire::{BadItem, Bookmark, EventKind, WatchEvent};
+use dogwatch_wire::{Bookmark, EventKind, UndecodableItem, WatchEvent};
 
 use super::explain::{Attempt, explain, named};
 use super::failure::{Ending, Failure, is_from_an_api_server, requested_delay, suggests_a_restart};
@@ -534,7 +534,10 @@ impl Machine {
 }
 
 /// Returns the version, the kind and the deltas of an event that could not be decoded.
-fn undecodable<T>(bad: &BadItem, ordered: bool) -> (ResourceVersion, EventKind, [Option<Delta<T>>; 2]) {
+fn undecodable<T>(
+    bad: &UndecodableItem,
+    ordered: bool,
+) -> (ResourceVersion, EventKind, [Option<Delta<T>>; 2]) {
     let kind = bad.event.unwrap_or(EventKind::Error);
     if kind == EventKind::Error {
         return (ResourceVersion::UNSET, EventKind::Added, [None, None]);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dogwatch_client::Error;
 use dogwatch_core::{ListParams, ObjectKey, Reason, ResourceType, ResourceVersion, Status, WatchParams};
 use dogwatch_informer::{Delta, DeltaQueue, ListEvent, ListWatch, Lists, Reflector, Watches};
-use dogwatch_wire::{BadItem, Bookmark, EventKind, WatchEvent};
+use dogwatch_wire::{Bookmark, EventKind, UndecodableItem, WatchEvent};
 use futures_core::future::BoxFuture;
 use futures_util::StreamExt;
 use proptest::prelude::*;
@@ -180,7 +180,7 @@ impl State {
 fn listed(name: &str, version: u64) -> ListEvent<Thing> {
     match event(EventKind::Added, name, version) {
         Ok(WatchEvent::Added(it)) => ListEvent::Item(it),
-        Err(Error::Undecodable(bad)) => ListEvent::Bad(BadItem { event: None, ..bad }),
+        Err(Error::Undecodable(bad)) => ListEvent::Bad(UndecodableItem { event: None, ..bad }),
         other => panic!("not an event of a list: {other:?}"),
     }
 }

@@ -15,7 +15,7 @@ use dogwatch_informer::{
     BackoffOptions, Delta, DeltaQueue, DeltaReceiver, Ended, Health, HealthWatch, ListEvent, ListWatch,
     Lists, Reflector, ReflectorOptions, Watches,
 };
-use dogwatch_wire::{BadItem, Bookmark, EventKind, WatchEvent};
+use dogwatch_wire::{Bookmark, EventKind, UndecodableItem, WatchEvent};
 use futures_core::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinHandle;
@@ -304,11 +304,11 @@ pub(crate) fn error(reason: Reason) -> Step {
 }
 
 /// Returns an undecodable object of a watch, or of a list if `event` is `None`.
-pub(crate) fn bad(text: &str, event: Option<EventKind>) -> BadItem {
+pub(crate) fn bad(text: &str, event: Option<EventKind>) -> UndecodableItem {
     let (name, version) = text.split_once('@').expect("name@version");
     let key = (!name.is_empty()).then(|| name.parse().expect("a key"));
     let version = ResourceVersion::new(version);
-    BadItem { key, version, event, path: "spec.size".to_owned(), reason: "not a number".to_owned() }
+    UndecodableItem { key, version, event, path: "spec.size".to_owned(), reason: "not a number".to_owned() }
 }
 
 pub(crate) fn refused(reason: Reason) -> Error {

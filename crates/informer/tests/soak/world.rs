@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
-use dogwatch_apiserver::faults::Tally;
+use dogwatch_apiserver::faults::FaultCounts;
 use dogwatch_apiserver::http::Service;
 use dogwatch_apiserver::serving::InProcess;
 use dogwatch_client::{Api, Client};
@@ -74,7 +74,7 @@ pub(crate) struct Outcome {
     pub(crate) gone: usize,
     /// The time from the end of the faults until everything had the server's state.
     pub(crate) recovery: Duration,
-    pub(crate) tally: Tally,
+    pub(crate) tally: FaultCounts,
     pub(crate) restarts: u64,
     /// The number of undecodable states that informers met, and the number of undecodable objects
     /// when the faults ended.
@@ -595,7 +595,7 @@ fn truth_of<'o>(objects: impl IntoIterator<Item = &'o DynamicObject>) -> Truth {
 }
 
 /// Adds the fault counts of another server.
-fn add(tally: &mut Tally, other: Tally) {
+fn add(tally: &mut FaultCounts, other: FaultCounts) {
     tally.delayed += other.delayed;
     tally.refused += other.refused;
     tally.reset += other.reset;

@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::object::{ObjectPosition, from_slice};
 use super::value_buffer::{Progress, ScannedValue, ValueBuffer};
-use crate::bad_item::BadItem;
+use crate::bad_item::UndecodableItem;
 use crate::error::ListError;
 use crate::fields::Fields;
 use crate::list_meta::{EncodedListMeta, ListMeta};
@@ -90,7 +90,7 @@ impl ListSplitter {
     pub(crate) fn feed<T: DeserializeOwned>(
         &mut self,
         chunk: &[u8],
-        sink: &mut impl FnMut(Result<T, BadItem>),
+        sink: &mut impl FnMut(Result<T, UndecodableItem>),
     ) -> Result<(), ListError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -112,7 +112,7 @@ impl ListSplitter {
     fn advance<T: DeserializeOwned>(
         &mut self,
         mut chunk: &[u8],
-        sink: &mut impl FnMut(Result<T, BadItem>),
+        sink: &mut impl FnMut(Result<T, UndecodableItem>),
     ) -> Result<(), ListError> {
         while let Some(first) = chunk.first() {
             let used = if let Some(part) = self.part {
@@ -175,7 +175,7 @@ impl ListSplitter {
         &mut self,
         part: ValueRole,
         chunk: &[u8],
-        sink: &mut impl FnMut(Result<T, BadItem>),
+        sink: &mut impl FnMut(Result<T, UndecodableItem>),
     ) -> Result<usize, ListError> {
         let too_large = ListError::TooLarge { offset: self.value_offset, limit: self.limit };
         let (whole, used) = match self.buffer.feed(chunk) {
@@ -256,7 +256,7 @@ fn summary(envelope: &[u8], has_items: bool, offset: u64) -> Result<ListMeta, Li
     }
 
     let envelope = [envelope, b"}"].concat();
-    let malformed = |bad: BadItem| ListError::Malformed {
+    let malformed = |bad: UndecodableItem| ListError::Malformed {
         offset,
         reason: if bad.path.is_empty() { bad.reason } else { format!("{}: {}", bad.path, bad.reason) },
     };

@@ -10,7 +10,7 @@ use super::cursor::{Cursor, ReadError};
 use super::reader::Reader;
 use super::scan::{Mark, ScanResult, Scanner};
 use super::value_buffer::ScannedValue;
-use crate::bad_item::BadItem;
+use crate::bad_item::UndecodableItem;
 use crate::fields::Fields;
 
 /// The position of an object inside a scanned value.
@@ -28,7 +28,7 @@ impl<'a> ObjectPosition<'a> {
     /// # Errors
     /// Returns an error if the value cannot be JSON: it is not UTF-8, or has a control character
     /// inside a string.
-    pub(super) fn whole(value: ScannedValue<'a>) -> Result<Self, BadItem> {
+    pub(super) fn whole(value: ScannedValue<'a>) -> Result<Self, UndecodableItem> {
         if let Some(at) = value.control {
             return Err(report(
                 value.bytes,
@@ -64,7 +64,7 @@ impl<'a> ObjectPosition<'a> {
     ///
     /// # Errors
     /// Returns an error with the path of the problem if the object does not match the type.
-    pub(super) fn decode<T: DeserializeOwned>(self, fields: Fields) -> Result<T, BadItem> {
+    pub(super) fn decode<T: DeserializeOwned>(self, fields: Fields) -> Result<T, UndecodableItem> {
         let mut reader = Reader::new(self.cursor(), fields);
         match T::deserialize(&mut reader) {
             // Only a number or a word can be followed by more text: nothing else marks where they
@@ -79,7 +79,7 @@ impl<'a> ObjectPosition<'a> {
 
     /// Decodes a second time, with tracking of the path.
     #[cold]
-    fn explain<T: DeserializeOwned>(self, fields: Fields, error: ReadError) -> BadItem {
+    fn explain<T: DeserializeOwned>(self, fields: Fields, error: ReadError) -> UndecodableItem {
         let mut reader = Reader::new(self.cursor(), fields);
         let path = match serde_path_to_error::deserialize::<_, T>(&mut reader) {
             Ok(_) => String::new(),
@@ -90,7 +90,7 @@ impl<'a> ObjectPosition<'a> {
 
     /// Reports a problem of the object at this position.
     #[cold]
-    pub(super) fn report(self, path: String, reason: String) -> BadItem {
+    pub(super) fn report(self, path: String, reason: String) -> UndecodableItem {
         report(&self.text.as_bytes()[self.at..], path, reason)
     }
 }
@@ -99,7 +99,7 @@ impl<'a> ObjectPosition<'a> {
 ///
 /// # Errors
 /// Returns an error if it is not JSON, or more than one value, or does not match the type.
-pub(crate) fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, BadItem> {
+pub(crate) fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Result<T, UndecodableItem> {
     let body = body.trim_ascii();
     let mut scanner = Scanner::default();
     let end = match body.first() {
@@ -129,9 +129,9 @@ pub(crate) fn from_slice<T: DeserializeOwned>(body: &[u8], fields: Fields) -> Re
 }
 
 /// Creates a report with as much of the identity of an object as can be read.
-fn report(object: &[u8], path: String, reason: String) -> BadItem {
+fn report(object: &[u8], path: String, reason: String) -> UndecodableItem {
     let (key, version) = identity(object).unwrap_or_default();
-    BadItem { key, version, event: None, path, reason }
+    UndecodableItem { key, version, event: None, path, reason }
 }
 
 fn identity(object: &[u8]) -> Option<(Option<ObjectKey>, ResourceVersion)> {

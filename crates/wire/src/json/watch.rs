@@ -10,7 +10,7 @@ use super::cursor::ReadError;
 use super::object::ObjectPosition;
 use super::scan::{ScanResult, Scanner};
 use super::value_buffer::{Progress, ScannedValue, ValueBuffer};
-use crate::bad_item::BadItem;
+use crate::bad_item::UndecodableItem;
 use crate::error::WatchError;
 use crate::event::{EventKind, WatchEvent};
 use crate::fields::Fields;
@@ -37,7 +37,7 @@ impl WatchSplitter {
     pub(crate) fn feed<T: DeserializeOwned>(
         &mut self,
         chunk: &[u8],
-        sink: &mut impl FnMut(Result<WatchEvent<T>, BadItem>),
+        sink: &mut impl FnMut(Result<WatchEvent<T>, UndecodableItem>),
     ) -> Result<(), WatchError> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -58,7 +58,7 @@ impl WatchSplitter {
     fn advance<T: DeserializeOwned>(
         &mut self,
         mut chunk: &[u8],
-        sink: &mut impl FnMut(Result<WatchEvent<T>, BadItem>),
+        sink: &mut impl FnMut(Result<WatchEvent<T>, UndecodableItem>),
     ) -> Result<(), WatchError> {
         while let Some(first) = chunk.first() {
             let used = if let Some(offset) = self.event_offset {
@@ -99,7 +99,10 @@ struct Frame {
     object: Option<usize>,
 }
 
-fn event<T: DeserializeOwned>(whole: ScannedValue<'_>, fields: Fields) -> Result<WatchEvent<T>, BadItem> {
+fn event<T: DeserializeOwned>(
+    whole: ScannedValue<'_>,
+    fields: Fields,
+) -> Result<WatchEvent<T>, UndecodableItem> {
     let place = match ObjectPosition::whole(whole) {
         Ok(place) => place,
         Err(bad) => return damaged(whole.bytes, bad),
@@ -113,7 +116,7 @@ fn event<T: DeserializeOwned>(whole: ScannedValue<'_>, fields: Fields) -> Result
             None => format!("an event of type {word:?} without an object"),
             Some(_) => format!("an event of the unknown type {word:?}"),
         };
-        return Err(BadItem { event: kind, ..object.unwrap_or(place).report(String::new(), reason) });
+        return Err(UndecodableItem { event: kind, ..object.unwrap_or(place).report(String::new(), reason) });
     };
     let event = match kind {
         EventKind::Added => object.decode(fields).map(WatchEvent::Added),
@@ -122,7 +125,7 @@ fn event<T: DeserializeOwned>(whole: ScannedValue<'_>, fields: Fields) -> Result
         EventKind::Bookmark => object.decode(fields).map(WatchEvent::Bookmark),
         EventKind::Error => Ok(WatchEvent::Error(status(object))),
     };
-    event.map_err(|bad| BadItem { event: Some(kind), ..bad })
+    event.map_err(|bad| UndecodableItem { event: Some(kind), ..bad })
 }
 
 /// Reads as much as possible of an event that is not valid JSON, because of invalid UTF-8 or a
@@ -130,7 +133,7 @@ fn event<T: DeserializeOwned>(whole: ScannedValue<'_>, fields: Fields) -> Result
 ///
 /// The type of the event and the object are known nevertheless, and a deletion must not be lost.
 #[cold]
-fn damaged<T>(event: &[u8], bad: BadItem) -> Result<WatchEvent<T>, BadItem> {
+fn damaged<T>(event: &[u8], bad: UndecodableItem) -> Result<WatchEvent<T>, UndecodableItem> {
     let text = String::from_utf8_lossy(event);
     let mut scanner = Scanner::default();
     scanner.begin(b'{');
@@ -141,7 +144,7 @@ fn damaged<T>(event: &[u8], bad: BadItem) -> Result<WatchEvent<T>, BadItem> {
     if kind == Some(EventKind::Error) {
         return Ok(WatchEvent::Error(status(object)));
     }
-    Err(BadItem { event: kind, ..object.report(bad.path, bad.reason) })
+    Err(UndecodableItem { event: kind, ..object.report(bad.path, bad.reason) })
 }
 
 /// Finds the parts of an event; if a part occurs twice, the last one is used.

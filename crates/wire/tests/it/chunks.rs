@@ -1,15 +1,15 @@
 //! Any split of a body into chunks gives the same result, and no input causes a panic.
 
 use dogwatch_wire::{
-    BadItem, Fields, ListDecoder, ListError, ListMeta, WatchDecoder, WatchError, WatchEvent,
+    Fields, ListDecoder, ListError, ListMeta, UndecodableItem, WatchDecoder, WatchError, WatchEvent,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::strategies::{cut, object, text, value, written};
 
-type Listed = (Vec<Result<Value, BadItem>>, Result<ListMeta, ListError>);
-type Watched = (Vec<Result<WatchEvent<Value>, BadItem>>, Result<(), WatchError>);
+type Listed = (Vec<Result<Value, UndecodableItem>>, Result<ListMeta, ListError>);
+type Watched = (Vec<Result<WatchEvent<Value>, UndecodableItem>>, Result<(), WatchError>);
 
 fn list(chunks: &[&[u8]]) -> Listed {
     let mut decoder = ListDecoder::json().fields(Fields::default().keep_managed_fields()).item_limit(5000);

@@ -2,7 +2,7 @@
 //! decoded.
 
 use dogwatch_core::{Meta, ResourceVersion};
-use dogwatch_wire::{BadItem, ListDecoder, ListError, ListMeta};
+use dogwatch_wire::{ListDecoder, ListError, ListMeta, UndecodableItem};
 use k8s_openapi::api::core::v1::Pod;
 use serde::Deserialize;
 
@@ -11,7 +11,7 @@ struct Named {
     metadata: Meta,
 }
 
-fn decode(body: &[u8]) -> (Vec<Result<String, BadItem>>, Result<ListMeta, ListError>) {
+fn decode(body: &[u8]) -> (Vec<Result<String, UndecodableItem>>, Result<ListMeta, ListError>) {
     let mut decoder = ListDecoder::<Named>::json();
     let mut names = Vec::new();
     for chunk in body.chunks(7) {

@@ -1,7 +1,7 @@
 //! Watches: events without line ends, bookmarks, errors, and events that cannot be decoded.
 
 use dogwatch_core::{Meta, ResourceVersion};
-use dogwatch_wire::{BadItem, EventKind, WatchDecoder, WatchError, WatchEvent};
+use dogwatch_wire::{EventKind, UndecodableItem, WatchDecoder, WatchError, WatchEvent};
 use serde::Deserialize;
 
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -9,7 +9,7 @@ struct Named {
     metadata: Meta,
 }
 
-type Events = Vec<Result<WatchEvent<String>, BadItem>>;
+type Events = Vec<Result<WatchEvent<String>, UndecodableItem>>;
 
 fn decode(stream: &[u8]) -> (Events, Result<(), WatchError>) {
     let mut decoder = WatchDecoder::<Named>::json();

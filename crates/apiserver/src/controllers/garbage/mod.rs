@@ -28,9 +28,9 @@ use super::feed::{Feed, FeedEvent};
 use super::finalizers;
 use super::pending::Pending;
 use super::recorder::{self, Event};
-use crate::cluster::{Cluster, DeleteOptions, Place, Propagation, Writer};
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Propagation, Writer};
 use crate::panics::caught;
-use crate::refusal::Refusal;
 use crate::registry::{Catalog, Kind};
 use crate::store::{CollectionName, Encoded};
 use decide::{OwnerState, Verdict};
@@ -55,7 +55,7 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
                 Work::Object(uid) => match caught(collector.process(uid)).await.unwrap_or_else(|panic| {
                     cluster.background().panicked(NAME);
                     tracing::error!(controller = NAME, %uid, panic = panic.0, "a controller panicked; the object will be retried");
-                    Err(Refusal::internal(panic.0))
+                    Err(ApiError::internal(panic.0))
                 }) {
                     Ok(()) => collector.pending.forget(&work),
                     Err(refusal) => {
@@ -184,7 +184,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Processes an object: decides and acts.
-    async fn process(&mut self, uid: &Uid) -> Result<(), Refusal> {
+    async fn process(&mut self, uid: &Uid) -> Result<(), ApiError> {
         self.refresh();
         let Some(Node { collection, key, fresh, .. }) = self.graph.node(uid).cloned() else { return Ok(()) };
         let Some(kind) = self.kinds.get(&collection).cloned() else { return Ok(()) };
@@ -201,7 +201,7 @@ impl<'a> Collector<'a> {
                 Owners::Known(states) => states,
                 Owners::Impossible => return Ok(()),
                 Owners::Unknown(kind) => {
-                    return Err(Refusal::internal(format!("no kind {kind:?} is served")));
+                    return Err(ApiError::internal(format!("no kind {kind:?} is served")));
                 }
             };
             if states.contains(&OwnerState::Waiting) {
@@ -223,7 +223,7 @@ impl<'a> Collector<'a> {
         key: &ObjectKey,
         uid: &Uid,
         stored: &Encoded,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         match verdict {
             Verdict::Keep => Ok(()),
             Verdict::WaitFor(uids) => {
@@ -252,7 +252,7 @@ impl<'a> Collector<'a> {
     }
 
     /// Removes the reference to an owner from a dependent.
-    async fn orphan(&self, dependent: &Uid, owner: &Uid) -> Result<(), Refusal> {
+    async fn orphan(&self, dependent: &Uid, owner: &Uid) -> Result<(), ApiError> {
         let Some(node) = self.graph.node(dependent) else { return Ok(()) };
         let Some(kind) = self.kinds.get(&node.collection) else { return Ok(()) };
         let owner = [owner.to_string()];
@@ -266,9 +266,9 @@ impl<'a> Collector<'a> {
         key: &ObjectKey,
         uid: &Uid,
         mut change: impl FnMut(&mut Value) -> bool + Send,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let change = |it: &mut Value| it["metadata"]["uid"] == **uid && change(it);
-        match self.cluster.change(&Place::of(kind, key), &self.writer, change).await {
+        match self.cluster.change(&ObjectRef::of(kind, key), &self.writer, change).await {
             Err(refusal) if refusal.0.code != 404 => Err(refusal),
             _ => Ok(()),
         }
@@ -281,14 +281,14 @@ impl<'a> Collector<'a> {
         uid: &Uid,
         version: u64,
         propagation: Propagation,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), ApiError> {
         let options = DeleteOptions {
             propagation: Some(propagation),
             uid: Some(uid.to_string()),
             version: Some(version.to_string()),
             ..DeleteOptions::default()
         };
-        match self.cluster.delete(&Place::of(kind, key), &options, &self.writer).await {
+        match self.cluster.delete(&ObjectRef::of(kind, key), &options, &self.writer).await {
             Ok(_) => Ok(()),
             Err(refusal) if refusal.0.code == 404 => {
                 self.gone(uid);

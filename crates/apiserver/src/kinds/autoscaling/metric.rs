@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::annotation::{FieldType, Fields};
-use crate::kinds::look::at;
+use crate::kinds::json_access::at;
 use crate::kinds::quantity::Quantity;
 
 /// The fields of metrics in the old form, both specified and measured.

@@ -22,7 +22,7 @@ mod metric;
 use serde_json::{Map, Value, json};
 
 use crate::kinds::defaults;
-use crate::kinds::look::{at, items, number, object};
+use crate::kinds::json_access::{at, items, number, object};
 use annotation::{FieldType, Fields};
 
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::pod::template;
 use super::storage::{claim, source};
-use crate::kinds::look::{each, fill, object, object_if_present};
+use crate::kinds::json_access::{each, fill, object, object_if_present};
 
 type Object = Map<String, Value>;
 

@@ -14,7 +14,7 @@ mod named_groups;
 
 use serde_json::Value;
 
-use crate::kinds::look::object;
+use crate::kinds::json_access::object;
 use crate::kinds::shape;
 
 /// Sets the defaults of an object of a built-in kind. Kinds without defaults only get the wire

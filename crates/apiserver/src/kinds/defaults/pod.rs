@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::storage::{claim_spec, source};
-use crate::kinds::look::{each, fill, fill_zero, object, object_if_present};
+use crate::kinds::json_access::{each, fill, fill_zero, object, object_if_present};
 
 type Object = Map<String, Value>;
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::kinds::look::{fill, object, object_if_present};
+use crate::kinds::json_access::{fill, object, object_if_present};
 
 type Object = Map<String, Value>;
 

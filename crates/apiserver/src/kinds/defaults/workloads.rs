@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::pod::template;
 use super::storage::claim as claim_defaults;
-use crate::kinds::look::{each, fill, object, object_if_present};
+use crate::kinds::json_access::{each, fill, object, object_if_present};
 
 type Object = Map<String, Value>;
 

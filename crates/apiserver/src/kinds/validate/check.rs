@@ -4,27 +4,27 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::kinds::look::{at, text};
+use crate::kinds::json_access::{at, text};
 use crate::kinds::names;
 use crate::strconv;
-use crate::{Problem, ProblemKind};
+use crate::{FieldError, FieldErrorKind};
 
 /// The problems found so far in an object.
-pub(super) type Problems = Vec<Problem>;
+pub(super) type FieldErrors = Vec<FieldError>;
 
 /// Reports a missing value.
-pub(super) fn required(out: &mut Problems, field: &str, detail: &str) {
-    out.push(Problem::new(field, ProblemKind::Required, detail));
+pub(super) fn required(out: &mut FieldErrors, field: &str, detail: &str) {
+    out.push(FieldError::new(field, FieldErrorKind::Required, detail));
 }
 
 /// Reports a value that must not be set, or must not be changed.
-pub(super) fn forbidden(out: &mut Problems, field: &str, detail: &str) {
-    out.push(Problem::new(field, ProblemKind::Forbidden, detail));
+pub(super) fn forbidden(out: &mut FieldErrors, field: &str, detail: &str) {
+    out.push(FieldError::new(field, FieldErrorKind::Forbidden, detail));
 }
 
 /// Reports an invalid value.
-pub(super) fn invalid(out: &mut Problems, field: &str, value: &Value, detail: &str) {
-    out.push(Problem::with_value(field, ProblemKind::Invalid, shown(value), detail));
+pub(super) fn invalid(out: &mut FieldErrors, field: &str, value: &Value, detail: &str) {
+    out.push(FieldError::with_value(field, FieldErrorKind::Invalid, shown(value), detail));
 }
 
 /// Formats a value as in messages: a string quoted as in Go, anything else as JSON.
@@ -33,26 +33,26 @@ fn shown(value: &Value) -> String {
 }
 
 /// Reports a string that is invalid for each of these reasons.
-pub(super) fn invalid_string(out: &mut Problems, field: &str, value: &str, reasons: Vec<String>) {
+pub(super) fn invalid_string(out: &mut FieldErrors, field: &str, value: &str, reasons: Vec<String>) {
     for reason in reasons {
         invalid(out, field, &value.into(), &reason);
     }
 }
 
 /// Reports a value that occurs more than once.
-pub(super) fn duplicate(out: &mut Problems, field: &str, value: &Value) {
-    out.push(Problem::with_value(field, ProblemKind::Duplicate, shown(value), ""));
+pub(super) fn duplicate(out: &mut FieldErrors, field: &str, value: &Value) {
+    out.push(FieldError::with_value(field, FieldErrorKind::Duplicate, shown(value), ""));
 }
 
 /// Reports a value that is not one of the supported ones.
-pub(super) fn unsupported(out: &mut Problems, field: &str, value: &Value, supported: &[&str]) {
+pub(super) fn unsupported(out: &mut FieldErrors, field: &str, value: &Value, supported: &[&str]) {
     let listed: Vec<String> = supported.iter().map(|it| format!("{it:?}")).collect();
     let detail = format!("supported values: {}", listed.join(", "));
-    out.push(Problem::with_value(field, ProblemKind::NotSupported, shown(value), &detail));
+    out.push(FieldError::with_value(field, FieldErrorKind::NotSupported, shown(value), &detail));
 }
 
 /// Checks that a string is one of the supported ones. An absent one is not.
-pub(super) fn one_of(out: &mut Problems, object: &Value, pointer: &str, field: &str, supported: &[&str]) {
+pub(super) fn one_of(out: &mut FieldErrors, object: &Value, pointer: &str, field: &str, supported: &[&str]) {
     let value = text(object, pointer);
     if !supported.contains(&value) {
         unsupported(out, field, &value.into(), supported);
@@ -60,14 +60,14 @@ pub(super) fn one_of(out: &mut Problems, object: &Value, pointer: &str, field: &
 }
 
 /// Checks that a number is not negative, if it is set.
-pub(super) fn not_negative(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+pub(super) fn not_negative(out: &mut FieldErrors, object: &Value, pointer: &str, field: &str) {
     if let Some(value) = at(object, pointer).filter(|value| value.as_i64().is_some_and(|it| it < 0)) {
         invalid(out, field, value, "must be greater than or equal to 0");
     }
 }
 
 /// Checks that a field has not changed.
-pub(super) fn immutable(out: &mut Problems, new: &Value, old: &Value, pointer: &str, field: &str) {
+pub(super) fn immutable(out: &mut FieldErrors, new: &Value, old: &Value, pointer: &str, field: &str) {
     if at(new, pointer) != at(old, pointer) {
         let value = at(new, pointer).cloned().unwrap_or_default();
         invalid(out, field, &value, "field is immutable");
@@ -75,14 +75,14 @@ pub(super) fn immutable(out: &mut Problems, new: &Value, old: &Value, pointer: &
 }
 
 /// Checks that a number is a valid port number.
-pub(super) fn port_number(out: &mut Problems, field: &str, port: i64) {
+pub(super) fn port_number(out: &mut FieldErrors, field: &str, port: i64) {
     if !(1..=65535).contains(&port) {
         invalid(out, field, &port.into(), names::PORT);
     }
 }
 
 /// Checks a number or a percentage, if it is set: neither negative nor malformed.
-pub(super) fn number_or_percent(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+pub(super) fn number_or_percent(out: &mut FieldErrors, object: &Value, pointer: &str, field: &str) {
     match at(object, pointer) {
         Some(value @ Value::String(percent)) => {
             let digits = percent.strip_suffix('%').unwrap_or_default();
@@ -95,7 +95,7 @@ pub(super) fn number_or_percent(out: &mut Problems, object: &Value, pointer: &st
 }
 
 /// Checks that a percentage is at most 100%, if it is set.
-pub(super) fn at_most_100_percent(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+pub(super) fn at_most_100_percent(out: &mut FieldErrors, object: &Value, pointer: &str, field: &str) {
     let percent = text(object, pointer).strip_suffix('%').and_then(|digits| digits.parse::<u64>().ok());
     if percent.is_some_and(|percent| percent > 100) {
         invalid(out, field, &text(object, pointer).into(), "must not be greater than 100%");
@@ -103,7 +103,7 @@ pub(super) fn at_most_100_percent(out: &mut Problems, object: &Value, pointer: &
 }
 
 /// Checks that a string is an IP address.
-pub(super) fn address(out: &mut Problems, field: &str, text: &str) {
+pub(super) fn address(out: &mut FieldErrors, field: &str, text: &str) {
     if text.parse::<IpAddr>().is_err() {
         invalid(out, field, &text.into(), "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)");
     }
@@ -111,7 +111,7 @@ pub(super) fn address(out: &mut Problems, field: &str, text: &str) {
 
 /// Checks that an address can be reached from outside. Strings that are not addresses are ignored;
 /// they are reported by [`address`].
-pub(super) fn external_address(out: &mut Problems, field: &str, text: &str) {
+pub(super) fn external_address(out: &mut FieldErrors, field: &str, text: &str) {
     let Ok(ip) = text.parse::<IpAddr>() else { return };
     if ip.is_loopback() {
         invalid(out, field, &text.into(), "may not be in the loopback range (127.0.0.0/8, ::1/128)");
@@ -124,7 +124,7 @@ pub(super) fn external_address(out: &mut Problems, field: &str, text: &str) {
 /// kube-apiserver also rejects loopback addresses in endpoints (`ValidateEndpointIP` of
 /// k8s.io/kubernetes v1.36.4 pkg/apis/core/validation/validation.go). They are accepted here, so
 /// that endpoints can refer to servers on the local machine.
-pub(super) fn routable_address(out: &mut Problems, field: &str, text: &str) {
+pub(super) fn routable_address(out: &mut FieldErrors, field: &str, text: &str) {
     let Ok(ip) = text.parse::<IpAddr>() else { return };
     let (link, many) = match ip {
         IpAddr::V4(ip) => (ip.is_link_local(), ip.octets()[..3] == [224, 0, 0]),

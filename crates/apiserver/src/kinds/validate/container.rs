@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::check::{
-    Problems, duplicate, forbidden, invalid, invalid_string, not_negative, one_of, port_number, required,
+    FieldErrors, duplicate, forbidden, invalid, invalid_string, not_negative, one_of, port_number, required,
     unsupported,
 };
-use crate::kinds::look::{at, entries, items, number, text};
+use crate::kinds::json_access::{at, entries, items, number, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
-use crate::{Problem, ProblemKind};
+use crate::{FieldError, FieldErrorKind};
 
 const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
 const VARIABLE_SOURCES: &[&str] =
@@ -39,7 +39,7 @@ pub(super) struct PodContext<'a> {
 
 /// Checks the containers of one list. `init` is true for init containers.
 pub(super) fn containers<'a>(
-    out: &mut Problems,
+    out: &mut FieldErrors,
     list: &'a [Value],
     field: &str,
     init: bool,
@@ -61,7 +61,7 @@ pub(super) fn containers<'a>(
     }
 }
 
-fn one(out: &mut Problems, container: &Value, path: &str, init: bool, context: &PodContext<'_>) {
+fn one(out: &mut FieldErrors, container: &Value, path: &str, init: bool, context: &PodContext<'_>) {
     let image = text(container, "/image");
     if image.is_empty() {
         required(out, &format!("{path}.image"), "");
@@ -99,7 +99,7 @@ fn one(out: &mut Problems, container: &Value, path: &str, init: bool, context: &
     }
 }
 
-fn ports(out: &mut Problems, container: &Value, path: &str, host_network: bool) {
+fn ports(out: &mut FieldErrors, container: &Value, path: &str, host_network: bool) {
     let mut seen = HashSet::new();
     for (index, port) in items(container, "/ports").iter().enumerate() {
         let path = format!("{path}.ports[{index}]");
@@ -128,7 +128,7 @@ fn ports(out: &mut Problems, container: &Value, path: &str, host_network: bool) 
     }
 }
 
-fn variables(out: &mut Problems, container: &Value, path: &str) {
+fn variables(out: &mut FieldErrors, container: &Value, path: &str) {
     for (index, variable) in items(container, "/env").iter().enumerate() {
         let path = format!("{path}.env[{index}]");
         let name = text(variable, "/name");
@@ -164,7 +164,7 @@ fn variables(out: &mut Problems, container: &Value, path: &str) {
     }
 }
 
-fn variable_source(out: &mut Problems, source: &Value, filled: bool, path: &str) {
+fn variable_source(out: &mut FieldErrors, source: &Value, filled: bool, path: &str) {
     let kinds: Vec<&str> =
         VARIABLE_SOURCES.iter().copied().filter(|kind| at(source, &format!("/{kind}")).is_some()).collect();
     if kinds.is_empty() {
@@ -192,7 +192,7 @@ fn variable_source(out: &mut Problems, source: &Value, filled: bool, path: &str)
     }
 }
 
-fn field_ref(out: &mut Problems, field: &str, path: &str) {
+fn field_ref(out: &mut FieldErrors, field: &str, path: &str) {
     if field.is_empty() {
         return required(out, path, "");
     }
@@ -209,7 +209,7 @@ fn field_ref(out: &mut Problems, field: &str, path: &str) {
     invalid(out, path, &field.into(), &detail);
 }
 
-fn mounts(out: &mut Problems, container: &Value, path: &str, volumes: &HashSet<&str>) {
+fn mounts(out: &mut FieldErrors, container: &Value, path: &str, volumes: &HashSet<&str>) {
     let mut seen = HashSet::new();
     for (index, mount) in items(container, "/volumeMounts").iter().enumerate() {
         let one = format!("{path}.volumeMounts[{index}]");
@@ -219,7 +219,7 @@ fn mounts(out: &mut Problems, container: &Value, path: &str, volumes: &HashSet<&
         }
         if !volumes.contains(name) {
             let field = format!("{one}.name");
-            out.push(Problem::with_value(field, ProblemKind::NotFound, Value::from(name), ""));
+            out.push(FieldError::with_value(field, FieldErrorKind::NotFound, Value::from(name), ""));
         }
         let place = text(mount, "/mountPath");
         if place.is_empty() {
@@ -243,7 +243,7 @@ fn mounts(out: &mut Problems, container: &Value, path: &str, volumes: &HashSet<&
     }
 }
 
-fn probe(out: &mut Problems, probe: &Value, path: &str, once: bool) {
+fn probe(out: &mut FieldErrors, probe: &Value, path: &str, once: bool) {
     handler(out, probe, path, &["exec", "httpGet", "tcpSocket", "grpc"]);
     for key in
         ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"]
@@ -255,7 +255,7 @@ fn probe(out: &mut Problems, probe: &Value, path: &str, once: bool) {
     }
 }
 
-fn handler(out: &mut Problems, handler: &Value, path: &str, kinds: &[&str]) {
+fn handler(out: &mut FieldErrors, handler: &Value, path: &str, kinds: &[&str]) {
     let mut found = false;
     for kind in kinds.iter().copied() {
         let Some(action) = at(handler, &format!("/{kind}")) else { continue };
@@ -284,14 +284,14 @@ fn handler(out: &mut Problems, handler: &Value, path: &str, kinds: &[&str]) {
     }
 }
 
-fn port_reference(out: &mut Problems, action: &Value, field: &str) {
+fn port_reference(out: &mut FieldErrors, action: &Value, field: &str) {
     match at(action, "/port") {
         Some(Value::String(name)) => invalid_string(out, field, name, names::port_name(name)),
         port => port_number(out, field, port.and_then(Value::as_i64).unwrap_or(0)),
     }
 }
 
-fn resources(out: &mut Problems, container: &Value, path: &str) {
+fn resources(out: &mut FieldErrors, container: &Value, path: &str) {
     let path = format!("{path}.resources");
     for list in ["limits", "requests"] {
         for (name, value) in entries(container, &format!("/resources/{list}")) {
@@ -335,7 +335,7 @@ fn resources(out: &mut Problems, container: &Value, path: &str) {
     }
 }
 
-fn resource_name(out: &mut Problems, name: &str, field: &str) {
+fn resource_name(out: &mut FieldErrors, name: &str, field: &str) {
     invalid_string(out, field, name, names::qualified(name));
     if name.contains('/') || STANDARD_RESOURCES.contains(&name) || name.starts_with("hugepages-") {
         return;

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, forbidden, immutable, invalid, invalid_string, not_negative, one_of, port_number,
+    FieldErrors, address, forbidden, immutable, invalid, invalid_string, not_negative, one_of, port_number,
     required, routable_address, unsupported,
 };
 use super::infrastructure;
@@ -13,10 +13,10 @@ use super::limits;
 use super::metadata::finalizer;
 use super::pod::node_terms;
 use super::volume::{has_source, is_source};
-use crate::kinds::look::{at, entries, items, number, text};
+use crate::kinds::json_access::{at, entries, items, number, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
-use crate::{Problem, ProblemKind};
+use crate::{FieldError, FieldErrorKind};
 
 /// The number of bytes that all keys of a ConfigMap or Secret may hold together, `MaxSecretSize` of
 /// k8s.io/kubernetes v1.36.4 pkg/apis/core/types.go.
@@ -27,7 +27,7 @@ const STORAGE: &str = "spec.capacity[storage]";
 const IMMUTABLE: &str = "field is immutable when `immutable` is set";
 
 /// Validates a new object of one of these kinds.
-pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
+pub(super) fn create(out: &mut FieldErrors, kind: &str, object: &Value) {
     match kind {
         "ConfigMap" => config_map(out, object),
         "Secret" => secret(out, object),
@@ -47,7 +47,7 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
 }
 
 /// Validates the new state of an object of one of these kinds.
-pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
+pub(super) fn update(out: &mut FieldErrors, kind: &str, new: &Value, old: &Value) {
     match kind {
         "ConfigMap" | "Secret" => {
             if kind == "Secret" {
@@ -101,10 +101,10 @@ fn source(volume: &Value) -> Vec<(&str, &Value)> {
     entries(volume, "/spec").filter(|(key, _)| is_source(key)).collect()
 }
 
-fn too_large(out: &mut Problems, size: usize) {
+fn too_large(out: &mut FieldErrors, size: usize) {
     if size > DATA_LIMIT {
         let detail = format!("may not be more than {DATA_LIMIT} bytes");
-        out.push(Problem::new("data", ProblemKind::TooLong, &detail));
+        out.push(FieldError::new("data", FieldErrorKind::TooLong, &detail));
     }
 }
 
@@ -113,7 +113,7 @@ fn decoded_size(value: &Value) -> usize {
     value.as_str().map_or(0, |text| text.trim_end_matches('=').len() * 3 / 4)
 }
 
-fn config_map(out: &mut Problems, object: &Value) {
+fn config_map(out: &mut FieldErrors, object: &Value) {
     let mut size = 0;
     for (key, value) in entries(object, "/data") {
         invalid_string(out, &format!("data[{key}]"), key, names::config_key(key));
@@ -129,11 +129,11 @@ fn config_map(out: &mut Problems, object: &Value) {
     }
     if size > DATA_LIMIT {
         let detail = format!("may not be more than {DATA_LIMIT} bytes");
-        out.push(Problem::new("", ProblemKind::TooLong, &detail));
+        out.push(FieldError::new("", FieldErrorKind::TooLong, &detail));
     }
 }
 
-fn secret(out: &mut Problems, object: &Value) {
+fn secret(out: &mut FieldErrors, object: &Value) {
     let mut size = 0;
     for (key, value) in entries(object, "/data") {
         invalid_string(out, &format!("data[{key}]"), key, names::config_key(key));
@@ -168,7 +168,7 @@ fn secret(out: &mut Problems, object: &Value) {
 }
 
 /// Checks that the contents of a registry secret are JSON. The message never contains them.
-fn docker(out: &mut Problems, key: &str, value: &Value) {
+fn docker(out: &mut FieldErrors, key: &str, value: &Value) {
     let bytes = STANDARD.decode(value.as_str().unwrap_or_default()).unwrap_or_default();
     if serde_json::from_slice::<Value>(&bytes).is_ok() {
         return;
@@ -183,7 +183,7 @@ fn docker(out: &mut Problems, key: &str, value: &Value) {
     invalid(out, &format!("data[{key}]"), &"<secret contents redacted>".into(), &why);
 }
 
-fn access_modes(out: &mut Problems, spec: &Value) {
+fn access_modes(out: &mut FieldErrors, spec: &Value) {
     for mode in items(spec, "/accessModes") {
         if !ACCESS_MODES.iter().any(|known| mode == known) {
             unsupported(out, "spec.accessModes", mode, ACCESS_MODES);
@@ -193,18 +193,18 @@ fn access_modes(out: &mut Problems, spec: &Value) {
 
 /// Validates the claim templates of a new StatefulSet. They are immutable, so updates need not be
 /// checked.
-pub(super) fn claim_templates(out: &mut Problems, stateful_set: &Value) {
+pub(super) fn claim_templates(out: &mut FieldErrors, stateful_set: &Value) {
     for (index, template) in items(stateful_set, "/spec/volumeClaimTemplates").iter().enumerate() {
-        let mut found = Problems::new();
+        let mut found = FieldErrors::new();
         claim(&mut found, template);
         out.extend(found.into_iter().map(|it| {
             let field = format!("spec.volumeClaimTemplates[{index}].{}", it.field);
-            Problem { field, ..it }
+            FieldError { field, ..it }
         }));
     }
 }
 
-fn claim(out: &mut Problems, object: &Value) {
+fn claim(out: &mut FieldErrors, object: &Value) {
     let spec = &object["spec"];
     if items(spec, "/accessModes").is_empty() {
         required(out, "spec.accessModes", "at least 1 access mode is required");
@@ -233,7 +233,7 @@ fn claim(out: &mut Problems, object: &Value) {
     if let (Some(one), Some(two)) = (at(spec, "/dataSource"), at(spec, "/dataSourceRef"))
         && one != two
     {
-        out.push(Problem::with_value("spec", ProblemKind::Invalid, "{}", "must match dataSourceRef"));
+        out.push(FieldError::with_value("spec", FieldErrorKind::Invalid, "{}", "must match dataSourceRef"));
     }
     for source in ["dataSource", "dataSourceRef"] {
         let Some(from) = at(spec, &format!("/{source}")) else { continue };
@@ -245,7 +245,7 @@ fn claim(out: &mut Problems, object: &Value) {
     }
 }
 
-fn volume(out: &mut Problems, object: &Value) {
+fn volume(out: &mut FieldErrors, object: &Value) {
     let spec = &object["spec"];
     if items(spec, "/accessModes").is_empty() {
         required(out, "spec.accessModes", "");
@@ -261,7 +261,7 @@ fn volume(out: &mut Problems, object: &Value) {
     if let Some(amount) = at(spec, "/capacity/storage").and_then(Quantity::read) {
         if amount.is_negative() {
             let detail = "must be a valid resource quantity";
-            out.push(Problem::with_value(STORAGE, ProblemKind::Invalid, amount.units(), detail));
+            out.push(FieldError::with_value(STORAGE, FieldErrorKind::Invalid, amount.units(), detail));
         }
         if amount.is_negative() || amount.is_zero() {
             invalid(out, STORAGE, &amount.canonical().into(), "must be greater than zero");
@@ -286,7 +286,7 @@ fn volume(out: &mut Problems, object: &Value) {
     one_of(out, spec, "/persistentVolumeReclaimPolicy", "spec.persistentVolumeReclaimPolicy", &policies);
 }
 
-fn endpoints(out: &mut Problems, object: &Value) {
+fn endpoints(out: &mut FieldErrors, object: &Value) {
     for (index, subset) in items(object, "/subsets").iter().enumerate() {
         let path = format!("subsets[{index}]");
         if items(subset, "/addresses").is_empty() && items(subset, "/notReadyAddresses").is_empty() {
@@ -324,7 +324,7 @@ fn endpoints(out: &mut Problems, object: &Value) {
 }
 
 /// Validates a lease.
-pub(super) fn lease(out: &mut Problems, object: &Value) {
+pub(super) fn lease(out: &mut FieldErrors, object: &Value) {
     if let Some(seconds) = number(object, "/spec/leaseDurationSeconds").filter(|it| *it <= 0) {
         invalid(out, "spec.leaseDurationSeconds", &seconds.into(), "must be greater than 0");
     }
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn data_is_limited_to_one_mebibyte() {
         let problems = |size: usize| {
-            let mut out = Problems::new();
+            let mut out = FieldErrors::new();
             config_map(&mut out, &json!({"data": {"k": "v".repeat(size)}}));
             out
         };
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn the_message_for_an_invalid_secret_does_not_contain_it() {
-        let mut out = Problems::new();
+        let mut out = FieldErrors::new();
         let data = STANDARD.encode("{\"auths\": hunter2");
         secret(&mut out, &json!({"type": "kubernetes.io/dockercfg", "data": {".dockercfg": data}}));
         assert_eq!(out.len(), 1);

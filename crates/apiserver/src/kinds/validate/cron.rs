@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
-use super::check::{Problems, invalid, required};
-use crate::kinds::look::{at, text};
+use super::check::{FieldErrors, invalid, required};
+use crate::kinds::json_access::{at, text};
 use crate::strconv;
 
 const NAMED: &[&str] = &["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"];
@@ -17,7 +17,7 @@ type Bounds = (i64, i64, &'static [&'static str]);
 const FIELDS: [Bounds; 5] = [(0, 59, &[]), (0, 23, &[]), (1, 31, &[]), (1, 12, MONTHS), (0, 6, DAYS)];
 
 /// Checks the schedule of a cron job and its time zone.
-pub(super) fn schedule(out: &mut Problems, spec: &Value) {
+pub(super) fn schedule(out: &mut FieldErrors, spec: &Value) {
     let written = text(spec, "/schedule");
     if written.is_empty() {
         required(out, "spec.schedule", "");
@@ -32,7 +32,7 @@ pub(super) fn schedule(out: &mut Problems, spec: &Value) {
     }
 }
 
-fn time_zone(out: &mut Problems, zone: &str) {
+fn time_zone(out: &mut FieldErrors, zone: &str) {
     let field = "spec.timeZone";
     if zone.is_empty() {
         return invalid(out, field, &zone.into(), "timeZone must be nil or non-empty string");

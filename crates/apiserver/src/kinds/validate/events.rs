@@ -4,9 +4,9 @@
 
 use serde_json::Value;
 
-use super::check::{Problems, invalid, invalid_string, required};
+use super::check::{FieldErrors, invalid, invalid_string, required};
 use crate::kinds::events::to_core_group;
-use crate::kinds::look::{at, number, text};
+use crate::kinds::json_access::{at, number, text};
 use crate::kinds::names;
 
 /// The maximum length of names.
@@ -35,12 +35,12 @@ const FIXED: [&str; 13] = [
 ];
 
 /// Validates an event of the core group.
-pub(super) fn core(out: &mut Problems, event: &Value) {
+pub(super) fn core(out: &mut FieldErrors, event: &Value) {
     common(out, event, "reportingComponent");
 }
 
 /// Validates a new event of `events.k8s.io`.
-pub(super) fn create(out: &mut Problems, event: &Value) {
+pub(super) fn create(out: &mut FieldErrors, event: &Value) {
     let event = to_core_group(event);
     common(out, &event, "reportingController");
     if at(&event, "/eventTime").is_none() {
@@ -65,7 +65,7 @@ pub(super) fn create(out: &mut Problems, event: &Value) {
 }
 
 /// Validates the new state of an event of `events.k8s.io`: only its series may change.
-pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
+pub(super) fn update(out: &mut FieldErrors, new: &Value, old: &Value) {
     let (new, old) = (to_core_group(new), to_core_group(old));
     common(out, &new, "reportingController");
     if new.get("series") != old.get("series") {
@@ -80,7 +80,7 @@ pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
     }
 }
 
-fn common(out: &mut Problems, event: &Value, controller: &str) {
+fn common(out: &mut FieldErrors, event: &Value, controller: &str) {
     let (of, own) = (text(event, "/involvedObject/namespace"), text(event, "/metadata/namespace"));
     if of != own && !(of.is_empty() && own == "default") {
         invalid(out, "involvedObject.namespace", &of.into(), "does not match event.namespace");
@@ -106,7 +106,7 @@ fn common(out: &mut Problems, event: &Value, controller: &str) {
     }
 }
 
-fn series(out: &mut Problems, event: &Value) {
+fn series(out: &mut FieldErrors, event: &Value) {
     let Some(series) = at(event, "/series") else { return };
     if number(series, "/count").unwrap_or(0) < 2 {
         invalid(out, "series.count", &"".into(), "should be at least 2");
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn an_event_of_the_new_group_needs_time_reporter_and_action() {
         let found = |event: &Value| {
-            let mut out = Problems::new();
+            let mut out = FieldErrors::new();
             create(&mut out, event);
             out.iter().map(|it| it.field.clone()).collect::<Vec<_>>()
         };
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn only_the_series_of_an_event_may_change() {
-        let mut out = Problems::new();
+        let mut out = FieldErrors::new();
         let mut new = event();
         new["series"] = json!({"count": 2, "lastObservedTime": "2020-01-01T00:00:01.000000Z"});
         update(&mut out, &new, &event());

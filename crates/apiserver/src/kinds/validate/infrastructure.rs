@@ -8,15 +8,15 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
 use super::check::{
-    Problems, duplicate, forbidden, immutable, invalid, invalid_string, one_of, required, unsupported,
+    FieldErrors, duplicate, forbidden, immutable, invalid, invalid_string, one_of, required, unsupported,
 };
 use super::network::cidr;
-use crate::kinds::look::{at, flag, items, number, text};
+use crate::kinds::json_access::{at, flag, items, number, text};
 use crate::kinds::names;
-use crate::{Problem, ProblemKind};
+use crate::{FieldError, FieldErrorKind};
 
 /// Validates a new object of one of these kinds.
-pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
+pub(super) fn create(out: &mut FieldErrors, kind: &str, object: &Value) {
     match kind {
         "Node" => {
             taints(out, object);
@@ -43,13 +43,13 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
 }
 
 /// Validates the new state of an object of one of these kinds.
-pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
+pub(super) fn update(out: &mut FieldErrors, kind: &str, new: &Value, old: &Value) {
     create(out, kind, new);
     changes(out, kind, new, old);
 }
 
 /// Checks the immutable fields of these kinds.
-pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
+pub(super) fn changes(out: &mut FieldErrors, kind: &str, new: &Value, old: &Value) {
     match kind {
         "Node" => {
             // kube-apiserver validates taints twice, and reports their problems twice.
@@ -76,13 +76,13 @@ pub(super) fn changes(out: &mut Problems, kind: &str, new: &Value, old: &Value) 
                 part("/spec/source/inlineVolumeSpec"),
                 part("/spec/nodeName")
             );
-            out.push(Problem::with_value("spec", ProblemKind::Invalid, shown, "field is immutable"));
+            out.push(FieldError::with_value("spec", FieldErrorKind::Invalid, shown, "field is immutable"));
         }
         _ => {}
     }
 }
 
-fn taints(out: &mut Problems, node: &Value) {
+fn taints(out: &mut FieldErrors, node: &Value) {
     for (index, taint) in items(node, "/spec/taints").iter().enumerate() {
         // Taints are in `spec`, but `ValidateNode` of k8s.io/kubernetes v1.36.4
         // pkg/apis/core/validation/validation.go reports them below `metadata`.
@@ -101,7 +101,7 @@ fn taints(out: &mut Problems, node: &Value) {
     }
 }
 
-fn controller(out: &mut Problems, name: &str) {
+fn controller(out: &mut FieldErrors, name: &str) {
     let field = "spec.controller";
     let (domain, path) = name.split_once('/').unwrap_or((name, ""));
     if name.is_empty() {
@@ -114,7 +114,7 @@ fn controller(out: &mut Problems, name: &str) {
     }
 }
 
-fn class_parameters(out: &mut Problems, parameters: &Value) {
+fn class_parameters(out: &mut FieldErrors, parameters: &Value) {
     for key in ["kind", "name"] {
         if text(parameters, &format!("/{key}")).is_empty() {
             required(out, &format!("spec.parameters.{key}"), "");
@@ -130,7 +130,7 @@ fn class_parameters(out: &mut Problems, parameters: &Value) {
     }
 }
 
-fn lifecycles(out: &mut Problems, driver: &Value) {
+fn lifecycles(out: &mut FieldErrors, driver: &Value) {
     if at(driver, "/spec/fsGroupPolicy").is_some() {
         let known = ["File", "None", "ReadWriteOnceWithFSType"];
         one_of(out, driver, "/spec/fsGroupPolicy", "spec.fsGroupPolicy", &known);
@@ -150,7 +150,7 @@ fn lifecycles(out: &mut Problems, driver: &Value) {
     }
 }
 
-fn node_drivers(out: &mut Problems, node: &Value) {
+fn node_drivers(out: &mut FieldErrors, node: &Value) {
     for (index, driver) in items(node, "/spec/drivers").iter().enumerate() {
         for key in ["name", "nodeID"] {
             if text(driver, &format!("/{key}")).is_empty() {
@@ -160,7 +160,7 @@ fn node_drivers(out: &mut Problems, node: &Value) {
     }
 }
 
-fn attachment(out: &mut Problems, attachment: &Value) {
+fn attachment(out: &mut FieldErrors, attachment: &Value) {
     for key in ["attacher", "nodeName"] {
         if text(attachment, &format!("/spec/{key}")).is_empty() {
             required(out, &format!("spec.{key}"), "");
@@ -177,7 +177,7 @@ fn attachment(out: &mut Problems, attachment: &Value) {
     }
 }
 
-fn signing_request(out: &mut Problems, request: &Value) {
+fn signing_request(out: &mut FieldErrors, request: &Value) {
     let encoded = text(request, "/spec/request");
     let pem = STANDARD.decode(encoded).ok().and_then(|it| String::from_utf8(it).ok()).unwrap_or_default();
     // Text before the first block is skipped.
@@ -198,7 +198,7 @@ fn signing_request(out: &mut Problems, request: &Value) {
     }
 }
 
-fn webhooks(out: &mut Problems, configuration: &Value) {
+fn webhooks(out: &mut FieldErrors, configuration: &Value) {
     let mut names_before = HashSet::new();
     for (index, webhook) in items(configuration, "/webhooks").iter().enumerate() {
         let path = format!("webhooks[{index}]");
@@ -241,7 +241,7 @@ fn webhooks(out: &mut Problems, configuration: &Value) {
     }
 }
 
-fn priority_level(out: &mut Problems, spec: &Value) {
+fn priority_level(out: &mut FieldErrors, spec: &Value) {
     match text(spec, "/type") {
         "Limited" if at(spec, "/limited").is_none() => {
             required(out, "spec.limited", "must not be empty when type is Limited");
@@ -259,7 +259,7 @@ fn priority_level(out: &mut Problems, spec: &Value) {
     }
 }
 
-fn flow_schema(out: &mut Problems, spec: &Value) {
+fn flow_schema(out: &mut FieldErrors, spec: &Value) {
     if text(spec, "/priorityLevelConfiguration/name").is_empty() {
         required(out, "spec.priorityLevelConfiguration.name", "must reference a priority level");
     }
@@ -269,7 +269,7 @@ fn flow_schema(out: &mut Problems, spec: &Value) {
         let shown = format!("{{\"Type\":{}}}", Value::from(kind));
         let detail = "supported values: \"ByNamespace\", \"ByUser\"";
         let field = "spec.distinguisherMethod.type";
-        out.push(Problem::with_value(field, ProblemKind::NotSupported, shown, detail));
+        out.push(FieldError::with_value(field, FieldErrorKind::NotSupported, shown, detail));
     }
     for (index, rule) in items(spec, "/rules").iter().enumerate() {
         let path = format!("spec.rules[{index}]");
@@ -307,7 +307,7 @@ mod tests {
     use super::*;
 
     fn found(kind: &str, new: &Value, old: Option<&Value>) -> Vec<String> {
-        let mut out = Problems::new();
+        let mut out = FieldErrors::new();
         match old {
             None => create(&mut out, kind, new),
             Some(old) => update(&mut out, kind, new, old),

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{Problems, duplicate, forbidden, immutable, invalid, invalid_string, required};
-use crate::kinds::look::{at, entries, items, text};
+use super::check::{FieldErrors, duplicate, forbidden, immutable, invalid, invalid_string, required};
+use crate::kinds::json_access::{at, entries, items, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
 
@@ -36,7 +36,7 @@ const OF_PODS: &[&str] =
     &["pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
 
 /// Validates a limit range.
-pub(super) fn range(out: &mut Problems, object: &Value) {
+pub(super) fn range(out: &mut FieldErrors, object: &Value) {
     let limits = items(object, "/spec/limits");
     let mut kinds_before = HashSet::new();
     for (index, limit) in limits.iter().enumerate() {
@@ -78,7 +78,7 @@ pub(super) fn range(out: &mut Problems, object: &Value) {
 }
 
 /// Checks the quantities of one resource, which must be ordered from the minimum to the maximum.
-fn amounts(out: &mut Problems, limit: &Value, name: &str, path: &str) {
+fn amounts(out: &mut FieldErrors, limit: &Value, name: &str, path: &str) {
     let of = |part: &str| limit.get(part).and_then(|it| it.get(name)).and_then(Quantity::read);
     let (least, most) = (of("min"), of("max"));
     let (request, default) = (of("defaultRequest"), of("default"));
@@ -110,7 +110,7 @@ fn amounts(out: &mut Problems, limit: &Value, name: &str, path: &str) {
 }
 
 /// Validates a quota.
-pub(super) fn quota(out: &mut Problems, object: &Value) {
+pub(super) fn quota(out: &mut FieldErrors, object: &Value) {
     for (name, amount) in entries(object, "/spec/hard") {
         let field = format!("spec.hard[{name}]");
         invalid_string(out, &field, name, names::qualified(name));
@@ -151,7 +151,7 @@ pub(super) fn quota(out: &mut Problems, object: &Value) {
 }
 
 /// Validates the new state of a quota: its scopes are immutable.
-pub(super) fn quota_update(out: &mut Problems, new: &Value, old: &Value) {
+pub(super) fn quota_update(out: &mut FieldErrors, new: &Value, old: &Value) {
     quota(out, new);
     immutable(out, new, old, "/spec/scopes", "spec.scopes");
 }
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn quantities_must_be_ordered_from_the_minimum_to_the_maximum() {
         let found = |limit: Value| {
-            let mut out = Problems::new();
+            let mut out = FieldErrors::new();
             range(&mut out, &json!({"spec": {"limits": [limit]}}));
             out.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_quota_limits_known_resources_and_a_scope_only_those_of_pods() {
-        let mut out = Problems::new();
+        let mut out = FieldErrors::new();
         let spec = json!({"hard": {"pods": "1", "requests.cpu": "-1", "foo": "1", "count/x.y": "2"}, "scopes": ["BestEffort"]});
         quota(&mut out, &json!({ "spec": spec }));
         let fields: Vec<&str> = out.iter().map(|it| it.field.as_str()).collect();

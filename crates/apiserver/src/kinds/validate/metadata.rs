@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::check::{Problems, forbidden, immutable, invalid, invalid_string, required};
-use crate::kinds::look::{at, entries, flag, items, number, text};
+use super::check::{FieldErrors, forbidden, immutable, invalid, invalid_string, required};
+use crate::kinds::json_access::{at, entries, flag, items, number, text};
 use crate::kinds::names;
 use crate::kinds::traits::NameRule;
-use crate::{Problem, ProblemKind};
+use crate::{FieldError, FieldErrorKind};
 
 /// The number of bytes that all annotations may hold together, `TotalAnnotationSizeLimitB` of
 /// k8s.io/apimachinery v0.36.4 pkg/api/validation/objectmeta.go.
@@ -16,7 +16,7 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
 /// Validates the metadata of a new object of a built-in kind.
-pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> Vec<Problem> {
+pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> Vec<FieldError> {
     let mut out = common(NameRule::of(group, plural), namespaced, object);
     if requires_standard_finalizers(group, plural) {
         standard_finalizers(&mut out, object);
@@ -25,8 +25,8 @@ pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> Ve
 }
 
 /// Validates the metadata of a new object of any kind, with this rule for names.
-pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<Problem> {
-    let mut out = Problems::new();
+pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<FieldError> {
+    let mut out = FieldErrors::new();
     let name = text(object, "/metadata/name");
     let prefix = text(object, "/metadata/generateName");
     if !prefix.is_empty() {
@@ -92,11 +92,11 @@ fn passes(group: &str, plural: &str) -> Passes {
     Passes { labels, fixed, finalizers }
 }
 
-/// Validates the metadata of the new state of an object of a built-in kind. Problems are repeated
+/// Validates the metadata of the new state of an object of a built-in kind. FieldErrors are repeated
 /// as often as in kube-apiserver.
-pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<Problem> {
+pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let passes = passes(group, plural);
-    let mut out = Problems::new();
+    let mut out = FieldErrors::new();
     for _ in 0..passes.fixed {
         immutable_fields(&mut out, new, old);
     }
@@ -113,21 +113,21 @@ pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<Proble
 }
 
 /// Validates the metadata of the new state of any object, without repeats.
-pub fn update_common(new: &Value, old: &Value) -> Vec<Problem> {
-    let mut out = Problems::new();
+pub fn update_common(new: &Value, old: &Value) -> Vec<FieldError> {
+    let mut out = FieldErrors::new();
     immutable_fields(&mut out, new, old);
     labels_and_owners(&mut out, new);
     finalizers(&mut out, new);
     out
 }
 
-fn labels_and_owners(out: &mut Problems, object: &Value) {
+fn labels_and_owners(out: &mut FieldErrors, object: &Value) {
     labels(out, object, "/metadata/labels", "metadata.labels");
     annotations(out, object, "/metadata/annotations", "metadata.annotations");
     owners(out, object);
 }
 
-fn immutable_fields(out: &mut Problems, new: &Value, old: &Value) {
+fn immutable_fields(out: &mut FieldErrors, new: &Value, old: &Value) {
     for field in ["name", "namespace", "uid", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         immutable(out, new, old, &format!("/metadata/{field}"), &format!("metadata.{field}"));
     }
@@ -145,12 +145,12 @@ fn immutable_fields(out: &mut Problems, new: &Value, old: &Value) {
             "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
             added.join(", ")
         );
-        out.push(Problem::new("metadata.finalizers", ProblemKind::Forbidden, &detail));
+        out.push(FieldError::new("metadata.finalizers", FieldErrorKind::Forbidden, &detail));
     }
 }
 
 /// Validates labels, in metadata and elsewhere.
-pub(super) fn labels(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+pub(super) fn labels(out: &mut FieldErrors, object: &Value, pointer: &str, field: &str) {
     for (key, value) in entries(object, pointer) {
         invalid_string(out, field, key, names::qualified(key));
         let value = value.as_str().unwrap_or_default();
@@ -159,7 +159,7 @@ pub(super) fn labels(out: &mut Problems, object: &Value, pointer: &str, field: &
 }
 
 /// Validates annotations, in metadata and elsewhere. Their keys are checked in lower case.
-pub(super) fn annotations(out: &mut Problems, object: &Value, pointer: &str, field: &str) {
+pub(super) fn annotations(out: &mut FieldErrors, object: &Value, pointer: &str, field: &str) {
     let mut size = 0;
     for (key, value) in entries(object, pointer) {
         size += key.len() + value.as_str().unwrap_or_default().len();
@@ -167,11 +167,11 @@ pub(super) fn annotations(out: &mut Problems, object: &Value, pointer: &str, fie
     }
     if size > ANNOTATIONS_LIMIT {
         let detail = format!("may not be more than {ANNOTATIONS_LIMIT} bytes");
-        out.push(Problem::new(field, ProblemKind::TooLong, &detail));
+        out.push(FieldError::new(field, FieldErrorKind::TooLong, &detail));
     }
 }
 
-fn owners(out: &mut Problems, object: &Value) {
+fn owners(out: &mut FieldErrors, object: &Value) {
     let field = "metadata.ownerReferences";
     let mut controller: Option<&Value> = None;
     for owner in items(object, "/metadata/ownerReferences") {
@@ -192,7 +192,7 @@ fn owners(out: &mut Problems, object: &Value) {
         if version == "v1" && text(owner, "/kind") == "Event" {
             let shown = ShownFields(&owner_fields(owner)).to_string();
             let detail = "/v1, Kind=Event is disallowed from being an owner";
-            out.push(Problem::with_value(field, ProblemKind::Invalid, shown, detail));
+            out.push(FieldError::with_value(field, FieldErrorKind::Invalid, shown, detail));
         }
         if flag(owner, "/controller") {
             if let Some(first) = controller {
@@ -207,7 +207,7 @@ fn owners(out: &mut Problems, object: &Value) {
                     named(owner)
                 );
                 let shown = format!("[{}]", all.join(","));
-                out.push(Problem::with_value(field, ProblemKind::Invalid, shown, &detail));
+                out.push(FieldError::with_value(field, FieldErrorKind::Invalid, shown, &detail));
             } else {
                 controller = Some(owner);
             }
@@ -243,14 +243,14 @@ fn requires_standard_finalizers(group: &str, plural: &str) -> bool {
     group != "apiextensions.k8s.io" && passes(group, plural).finalizers > 0
 }
 
-fn standard_finalizers(out: &mut Problems, object: &Value) {
+fn standard_finalizers(out: &mut FieldErrors, object: &Value) {
     let all = items(object, "/metadata/finalizers").iter().map(|it| it.as_str().unwrap_or_default());
     for (index, name) in all.enumerate().filter(|(_, it)| names::qualified(it).is_empty()) {
         standard_finalizer(out, name, &format!("metadata.finalizers[{index}]"));
     }
 }
 
-fn finalizers(out: &mut Problems, object: &Value) {
+fn finalizers(out: &mut FieldErrors, object: &Value) {
     let all = items(object, "/metadata/finalizers");
     for name in all.iter().map(|it| it.as_str().unwrap_or_default()) {
         invalid_string(out, "metadata.finalizers", name, names::qualified(name));
@@ -268,13 +268,13 @@ fn finalizers(out: &mut Problems, object: &Value) {
 }
 
 /// Validates a finalizer: a qualified name, with a domain unless it is a standard one.
-pub(super) fn finalizer(out: &mut Problems, name: &str, field: &str, indexed: &str) {
+pub(super) fn finalizer(out: &mut FieldErrors, name: &str, field: &str, indexed: &str) {
     invalid_string(out, field, name, names::qualified(name));
     standard_finalizer(out, name, indexed);
 }
 
 /// Validates the finalizers in a write to `/finalize` of a namespace.
-pub fn namespace_finalizers(namespace: &Value) -> Vec<Problem> {
+pub fn namespace_finalizers(namespace: &Value) -> Vec<FieldError> {
     let mut out = Vec::new();
     for (index, name) in items(namespace, "/spec/finalizers").iter().filter_map(Value::as_str).enumerate() {
         let field = format!("spec.finalizers[{index}]");
@@ -284,7 +284,7 @@ pub fn namespace_finalizers(namespace: &Value) -> Vec<Problem> {
     out
 }
 
-fn standard_finalizer(out: &mut Problems, name: &str, indexed: &str) {
+fn standard_finalizer(out: &mut FieldErrors, name: &str, indexed: &str) {
     if !name.contains('/') && !STANDARD_FINALIZERS.contains(&name) {
         invalid(
             out,
@@ -311,7 +311,7 @@ mod tests {
             ("apiextensions.k8s.io", "customresourcedefinitions", false, false),
         ] {
             let has_problem =
-                |problems: &[Problem]| problems.iter().any(|it| it.message.contains("neither a standard"));
+                |problems: &[FieldError]| problems.iter().any(|it| it.message.contains("neither a standard"));
             assert_eq!(has_problem(&create(group, plural, namespaced, &object)), rejected, "{plural}");
             assert_eq!(has_problem(&update(group, plural, &object, &object)), rejected, "{plural}");
         }

@@ -3,23 +3,23 @@
 use serde_json::Value;
 
 use super::check::{
-    Problems, at_most_100_percent, forbidden, immutable, invalid, invalid_string, number_or_percent, one_of,
-    required, unsupported,
+    FieldErrors, at_most_100_percent, forbidden, immutable, invalid, invalid_string, number_or_percent,
+    one_of, required, unsupported,
 };
 use super::infrastructure;
 use super::metadata::labels;
 use super::network;
 use super::pod;
 use super::selector;
-use crate::kinds::look::{at, flag, items, number, text};
+use crate::kinds::json_access::{at, flag, items, number, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
-use crate::{Problem, ProblemKind};
+use crate::{FieldError, FieldErrorKind};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// Validates a new object of one of these kinds.
-pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value) {
+pub(super) fn create(out: &mut FieldErrors, group: &str, kind: &str, object: &Value) {
     match (group, kind) {
         ("networking.k8s.io", "Ingress") => network::ingress(out, &object["spec"]),
         ("networking.k8s.io", "NetworkPolicy") => network::network_policy(out, &object["spec"]),
@@ -46,7 +46,7 @@ pub(super) fn create(out: &mut Problems, group: &str, kind: &str, object: &Value
 }
 
 /// Validates the new state of an object of one of these kinds.
-pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, old: &Value) {
+pub(super) fn update(out: &mut FieldErrors, group: &str, kind: &str, new: &Value, old: &Value) {
     match (group, kind) {
         // After a change of the address type, all old addresses are invalid; only the change itself
         // is reported.
@@ -63,7 +63,12 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, o
                 part("kind"),
                 part("name")
             );
-            out.push(Problem::with_value("roleRef", ProblemKind::Invalid, shown, "cannot change roleRef"));
+            out.push(FieldError::with_value(
+                "roleRef",
+                FieldErrorKind::Invalid,
+                shown,
+                "cannot change roleRef",
+            ));
         }
         ("storage.k8s.io", "StorageClass") => {
             for key in ["provisioner", "reclaimPolicy", "volumeBindingMode"] {
@@ -92,13 +97,13 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, new: &Value, o
                 part("name")
             );
             let detail = "field is immutable";
-            out.push(Problem::with_value("spec.parentRef", ProblemKind::Invalid, shown, detail));
+            out.push(FieldError::with_value("spec.parentRef", FieldErrorKind::Invalid, shown, detail));
         }
         _ => infrastructure::changes(out, kind, new, old),
     }
 }
 
-fn disruption_budget(out: &mut Problems, spec: &Value) {
+fn disruption_budget(out: &mut FieldErrors, spec: &Value) {
     let part = |key: &str| at(spec, &format!("/{key}")).cloned().unwrap_or_default();
     if at(spec, "/minAvailable").is_some() && at(spec, "/maxUnavailable").is_some() {
         let shown = format!(
@@ -109,7 +114,7 @@ fn disruption_budget(out: &mut Problems, spec: &Value) {
             part("unhealthyPodEvictionPolicy"),
         );
         let detail = "minAvailable and maxUnavailable cannot be both set";
-        out.push(Problem::with_value("spec", ProblemKind::Invalid, shown, detail));
+        out.push(FieldError::with_value("spec", FieldErrorKind::Invalid, shown, detail));
     }
     for key in ["minAvailable", "maxUnavailable"] {
         number_or_percent(out, spec, &format!("/{key}"), &format!("spec.{key}"));
@@ -124,7 +129,7 @@ fn disruption_budget(out: &mut Problems, spec: &Value) {
     }
 }
 
-fn autoscaler(out: &mut Problems, spec: &Value) {
+fn autoscaler(out: &mut FieldErrors, spec: &Value) {
     let least = number(spec, "/minReplicas");
     let most = number(spec, "/maxReplicas").unwrap_or(0);
     if let Some(least) = least.filter(|least| *least < 1) {
@@ -188,7 +193,7 @@ fn autoscaler(out: &mut Problems, spec: &Value) {
     }
 }
 
-fn metric_target(out: &mut Problems, source: &Value, field: &str, of_resource: bool) {
+fn metric_target(out: &mut FieldErrors, source: &Value, field: &str, of_resource: bool) {
     let (target, field) = (&source["target"], format!("{field}.target"));
     let kind = text(target, "/type");
     if kind.is_empty() {
@@ -221,7 +226,7 @@ fn metric_target(out: &mut Problems, source: &Value, field: &str, of_resource: b
     }
 }
 
-fn scaling_rules(out: &mut Problems, spec: &Value) {
+fn scaling_rules(out: &mut FieldErrors, spec: &Value) {
     for direction in ["scaleUp", "scaleDown"] {
         let path = format!("spec.behavior.{direction}.policies");
         let policies = items(spec, &format!("/behavior/{direction}/policies"));
@@ -242,7 +247,7 @@ fn scaling_rules(out: &mut Problems, spec: &Value) {
     }
 }
 
-fn role(out: &mut Problems, object: &Value, namespaced: bool) {
+fn role(out: &mut FieldErrors, object: &Value, namespaced: bool) {
     for (index, chosen) in items(object, "/aggregationRule/clusterRoleSelectors").iter().enumerate() {
         let (field, before) = (format!("aggregationRule.clusterRoleSelectors[{index}]"), out.len());
         selector::check(out, chosen, &field);
@@ -285,7 +290,7 @@ fn role(out: &mut Problems, object: &Value, namespaced: bool) {
     }
 }
 
-fn binding(out: &mut Problems, object: &Value, kind: &str) {
+fn binding(out: &mut FieldErrors, object: &Value, kind: &str) {
     let group = text(object, "/roleRef/apiGroup");
     if group != RBAC {
         unsupported(out, "roleRef.apiGroup", &group.into(), &[RBAC]);
@@ -328,7 +333,7 @@ fn binding(out: &mut Problems, object: &Value, kind: &str) {
     }
 }
 
-fn storage_class(out: &mut Problems, object: &Value) {
+fn storage_class(out: &mut FieldErrors, object: &Value) {
     match text(object, "/provisioner").to_lowercase().as_str() {
         "" => required(out, "provisioner", ""),
         provisioner => invalid_string(out, "provisioner", provisioner, names::qualified(provisioner)),
@@ -348,7 +353,7 @@ fn storage_class(out: &mut Problems, object: &Value) {
     one_of(out, object, "/volumeBindingMode", "volumeBindingMode", &modes);
 }
 
-fn priority_class(out: &mut Problems, object: &Value) {
+fn priority_class(out: &mut FieldErrors, object: &Value) {
     let name = text(object, "/metadata/name");
     let system = [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
     let value = number(object, "/value").unwrap_or(0);

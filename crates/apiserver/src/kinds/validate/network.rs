@@ -6,15 +6,15 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, forbidden, invalid, invalid_string, one_of, port_number, required,
+    FieldErrors, address, duplicate, forbidden, invalid, invalid_string, one_of, port_number, required,
     routable_address, unsupported,
 };
 use super::selector;
-use crate::kinds::look::{at, items, number, text};
+use crate::kinds::json_access::{at, items, number, text};
 use crate::kinds::names;
 
 /// Validates the spec of an ingress.
-pub(super) fn ingress(out: &mut Problems, spec: &Value) {
+pub(super) fn ingress(out: &mut FieldErrors, spec: &Value) {
     let rules = items(spec, "/rules");
     if rules.is_empty() && at(spec, "/defaultBackend").is_none() {
         invalid(out, "spec", &Value::Null, "either `defaultBackend` or `rules` must be specified");
@@ -50,7 +50,7 @@ pub(super) fn ingress(out: &mut Problems, spec: &Value) {
     }
 }
 
-fn ingress_path(out: &mut Problems, one: &Value, path: &str) {
+fn ingress_path(out: &mut FieldErrors, one: &Value, path: &str) {
     let place = text(one, "/path");
     match text(one, "/pathType") {
         "" => return required(out, &format!("{path}.pathType"), "pathType must be specified"),
@@ -78,7 +78,7 @@ fn ingress_path(out: &mut Problems, one: &Value, path: &str) {
     backend(out, &one["backend"], &format!("{path}.backend"));
 }
 
-fn backend(out: &mut Problems, backend: &Value, path: &str) {
+fn backend(out: &mut FieldErrors, backend: &Value, path: &str) {
     let Some(service) = at(backend, "/service") else {
         if at(backend, "/resource").is_none() {
             invalid(out, path, &"".into(), "resource or service backend is required");
@@ -106,7 +106,7 @@ fn backend(out: &mut Problems, backend: &Value, path: &str) {
 }
 
 /// Validates the spec of a network policy.
-pub(super) fn network_policy(out: &mut Problems, spec: &Value) {
+pub(super) fn network_policy(out: &mut FieldErrors, spec: &Value) {
     selector::check(out, &spec["podSelector"], "spec.podSelector");
     for (list, peers) in [("ingress", "from"), ("egress", "to")] {
         for (index, rule) in items(spec, &format!("/{list}")).iter().enumerate() {
@@ -144,7 +144,7 @@ pub(super) fn network_policy(out: &mut Problems, spec: &Value) {
     }
 }
 
-fn policy_peer(out: &mut Problems, peer: &Value, path: &str) {
+fn policy_peer(out: &mut FieldErrors, peer: &Value, path: &str) {
     let mut found = 0;
     for kind in ["podSelector", "namespaceSelector"] {
         if let Some(chosen) = at(peer, &format!("/{kind}")) {
@@ -168,7 +168,7 @@ fn policy_peer(out: &mut Problems, peer: &Value, path: &str) {
 }
 
 /// Validates a ServiceCIDR.
-pub(super) fn service_range(out: &mut Problems, object: &Value) {
+pub(super) fn service_range(out: &mut FieldErrors, object: &Value) {
     let ranges = items(object, "/spec/cidrs");
     if ranges.is_empty() {
         required(out, "spec.cidrs", "at least one CIDR required");
@@ -179,7 +179,7 @@ pub(super) fn service_range(out: &mut Problems, object: &Value) {
 }
 
 /// Validates an IPAddress.
-pub(super) fn allocated_address(out: &mut Problems, object: &Value) {
+pub(super) fn allocated_address(out: &mut FieldErrors, object: &Value) {
     let Some(parent) = at(object, "/spec/parentRef") else { return required(out, "spec.parentRef", "") };
     for key in ["resource", "name"] {
         let field = format!("spec.parentRef.{key}");
@@ -191,7 +191,7 @@ pub(super) fn allocated_address(out: &mut Problems, object: &Value) {
 }
 
 /// Checks that a string is a CIDR.
-pub(super) fn cidr(out: &mut Problems, field: &str, range: &str) {
+pub(super) fn cidr(out: &mut FieldErrors, field: &str, range: &str) {
     if !is_cidr(range) {
         let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
         invalid(out, field, &range.into(), detail);
@@ -209,7 +209,7 @@ fn is_cidr(text: &str) -> bool {
 }
 
 /// Validates an endpoint slice.
-pub(super) fn endpoint_slice(out: &mut Problems, object: &Value) {
+pub(super) fn endpoint_slice(out: &mut FieldErrors, object: &Value) {
     let kind = text(object, "/addressType");
     match kind {
         "" => return required(out, "addressType", ""),

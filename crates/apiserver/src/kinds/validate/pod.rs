@@ -5,20 +5,20 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, forbidden, invalid, invalid_string, one_of, required, unsupported,
+    FieldErrors, address, duplicate, forbidden, invalid, invalid_string, one_of, required, unsupported,
 };
 use super::container::{PodContext, containers};
 use super::metadata::{annotations, labels};
 use super::selector;
 use super::sysctl::sysctls;
 use super::volume::volumes;
-use crate::kinds::look::{at, flag, items, number, text};
+use crate::kinds::json_access::{at, flag, items, number, text};
 use crate::kinds::names;
 
 const MUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /// Validates a new pod.
-pub(super) fn create(out: &mut Problems, pod: &Value) {
+pub(super) fn create(out: &mut FieldErrors, pod: &Value) {
     spec(out, &pod["spec"], "spec");
     if !items(pod, "/spec/ephemeralContainers").is_empty() {
         forbidden(out, "spec.ephemeralContainers", "cannot be set on create");
@@ -26,7 +26,7 @@ pub(super) fn create(out: &mut Problems, pod: &Value) {
 }
 
 /// Validates a pod template at this path.
-pub(super) fn template(out: &mut Problems, template: &Value, field: &str) {
+pub(super) fn template(out: &mut FieldErrors, template: &Value, field: &str) {
     labels(out, template, "/metadata/labels", &format!("{field}.labels"));
     annotations(out, template, "/metadata/annotations", &format!("{field}.annotations"));
     spec(out, &template["spec"], &format!("{field}.spec"));
@@ -37,7 +37,7 @@ pub(super) fn template(out: &mut Problems, template: &Value, field: &str) {
 }
 
 /// Validates the new state of a pod: hardly any field is mutable.
-pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
+pub(super) fn update(out: &mut FieldErrors, new: &Value, old: &Value) {
     spec(out, &new["spec"], "spec");
     let mut counted = false;
     for list in ["containers", "initContainers"] {
@@ -89,13 +89,13 @@ pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
 }
 
 /// Validates a resized pod.
-pub(super) fn resize(out: &mut Problems, pod: &Value) {
+pub(super) fn resize(out: &mut FieldErrors, pod: &Value) {
     spec(out, &pod["spec"], "spec");
 }
 
 /// Validates a pod with changed ephemeral containers: their names are unique, and existing ones are
 /// immutable.
-pub(super) fn update_ephemeral(out: &mut Problems, new: &Value, old: &Value) {
+pub(super) fn update_ephemeral(out: &mut FieldErrors, new: &Value, old: &Value) {
     let lists = ["/spec/containers", "/spec/initContainers"];
     let mut seen: HashSet<&str> =
         lists.iter().flat_map(|it| items(new, it)).map(|it| text(it, "/name")).collect();
@@ -160,7 +160,7 @@ fn immutable_parts(pod: &Value, old: &Value) -> Value {
     spec
 }
 
-fn spec(out: &mut Problems, spec: &Value, field: &str) {
+fn spec(out: &mut FieldErrors, spec: &Value, field: &str) {
     let known = volumes(out, items(spec, "/volumes"), &format!("{field}.volumes"));
     let pod_context = PodContext { volumes: &known, host_network: flag(spec, "/hostNetwork") };
     let list = items(spec, "/containers");
@@ -199,10 +199,10 @@ fn spec(out: &mut Problems, spec: &Value, field: &str) {
     affinity(out, spec, field);
 }
 
-fn affinity(out: &mut Problems, spec: &Value, field: &str) {
+fn affinity(out: &mut FieldErrors, spec: &Value, field: &str) {
     const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
     const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
-    let weight = |out: &mut Problems, term: &Value, path: &str| {
+    let weight = |out: &mut FieldErrors, term: &Value, path: &str| {
         let weight = number(term, "/weight").unwrap_or(0);
         if !(1..=100).contains(&weight) {
             invalid(out, &format!("{path}.weight"), &weight.into(), "must be in the range 1-100");
@@ -231,7 +231,7 @@ fn affinity(out: &mut Problems, spec: &Value, field: &str) {
 }
 
 /// Checks a node selector: it needs at least one term, and each must be valid.
-pub(super) fn node_terms(out: &mut Problems, selector: &Value, field: &str) {
+pub(super) fn node_terms(out: &mut FieldErrors, selector: &Value, field: &str) {
     let terms = items(selector, "/nodeSelectorTerms");
     if terms.is_empty() {
         let field = format!("{field}.nodeSelectorTerms");
@@ -242,7 +242,7 @@ pub(super) fn node_terms(out: &mut Problems, selector: &Value, field: &str) {
     }
 }
 
-fn node_term(out: &mut Problems, term: &Value, field: &str) {
+fn node_term(out: &mut FieldErrors, term: &Value, field: &str) {
     for (index, expression) in items(term, "/matchExpressions").iter().enumerate() {
         let path = format!("{field}.matchExpressions[{index}]");
         let values = items(expression, "/values");
@@ -273,7 +273,7 @@ fn node_term(out: &mut Problems, term: &Value, field: &str) {
     }
 }
 
-fn pod_term(out: &mut Problems, term: &Value, field: &str) {
+fn pod_term(out: &mut FieldErrors, term: &Value, field: &str) {
     for key in ["labelSelector", "namespaceSelector"] {
         if let Some(chosen) = at(term, &format!("/{key}")) {
             selector::check(out, chosen, &format!("{field}.{key}"));
@@ -286,7 +286,7 @@ fn pod_term(out: &mut Problems, term: &Value, field: &str) {
     invalid_string(out, &field, key, names::qualified(key));
 }
 
-fn scheduling_gates(out: &mut Problems, spec: &Value, field: &str) {
+fn scheduling_gates(out: &mut FieldErrors, spec: &Value, field: &str) {
     let gates = items(spec, "/schedulingGates");
     let mut names_before = HashSet::new();
     for (index, gate) in gates.iter().enumerate() {
@@ -300,7 +300,7 @@ fn scheduling_gates(out: &mut Problems, spec: &Value, field: &str) {
 
 /// Checks the settings that concern the host: user and group ids, processes, host aliases,
 /// operating system.
-fn host_settings(out: &mut Problems, spec: &Value, field: &str) {
+fn host_settings(out: &mut FieldErrors, spec: &Value, field: &str) {
     let context = format!("{field}.securityContext");
     for key in ["runAsUser", "runAsGroup", "fsGroup"] {
         if let Some(id) = number(spec, &format!("/securityContext/{key}")) {
@@ -327,13 +327,13 @@ fn host_settings(out: &mut Problems, spec: &Value, field: &str) {
 }
 
 /// Checks that a number is a valid user or group id.
-fn user_or_group_id(out: &mut Problems, field: &str, id: i64) {
+fn user_or_group_id(out: &mut FieldErrors, field: &str, id: i64) {
     if !(0..=i64::from(i32::MAX)).contains(&id) {
         invalid(out, field, &id.into(), "must be between 0 and 2147483647, inclusive");
     }
 }
 
-fn name_fields(out: &mut Problems, spec: &Value, field: &str) {
+fn name_fields(out: &mut FieldErrors, spec: &Value, field: &str) {
     type Rule = fn(&str) -> Vec<String>;
     let rules: [(&str, Rule); 5] = [
         ("nodeName", names::subdomain),
@@ -351,7 +351,7 @@ fn name_fields(out: &mut Problems, spec: &Value, field: &str) {
 }
 
 /// Checks tolerations, of a pod or of a runtime class.
-pub(super) fn tolerations(out: &mut Problems, spec: &Value, field: &str) {
+pub(super) fn tolerations(out: &mut FieldErrors, spec: &Value, field: &str) {
     for (index, toleration) in items(spec, "/tolerations").iter().enumerate() {
         let path = format!("{field}.tolerations[{index}]");
         let (key, operator) = (text(toleration, "/key"), text(toleration, "/operator"));
@@ -385,7 +385,7 @@ pub(super) fn tolerations(out: &mut Problems, spec: &Value, field: &str) {
     }
 }
 
-fn spread(out: &mut Problems, spec: &Value, field: &str) {
+fn spread(out: &mut FieldErrors, spec: &Value, field: &str) {
     for (index, constraint) in items(spec, "/topologySpreadConstraints").iter().enumerate() {
         let path = format!("{field}.topologySpreadConstraints[{index}]");
         let skew = number(constraint, "/maxSkew").unwrap_or(0);

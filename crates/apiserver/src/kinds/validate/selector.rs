@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::check::{Problems, forbidden, invalid, invalid_string, required};
-use crate::kinds::look::{entries, items, text};
+use super::check::{FieldErrors, forbidden, invalid, invalid_string, required};
+use crate::kinds::json_access::{entries, items, text};
 use crate::kinds::names;
-use crate::{Problem, ProblemKind};
+use crate::{FieldError, FieldErrorKind};
 
 /// Validates a selector.
-pub(super) fn check(out: &mut Problems, selector: &Value, field: &str) {
+pub(super) fn check(out: &mut FieldErrors, selector: &Value, field: &str) {
     for (key, value) in entries(selector, "/matchLabels") {
         let field = format!("{field}.matchLabels");
         invalid_string(out, &field, key, names::qualified(key));
@@ -66,11 +66,11 @@ pub(super) fn selects(selector: &Value, labels: Option<&Value>) -> bool {
 }
 
 /// Reports a problem that shows a selector, with its fields in kube-apiserver's order.
-pub(super) fn invalid_selector(out: &mut Problems, selector: &Value, field: &str, detail: &str) {
+pub(super) fn invalid_selector(out: &mut FieldErrors, selector: &Value, field: &str, detail: &str) {
     let parts: Vec<String> = ["matchLabels", "matchExpressions"]
         .into_iter()
         .filter_map(|key| Some(format!("\"{key}\":{}", selector.get(key)?)))
         .collect();
     let shown = if selector.is_null() { "null".to_owned() } else { format!("{{{}}}", parts.join(",")) };
-    out.push(Problem::with_value(field, ProblemKind::Invalid, shown, detail));
+    out.push(FieldError::with_value(field, FieldErrorKind::Invalid, shown, detail));
 }

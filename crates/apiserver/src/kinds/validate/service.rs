@@ -6,16 +6,16 @@ use std::net::IpAddr;
 use serde_json::Value;
 
 use super::check::{
-    Problems, address, duplicate, external_address, forbidden, invalid, invalid_string, one_of, port_number,
-    required,
+    FieldErrors, address, duplicate, external_address, forbidden, invalid, invalid_string, one_of,
+    port_number, required,
 };
 use super::metadata::labels;
-use crate::kinds::look::{at, entries, items, number, text};
+use crate::kinds::json_access::{at, entries, items, number, text};
 use crate::kinds::names;
-use crate::{Problem, ProblemKind};
+use crate::{FieldError, FieldErrorKind};
 
 /// Validates a new service.
-pub(super) fn create(out: &mut Problems, object: &Value) {
+pub(super) fn create(out: &mut FieldErrors, object: &Value) {
     let spec = &object["spec"];
     let kind = text(spec, "/type");
     let headless = text(spec, "/clusterIP") == "None";
@@ -89,7 +89,7 @@ pub(super) fn create(out: &mut Problems, object: &Value) {
     }
 }
 
-fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
+fn service_ports(out: &mut FieldErrors, spec: &Value, kind: &str, headless: bool) {
     let list = items(spec, "/ports");
     let (mut names_before, mut ports_before) = (HashSet::new(), HashSet::new());
     for (index, port) in list.iter().enumerate() {
@@ -131,13 +131,13 @@ fn service_ports(out: &mut Problems, spec: &Value, kind: &str, headless: bool) {
             let shown = format!(
                 "{{\"Name\":\"\",\"Protocol\":{protocol},\"AppProtocol\":null,\"Port\":{number_},\"TargetPort\":0,\"NodePort\":0}}"
             );
-            out.push(Problem::with_value(path, ProblemKind::Duplicate, shown, ""));
+            out.push(FieldError::with_value(path, FieldErrorKind::Duplicate, shown, ""));
         }
     }
 }
 
 /// Validates the new state of a service.
-pub(super) fn update(out: &mut Problems, new: &Value, old: &Value) {
+pub(super) fn update(out: &mut FieldErrors, new: &Value, old: &Value) {
     let allocated = |object: &Value| text(object, "/spec/type") != "ExternalName";
     if allocated(new) && allocated(old) {
         let before = items(old, "/spec/clusterIPs").first();

@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
-use super::check::{Problems, forbidden, immutable};
-use crate::kinds::look::{at, items, number, text};
-use crate::{Problem, ProblemKind};
+use super::check::{FieldErrors, forbidden, immutable};
+use crate::kinds::json_access::{at, items, number, text};
+use crate::{FieldError, FieldErrorKind};
 
 /// Returns the numbers in the status of a kind, and those of them that count a part of the
 /// replicas.
@@ -60,7 +60,7 @@ fn numbers(group: &str, kind: &str) -> Option<(&'static [&'static str], &'static
 }
 
 /// Validates a changed status.
-pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value, old: &Value) {
+pub(super) fn update(out: &mut FieldErrors, group: &str, kind: &str, object: &Value, old: &Value) {
     if (group, kind) == ("", "Service")
         && text(object, "/spec/type") != "LoadBalancer"
         && !items(object, "/status/loadBalancer/ingress").is_empty()
@@ -76,7 +76,7 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value
     let Some((all, parts)) = numbers(group, kind) else { return };
     let value = |name: &str| number(object, &format!("/status/{name}")).unwrap_or(0);
     let mut report = |name: &str, why: &str| {
-        out.push(Problem::with_value(format!("status.{name}"), ProblemKind::Invalid, value(name), why));
+        out.push(FieldError::with_value(format!("status.{name}"), FieldErrorKind::Invalid, value(name), why));
     };
     for name in all.iter().filter(|name| value(name) < 0) {
         report(name, "must be greater than or equal to 0");
@@ -90,7 +90,7 @@ pub(super) fn update(out: &mut Problems, group: &str, kind: &str, object: &Value
 }
 
 /// Checks the phase of a namespace: active until it is deleted, terminating from then on.
-fn namespace(out: &mut Problems, object: &Value) {
+fn namespace(out: &mut FieldErrors, object: &Value) {
     let (wanted, held) = match at(object, "/metadata/deletionTimestamp") {
         None => ("Active", "empty"),
         Some(_) => ("Terminating", "not empty"),
@@ -100,7 +100,12 @@ fn namespace(out: &mut Problems, object: &Value) {
         let why = format!("may only be '{wanted}' if `deletionTimestamp` is {held}");
         // The capital letter is that of k8s.io/kubernetes v1.36.4
         // pkg/apis/core/validation/validation.go.
-        out.push(Problem::with_value("status.Phase", ProblemKind::Invalid, format_args!("{phase:?}"), &why));
+        out.push(FieldError::with_value(
+            "status.Phase",
+            FieldErrorKind::Invalid,
+            format_args!("{phase:?}"),
+            &why,
+        ));
     }
 }
 
@@ -113,7 +118,7 @@ mod tests {
     #[test]
     fn numbers_are_not_negative_and_parts_do_not_exceed_the_whole() {
         let found = |status: Value| {
-            let mut out = Problems::default();
+            let mut out = FieldErrors::default();
             update(&mut out, "apps", "Deployment", &json!({ "status": status }), &json!({}));
             out.iter().map(ToString::to_string).collect::<Vec<_>>()
         };

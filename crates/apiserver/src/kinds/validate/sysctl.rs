@@ -4,13 +4,13 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{Problems, duplicate, invalid, required};
-use crate::kinds::look::{flag, items, text};
+use super::check::{FieldErrors, duplicate, invalid, required};
+use crate::kinds::json_access::{flag, items, text};
 
 const SHAPE: &str = r"must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
 
 /// Checks the parameters in the security context of a pod.
-pub(super) fn sysctls(out: &mut Problems, spec: &Value, field: &str) {
+pub(super) fn sysctls(out: &mut FieldErrors, spec: &Value, field: &str) {
     let mut seen = HashSet::new();
     for (index, it) in items(spec, "/securityContext/sysctls").iter().enumerate() {
         let (name, field) = (text(it, "/name"), format!("{field}.securityContext.sysctls[{index}].name"));
@@ -76,9 +76,9 @@ mod tests {
     use super::*;
 
     fn wrong(spec: Value) -> Vec<String> {
-        let mut out = Problems::default();
+        let mut out = FieldErrors::default();
         sysctls(&mut out, &spec, "spec");
-        let shortened = |it: &crate::Problem| {
+        let shortened = |it: &crate::FieldError| {
             it.to_string().replace("spec.securityContext.sysctls", "").replace(SHAPE, "…")
         };
         out.iter().map(shortened).collect()

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::check::{Problems, duplicate, forbidden, invalid, invalid_string, required, unsupported};
-use crate::kinds::look::{at, items, number, text};
+use super::check::{FieldErrors, duplicate, forbidden, invalid, invalid_string, required, unsupported};
+use crate::kinds::json_access::{at, items, number, text};
 use crate::kinds::names;
 
 /// The volume types, in the order in which a second one is reported.
@@ -47,7 +47,7 @@ const PATH_TYPES: &[&str] =
     &["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
 
 /// Validates the volumes of a pod, and returns their names.
-pub(super) fn volumes<'a>(out: &mut Problems, list: &'a [Value], field: &str) -> HashSet<&'a str> {
+pub(super) fn volumes<'a>(out: &mut FieldErrors, list: &'a [Value], field: &str) -> HashSet<&'a str> {
     let mut names_ = HashSet::new();
     for (index, volume) in list.iter().enumerate() {
         let path = format!("{field}[{index}]");
@@ -87,7 +87,7 @@ pub(super) fn is_source(field: &str) -> bool {
     SOURCES.iter().chain(PERSISTENT_SOURCES).any(|kind| *kind == field)
 }
 
-fn one(out: &mut Problems, kind: &str, source: &Value, path: &str) {
+fn one(out: &mut FieldErrors, kind: &str, source: &Value, path: &str) {
     match kind {
         "hostPath" => {
             let place = text(source, "/path");
@@ -128,14 +128,14 @@ fn one(out: &mut Problems, kind: &str, source: &Value, path: &str) {
     }
 }
 
-fn mode(out: &mut Problems, source: &Value, path: &str, key: &str) {
+fn mode(out: &mut FieldErrors, source: &Value, path: &str, key: &str) {
     if let Some(mode) = number(source, &format!("/{key}")).filter(|mode| !(0..=0o777).contains(mode)) {
         let detail = "must be a number between 0 and 0777 (octal), both inclusive";
         invalid(out, &format!("{path}.{key}"), &mode.into(), detail);
     }
 }
 
-fn mode_and_items(out: &mut Problems, source: &Value, path: &str) {
+fn mode_and_items(out: &mut FieldErrors, source: &Value, path: &str) {
     mode(out, source, path, "defaultMode");
     for (index, item) in items(source, "/items").iter().enumerate() {
         let path = format!("{path}.items[{index}]");

@@ -6,19 +6,19 @@ use std::borrow::Cow;
 use serde_json::{Value, json};
 
 use super::check::{
-    Problems, at_most_100_percent, forbidden, immutable, invalid, invalid_string, not_negative,
+    FieldErrors, at_most_100_percent, forbidden, immutable, invalid, invalid_string, not_negative,
     number_or_percent, one_of, required, unsupported,
 };
 use super::{cron, pod, selector};
-use crate::kinds::look::{at, entries, flag, items, number, text};
+use crate::kinds::json_access::{at, entries, flag, items, number, text};
 use crate::kinds::names;
-use crate::{Problem, ProblemKind};
+use crate::{FieldError, FieldErrorKind};
 
 const UNMATCHED: &str = "`selector` does not match template `labels`";
 const FIXED_STATEFUL_SET: &str = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden";
 
 /// Validates a new object of one of these kinds.
-pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
+pub(super) fn create(out: &mut FieldErrors, kind: &str, object: &Value) {
     let spec = &object["spec"];
     match kind {
         "Deployment" => deployment(out, spec),
@@ -42,7 +42,7 @@ pub(super) fn create(out: &mut Problems, kind: &str, object: &Value) {
 }
 
 /// Validates the new state of an object of one of these kinds.
-pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
+pub(super) fn update(out: &mut FieldErrors, kind: &str, new: &Value, old: &Value) {
     if kind == "ControllerRevision" {
         not_negative(out, new, "/revision", "revision");
         if new.get("data") != old.get("data") {
@@ -78,14 +78,14 @@ pub(super) fn update(out: &mut Problems, kind: &str, new: &Value, old: &Value) {
     }
 }
 
-fn fixed_selector(out: &mut Problems, new: &Value, old: &Value) {
+fn fixed_selector(out: &mut FieldErrors, new: &Value, old: &Value) {
     if at(new, "/spec/selector") != at(old, "/spec/selector") {
         selector::invalid_selector(out, &new["spec"]["selector"], "spec.selector", "field is immutable");
     }
 }
 
 /// Validates a selector and the template that it must select.
-fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bool) {
+fn selected_template(out: &mut FieldErrors, spec: &Value, of: &str, must_select: bool) {
     let labels = at(spec, "/template/metadata/labels");
     let template = match of {
         "statefulset" => stateful_template(spec),
@@ -130,7 +130,7 @@ fn selected_template(out: &mut Problems, spec: &Value, of: &str, must_select: bo
     }
 }
 
-fn restart_policy_always(out: &mut Problems, spec: &Value) {
+fn restart_policy_always(out: &mut FieldErrors, spec: &Value) {
     let policy = text(spec, "/template/spec/restartPolicy");
     if matches!(policy, "OnFailure" | "Never") {
         unsupported(out, "spec.template.spec.restartPolicy", &policy.into(), &["Always"]);
@@ -138,11 +138,11 @@ fn restart_policy_always(out: &mut Problems, spec: &Value) {
 }
 
 /// Reports a problem with a value in kube-apiserver's notation.
-fn report(out: &mut Problems, kind: ProblemKind, field: &str, value: &str, detail: &str) {
-    out.push(Problem::with_value(field, kind, value, detail));
+fn report(out: &mut FieldErrors, kind: FieldErrorKind, field: &str, value: &str, detail: &str) {
+    out.push(FieldError::with_value(field, kind, value, detail));
 }
 
-fn deployment(out: &mut Problems, spec: &Value) {
+fn deployment(out: &mut FieldErrors, spec: &Value) {
     not_negative(out, spec, "/replicas", "spec.replicas");
     selected_template(out, spec, "deployment", true);
     let rolling = "/strategy/rollingUpdate";
@@ -156,7 +156,7 @@ fn deployment(out: &mut Problems, spec: &Value) {
         other => {
             let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
             let detail = "supported values: \"Recreate\", \"RollingUpdate\"";
-            report(out, ProblemKind::NotSupported, "spec.strategy", &value, detail);
+            report(out, FieldErrorKind::NotSupported, "spec.strategy", &value, detail);
         }
     }
     for key in ["minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"] {
@@ -169,7 +169,7 @@ fn deployment(out: &mut Problems, spec: &Value) {
     }
 }
 
-fn rolling_deployment(out: &mut Problems, spec: &Value) {
+fn rolling_deployment(out: &mut FieldErrors, spec: &Value) {
     let (pointer, field) = ("/strategy/rollingUpdate", "spec.strategy.rollingUpdate");
     for key in ["maxUnavailable", "maxSurge"] {
         number_or_percent(out, spec, &format!("{pointer}/{key}"), &format!("{field}.{key}"));
@@ -187,7 +187,7 @@ fn is_zero(value: Option<&Value>) -> bool {
     value.is_some_and(|value| value.as_i64() == Some(0) || value.as_str() == Some("0%"))
 }
 
-fn stateful_set(out: &mut Problems, spec: &Value) {
+fn stateful_set(out: &mut FieldErrors, spec: &Value) {
     let policy = text(spec, "/podManagementPolicy");
     if !matches!(policy, "OrderedReady" | "Parallel") {
         invalid(out, "spec.podManagementPolicy", &policy.into(), "must be 'OrderedReady' or 'Parallel'");
@@ -204,13 +204,13 @@ fn stateful_set(out: &mut Problems, spec: &Value) {
                 let most = rolling.get("maxUnavailable").cloned().unwrap_or_default();
                 let value = format!("{{\"Partition\":{partition},\"MaxUnavailable\":{most}}}");
                 let detail = "only allowed for updateStrategy 'RollingUpdate'";
-                report(out, ProblemKind::Invalid, "spec.updateStrategy.rollingUpdate", &value, detail);
+                report(out, FieldErrorKind::Invalid, "spec.updateStrategy.rollingUpdate", &value, detail);
             }
         }
         other => {
             let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
             let detail = "must be 'RollingUpdate' or 'OnDelete'";
-            report(out, ProblemKind::Invalid, "spec.updateStrategy", &value, detail);
+            report(out, FieldErrorKind::Invalid, "spec.updateStrategy", &value, detail);
         }
     }
     for key in ["replicas", "minReadySeconds", "revisionHistoryLimit"] {
@@ -256,7 +256,7 @@ fn stateful_template(spec: &Value) -> Cow<'_, Value> {
     Cow::Owned(template)
 }
 
-fn daemon_set(out: &mut Problems, spec: &Value) {
+fn daemon_set(out: &mut FieldErrors, spec: &Value) {
     selected_template(out, spec, "daemonset", false);
     for key in ["minReadySeconds", "revisionHistoryLimit"] {
         not_negative(out, spec, &format!("/{key}"), &format!("spec.{key}"));
@@ -285,12 +285,12 @@ fn daemon_set(out: &mut Problems, spec: &Value) {
         other => {
             let value = format!("{{\"Type\":{},\"RollingUpdate\":null}}", Value::from(other));
             let detail = "supported values: \"RollingUpdate\", \"OnDelete\"";
-            report(out, ProblemKind::NotSupported, "spec.updateStrategy", &value, detail);
+            report(out, FieldErrorKind::NotSupported, "spec.updateStrategy", &value, detail);
         }
     }
 }
 
-fn replication_controller(out: &mut Problems, spec: &Value) {
+fn replication_controller(out: &mut FieldErrors, spec: &Value) {
     not_negative(out, spec, "/minReadySeconds", "spec.minReadySeconds");
     let chosen = json!({"matchLabels": spec["selector"]});
     if selector::is_empty(&chosen) {
@@ -309,12 +309,12 @@ fn replication_controller(out: &mut Problems, spec: &Value) {
     restart_policy_always(out, spec);
 }
 
-fn job(out: &mut Problems, job: &Value) {
+fn job(out: &mut FieldErrors, job: &Value) {
     generated_selector(out, job);
     selected_job(out, &job["spec"]);
 }
 
-fn selected_job(out: &mut Problems, spec: &Value) {
+fn selected_job(out: &mut FieldErrors, spec: &Value) {
     job_spec(out, spec, "spec");
     let labels = at(spec, "/template/metadata/labels");
     match at(spec, "/selector") {
@@ -328,7 +328,7 @@ fn selected_job(out: &mut Problems, spec: &Value) {
 }
 
 /// Checks that a job without a manual selector selects by its uid and nothing else.
-fn generated_selector(out: &mut Problems, job: &Value) {
+fn generated_selector(out: &mut FieldErrors, job: &Value) {
     let Some(chosen) = at(job, "/spec/selector").filter(|_| !flag(job, "/spec/manualSelector")) else {
         return;
     };
@@ -340,7 +340,7 @@ fn generated_selector(out: &mut Problems, job: &Value) {
     }
 }
 
-fn job_spec(out: &mut Problems, spec: &Value, field: &str) {
+fn job_spec(out: &mut FieldErrors, spec: &Value, field: &str) {
     for key in [
         "parallelism",
         "completions",
@@ -378,7 +378,7 @@ fn job_spec(out: &mut Problems, spec: &Value, field: &str) {
     }
 }
 
-fn failure_policy(out: &mut Problems, spec: &Value, field: &str) {
+fn failure_policy(out: &mut FieldErrors, spec: &Value, field: &str) {
     for (index, rule) in items(spec, "/podFailurePolicy/rules").iter().enumerate() {
         let path = format!("{field}.podFailurePolicy.rules[{index}]");
         let actions = ["Count", "FailIndex", "FailJob", "Ignore"];
@@ -415,11 +415,11 @@ fn failure_policy(out: &mut Problems, spec: &Value, field: &str) {
             (false, true) => "specifying one of OnExitCodes and OnPodConditions is required",
             _ => continue,
         };
-        out.push(Problem::new(path, ProblemKind::Invalid, detail));
+        out.push(FieldError::new(path, FieldErrorKind::Invalid, detail));
     }
 }
 
-fn job_update(out: &mut Problems, new: &Value, old: &Value) {
+fn job_update(out: &mut FieldErrors, new: &Value, old: &Value) {
     // kube-apiserver validates the spec twice, and reports its problems twice.
     selected_job(out, &new["spec"]);
     let elastic = text(new, "/spec/completionMode") == "Indexed"
@@ -437,7 +437,7 @@ fn job_update(out: &mut Problems, new: &Value, old: &Value) {
     }
 }
 
-fn cron_job(out: &mut Problems, object: &Value) {
+fn cron_job(out: &mut FieldErrors, object: &Value) {
     let name = text(object, "/metadata/name");
     // The controller appends 11 characters, a hyphen and a timestamp, to make the name of a job,
     // which is limited to 63 (k8s.io/kubernetes v1.36.4 pkg/apis/batch/validation/validation.go).
@@ -471,7 +471,7 @@ mod tests {
     }
 
     fn problems(object: &Value) -> Vec<String> {
-        let mut out = Problems::default();
+        let mut out = FieldErrors::default();
         create(&mut out, "StatefulSet", object);
         out.iter().map(|it| it.to_string()).collect()
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::model::{DESIRED, Desired, HASH, HISTORY, MAXIMUM, REVISION, ReplicaSetState, annotation};
-use crate::kinds::look::{entries, number, text};
+use crate::kinds::json_access::{entries, number, text};
 use crate::simulators::owner::reference;
 
 /// The longest history of revisions, in characters: `maxRevHistoryLengthInChars` in

@@ -17,12 +17,12 @@ use serde_json::Value;
 use super::decoded_cache::DecodedCache;
 use super::owner::{adopt, controller, controller_key, controls, is_deleting, key_of, release};
 use super::selector::{of_workload, selects};
-use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
-use crate::kinds::look::{number, text};
-use crate::refusal::Refusal;
+use crate::kinds::json_access::{number, text};
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
 use model::{Desired, REVISION, ReplicaSetState, annotation};
@@ -77,7 +77,7 @@ impl Reconciler for Deployments {
         }
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let deployments = builtin(cluster, "apps", "v1", "deployments");
         let Some(deployment) = cluster.get(&deployments, key).map(|it| it.to_value()) else {
             return Ok(Next::touch());
@@ -130,14 +130,14 @@ impl Deployments {
 impl Rollout<'_> {
     /// Finds the ReplicaSets of the Deployment. Adopts those without a controller, and releases
     /// those that it no longer selects.
-    async fn claim(&mut self, view: &mut DecodedCache, key: &ObjectKey) -> Result<(), Refusal> {
+    async fn claim(&mut self, view: &mut DecodedCache, key: &ObjectKey) -> Result<(), ApiError> {
         let Some(selector) = of_workload(&self.deployment) else { return Ok(()) };
         let alive = !is_deleting(&self.deployment);
         let mut claimed = Vec::new();
         for set in view.all(self.cluster, &self.sets, key.namespace()) {
             let (ours, matches) = (controls(&self.deployment, &set), selects(&selector, &set));
             let Some(set_key) = key_of(&set) else { continue };
-            let place = Place::of(&self.sets, &set_key);
+            let place = ObjectRef::of(&self.sets, &set_key);
             if ours && !matches && alive {
                 let release = |it: &mut Value| release(&self.deployment, it);
                 self.cluster.change(&place, &self.writer, release).await?;
@@ -160,7 +160,7 @@ impl Rollout<'_> {
 
     /// Takes the next step and writes the status. Returns the seconds after which to process the
     /// Deployment again.
-    async fn advance(&mut self, key: &ObjectKey) -> Result<Option<i64>, Refusal> {
+    async fn advance(&mut self, key: &ObjectKey) -> Result<Option<i64>, ApiError> {
         if is_deleting(&self.deployment) || of_workload(&self.deployment).is_none() {
             return self.report(key, false).await;
         }
@@ -205,7 +205,7 @@ impl Rollout<'_> {
     }
 
     /// Updates the annotations of the current ReplicaSet.
-    async fn annotate(&mut self, olds: &[ReplicaSetState]) -> Result<(), Refusal> {
+    async fn annotate(&mut self, olds: &[ReplicaSetState]) -> Result<(), ApiError> {
         let Some(new) = self.new.clone() else { return Ok(()) };
         let Some(key) = key_of(&new) else { return Ok(()) };
         let revision = history::next_revision(olds);
@@ -217,13 +217,13 @@ impl Rollout<'_> {
             }
             history::annotate(&self.deployment, it, revision) || stale
         };
-        let changed = self.cluster.change(&Place::of(&self.sets, &key), &self.writer, bring).await?;
+        let changed = self.cluster.change(&ObjectRef::of(&self.sets, &key), &self.writer, bring).await?;
         self.new = changed.map(|it| Arc::new(it.to_value(&self.sets)));
         Ok(())
     }
 
     /// Creates the ReplicaSet of the current template. Returns true if it did.
-    async fn create(&mut self, key: &ObjectKey, size: i64, revision: i64) -> Result<bool, Refusal> {
+    async fn create(&mut self, key: &ObjectKey, size: i64, revision: i64) -> Result<bool, ApiError> {
         let set = history::new_set(&self.deployment, size, revision);
         let name = text(&set, "/metadata/name").to_owned();
         match self.cluster.add(set, &self.writer).await {
@@ -241,7 +241,7 @@ impl Rollout<'_> {
                     it["status"]["collisionCount"] = (count + 1).into();
                     true
                 };
-                let place = Place::of(&self.deployments, key).part("status");
+                let place = ObjectRef::of(&self.deployments, key).part("status");
                 self.cluster.change(&place, &self.writer, collided).await?;
                 Err(refusal)
             }
@@ -249,14 +249,14 @@ impl Rollout<'_> {
         }
     }
 
-    async fn resize(&mut self, key: &ObjectKey, name: &str, size: i64) -> Result<(), Refusal> {
+    async fn resize(&mut self, key: &ObjectKey, name: &str, size: i64) -> Result<(), ApiError> {
         let Ok(set_key) = ObjectKey::from_parts(key.namespace(), name) else { return Ok(()) };
         let mut before = size;
         let resize = |it: &mut Value| {
             before = number(it, "/spec/replicas").unwrap_or(1);
             history::set_size(it, size, &self.wanted)
         };
-        let changed = self.cluster.change(&Place::of(&self.sets, &set_key), &self.writer, resize).await?;
+        let changed = self.cluster.change(&ObjectRef::of(&self.sets, &set_key), &self.writer, resize).await?;
         let Some(changed) = changed.map(|it| Arc::new(it.to_value(&self.sets))) else { return Ok(()) };
         for set in self.new.iter_mut().chain(&mut self.olds) {
             if text(set, "/metadata/name") == name {
@@ -275,9 +275,9 @@ impl Rollout<'_> {
         record(self.cluster, &self.writer, &self.deployment, &event).await;
     }
 
-    async fn forget(&self, key: &ObjectKey, name: &str) -> Result<(), Refusal> {
+    async fn forget(&self, key: &ObjectKey, name: &str) -> Result<(), ApiError> {
         let Ok(set_key) = ObjectKey::from_parts(key.namespace(), name) else { return Ok(()) };
-        let place = Place::of(&self.sets, &set_key);
+        let place = ObjectRef::of(&self.sets, &set_key);
         match self.cluster.delete(&place, &DeleteOptions::default(), &self.writer).await {
             Err(refusal) if refusal.0.code != 404 => Err(refusal),
             _ => Ok(()),
@@ -285,7 +285,7 @@ impl Rollout<'_> {
     }
 
     /// Writes the status and the revision.
-    async fn report(&self, key: &ObjectKey, created: bool) -> Result<Option<i64>, Refusal> {
+    async fn report(&self, key: &ObjectKey, created: bool) -> Result<Option<i64>, ApiError> {
         let (new, olds) = (self.new.as_deref().map(ReplicaSetState::read), self.old_sets());
         let revision = self.new.as_deref().map_or("", |it| annotation(it, REVISION));
         let mut again = None;
@@ -315,7 +315,7 @@ impl Rollout<'_> {
             it["status"] = status;
             changed || renumbered
         };
-        let place = Place::of(&self.deployments, key).part("status");
+        let place = ObjectRef::of(&self.deployments, key).part("status");
         self.cluster.change(&place, &self.writer, report).await?;
         Ok(again)
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::kinds::look::{at, flag, number, text};
+use crate::kinds::json_access::{at, flag, number, text};
 use crate::simulators::owner::is_deleting;
 
 /// The annotation with the revision of a ReplicaSet or a Deployment.

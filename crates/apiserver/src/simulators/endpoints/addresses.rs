@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::kinds::look::{at, flag, items, number, text};
+use crate::kinds::json_access::{at, flag, items, number, text};
 use crate::simulators::condition;
 use crate::simulators::owner::is_deleting;
 

@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use super::decoded_cache::DecodedCache;
 use super::owner::is_deleting;
 use super::selector::{of_labels, selects};
-use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::{builtin, writer};
-use crate::kinds::look::{at, entries, text};
-use crate::refusal::Refusal;
+use crate::kinds::json_access::{at, entries, text};
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
 
@@ -86,7 +86,7 @@ impl Reconciler for Endpoints {
         }
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let services = builtin(cluster, "", "v1", "services");
         let writer = writer("endpointslice-controller", "kube-controller-manager");
         let service = cluster.get(&services, key).map(|it| self.services.value(&it));
@@ -143,7 +143,7 @@ async fn write_slices(
     key: &ObjectKey,
     writes: slices::Writes,
     writer: &Writer,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let kind = builtin(cluster, "discovery.k8s.io", "v1", "endpointslices");
     for slice in writes.create {
         cluster.add(slice, writer).await?;
@@ -153,7 +153,7 @@ async fn write_slices(
             continue;
         };
         // Fails on a conflict with another write; then the service is retried.
-        cluster.update(&Place::of(&kind, &slice_key), slice, writer).await?;
+        cluster.update(&ObjectRef::of(&kind, &slice_key), slice, writer).await?;
     }
     for name in writes.delete {
         delete(cluster, &kind, key, &name, writer).await?;
@@ -167,9 +167,9 @@ async fn delete(
     key: &ObjectKey,
     name: &str,
     writer: &Writer,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let Ok(key) = ObjectKey::from_parts(key.namespace(), name) else { return Ok(()) };
-    match cluster.delete(&Place::of(kind, &key), &DeleteOptions::default(), writer).await {
+    match cluster.delete(&ObjectRef::of(kind, &key), &DeleteOptions::default(), writer).await {
         Err(refusal) if refusal.0.code != 404 => Err(refusal),
         _ => Ok(()),
     }
@@ -181,7 +181,7 @@ async fn write_endpoints(
     service: &Value,
     mut subsets: Vec<Value>,
     writer: &Writer,
-) -> Result<(), Refusal> {
+) -> Result<(), ApiError> {
     let kind = builtin(cluster, "", "v1", "endpoints");
     let labels = labels(service);
     let truncated = capacity::truncate(&mut subsets);
@@ -200,7 +200,7 @@ async fn write_endpoints(
         }
         before != (it["metadata"].clone(), it.get("subsets").cloned())
     };
-    if cluster.change(&Place::of(&kind, key), writer, bring).await?.is_some() {
+    if cluster.change(&ObjectRef::of(&kind, key), writer, bring).await?.is_some() {
         return Ok(());
     }
     let mut endpoints = json!({ "apiVersion": "v1", "kind": "Endpoints",
@@ -231,7 +231,7 @@ fn labels(service: &Value) -> Value {
 }
 
 /// Deletes the slices and Endpoints of a service that is gone.
-async fn forget(cluster: &Cluster, key: &ObjectKey, writer: &Writer) -> Result<(), Refusal> {
+async fn forget(cluster: &Cluster, key: &ObjectKey, writer: &Writer) -> Result<(), ApiError> {
     let kind = builtin(cluster, "discovery.k8s.io", "v1", "endpointslices");
     for slice in own_slices(cluster, key) {
         delete(cluster, &kind, key, text(&slice, "/metadata/name"), writer).await?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::kinds::look::{entries, items, text};
+use crate::kinds::json_access::{entries, items, text};
 use crate::simulators::owner::reference;
 
 /// The largest number of endpoints in a slice: the default of `MaxEndpointsPerSlice` in

@@ -15,12 +15,12 @@ use tokio::time::Instant;
 
 use super::owner::{controller_key, is_deleting};
 use super::settings::Simulators;
-use crate::cluster::{Cluster, DeleteOptions, Place, Writer};
+use crate::api_error::ApiError;
+use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Writer};
 use crate::controllers::reconcile::{Next, Reconciler};
 use crate::controllers::recorder::{Event, record};
 use crate::controllers::{builtin, writer};
-use crate::kinds::look::{at, flag, items, number, text};
-use crate::refusal::Refusal;
+use crate::kinds::json_access::{at, flag, items, number, text};
 use crate::registry::Kind;
 use crate::store::{CollectionName, Encoded};
 use crate::time;
@@ -134,7 +134,7 @@ impl Reconciler for Kubelet {
         Vec::new()
     }
 
-    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, Refusal> {
+    async fn sync(&mut self, cluster: &Cluster, key: &ObjectKey) -> Result<Next, ApiError> {
         let kind = builtin(cluster, "", "v1", "pods");
         let Some(pod) = cluster.get(&kind, key).map(|it| it.to_value()) else { return Ok(Next::touch()) };
         let Some(node) = node_of(cluster, &pod) else { return Ok(Next::touch()) };
@@ -162,7 +162,7 @@ impl Reconciler for Kubelet {
             let status = if text(it, "/metadata/uid") == uid { report(stage, it, facts) } else { None };
             status.map(|status| it["status"] = status).is_some()
         };
-        cluster.change(&Place::of(&kind, key).part("status"), &writer, report).await?;
+        cluster.change(&ObjectRef::of(&kind, key).part("status"), &writer, report).await?;
         if stage == Stage::Start {
             record_each(cluster, &pod, &writer, |it| {
                 Event::normal("Started", format!("Started container {it}"))
@@ -219,12 +219,12 @@ async fn stop(
     key: &ObjectKey,
     pod: &Value,
     writer: &Writer,
-) -> Result<Next, Refusal> {
+) -> Result<Next, ApiError> {
     record_each(cluster, pod, writer, |it| Event::normal("Killing", format!("Stopping container {it}")))
         .await;
     let uid = Some(text(pod, "/metadata/uid").to_owned());
     let options = DeleteOptions { grace: Some(0), uid, ..DeleteOptions::default() };
-    match cluster.delete(&Place::of(kind, key), &options, writer).await {
+    match cluster.delete(&ObjectRef::of(kind, key), &options, writer).await {
         Err(refusal) if !matches!(refusal.0.code, 404 | 409) => Err(refusal),
         _ => Ok(Next::touch()),
     }

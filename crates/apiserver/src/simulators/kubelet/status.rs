@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::kinds::look::{at, items, number, text};
+use crate::kinds::json_access::{at, items, number, text};
 use crate::simulators::condition;
 
 /// The inputs of a report apart from the pod.

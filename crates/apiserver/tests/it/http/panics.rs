@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dogwatch_apiserver::auth::PeerIdentity;
-use dogwatch_apiserver::http::{AnswerBody, Cut, Service};
+use dogwatch_apiserver::http::{Cut, ResponseBody, Service};
 use dogwatch_apiserver::serving::{BoxError, Handler, RequestBody, Serving};
 use http::{Request, Response, Version};
 use http_body::{Body, Frame};
@@ -36,13 +36,13 @@ impl Body for Poison {
 struct Poisoned(Service);
 
 impl Handler for Poisoned {
-    type Body = AnswerBody;
+    type Body = ResponseBody;
 
     async fn respond(
         &self,
         request: Request<RequestBody>,
         peer: Option<&PeerIdentity>,
-    ) -> Result<Response<AnswerBody>, Cut> {
+    ) -> Result<Response<ResponseBody>, Cut> {
         let poisoned = request.headers().contains_key("x-poison");
         let request = request.map(|body| if poisoned { Poison.boxed_unsync() } else { body });
         self.0.respond(request, peer).await

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::cluster::Cluster;
-use dogwatch_apiserver::faults::{Delay, Lab, Rule, Scope};
+use dogwatch_apiserver::faults::{Delay, FaultInjector, Rule, Scope};
 use dogwatch_core::ObjectKey;
 use http::Method;
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ pub(crate) enum Step {
         colour: u8,
     },
     Wait(u64),
-    Place(Box<Rule>),
+    ObjectRef(Box<Rule>),
     Clear,
     Drop {
         cut: bool,
@@ -61,7 +61,7 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_u8).prop_map(|colour| Step::DeleteAll { colour }),
         8 => (0..500_u64).prop_map(Step::Wait),
         1 => (500..5000_u64).prop_map(Step::Wait),
-        5 => rule().prop_map(|rule| Step::Place(Box::new(rule))),
+        5 => rule().prop_map(|rule| Step::ObjectRef(Box::new(rule))),
         1 => Just(Step::Clear),
         2 => any::<(bool, bool)>().prop_map(|(cut, scoped)| Step::Drop { cut, scoped }),
         1 => Just(Step::Bookmark),
@@ -111,7 +111,7 @@ fn rule() -> impl Strategy<Value = Rule> {
 /// The executor of a script.
 pub(crate) struct Script {
     transport: Transport,
-    faults: Lab,
+    faults: FaultInjector,
     cluster: Arc<Cluster>,
     history: Arc<Mutex<RecordedHistory>>,
 }
@@ -132,7 +132,7 @@ impl Script {
                 self.write(step).await;
             }
             Step::Wait(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
-            Step::Place(rule) => {
+            Step::ObjectRef(rule) => {
                 self.faults.rule(*rule);
             }
             Step::Clear => self.faults.clear(),

@@ -58,7 +58,7 @@ async fn each_wrong_certificate_has_its_own_message() {
         assert!(error.to_string().ends_with(expected), "{error}");
         assert!(error.to_string().contains("127.0.0.1"), "{error}");
         assert_eq!(error.kind(), TransportErrorKind::Tls);
-        assert!(error.needs_a_person() && !error.request_was_sent());
+        assert!(error.is_permanent() && !error.request_was_sent());
     }
 }
 
@@ -272,12 +272,12 @@ async fn only_certificates_that_cannot_change_are_permanent_errors() {
     std::fs::write(&file, wrong.pem()).unwrap();
     let mut config = trusting(&server.url(), &wrong);
     let error = send(&transport(&config), get(&server.url())).await.unwrap_err();
-    assert!(error.kind() == TransportErrorKind::Tls && error.needs_a_person(), "{}", chain(&error));
+    assert!(error.kind() == TransportErrorKind::Tls && error.is_permanent(), "{}", chain(&error));
 
     config.tls.ca = Some(Pem::File(file.clone()));
     let transport = Transport::with_options(&config, no_plugin(), eager()).unwrap();
     let error = send(&transport, get(&server.url())).await.unwrap_err();
-    assert!(error.kind() == TransportErrorKind::Tls && !error.needs_a_person(), "{}", chain(&error));
+    assert!(error.kind() == TransportErrorKind::Tls && !error.is_permanent(), "{}", chain(&error));
     std::fs::write(&file, right.pem()).unwrap();
     assert_eq!(fetch(&transport, &server.url()).await, "hello");
 }

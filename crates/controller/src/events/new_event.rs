@@ -26,7 +26,7 @@ pub enum EventKind {
 
 /// One occurrence to record as an event.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Note {
+pub struct NewEvent {
     kind: EventKind,
     reason: String,
     action: String,
@@ -68,7 +68,7 @@ pub(super) struct EventKey {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Subject([Option<String>; 6]);
 
-impl Note {
+impl NewEvent {
     /// Creates a normal event with its reason, such as `ScaledUp`, and its action, such as
     /// `Scaling`.
     pub fn normal(reason: impl Into<String>, action: impl Into<String>) -> Self {
@@ -225,21 +225,21 @@ mod tests {
     fn an_event_has_all_fields_that_the_server_requires() {
         let now = Timestamp::from_second(1_700_000_000).expect("a time");
         let event =
-            Note::warning("Failed", "Pulling").text("no such image").event(&reporter(), pod("web"), now);
+            NewEvent::warning("Failed", "Pulling").text("no such image").event(&reporter(), pod("web"), now);
         assert_eq!(event.metadata.name.as_deref(), Some("web.17979cfe362a0000"));
         assert_eq!(event.metadata.namespace.as_deref(), Some("here"));
         assert_eq!((event.type_.as_deref(), event.note.as_deref()), (Some("Warning"), Some("no such image")));
-        let node = Note::normal("a", "b").event(&reporter(), Node::default().object_ref(&()), now);
+        let node = NewEvent::normal("a", "b").event(&reporter(), Node::default().object_ref(&()), now);
         assert_eq!(node.metadata.namespace.as_deref(), Some("default"));
     }
 
     #[test]
     fn long_texts_are_truncated_at_a_character_boundary() {
-        let note = Note::normal("r".repeat(200), "a".repeat(200)).text("é".repeat(1_000));
+        let note = NewEvent::normal("r".repeat(200), "a".repeat(200)).text("é".repeat(1_000));
         assert_eq!((note.reason.len(), note.action.len(), note.text.len()), (128, 128, 1024));
-        let odd = Note::normal("r", "a").text(format!("x{}", "é".repeat(1_000)));
+        let odd = NewEvent::normal("r", "a").text(format!("x{}", "é".repeat(1_000)));
         assert_eq!(odd.text.len(), 1023);
-        assert!(!Note::normal("", "a").is_complete() && !Note::normal("r", "").is_complete());
+        assert!(!NewEvent::normal("", "a").is_complete() && !NewEvent::normal("r", "").is_complete());
     }
 
     #[test]
@@ -269,12 +269,12 @@ mod tests {
 
     #[test]
     fn ev_2_events_are_the_same_by_source_object_reason_and_action() {
-        let key = |note: &Note, name: &str| note.key(&reporter(), &pod(name));
-        let note = Note::normal("r", "a");
+        let key = |note: &NewEvent, name: &str| note.key(&reporter(), &pod(name));
+        let note = NewEvent::normal("r", "a");
         assert_eq!(key(&note, "web"), key(&note.clone().text("another text"), "web"));
         assert_ne!(key(&note, "web"), key(&note, "api"));
-        assert_ne!(key(&note, "web"), key(&Note::warning("r", "a"), "web"));
-        assert_ne!(key(&note, "web"), key(&Note::normal("r", "b"), "web"));
+        assert_ne!(key(&note, "web"), key(&NewEvent::warning("r", "a"), "web"));
+        assert_ne!(key(&note, "web"), key(&NewEvent::normal("r", "b"), "web"));
         assert_ne!(key(&note, "web"), key(&note.clone().related(&Node::default()), "web"));
     }
 }

@@ -1,6 +1,6 @@
-//! Error responses: [`Refusal`], a [`Status`] whose message copies kube-apiserver's wording.
+//! Error responses: [`ApiError`], a [`Status`] whose message copies kube-apiserver's wording.
 //!
-//! Every layer returns a [`Refusal`]; only the HTTP layer turns it into a response.
+//! Every layer returns a [`ApiError`]; only the HTTP layer turns it into a response.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -10,15 +10,15 @@ use dogwatch_core::{Cause, Details, Reason, Status};
 /// A rejected request. Boxed, because the error is the rare case of every result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Refusal(pub Box<Status>);
+pub struct ApiError(pub Box<Status>);
 
 /// One validation error of an object: a field, the type of the error, and its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct FieldError {
     /// The path of the field, such as `spec.containers[0].name`.
     pub field: String,
     /// The type of the error.
-    pub kind: ProblemKind,
+    pub kind: FieldErrorKind,
     /// The message without the field path, for example
     /// `Required value: name or generateName is required`.
     pub message: String,
@@ -29,7 +29,7 @@ pub struct Problem {
 /// Mirrors `ErrorType` of k8s.io/apimachinery v0.36.4 pkg/util/validation/field/errors.go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum ProblemKind {
+pub enum FieldErrorKind {
     /// A required value is missing.
     Required,
     /// A value is malformed or not allowed here.
@@ -52,7 +52,7 @@ pub enum ProblemKind {
     Internal,
 }
 
-impl ProblemKind {
+impl FieldErrorKind {
     /// Returns the `reason` of the cause in a `Status`.
     pub fn reason(self) -> &'static str {
         match self {
@@ -85,10 +85,10 @@ impl ProblemKind {
     }
 }
 
-impl Problem {
+impl FieldError {
     /// Creates an error that shows no value: `Required value: detail`, or `Required value` if
     /// `detail` is empty.
-    pub fn new(field: impl Into<String>, kind: ProblemKind, detail: &str) -> Self {
+    pub fn new(field: impl Into<String>, kind: FieldErrorKind, detail: &str) -> Self {
         let words = kind.words();
         let message = if detail.is_empty() { words.to_owned() } else { format!("{words}: {detail}") };
         Self { field: field.into(), kind, message }
@@ -97,7 +97,7 @@ impl Problem {
     /// Creates an error that shows the value: `Invalid value: "x": detail`.
     pub fn with_value(
         field: impl Into<String>,
-        kind: ProblemKind,
+        kind: FieldErrorKind,
         value: impl fmt::Display,
         detail: &str,
     ) -> Self {
@@ -111,13 +111,13 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.message)
     }
 }
 
-impl Refusal {
+impl ApiError {
     /// Creates an error with a reason and a message only; the status code follows from the reason.
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         let mut status = Status::failure(reason, message);
@@ -149,7 +149,7 @@ impl Refusal {
     /// Creates a 422: the object is invalid.
     ///
     /// Each problem becomes a cause. The message lists all problems, without repeating equal ones.
-    pub fn invalid(group: &str, kind: &str, name: &str, problems: &[Problem]) -> Self {
+    pub fn invalid(group: &str, kind: &str, name: &str, problems: &[FieldError]) -> Self {
         let mut seen = HashSet::new();
         let mut listed: Vec<String> = Vec::new();
         for problem in problems.iter().map(ToString::to_string) {
@@ -163,7 +163,7 @@ impl Refusal {
         };
         let qualified = if group.is_empty() { kind.to_owned() } else { format!("{kind}.{group}") };
         let mut refusal = Self::new(Reason::Invalid, format!("{qualified} {name:?} is invalid: {listed}"));
-        let cause = |problem: &Problem| Cause {
+        let cause = |problem: &FieldError| Cause {
             reason: problem.kind.reason().to_owned(),
             message: problem.message.clone(),
             field: problem.field.clone(),
@@ -243,11 +243,11 @@ mod tests {
     #[test]
     fn messages_are_those_of_kube_apiserver() {
         for (refusal, code, message) in [
-            (Refusal::not_found("", "pods", "x"), 404, r#"pods "x" not found"#),
-            (Refusal::not_found("ex.io", "foos", "x"), 404, r#"foos.ex.io "x" not found"#),
-            (Refusal::already_exists("", "configmaps", "a"), 409, r#"configmaps "a" already exists"#),
+            (ApiError::not_found("", "pods", "x"), 404, r#"pods "x" not found"#),
+            (ApiError::not_found("ex.io", "foos", "x"), 404, r#"foos.ex.io "x" not found"#),
+            (ApiError::already_exists("", "configmaps", "a"), 409, r#"configmaps "a" already exists"#),
             (
-                Refusal::forbidden("", "namespaces", "default", "this namespace may not be deleted"),
+                ApiError::forbidden("", "namespaces", "default", "this namespace may not be deleted"),
                 403,
                 r#"namespaces "default" is forbidden: this namespace may not be deleted"#,
             ),
@@ -259,15 +259,15 @@ mod tests {
     #[test]
     fn several_problems_share_one_message_and_get_a_cause_each() {
         let problems = [
-            Problem::new("metadata.name", ProblemKind::Required, "name or generateName is required"),
-            Problem::with_value(
+            FieldError::new("metadata.name", FieldErrorKind::Required, "name or generateName is required"),
+            FieldError::with_value(
                 "spec.replicas",
-                ProblemKind::Invalid,
+                FieldErrorKind::Invalid,
                 -1,
                 "must be greater than or equal to 0",
             ),
         ];
-        let refusal = Refusal::invalid("apps", "Deployment", "x", &problems);
+        let refusal = ApiError::invalid("apps", "Deployment", "x", &problems);
         assert_eq!(
             refusal.0.message,
             "Deployment.apps \"x\" is invalid: [metadata.name: Required value: name or generateName is required, \
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(refusal.0.causes().len(), 2);
         assert_eq!(refusal.0.causes()[0].reason, "FieldValueRequired");
         let twice = [problems[0].clone(), problems[0].clone()];
-        let refusal = Refusal::invalid("", "Pod", "x", &twice);
+        let refusal = ApiError::invalid("", "Pod", "x", &twice);
         assert_eq!(refusal.0.message.matches("metadata.name").count(), 1);
         assert_eq!(refusal.0.causes().len(), 2);
     }
