@@ -1,11 +1,11 @@
-//! The result of a reconcile: an action, or an error that says if a retry can help.
+//! The result of a reconcile: an action, or an error that may be marked as permanent.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// A boxed error of any type.
-pub(crate) type BoxError = Box<dyn Error + Send + Sync>;
+/// A boxed error of any type: an error type for reconcilers that `?` converts every error into.
+pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The next step for a key after a successful reconcile. Every action resets the key's failure
 /// count.
@@ -21,55 +21,45 @@ pub enum Action {
     RequeueAfter(Duration),
 }
 
+/// Marks an error as permanent: the key is not retried until something changes.
+///
+/// It displays as the error that it wraps, and it is found anywhere in the source chain of an error,
+/// so your own error types can contain it.
+///
+/// ```
+/// use dogwatch_controller::Terminal;
+///
+/// fn check(host: &str) -> anyhow::Result<()> {
+///     if host.is_empty() {
+///         return Err(Terminal::new("spec.host is empty").into());
+///     }
+///     Ok(())
+/// }
+/// assert_eq!(check("").unwrap_err().to_string(), "spec.host is empty");
+/// ```
+#[derive(Debug)]
+pub struct Terminal(NotRetried);
+
+/// The level below a [`Terminal`] in its source chain. `anyhow` hides the type of the outermost
+/// error when it boxes it, but not the types of its sources.
+#[derive(Debug)]
+struct NotRetried(BoxError);
+
 /// A failed reconcile, and what happens to its key.
-///
-/// Every error converts into a retryable one with `?`. An error is terminal if it is created with
-/// [`Self::terminal`], or if a [`Terminal`] occurs anywhere in its source chain, so that your own
-/// error types can be terminal too.
-///
-/// It does not implement [`Error`]: it is only ever returned to the controller.
-#[non_exhaustive]
-pub enum ReconcileError {
+#[derive(Debug)]
+pub(crate) enum Failure {
     /// The key is retried when the controller's rate limiter allows it.
-    Retry(Box<dyn Error + Send + Sync>),
+    Retry(BoxError),
     /// A retry would fail again: the key is not retried until something changes.
-    Terminal(Box<dyn Error + Send + Sync>),
+    Terminal(BoxError),
 }
 
-/// Marks an error as permanent: the key is not retried.
-///
-/// It displays as the error that it wraps.
-#[derive(Debug)]
-pub struct Terminal(BoxError);
-
-impl ReconcileError {
-    /// Creates an error after which the key is retried. Use it for values that `?` does not accept,
-    /// such as strings and `anyhow` errors.
-    pub fn retry(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::classified(error.into())
-    }
-
-    /// Creates an error after which the key is not retried until something changes.
-    pub fn terminal(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self::Terminal(error.into())
-    }
-
-    /// Returns true if the key is not retried.
-    pub fn is_terminal(&self) -> bool {
-        matches!(self, Self::Terminal(_))
-    }
-
-    /// Returns the underlying error.
-    pub fn error(&self) -> &(dyn Error + Send + Sync + 'static) {
-        match self {
-            Self::Retry(error) | Self::Terminal(error) => &**error,
-        }
-    }
-
-    fn classified(error: BoxError) -> Self {
+impl Failure {
+    /// Classifies an error by the types in its source chain.
+    pub(crate) fn new(error: BoxError) -> Self {
         let mut level: Option<&(dyn Error + 'static)> = Some(&*error);
         while let Some(it) = level {
-            if it.is::<Terminal>() {
+            if it.is::<Terminal>() || it.is::<NotRetried>() {
                 return Self::Terminal(error);
             }
             level = it.source();
@@ -78,40 +68,32 @@ impl ReconcileError {
     }
 }
 
-impl<E: Error + Send + Sync + 'static> From<E> for ReconcileError {
-    fn from(error: E) -> Self {
-        Self::classified(Box::new(error))
-    }
-}
-
-impl fmt::Display for ReconcileError {
-    /// Writes the error and all its causes on one line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", ErrorChain(self.error()))
-    }
-}
-
-impl fmt::Debug for ReconcileError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = if self.is_terminal() { "Terminal" } else { "Retry" };
-        f.debug_tuple(name).field(self.error()).finish()
-    }
-}
-
 impl Terminal {
     /// Wraps an error.
-    pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        Self(error.into())
+    pub fn new(error: impl Into<BoxError>) -> Self {
+        Self(NotRetried(error.into()))
     }
 }
 
 impl fmt::Display for Terminal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
+        fmt::Display::fmt(&self.0.0, f)
     }
 }
 
 impl Error for Terminal {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&self.0)
+    }
+}
+
+impl fmt::Display for NotRetried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the key is not retried")
+    }
+}
+
+impl Error for NotRetried {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         self.0.source()
     }
@@ -125,7 +107,9 @@ impl fmt::Display for ErrorChain<'_> {
         write!(f, "{}", self.0)?;
         let mut level = self.0.source();
         while let Some(cause) = level {
-            write!(f, ": {cause}")?;
+            if !cause.is::<NotRetried>() {
+                write!(f, ": {cause}")?;
+            }
             level = cause.source();
         }
         Ok(())
@@ -140,26 +124,39 @@ mod tests {
     #[error("no ingress")]
     struct Ours(#[source] BoxError);
 
-    fn failing(error: BoxError) -> Result<Action, ReconcileError> {
+    fn failing(error: BoxError) -> Result<Action, BoxError> {
         Err(Ours(error))?;
         Ok(Action::Done)
     }
 
+    /// The class of an error, and its text.
+    fn classified(error: impl Into<BoxError>) -> (&'static str, String) {
+        match Failure::new(error.into()) {
+            Failure::Retry(error) => ("retry", ErrorChain(&*error).to_string()),
+            Failure::Terminal(error) => ("terminal", ErrorChain(&*error).to_string()),
+        }
+    }
+
     #[test]
-    fn any_error_converts_into_a_retryable_one() {
+    fn any_error_is_retried() {
         let error = failing("full".into()).unwrap_err();
-        assert!(!error.is_terminal());
-        assert_eq!(error.to_string(), "no ingress: full");
-        assert_eq!(format!("{error:?}"), r#"Retry(Ours("full"))"#);
-        assert_eq!(ReconcileError::retry("busy").to_string(), "busy");
+        assert_eq!(classified(error), ("retry", "no ingress: full".to_owned()));
+        assert_eq!(classified("busy"), ("retry", "busy".to_owned()));
+        assert_eq!(classified(anyhow::anyhow!("busy").context("no ingress")).0, "retry");
     }
 
     #[test]
     fn a_terminal_error_is_found_anywhere_in_the_source_chain() {
         let error = failing(Terminal::new(Ours("a bad host".into())).into()).unwrap_err();
-        assert!(error.is_terminal());
-        assert_eq!(error.to_string(), "no ingress: no ingress: a bad host");
-        assert!(ReconcileError::terminal("never").is_terminal());
-        assert!(ReconcileError::retry(Terminal::new("never")).is_terminal());
+        assert_eq!(classified(error), ("terminal", "no ingress: no ingress: a bad host".to_owned()));
+        assert_eq!(classified(Terminal::new("never")), ("terminal", "never".to_owned()));
+    }
+
+    #[test]
+    fn a_terminal_error_is_found_inside_anyhow() {
+        let error = anyhow::Error::from(Terminal::new("never"));
+        assert_eq!(classified(error), ("terminal", "never".to_owned()));
+        let error = anyhow::Error::from(Terminal::new("never")).context("no ingress");
+        assert_eq!(classified(error), ("terminal", "no ingress: never".to_owned()));
     }
 }

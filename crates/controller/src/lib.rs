@@ -14,7 +14,7 @@
 //!
 //! ```
 //! use dogwatch_client::{Api, Client};
-//! use dogwatch_controller::{Action, Context, Controller, Manager, Predicate, ReconcileError, Reconciler, Watched};
+//! use dogwatch_controller::{Action, Context, Controller, Manager, Predicate, BoxError, Reconciler, Watched};
 //! use dogwatch_core::{ObjectKey, WriteParams};
 //! use dogwatch_informer::Lister;
 //! use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -27,9 +27,9 @@
 //! }
 //!
 //! impl Reconciler for Welcome {
-//!     type Error = ReconcileError;
+//!     type Error = BoxError;
 //!
-//!     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+//!     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
 //!         if self.namespaces.get(key).is_err() || self.maps.namespaced(key.name()).get("welcome").is_ok() {
 //!             return Ok(Action::Done);
 //!         }
@@ -62,7 +62,7 @@
 //! |---|---|
 //! | `reconcile.Reconciler`, `reconcile.Func` | [`Reconciler`], or a closure |
 //! | `reconcile.Result{}`, `RequeueAfter` | [`Action::Done`], [`Action::RequeueAfter`]; there is no `Requeue` |
-//! | `reconcile.TerminalError` | [`ReconcileError::terminal`], or [`Terminal`] in the source chain of your error |
+//! | `reconcile.TerminalError` | [`Terminal`], in the source chain of your error |
 //! | `For`, `Owns`, `Watches` + `EnqueueRequestsFromMapFunc` | [`Controller::of`], [`ControllerBuilder::owns`], [`ControllerBuilder::watches`] |
 //! | `source.Channel` | [`ControllerBuilder::also_on`] |
 //! | `reconcile.TypedRequest` | [`Controller::keyed`] |
@@ -104,13 +104,13 @@ mod endpoints;
 mod signals;
 mod manager;
 
-pub use action::{Action, ReconcileError, Terminal};
+pub use action::{Action, BoxError, Terminal};
 pub use controller::{Controller, ControllerBuilder, ControllerError};
 pub use endpoints::Endpoints;
 pub use events::{EventBroadcaster, EventRecorder, NewEvent};
 pub use finalizer::Finalizer;
 pub use leader::{LeaderElector, Leadership};
-pub use manager::{Manager, ManagerError};
+pub use manager::{ControllerFor, Manager, ManagerError};
 pub use metrics::RECONCILE_TIME_BUCKETS;
 pub use owner::Owner;
 pub use predicate::Predicate;

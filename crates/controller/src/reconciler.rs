@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dogwatch_core::{Gvk, Header, Object, ObjectKey, ResourceVersion, View};
 use kube_core::Resource;
 
-use crate::action::{Action, ReconcileError};
+use crate::action::{Action, BoxError};
 
 /// The bounds on the key of a controller. Implemented for every type that meets them.
 pub trait Key: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static {}
@@ -32,7 +32,7 @@ impl<K: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static> Key f
 /// that takes the key and the context by value and returns a future.
 ///
 /// ```
-/// use dogwatch_controller::{Action, Context, ReconcileError, Reconciler};
+/// use dogwatch_controller::{Action, BoxError, Context, Reconciler, Terminal};
 /// use dogwatch_core::ObjectKey;
 /// use dogwatch_informer::Lister;
 /// use k8s_openapi::api::core::v1::Service;
@@ -40,20 +40,21 @@ impl<K: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static> Key f
 /// struct Greeter { services: Lister<Service> }
 ///
 /// impl Reconciler for Greeter {
-///     type Error = ReconcileError;
+///     type Error = BoxError;
 ///
-///     async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, ReconcileError> {
+///     async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, BoxError> {
 ///         let Ok(service) = self.services.get(key) else { return Ok(Action::Done) };
 ///         if service.spec.is_none() {
-///             return Err(ReconcileError::terminal("a service without a spec"));
+///             return Err(Terminal::new("a service without a spec").into());
 ///         }
 ///         Ok(Action::Done)
 ///     }
 /// }
 /// ```
 pub trait Reconciler<K = ObjectKey>: Send + Sync + 'static {
-    /// The error type: any error, or [`ReconcileError`] to mark some failures as terminal.
-    type Error: Into<ReconcileError>;
+    /// The error type: any error, [`BoxError`] or `anyhow::Error`. An error is retried unless there is a
+    /// [`Terminal`](crate::Terminal) in its source chain.
+    type Error: Into<BoxError>;
 
     /// Brings the object behind this key to its desired state.
     fn reconcile(
@@ -68,7 +69,7 @@ where
     K: Key,
     F: Fn(K, Context) -> W + Send + Sync + 'static,
     W: Future<Output = Result<Action, E>> + Send,
-    E: Into<ReconcileError>,
+    E: Into<BoxError>,
 {
     type Error = E;
 
@@ -244,6 +245,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 
     use super::*;
+    use crate::action::Terminal;
 
     #[tokio::test]
     async fn a_closure_with_any_error_type_is_a_reconciler() {
@@ -252,7 +254,7 @@ mod tests {
             outcome.map_err(|it| it.into().to_string())
         }
         let good = |key: u32, _: Context| async move {
-            if key > 3 { Err(ReconcileError::terminal("too large")) } else { Ok(Action::Done) }
+            if key > 3 { Err(Terminal::new("too large")) } else { Ok(Action::Done) }
         };
         assert_eq!(call(good, 1).await, Ok(Action::Done));
         assert_eq!(call(good, 4).await, Err("too large".to_owned()));

@@ -108,6 +108,11 @@ impl InformerFactory {
         Self { client, resync_every: None, namespaces: Vec::new(), members: Arc::default() }
     }
 
+    /// Returns the client that the informers use.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Restricts informers to this namespace, unless a selection names others. Several calls add
     /// several namespaces.
     #[must_use]

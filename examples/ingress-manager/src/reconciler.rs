@@ -1,8 +1,6 @@
 //! Performs the decided writes, whenever a Service or an Ingress changes.
 
-use dogwatch::controller::{
-    Action, Context, Controller, Manager, Predicate, ReconcileError, Reconciler, Watched,
-};
+use dogwatch::controller::{Action, BoxError, Context, Controller, Manager, Predicate, Reconciler, Watched};
 use dogwatch::k8s_openapi::api::core::v1::Service;
 use dogwatch::k8s_openapi::api::networking::v1::Ingress;
 use dogwatch::{Api, Client, DeleteParams, Lister, Object, ObjectKey, Preconditions, WriteParams};
@@ -33,9 +31,9 @@ pub fn controller(manager: &Manager, client: Client) -> Controller {
 }
 
 impl Reconciler<ObjectKey> for IngressManager {
-    type Error = ReconcileError;
+    type Error = BoxError;
 
-    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         let service = self.services.get(key).ok();
         let ingress = self.ingresses.get(key).ok();
         let api = Api::<Ingress>::namespaced(self.client.clone(), key.namespace().unwrap_or_default());

@@ -214,7 +214,8 @@ async fn a_slow_reader_gets_every_change() {
             object["data"] = json!({ "at": at.to_string(), "padding": "x".repeat(200) });
             true
         };
-        let changed = server.cluster().change(&ObjectRef::of(&kind, &key), &Writer::server("test"), change).await;
+        let changed =
+            server.cluster().change(&ObjectRef::of(&kind, &key), &Writer::server("test"), change).await;
         changed.expect("changed");
     }
     for at in 1..=CHANGES {

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::shards::Shards;
-use crate::action::{Action, ErrorChain, ReconcileError};
+use crate::action::{Action, ErrorChain, Failure};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Concerns, Context, Key, Reconciler};
@@ -40,7 +40,7 @@ pub(super) struct ControllerInner<K: Key, R> {
 
 /// The outcome of a call of the reconciler.
 enum Outcome {
-    Returned(Result<Action, ReconcileError>),
+    Returned(Result<Action, Failure>),
     Panicked(String),
     TimedOut(Duration),
 }
@@ -117,7 +117,8 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
 
     /// Calls the reconciler, within the timeout.
     async fn call(&self, key: &K, context: &Context) -> Outcome {
-        let call = async { self.reconciler.reconcile(key, context).await.map_err(Into::into) };
+        let call =
+            async { self.reconciler.reconcile(key, context).await.map_err(|it| Failure::new(it.into())) };
         let call = AssertUnwindSafe(call).catch_unwind();
         let returned = match self.timeout {
             None => call.await,
@@ -146,14 +147,14 @@ impl<K: Key, R: Reconciler<K>> ControllerInner<K, R> {
                 self.requeue(item, AddOptions { after, ..AddOptions::default() });
                 return;
             }
-            Outcome::Returned(Err(ReconcileError::Terminal(error))) => {
+            Outcome::Returned(Err(Failure::Terminal(error))) => {
                 self.metrics.terminal.increment(1);
                 self.failed();
                 self.queue.forget(item);
                 tracing::error!(error = %ErrorChain(&*error), attempt, "reconcile failed permanently");
                 return;
             }
-            Outcome::Returned(Err(ReconcileError::Retry(error))) => {
+            Outcome::Returned(Err(Failure::Retry(error))) => {
                 tracing::warn!(error = %ErrorChain(&*error), attempt, "reconcile failed, retrying");
             }
             Outcome::Panicked(panic) => {

@@ -3,6 +3,7 @@
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use dogwatch_client::Client;
@@ -16,6 +17,7 @@ use super::unit::Unit;
 use crate::checks::Checks;
 use crate::controller::Controller;
 use crate::endpoints::Endpoints;
+use crate::events::{EventBroadcaster, EventRecorder, InvalidReporter};
 use crate::leader::LeaderElector;
 
 /// The default time for a shutdown: controller-runtime's half a minute, which is also Kubernetes'
@@ -40,7 +42,7 @@ const GRACE: Duration = Duration::from_secs(30);
 /// ```
 /// # use dogwatch_client::Client;
 /// use dogwatch_controller::leader::LeaderElector;
-/// use dogwatch_controller::{Action, Context, Controller, Endpoints, Manager, ReconcileError};
+/// use dogwatch_controller::{Action, Context, Controller, Endpoints, Manager, BoxError};
 /// use dogwatch_core::ObjectKey;
 /// use k8s_openapi::api::core::v1::Service;
 /// use k8s_openapi::api::networking::v1::Ingress;
@@ -55,7 +57,7 @@ const GRACE: Duration = Duration::from_secs(30);
 ///         async move {
 ///             // Compare what is with what should be, and change what differs.
 ///             drop(service);
-///             Ok::<_, ReconcileError>(Action::Done)
+///             Ok::<_, BoxError>(Action::Done)
 ///         }
 ///     },
 /// );
@@ -71,6 +73,8 @@ const GRACE: Duration = Duration::from_secs(30);
 #[must_use]
 pub struct Manager {
     pub(super) informers: InformerFactory,
+    /// Started with the first recorder.
+    pub(super) events: OnceLock<EventBroadcaster>,
     pub(super) controllers: Vec<Controller>,
     pub(super) tasks: Vec<Unit>,
     pub(super) leader_tasks: Vec<Unit>,
@@ -94,6 +98,7 @@ impl Manager {
         checks.add("ping", || std::future::ready(Ok::<(), String>(())));
         Self {
             informers,
+            events: OnceLock::new(),
             controllers: Vec::new(),
             tasks: Vec::new(),
             leader_tasks: Vec::new(),
@@ -118,6 +123,20 @@ impl Manager {
         <T::Of as Resource>::Scope: StaticScope,
     {
         self.informers.get()
+    }
+
+    /// Returns a recorder for events in the name of this controller, such as
+    /// `example.com/my-controller`.
+    ///
+    /// The manager writes the events with the client of its informers. At its end it stops the
+    /// controllers, and then writes what they have recorded, within the [grace](Self::grace) period.
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// Returns an error if a server would reject the name.
+    pub fn events(&self, controller: &str) -> Result<EventRecorder, InvalidReporter> {
+        let start = || EventBroadcaster::builder(self.informers.client().clone()).start();
+        self.events.get_or_init(start).recorder(controller)
     }
 
     /// Adds a controller. With an election, it runs only on the leader, unless it is built with

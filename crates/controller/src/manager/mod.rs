@@ -14,7 +14,9 @@ mod progress;
 mod unit;
 #[allow(clippy::module_inception, reason = "the main type has a file of its own name")]
 mod manager;
+mod controller_for;
 mod run;
 
+pub use controller_for::ControllerFor;
 pub use error::ManagerError;
 pub use manager::Manager;

@@ -78,6 +78,7 @@ impl Manager {
         // Held until everything else has ended, so that probes are answered to the end.
         let _endpoints = self.answer(&progress);
         let informers = self.informers.clone();
+        let events = self.events.take();
         let leads = self.elector.is_some();
         for controller in &self.controllers {
             progress.wait_for(&named(controller));
@@ -108,6 +109,10 @@ impl Manager {
                 Some(ended) => ended,
                 None => running.await,
             };
+            if let Some(events) = events {
+                // The timeout around this is the limit.
+                events.shutdown(Duration::MAX).await;
+            }
             informers.shut_down().await;
             ended
         };

@@ -23,7 +23,7 @@ impl ShardMember {
     /// ```no_run
     /// # use dogwatch_client::{Api, Client};
     /// # use dogwatch_controller::sharding::{ShardField, ShardMember};
-    /// # use dogwatch_controller::{Action, Context, Controller, Predicate, ReconcileError, Watched};
+    /// # use dogwatch_controller::{Action, Context, Controller, Predicate, BoxError, Watched};
     /// # use dogwatch_core::ObjectKey;
     /// # use dogwatch_informer::SharedInformer;
     /// # use k8s_openapi::api::core::v1::Pod;
@@ -36,7 +36,7 @@ impl ShardMember {
     /// For servers that do not shard lists.
     ///         let ours = Predicate::<Pod>::new(move |change| part.selects(&**change.object()));
     ///         let controller = Controller::of(Watched::new(&pods).when(ours))
-    ///             .build(|_: ObjectKey, _: Context| async { Ok::<_, ReconcileError>(Action::Done) });
+    ///             .build(|_: ObjectKey, _: Context| async { Ok::<_, BoxError>(Action::Done) });
     ///         controller.run(std::future::pending())
     ///     })
     ///     .await?;

@@ -9,7 +9,7 @@ use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::{Api, Client};
 use dogwatch_controller::leader::LeaderElector;
-use dogwatch_controller::{Action, Controller, Manager, ReconcileError, ShardMember};
+use dogwatch_controller::{Action, BoxError, Controller, Manager, ShardMember};
 use dogwatch_core::{ListParams, ObjectKey, WriteParams};
 use dogwatch_informer::SharedInformer;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -40,7 +40,7 @@ impl BlockingReconcile {
                 begin.send(()).expect("the test waits");
                 released.lock().unwrap().recv_timeout(LIMIT).expect("the test releases it");
                 flag.store(false, Ordering::SeqCst);
-                std::future::pending::<Result<Action, ReconcileError>>().await
+                std::future::pending::<Result<Action, BoxError>>().await
             }
         });
         (Self { at_work, begun: Mutex::new(begun), release }, controller)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
-use dogwatch_controller::{Action, Context, Controller, Predicate, ReconcileError, Reconciler, Watched};
+use dogwatch_controller::{Action, BoxError, Context, Controller, Predicate, Reconciler, Watched};
 use dogwatch_core::{DeleteParams, ObjectKey, WriteParams};
 use dogwatch_informer::Lister;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -24,9 +24,9 @@ struct KeepsASecret {
 }
 
 impl Reconciler for KeepsASecret {
-    type Error = ReconcileError;
+    type Error = BoxError;
 
-    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         self.calls.add(name(key));
         let Ok(owner) = self.maps.get(key) else { return Ok(Action::Done) };
         if self.secrets.get(key).is_err() {
@@ -147,7 +147,7 @@ async fn a_reconciler_that_always_writes_does_not_trigger_itself() {
             let patch = json!({ "data": { "value": now } });
             let patch = dogwatch_client::api::Patch::Merge(&patch);
             context.wrote(&api.patch(key.name(), &dogwatch_core::PatchParams::default(), patch).await?);
-            Ok::<_, ReconcileError>(Action::Done)
+            Ok::<_, BoxError>(Action::Done)
         }
     });
     let running = Running::new(controller);

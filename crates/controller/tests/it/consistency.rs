@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
-use dogwatch_controller::{
-    Action, Context, Controller, Predicate, ReconcileError, Watched, create_or_update,
-};
+use dogwatch_controller::{Action, BoxError, Context, Controller, Predicate, Watched, create_or_update};
 use dogwatch_core::{ListParams, ObjectKey, PatchParams, WriteParams};
 use dogwatch_informer::{Lister, SharedInformer};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -25,9 +23,9 @@ struct OneSecretEach {
 }
 
 impl dogwatch_controller::Reconciler for OneSecretEach {
-    type Error = ReconcileError;
+    type Error = BoxError;
 
-    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         self.calls.add(name(key));
         let owner = self.maps.get(key)?;
         let is_its =
@@ -128,7 +126,7 @@ async fn write_once_over(
                     secret.metadata.name = Some("written".to_owned());
                     secret.metadata.labels = Some(labels);
                     context.wrote(&api.create(&WriteParams::default(), &secret).await?);
-                    return Ok::<_, ReconcileError>(Action::RequeueAfter(SECOND / 10));
+                    return Ok::<_, BoxError>(Action::RequeueAfter(SECOND / 10));
                 }
                 Ok(Action::Done)
             }
@@ -224,7 +222,7 @@ async fn a_reconciler_sees_its_own_writes() {
             assert_eq!(number, count.fetch_add(1, Ordering::Relaxed), "each state is seen once");
             map.data = Some([("value".to_owned(), (number + 1).to_string())].into());
             context.wrote(&api.replace(key.name(), &WriteParams::default(), &map).await?);
-            Ok::<_, ReconcileError>(Action::RequeueAfter(SECOND / 100))
+            Ok::<_, BoxError>(Action::RequeueAfter(SECOND / 100))
         }
     });
     let running = Running::new(controller);
@@ -257,7 +255,7 @@ async fn a_reconciler_that_always_applies_an_object_of_another_key_does_not_loop
                     let patch = dogwatch_client::api::Patch::Merge(&patch);
                     context.wrote(&api.patch("shared", &PatchParams::default(), patch).await?);
                 }
-                Ok::<_, ReconcileError>(Action::Done)
+                Ok::<_, BoxError>(Action::Done)
             }
         },
     );
@@ -291,9 +289,9 @@ async fn a_mapping_that_panics_blocks_no_other_key() {
                 match api.create(&WriteParams::default(), &secret).await {
                     Ok(written) => context.wrote(&written),
                     Err(error) if error.is_already_exists() => return Ok(Action::Done),
-                    Err(error) => return Err(ReconcileError::from(error)),
+                    Err(error) => return Err(BoxError::from(error)),
                 }
-                Ok::<_, ReconcileError>(Action::RequeueAfter(SECOND / 10))
+                Ok::<_, BoxError>(Action::RequeueAfter(SECOND / 10))
             }
         });
     let running = Running::new(controller);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use dogwatch_apiserver::faults::Rule;
-use dogwatch_controller::{Action, Context, Controller, LOW_PRIORITY, ReconcileError, Reconciler};
+use dogwatch_controller::{Action, BoxError, Context, Controller, LOW_PRIORITY, Reconciler};
 use dogwatch_core::ObjectKey;
 use dogwatch_informer::Lister;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -21,9 +21,9 @@ struct Reader {
 }
 
 impl Reconciler for Reader {
-    type Error = ReconcileError;
+    type Error = BoxError;
 
-    async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, BoxError> {
         let seen = if self.maps.get(key).is_ok() { "there" } else { "gone" };
         self.calls.add(format!("{} is {seen}", key.name()));
         Ok(Action::Done)
@@ -57,7 +57,7 @@ async fn workers_start_only_after_every_handler_has_the_initial_objects() {
     let recorded = calls.clone();
     let controller = Controller::of(&maps).watches(&secrets, |_| None).build(move |key, _| {
         recorded.add(name(&key));
-        async { Ok::<_, ReconcileError>(Action::Done) }
+        async { Ok::<_, BoxError>(Action::Done) }
     });
     let running = Running::new(controller);
     tokio::time::sleep(9 * SECOND).await;
@@ -77,7 +77,7 @@ async fn a_sync_timeout_names_the_informers_that_did_not_sync_and_why() {
         .named("certificates")
         .watches(&secrets, |_| None)
         .sync_timeout(30 * SECOND)
-        .build(|_, _| async { Ok::<_, ReconcileError>(Action::Done) });
+        .build(|_, _| async { Ok::<_, BoxError>(Action::Done) });
     let error = Running::new(controller).ended().await.expect_err("secrets are refused").to_string();
     let expected =
         "controller certificates did not start: after 30s, informer secrets is not synced: retrying";
@@ -91,7 +91,7 @@ async fn a_stop_before_the_sync_ends_it_at_once() {
     let cluster = TestCluster::with(&[]).await;
     cluster.server.faults().rule(Rule::on("watch").or("list").refuse(403));
     let controller =
-        Controller::of(&cluster.informer()).build(|_, _| async { Ok::<_, ReconcileError>(Action::Done) });
+        Controller::of(&cluster.informer()).build(|_, _| async { Ok::<_, BoxError>(Action::Done) });
     let running = Running::new(controller);
     tokio::time::sleep(SECOND).await;
     let begun = tokio::time::Instant::now();
@@ -111,7 +111,7 @@ async fn a_change_supersedes_a_requeue() {
             // Only the first call requests another.
             let again = first.take_timed().len() == 1;
             first.add("called");
-            Ok::<_, ReconcileError>(if again { Action::RequeueAfter(HOUR) } else { Action::Done })
+            Ok::<_, BoxError>(if again { Action::RequeueAfter(HOUR) } else { Action::Done })
         }
     });
     let running = Running::new(controller);
@@ -134,7 +134,7 @@ async fn a_requeue_runs_when_it_is_due_with_the_same_priority() {
     let recorded = calls.clone();
     let controller = Controller::of(&maps).build(move |_: ObjectKey, context: Context| {
         recorded.add(format!("{} {}", context.priority(), context.attempt()));
-        async { Ok::<_, ReconcileError>(Action::RequeueAfter(10 * SECOND)) }
+        async { Ok::<_, BoxError>(Action::RequeueAfter(10 * SECOND)) }
     });
     let running = Running::new(controller);
     tokio::time::sleep(25 * SECOND).await;
@@ -157,7 +157,7 @@ async fn changed_objects_are_reconciled_before_initial_ones() {
         let open = open.clone();
         async move {
             open.acquire().await.unwrap().forget();
-            Ok::<_, ReconcileError>(Action::Done)
+            Ok::<_, BoxError>(Action::Done)
         }
     });
     let running = Running::new(controller);
@@ -195,7 +195,7 @@ async fn keys_are_reconciled_concurrently_up_to_the_number_of_workers_and_never_
                 top.fetch_max(keys.lock().unwrap().len(), Ordering::Relaxed);
                 tokio::time::sleep(SECOND).await;
                 keys.lock().unwrap().remove(&key);
-                Ok::<_, ReconcileError>(Action::Done)
+                Ok::<_, BoxError>(Action::Done)
             }
         }));
         for round in 0..10 {

@@ -4,7 +4,7 @@
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
 use dogwatch_controller::leader::LeaderElector;
-use dogwatch_controller::{Action, CancellationToken, Controller, Manager, ManagerError, ReconcileError};
+use dogwatch_controller::{Action, BoxError, CancellationToken, Controller, Manager, ManagerError};
 use dogwatch_core::ObjectKey;
 use dogwatch_informer::InformerFactory;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -32,7 +32,7 @@ impl Replica {
         let elector = elector.expect("valid settings");
         let watcher = move |key: ObjectKey, _| {
             always.add(format!("saw {}", key.name()));
-            std::future::ready(Ok::<_, ReconcileError>(Action::Done))
+            std::future::ready(Ok::<_, BoxError>(Action::Done))
         };
         let manager = manager
             .controller(Controller::of(&maps).build(Recording(calls.clone())))
@@ -158,7 +158,7 @@ async fn a_loss_of_leadership_aborts_the_work_and_stops_the_manager() {
                 tokio::time::sleep(SECOND).await;
             }
             #[allow(unreachable_code, reason = "gives the future its type")]
-            Ok::<Action, ReconcileError>(Action::Done)
+            Ok::<Action, BoxError>(Action::Done)
         }
     };
     let elector = LeaderElector::builder(cluster.client.clone(), "tested").build().expect("valid settings");
@@ -189,7 +189,7 @@ async fn a_leader_drains_its_queue_before_it_releases_the_lease() {
         async move {
             tokio::time::sleep(5 * SECOND).await;
             recorded.add(format!("{} {}", key.name(), leads.is_leader()));
-            Ok::<_, ReconcileError>(Action::Done)
+            Ok::<_, BoxError>(Action::Done)
         }
     };
     let manager = manager.controller(Controller::of(&maps).build(slow)).elect(elector.clone());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use dogwatch_controller::{Action, Context, Controller, ReconcileError, Terminal};
+use dogwatch_controller::{Action, BoxError, Context, Controller, Terminal};
 use dogwatch_core::ObjectKey;
 use dogwatch_workqueue::limiter::FastSlow;
 
@@ -54,7 +54,7 @@ async fn a_terminal_error_is_not_retried_until_the_object_changes() {
             recorded.add(context.attempt());
             async move {
                 if direct {
-                    return Err(ReconcileError::terminal("a bad host"));
+                    return Err(BoxError::from(Terminal::new("a bad host")));
                 }
                 Err(TestError::Never(Terminal::new("a bad host")))?;
                 Ok(Action::Done)
@@ -80,7 +80,7 @@ async fn a_panic_fails_only_its_own_key() {
         assert!(key.name() != "b" || context.attempt() != 1, "even before there is a future");
         async move {
             assert!(key.name() != "b" || context.attempt() >= 2, "no good");
-            Ok::<_, ReconcileError>(Action::Done)
+            Ok::<_, BoxError>(Action::Done)
         }
     });
     let running = Running::new(controller);
@@ -109,7 +109,7 @@ async fn a_reconcile_that_times_out_is_aborted_and_retried() {
                     std::future::pending::<()>().await;
                 }
                 ended.add(format!("{} done", key.name()));
-                Ok::<_, ReconcileError>(Action::Done)
+                Ok::<_, BoxError>(Action::Done)
             }
         },
     );

@@ -4,7 +4,7 @@ use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
 use dogwatch_client::api::Patch;
 use dogwatch_controller::finalizer::{Finalizer, Phase};
-use dogwatch_controller::{Action, Context, Controller, ReconcileError};
+use dogwatch_controller::{Action, BoxError, Context, Controller};
 use dogwatch_core::{DeleteParams, ObjectKey, PatchParams, WriteParams};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
@@ -123,7 +123,7 @@ async fn the_next_reconcile_waits_until_the_cache_shows_the_finalizer() {
             let object = object?;
             calls.add(finalizers(&object).join(","));
             finalizer.phase(object, &context).await?;
-            Ok::<_, ReconcileError>(Action::RequeueAfter(SECOND))
+            Ok::<_, BoxError>(Action::RequeueAfter(SECOND))
         }
     }));
     tokio::time::sleep(30 * SECOND).await;

@@ -2,7 +2,7 @@
 //! mostly of kube-rs.
 
 use dogwatch_apiserver::faults::{Rule, Scope};
-use dogwatch_controller::{Action, Context, Controller, Predicate, ReconcileError, Watched};
+use dogwatch_controller::{Action, BoxError, Context, Controller, Predicate, Watched};
 use dogwatch_core::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
@@ -94,8 +94,7 @@ async fn hundreds_of_reconciles_may_requeue_at_once() {
         let fails = context.attempt() == 0 && key.name().ends_with('7');
         async move {
             tokio::time::sleep(SECOND).await;
-            if fails { Err("busy") } else { Ok(Action::RequeueAfter(10 * SECOND)) }
-                .map_err(ReconcileError::retry)
+            if fails { Err("busy") } else { Ok(Action::RequeueAfter(10 * SECOND)) }.map_err(BoxError::from)
         }
     });
     let running = Running::new(controller);
@@ -201,7 +200,7 @@ async fn a_key_that_keeps_failing_is_retried_rarely_and_delays_no_other() {
     let controller = Controller::of(&maps).build(move |key: ObjectKey, _| {
         recorded.add(name(&key));
         let outcome = if key.name() == "bad" { Err("no") } else { Ok(Action::Done) };
-        async move { outcome.map_err(ReconcileError::retry) }
+        async move { outcome.map_err(BoxError::from) }
     });
     let running = Running::new(controller);
     tokio::time::sleep(10_000 * SECOND).await;

@@ -4,7 +4,7 @@ use std::fmt::{Debug, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use dogwatch_controller::{Action, Context, Controller, ReconcileError};
+use dogwatch_controller::{Action, BoxError, Context, Controller, Terminal};
 use dogwatch_core::ObjectKey;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -77,8 +77,8 @@ async fn a_failed_reconcile_logs_one_line_with_its_key_and_reason() {
         Controller::of(&cluster.informer()).named("tested").workers(5).reconcile_timeout(SECOND).build(
             |key: ObjectKey, context: Context| async move {
                 match (key.name(), context.attempt()) {
-                    ("error", 0) => Err(ReconcileError::retry("busy")),
-                    ("terminal", _) => Err(ReconcileError::terminal("never")),
+                    ("error", 0) => Err(BoxError::from("busy")),
+                    ("terminal", _) => Err(Terminal::new("never").into()),
                     ("panic", 0) => panic!("once"),
                     ("slow", 0) => std::future::pending().await,
                     _ => Ok(Action::Done),

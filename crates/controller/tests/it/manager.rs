@@ -2,16 +2,20 @@
 
 use std::sync::{Arc, Mutex};
 
+use anyhow::Context as _;
 use dogwatch_apiserver::faults::Rule;
+use dogwatch_client::Api;
 use dogwatch_controller::{
-    Action, CancellationToken, Controller, LeaderElector, Manager, ManagerError, ReconcileError,
+    Action, BoxError, CancellationToken, Context, Controller, EventRecorder, LeaderElector, Manager,
+    ManagerError, NewEvent, Terminal,
 };
-use dogwatch_core::ObjectKey;
+use dogwatch_core::{ListParams, ObjectKey};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::events::v1::Event;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::test_cluster::{Calls, HOUR, Recording, SECOND, TestCluster, settle};
+use crate::test_cluster::{Calls, HOUR, Recording, SECOND, TestCluster, owned_map, settle, value};
 
 /// A manager that runs until it is stopped.
 struct Managed {
@@ -68,6 +72,76 @@ async fn a_manager_runs_controllers_and_tasks_until_it_is_stopped() {
     managed.stop().await.expect("clean shutdown");
     assert_eq!(calls.take(), ["long ended"]);
     assert!(maps.is_stopped(), "informers end with the manager");
+}
+
+/// A free function with state and `anyhow` errors is a reconciler.
+async fn record_value(
+    map: Arc<ConfigMap>,
+    context: Context,
+    state: Arc<(Calls, EventRecorder)>,
+) -> anyhow::Result<Action> {
+    let name = map.metadata.name.as_deref().context("stored objects have names")?;
+    let (calls, events) = &*state;
+    calls.add(format!("{name} {}", value(&map)));
+    events.record(&*map, NewEvent::normal("Recorded", "Record").text(format!("{name} is recorded")));
+    anyhow::ensure!(value(&map) != "bad" || context.attempt() > 0, "a bad value");
+    if value(&map) == "hopeless" {
+        return Err(Terminal::new("never").into());
+    }
+    Ok(Action::Done)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_of_the_object_and_some_state_is_a_controller() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let manager = manager(&cluster);
+    let (calls, events) = (Calls::new(), manager.events("example.com/recorder").expect("a valid name"));
+    let controller = manager.controller_for::<ConfigMap>().owns::<ConfigMap>();
+    let controller =
+        controller.configure(|it| it.workers(2)).reconcile_with((calls.clone(), events), record_value);
+    let managed = Managed::new(manager.controller(controller));
+    settle().await;
+    assert_eq!(calls.take(), ["a "]);
+    cluster.put("a", "bad").await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(calls.take(), ["a bad", "a bad"], "an anyhow error is retried");
+    cluster.put("a", "hopeless").await;
+    tokio::time::sleep(HOUR).await;
+    assert_eq!(calls.take(), ["a hopeless"], "a terminal error inside anyhow is not retried");
+    let a = cluster.put("a", "good").await;
+    cluster.create(&owned_map("b", &a)).await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(calls.take_sorted(), ["a good", "a good", "b "], "the owner of a new object is reconciled");
+    cluster.delete("b").await;
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(calls.take(), ["a good"], "the function is not called for an object that is gone");
+    managed.stop().await.expect("clean shutdown");
+}
+
+/// An event that is recorded at the very end is written before the manager returns.
+#[tokio::test(start_paused = true)]
+async fn a_manager_writes_the_events_of_its_controllers_before_it_ends() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let manager = manager(&cluster);
+    let events = manager.events("example.com/recorder").expect("a valid name");
+    let map = cluster.maps.get("a").await.expect("it exists");
+    let managed = Managed::new(manager.task("last words", move |stop| async move {
+        stop.cancelled().await;
+        events.record(&map, NewEvent::normal("Stopped", "Stop").text("the manager stops"));
+        Ok::<_, String>(())
+    }));
+    settle().await;
+    managed.stop().await.expect("clean shutdown");
+    let written = Api::<Event>::default_namespaced(cluster.client.clone());
+    let written = written.list_all(&ListParams::default()).await.expect("listed").items;
+    assert_eq!(written.iter().map(|it| it.reason.as_deref()).collect::<Vec<_>>(), [Some("Stopped")]);
+    assert!(written[0].reporting_controller.as_deref() == Some("example.com/recorder"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_name_for_a_recorder_is_an_error() {
+    let cluster = TestCluster::with(&[]).await;
+    assert!(manager(&cluster).events("not a name").is_err());
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +211,7 @@ async fn no_controller_works_before_every_informer_is_synced() {
         let controller = controller.build(move |_: ObjectKey, _| {
             let found = lister.get(&ObjectKey::namespaced("default", "settings")).is_ok();
             recorded.add(format!("settings found: {found}"));
-            std::future::ready(Ok::<_, ReconcileError>(Action::Done))
+            std::future::ready(Ok::<_, BoxError>(Action::Done))
         });
         if alone {
             let running = crate::test_cluster::Running::new(controller);
@@ -205,7 +279,7 @@ async fn what_exceeds_the_grace_period_is_named_and_aborted() {
     let cluster = TestCluster::with(&["a"]).await;
     let manager = manager(&cluster).grace(10 * SECOND);
     let maps = manager.informer::<ConfigMap>();
-    let stuck = |_: ObjectKey, _| std::future::pending::<Result<Action, ReconcileError>>();
+    let stuck = |_: ObjectKey, _| std::future::pending::<Result<Action, BoxError>>();
     let dropped = Arc::new(Mutex::new(()));
     let held = dropped.clone();
     let managed = Managed::new(

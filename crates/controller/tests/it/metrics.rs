@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dogwatch_controller::{Action, Context, Controller, ReconcileError};
+use dogwatch_controller::{Action, BoxError, Context, Controller, Terminal};
 use dogwatch_core::ObjectKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 
@@ -57,8 +57,8 @@ async fn reconciles_are_counted_under_the_names_of_controller_runtime() {
     let controller = metrics::with_local_recorder(&recorder, || {
         builder.build(|key: ObjectKey, context: Context| async move {
             match (key.name(), context.attempt()) {
-                ("error", 0) => Err(ReconcileError::retry("busy")),
-                ("terminal", _) => Err(ReconcileError::terminal("never")),
+                ("error", 0) => Err(BoxError::from("busy")),
+                ("terminal", _) => Err(Terminal::new("never").into()),
                 ("panic", 0) => panic!("once"),
                 ("slow", 0) => std::future::pending().await,
                 ("later", _) => Ok(Action::RequeueAfter(100 * SECOND)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dogwatch_apiserver::ApiServer;
 use dogwatch_client::{Api, Client};
 use dogwatch_controller::sharding::{ShardField, ShardMember, ShardSelector};
-use dogwatch_controller::{Action, Context, Controller, ReconcileError};
+use dogwatch_controller::{Action, BoxError, Context, Controller};
 use dogwatch_core::{ListParams, ObjectKey, WriteParams};
 use dogwatch_informer::{Change, SharedInformer};
 use futures_util::StreamExt;
@@ -230,7 +230,7 @@ impl Replica {
         let reconcile = move |key: ObjectKey, _: Context| {
             assert!(owner.owns(key.as_str()), "another replica owns {key}");
             recorded.add(name(&key));
-            async { Ok::<_, ReconcileError>(Action::Done) }
+            async { Ok::<_, BoxError>(Action::Done) }
         };
         let informer = SharedInformer::new(cluster.maps.clone());
         let controller = Controller::of(&informer).sharded(&member).build(reconcile);

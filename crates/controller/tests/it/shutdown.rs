@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use dogwatch_controller::{Action, Controller, ControllerBuilder, ReconcileError};
+use dogwatch_controller::{Action, BoxError, Controller, ControllerBuilder};
 use dogwatch_core::ObjectKey;
 use dogwatch_informer::WaitError;
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ fn slow(
             calls.add(format!("{} begun", name(&key)));
             tokio::time::sleep(SECOND).await;
             calls.add(format!("{} done", name(&key)));
-            Ok::<_, ReconcileError>(Action::RequeueAfter(HOUR))
+            Ok::<_, BoxError>(Action::RequeueAfter(HOUR))
         }
     })
 }
@@ -87,7 +87,7 @@ async fn dropping_the_running_future_aborts_the_reconcile() {
         let dropped = Dropped(mark.clone());
         async move {
             let _dropped = dropped;
-            std::future::pending::<Result<Action, ReconcileError>>().await
+            std::future::pending::<Result<Action, BoxError>>().await
         }
     });
     let run = tokio::time::timeout(SECOND, controller.run(std::future::pending()));
@@ -144,7 +144,7 @@ async fn a_controller_whose_informer_is_stopped_stops_with_an_error() {
             async move {
                 tokio::time::sleep(SECOND).await;
                 calls.add(name(&key));
-                Ok::<_, ReconcileError>(Action::Done)
+                Ok::<_, BoxError>(Action::Done)
             }
         }));
         tokio::time::sleep(SECOND / 2).await;
@@ -209,7 +209,7 @@ async fn maximum_durations_are_accepted() {
                 &dogwatch_core::Gvk::new("", "v1", "ConfigMap"),
                 "18446744073709551615".into(),
             );
-            std::future::ready(Ok::<_, ReconcileError>(Action::RequeueAfter(without_end)))
+            std::future::ready(Ok::<_, BoxError>(Action::RequeueAfter(without_end)))
         }));
     tokio::time::sleep(HOUR).await;
     assert_eq!(calls.take(), ["a"]);

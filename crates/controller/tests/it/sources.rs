@@ -1,6 +1,6 @@
 //! The sources of a controller: owners, mappings, predicates, keys of other types.
 
-use dogwatch_controller::{Action, Controller, Predicate, ReconcileError, Watched};
+use dogwatch_controller::{Action, BoxError, Controller, Predicate, Watched};
 use dogwatch_core::ObjectKey;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -126,7 +126,7 @@ async fn keys_may_be_of_any_type() {
         .watches(&maps, |it| [Task::Everything, Task::Namespace(it.metadata.namespace.clone().unwrap())])
         .build(move |key: Task, _| {
             recorded.add(format!("{key:?}"));
-            std::future::ready(Ok::<_, ReconcileError>(Action::Done))
+            std::future::ready(Ok::<_, BoxError>(Action::Done))
         });
     assert_eq!(controller.name(), "namespaces");
     let running = Running::new(controller);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::{Api, Client};
-use dogwatch_controller::{Action, Context, Controller, ReconcileError, Reconciler};
+use dogwatch_controller::{Action, BoxError, Context, Controller, Reconciler};
 use dogwatch_core::{DeleteParams, ObjectKey, WriteParams};
 use dogwatch_informer::{InformerFactory, Lister, SharedInformer};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -27,9 +27,9 @@ struct Copier {
 }
 
 impl Reconciler for Copier {
-    type Error = ReconcileError;
+    type Error = BoxError;
 
-    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         let Ok(found) = self.maps.get(key) else { return Ok(Action::Done) };
         if is_copied(&found) {
@@ -152,9 +152,9 @@ struct Parent {
 }
 
 impl Reconciler for Parent {
-    type Error = ReconcileError;
+    type Error = BoxError;
 
-    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         // Each round takes some time. From a stale cache, a parent that is gone gets a child that
         // the garbage collector deletes, again and again; on a clock that advances only when all

@@ -8,7 +8,7 @@ use std::time::Duration;
 use dogwatch_apiserver::ApiServer;
 use dogwatch_client::{Api, Client};
 use dogwatch_controller::{
-    Action, CancellationToken, Context, Controller, ControllerError, ReconcileError, Reconciler,
+    Action, BoxError, CancellationToken, Context, Controller, ControllerError, Reconciler,
 };
 use dogwatch_core::{DeleteParams, ObjectKey, PatchParams, WriteParams};
 use dogwatch_informer::{InformerFactory, SharedInformer};
@@ -154,9 +154,9 @@ pub(crate) fn name(key: &ObjectKey) -> String {
 pub(crate) struct Recording(pub(crate) Calls);
 
 impl Reconciler for Recording {
-    type Error = ReconcileError;
+    type Error = BoxError;
 
-    async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, key: &ObjectKey, _: &Context) -> Result<Action, BoxError> {
         self.0.add(name(key));
         Ok(Action::Done)
     }

@@ -15,7 +15,7 @@ use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::http::Service;
 use dogwatch_apiserver::serving::InProcess;
 use dogwatch_client::{Api, Client, Error, HttpStack, RequestBody};
-use dogwatch_controller::{Action, Context, Controller, ControllerError, ReconcileError, Reconciler};
+use dogwatch_controller::{Action, BoxError, Context, Controller, ControllerError, Reconciler};
 use dogwatch_core::{DeleteParams, Header, LabelSelector, ListParams, Object, ObjectKey, View, WriteParams};
 use dogwatch_informer::{Lister, SharedInformer};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -111,9 +111,9 @@ struct Family {
 }
 
 impl Reconciler for Family {
-    type Error = ReconcileError;
+    type Error = BoxError;
 
-    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, ReconcileError> {
+    async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
         self.counts.reconciles.fetch_add(1, Ordering::Relaxed);
         record(|| format!("reconcile {key}"));
         // A server takes time to respond. Without latency, a controller with a stale parent and the
