@@ -4,7 +4,8 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use dogwatch::{Api, Client, PatchParams};
+use dogwatch::api::PatchParams;
+use dogwatch::{Api, Client};
 use dogwatch_apiserver::ApiServer;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};

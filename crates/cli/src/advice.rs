@@ -65,7 +65,7 @@ fn on_start(error: &StartError) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use dogwatch::{Reason, Status};
+    use dogwatch::api::{Reason, Status};
 
     use super::*;
 

@@ -2,8 +2,9 @@
 //!
 //! Only this file sends requests; [`crate::demo`] prints the result.
 
+use dogwatch::api::ListParams;
 use dogwatch::discovery::ServedResource;
-use dogwatch::{Api, Client, Error, ListParams};
+use dogwatch::{Api, Client, Error};
 use futures_util::future::try_join_all;
 use serde::de::IgnoredAny;
 

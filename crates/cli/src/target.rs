@@ -1,8 +1,10 @@
 //! Resolves the RESOURCE argument and checks the permission to read it, before anything is watched:
 //! a mistake is reported at once instead of being retried for ever.
 
+use dogwatch::api::ListParams;
 use dogwatch::discovery::ServedResource;
-use dogwatch::{Api, CachedDiscovery, Client, Error, ListParams, RestMapper};
+use dogwatch::discovery::{CachedDiscovery, RestMapper};
+use dogwatch::{Api, Client, Error};
 use serde::de::IgnoredAny;
 
 /// An error for a resource that cannot be listed or watched.

@@ -7,8 +7,9 @@
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
 use clap::Parser;
+use dogwatch::api::{LabelSelector, ListParams, Listed};
 use dogwatch::k8s_openapi::api::core::v1::Pod;
-use dogwatch::{Api, Client, LabelSelector, ListParams, Listed, Object};
+use dogwatch::{Api, Client, Object};
 use futures_util::TryStreamExt;
 
 #[derive(Parser)]

@@ -7,8 +7,9 @@
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
 use clap::Parser;
+use dogwatch::api::{Header, ListParams, Meta, WatchEvent, WatchParams};
 use dogwatch::k8s_openapi::api::core::v1::Pod;
-use dogwatch::{Api, Client, Header, ListParams, Meta, Object, View, WatchEvent, WatchParams};
+use dogwatch::{Api, Client, Object, View};
 use futures_util::{StreamExt, TryStreamExt};
 
 #[derive(Parser)]

@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Context;
 use clap::Parser;
+use dogwatch::api::{ApplyError, PatchParams};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, ApplyError, Client, PatchParams};
+use dogwatch::{Api, Client};
 
 #[derive(Parser)]
 struct Arguments {

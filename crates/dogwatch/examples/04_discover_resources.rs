@@ -7,8 +7,10 @@
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
 use clap::Parser;
+use dogwatch::api::{ListParams, PartialObjectMeta};
 use dogwatch::discovery::ServedResource;
-use dogwatch::{Api, CachedDiscovery, Client, ListParams, PartialObjectMeta, RestMapper};
+use dogwatch::discovery::{CachedDiscovery, RestMapper};
+use dogwatch::{Api, Client};
 
 #[derive(Parser)]
 struct Arguments {

@@ -8,9 +8,10 @@
 
 use std::collections::BTreeSet;
 
+use dogwatch::api::{ListParams, WatchEvent, WatchParams, WriteParams};
 use dogwatch::config::Overrides;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, Client, Config, ListParams, WatchEvent, WatchParams, WriteParams};
+use dogwatch::{Api, Client, Config};
 use dogwatch_apiserver::ApiServer;
 use futures_util::TryStreamExt;
 

@@ -10,8 +10,9 @@
 use std::sync::Arc;
 
 use clap::Parser;
+use dogwatch::informer::{Deleted, EventHandler, HandlerOptions, Overflow};
 use dogwatch::k8s_openapi::api::core::v1::Pod;
-use dogwatch::{Api, Client, Deleted, EventHandler, HandlerOptions, Object, Overflow, SharedInformer};
+use dogwatch::{Api, Client, Object, SharedInformer};
 use tokio::sync::Semaphore;
 
 #[derive(Parser)]

@@ -8,8 +8,10 @@
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
 use clap::Parser;
+use dogwatch::api::{Header, Meta};
+use dogwatch::informer::Index;
 use dogwatch::k8s_openapi::api::core::v1::Pod;
-use dogwatch::{Api, Client, Header, Index, Meta, Object, SharedInformer, View};
+use dogwatch::{Api, Client, Object, SharedInformer, View};
 
 #[derive(Parser)]
 struct Arguments {

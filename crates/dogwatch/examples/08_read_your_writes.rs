@@ -10,8 +10,9 @@
 use std::time::Duration;
 
 use clap::Parser;
+use dogwatch::api::PatchParams;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, Client, Object, PatchParams, SharedInformer};
+use dogwatch::{Api, Client, Object, SharedInformer};
 use serde_json::json;
 
 #[derive(Parser)]

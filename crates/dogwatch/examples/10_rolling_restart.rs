@@ -6,9 +6,10 @@
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
+use dogwatch::api::{DeleteParams, PatchParams};
 use dogwatch::grpc::Resolver;
 use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
-use dogwatch::{Api, Client, DeleteParams, PatchParams};
+use dogwatch::{Api, Client};
 use dogwatch_apiserver::ApiServer;
 use serde_json::json;
 use tokio::net::TcpListener;

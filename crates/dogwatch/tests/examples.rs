@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dogwatch::api::{DeleteParams, WriteParams};
 use dogwatch::config::Overrides;
 use dogwatch::k8s_openapi::api::core::v1::Pod;
-use dogwatch::{Api, Client, Config, DeleteParams, WriteParams};
+use dogwatch::{Api, Client, Config};
 use dogwatch_apiserver::ApiServer;
 use serde_json::json;
 use tokio::process::Command;

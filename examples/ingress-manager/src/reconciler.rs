@@ -1,9 +1,11 @@
 //! Performs the decided writes, whenever a Service or an Ingress changes.
 
+use dogwatch::api::{DeleteParams, Preconditions, WriteParams};
 use dogwatch::controller::{Action, BoxError, Context, Controller, Manager, Predicate, Reconciler, Watched};
+use dogwatch::informer::Lister;
 use dogwatch::k8s_openapi::api::core::v1::Service;
 use dogwatch::k8s_openapi::api::networking::v1::Ingress;
-use dogwatch::{Api, Client, DeleteParams, Lister, Object, ObjectKey, Preconditions, WriteParams};
+use dogwatch::{Api, Client, Object, ObjectKey};
 use tracing::{info, warn};
 
 use crate::decide::{Decision, decide};

@@ -4,11 +4,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dogwatch::api::{DeleteParams, Patch, PatchParams, WriteParams};
 use dogwatch::config::Overrides;
 use dogwatch::controller::{CancellationToken, LeaderElector, Manager};
 use dogwatch::k8s_openapi::api::core::v1::{Namespace, Service};
 use dogwatch::k8s_openapi::api::networking::v1::Ingress;
-use dogwatch::{Api, Client, Config, DeleteParams, Patch, PatchParams, WriteParams};
+use dogwatch::{Api, Client, Config};
 use dogwatch_apiserver::ApiServer;
 use ingress_manager::ANNOTATION;
 use serde_json::{from_value, json};

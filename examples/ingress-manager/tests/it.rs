@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use dogwatch::api::{DeleteParams, ListParams, Patch, PatchParams, WriteParams};
 use dogwatch::controller::{CancellationToken, LeaderElector, Manager, ManagerError};
 use dogwatch::k8s_openapi::api::core::v1::Service;
 use dogwatch::k8s_openapi::api::networking::v1::Ingress;
-use dogwatch::{Api, Client, DeleteParams, ListParams, Patch, PatchParams, WriteParams};
+use dogwatch::{Api, Client};
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::Rule;
 use ingress_manager::{ANNOTATION, DEFAULT_HOST};

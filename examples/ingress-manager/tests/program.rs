@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use dogwatch::api::WriteParams;
 use dogwatch::k8s_openapi::api::core::v1::Service;
 use dogwatch::k8s_openapi::api::networking::v1::Ingress;
-use dogwatch::{Api, Client, Config, WriteParams};
+use dogwatch::{Api, Client, Config};
 use dogwatch_apiserver::ApiServer;
 use ingress_manager::ANNOTATION;
 use serde_json::{from_value, json};

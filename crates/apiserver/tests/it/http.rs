@@ -66,7 +66,8 @@ impl Server {
         cluster.bootstrap().await;
         let faults = FaultInjector::default();
         let authenticator = Authenticator::new().anonymous(Anonymous::Admin);
-        let service = Service::new(Arc::new(cluster), authenticator).lab(faults.clone()).settings(settings);
+        let service =
+            Service::new(Arc::new(cluster), authenticator).fault_injector(faults.clone()).settings(settings);
         Self { service, faults }
     }
 

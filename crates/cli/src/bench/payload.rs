@@ -3,7 +3,8 @@
 #![cfg_attr(not(test), expect(dead_code, reason = "the fields are held to be measured, not read"))]
 
 use compact_str::CompactString;
-use dogwatch::{Header, Meta, Object};
+use dogwatch::Object;
+use dogwatch::api::{Header, Meta};
 use serde::Deserialize;
 
 /// A pod as a scheduler sees it: its node, priority, phase and resource requests.

@@ -5,13 +5,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use dogwatch::api::{DynamicObject, ListParams, PartialObjectMeta, ResourceType};
+use dogwatch::informer::{Change, HandlerOptions, Overflow};
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
-use dogwatch::{
-    Api, Change, Client, DynamicObject, HandlerOptions, ListParams, Object, Overflow, PartialObjectMeta,
-    ResourceType, SharedInformer,
-};
+use dogwatch::{Api, Client, Object, SharedInformer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
@@ -177,7 +176,7 @@ struct Count {
     seen: Arc<(AtomicU64, Notify)>,
 }
 
-impl<T> dogwatch::EventHandler<T> for Count {
+impl<T> dogwatch::informer::EventHandler<T> for Count {
     fn on_change(&mut self, change: &Change<T>) {
         if matches!(change, Change::Added { initial: true, .. }) {
             return;

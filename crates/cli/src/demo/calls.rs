@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use dogwatch::api::{DeleteParams, PatchParams};
 use dogwatch::grpc::{KubeChannel, Resolver};
 use dogwatch::k8s_openapi::api::core::v1::Service;
 use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
-use dogwatch::{Api, Client, DeleteParams, PatchParams};
+use dogwatch::{Api, Client};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt as _, stream};
 use serde_json::{Value, json};

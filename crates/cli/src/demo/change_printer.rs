@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use dogwatch::{Change, EventHandler, Object, Registration};
+use dogwatch::Object;
+use dogwatch::informer::{Change, EventHandler, Registration};
 
 use super::task::Output;
 
@@ -105,7 +106,7 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use dogwatch::Deleted;
+    use dogwatch::informer::Deleted;
     use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;

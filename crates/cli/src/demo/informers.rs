@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
+use dogwatch::informer::{Health, Index, Selection};
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::Pod;
 use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
 use dogwatch::k8s_openapi::api::networking::v1::Ingress;
-use dogwatch::{Health, Index, Object, Selection, SharedInformer, Store};
+use dogwatch::{Object, SharedInformer, Store};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use dogwatch::api::{DeleteParams, ListParams, Patch, PatchParams};
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::{Namespace, Pod, Service};
 use dogwatch::k8s_openapi::api::networking::v1::Ingress;
-use dogwatch::{Api, Client, DeleteParams, ListParams, Patch, PatchParams};
+use dogwatch::{Api, Client};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use ingress_manager::ANNOTATION;

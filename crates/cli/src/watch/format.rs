@@ -1,8 +1,10 @@
 //! A change as a line: of a table, of JSON, or a name.
 
+use dogwatch::Object;
+use dogwatch::api::{DynamicObject, EventKind, PartialObjectMeta, ResourceType};
+use dogwatch::informer::{Change, Snapshot};
 use dogwatch::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use dogwatch::kube_core::TypeMeta;
-use dogwatch::{Change, DynamicObject, EventKind, Object, PartialObjectMeta, ResourceType, Snapshot};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -154,7 +156,7 @@ impl Format<Row> for TableLines {
 
 #[cfg(test)]
 mod tests {
-    use dogwatch::{Gvk, Scope};
+    use dogwatch::api::{Gvk, Scope};
     use serde_json::json;
 
     use super::*;

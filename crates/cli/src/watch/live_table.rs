@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dogwatch::{Change, EventKind, Object, ObjectKey};
+use dogwatch::api::EventKind;
+use dogwatch::informer::Change;
+use dogwatch::{Object, ObjectKey};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
@@ -99,7 +101,7 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
-    use dogwatch::Deleted;
+    use dogwatch::informer::Deleted;
     use serde_json::json;
 
     use super::super::rows::Columns;

@@ -23,12 +23,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
+use dogwatch::api::{EventKind, FieldSelector, LabelSelector, ListParams};
 use dogwatch::discovery::ServedResource;
+use dogwatch::informer::{HandlerOptions, ListWatch, Overflow};
 use dogwatch::informer::{NotFound, OnGone};
-use dogwatch::{
-    Api, Client, EventKind, FieldSelector, HandlerOptions, LabelSelector, ListParams, ListWatch, Object,
-    Overflow, SharedInformer,
-};
+use dogwatch::{Api, Client, Object, SharedInformer};
 use futures_util::StreamExt;
 
 use crate::connection::Connection;

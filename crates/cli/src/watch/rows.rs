@@ -8,11 +8,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use compact_str::CompactString;
-use dogwatch::informer::{ListEvent, Lists, Watches};
-use dogwatch::{
-    Api, Client, Error, FieldSelector, Header, Labels, ListParams, ListWatch, Object, Request, ResourceType,
-    ResourceVersion, WatchEvent, WatchParams,
+use dogwatch::api::{
+    FieldSelector, Header, Labels, ListParams, ResourceType, ResourceVersion, WatchEvent, WatchParams,
 };
+use dogwatch::client::Request;
+use dogwatch::informer::ListWatch;
+use dogwatch::informer::{ListEvent, Lists, Watches};
+use dogwatch::{Api, Client, Error, Object};
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use serde::{Deserialize, Deserializer};

@@ -4,7 +4,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
-use dogwatch::{Health, HealthState, Object, SharedInformer};
+use dogwatch::informer::{Health, HealthState};
+use dogwatch::{Object, SharedInformer};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use crate::sanitize::without_controls;

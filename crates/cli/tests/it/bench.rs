@@ -1,7 +1,8 @@
 //! `dogwatch bench sync` against an in-process API server.
 
+use dogwatch::Api;
+use dogwatch::api::WriteParams;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, WriteParams};
 use dogwatch_apiserver::ApiServer;
 use serde_json::{Value, json};
 

@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Output, Stdio};
 
+use dogwatch::api::PatchParams;
 use dogwatch::config::Overrides;
 use dogwatch::k8s_openapi::api::discovery::v1::EndpointSlice;
-use dogwatch::{Api, Client, Config, PatchParams};
+use dogwatch::{Api, Client, Config};
 use dogwatch_apiserver::ApiServer;
 use serde_json::json;
 

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use dogwatch::api::{DynamicObject, PatchParams, ResourceType};
 use dogwatch::config::Overrides;
-use dogwatch::{Api, Client, Config, DynamicObject, PatchParams, ResourceType};
+use dogwatch::{Api, Client, Config};
 use dogwatch_apiserver::ApiServer;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};

@@ -1,7 +1,8 @@
 //! `dogwatch watch` against an in-process API server.
 
+use dogwatch::api::{DeleteParams, DynamicObject, Gvk, ResourceType, Scope};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, Client, DeleteParams, DynamicObject, Gvk, ResourceType, Scope};
+use dogwatch::{Api, Client};
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::cluster::{ObjectRef, Writer};
 use dogwatch_apiserver::faults::Rule;

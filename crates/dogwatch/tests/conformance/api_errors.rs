@@ -1,12 +1,12 @@
 //! The error statuses of the server, reason by reason, as the caller sees them.
 
+use dogwatch::api::{
+    DeleteParams, Deletion, ListParams, Patch, PatchParams, Reason, ResourceType, Scope, WriteParams,
+};
 use dogwatch::http::Method;
 use dogwatch::k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
-use dogwatch::{
-    Api, DeleteParams, Deletion, Error, ListParams, Patch, PatchParams, Reason, ResourceType, Scope,
-    WriteParams,
-};
+use dogwatch::{Api, Error};
 use serde_json::{Value, json};
 
 use crate::fixtures::{config_map, config_maps, object, pod};
@@ -24,7 +24,7 @@ async fn not_found_names_the_missing_object() {
 
 #[tokio::test]
 async fn a_resource_that_is_not_served_is_not_found() {
-    let resource = ResourceType::cluster(dogwatch::Gvk::new("nowhere.example", "v1", "Thing"), "things");
+    let resource = ResourceType::cluster(dogwatch::api::Gvk::new("nowhere.example", "v1", "Thing"), "things");
     let api = Api::<Value>::dynamic(client(), resource);
     assert!(refused(api.list(&ListParams::default()).await).is_not_found());
 }

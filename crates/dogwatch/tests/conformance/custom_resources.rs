@@ -1,12 +1,13 @@
 //! Custom resources: kinds that are defined at run time, used through typed and dynamic handles,
 //! and removed.
 
+use dogwatch::api::{
+    DeleteParams, DynamicObject, EventKind, FieldSelector, FieldValidation, Gvk, ListParams, Patch,
+    PatchParams, ResourceType, WatchEvent, WatchParams, WriteParams,
+};
 use dogwatch::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use dogwatch::kube_core::CustomResourceExt as _;
-use dogwatch::{
-    Api, Client, DeleteParams, DynamicObject, EventKind, FieldSelector, FieldValidation, Gvk, ListParams,
-    Patch, PatchParams, ResourceType, WatchEvent, WatchParams, WriteParams,
-};
+use dogwatch::{Api, Client};
 use futures_util::StreamExt;
 use kube_derive::CustomResource;
 use schemars::JsonSchema;

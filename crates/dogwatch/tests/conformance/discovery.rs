@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dogwatch::api::{DynamicObject, Gvk, Gvr, ListParams, PatchParams, Scope, WriteParams};
+use dogwatch::client::ResponseBody;
+use dogwatch::discovery::{CachedDiscovery, Discovery, RestMapper};
 use dogwatch::discovery::{DiscoveryFormat, DiskCache, MapError};
 use dogwatch::http::Response;
 use dogwatch::http::header::ETAG;
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
-use dogwatch::{
-    Api, CachedDiscovery, Client, Discovery, DynamicObject, Gvk, Gvr, ListParams, PatchParams, ResponseBody,
-    RestMapper, Scope, WriteParams,
-};
+use dogwatch::{Api, Client};
 use serde_json::json;
 
 use crate::custom_resources::ships;

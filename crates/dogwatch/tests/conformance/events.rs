@@ -1,10 +1,11 @@
 //! Events: the events of a recorder are stored, repetitions become a series, and texts are
 //! truncated to the limits of the server.
 
+use dogwatch::api::{ListParams, WriteParams};
 use dogwatch::controller::events::{EventBroadcaster, NewEvent};
 use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use dogwatch::k8s_openapi::api::events::v1::Event;
-use dogwatch::{Api, Client, ListParams, WriteParams};
+use dogwatch::{Api, Client};
 use serde_json::json;
 
 use crate::fixtures::config_map;

@@ -11,12 +11,11 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dogwatch::api::{DeleteParams, ListParams, ListStream, Listed, VersionMatch, WriteParams};
+use dogwatch::client::{BoxError, HttpService, RequestBody, ResponseBody, boxed};
 use dogwatch::http::{Method, Request, Response, StatusCode, Uri};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{
-    Api, BoxError, Client, DeleteParams, HttpService, ListParams, ListStream, Listed, RequestBody,
-    ResponseBody, VersionMatch, WriteParams, boxed,
-};
+use dogwatch::{Api, Client};
 use futures_util::TryStreamExt;
 use serde_json::{Value, json};
 use tower::layer::layer_fn;

@@ -1,10 +1,11 @@
 //! Finalizers: an object stays until its cleanup is done, and no finalizer is added to a
 //! terminating object.
 
+use dogwatch::Api;
+use dogwatch::api::{DeleteParams, Deletion, Patch, PatchParams, WriteParams};
 use dogwatch::controller::Context;
 use dogwatch::controller::finalizer::{Finalizer, Phase};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, DeleteParams, Deletion, Patch, PatchParams, WriteParams};
 use serde_json::json;
 
 use crate::fixtures::config_map;

@@ -1,9 +1,9 @@
 //! Small objects of the kinds the tests use. Pods name a scheduler that does not exist, so that
 //! they are never scheduled.
 
+use dogwatch::api::{Gvk, LabelSelector, ListParams, ResourceType};
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use dogwatch::{Gvk, LabelSelector, ListParams, ResourceType};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

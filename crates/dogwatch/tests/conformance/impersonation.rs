@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use dogwatch::api::{ResourceType, Scope};
+use dogwatch::config::Impersonation;
 use dogwatch::k8s_openapi::api::authentication::v1::{SelfSubjectReview, UserInfo};
-use dogwatch::{Client, Error, Impersonation, ResourceType, Scope};
+use dogwatch::{Client, Error};
 
 use crate::support::{client, config, whoami};
 

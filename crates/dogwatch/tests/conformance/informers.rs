@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
+use dogwatch::api::{DeleteParams, ListParams, Patch, PatchParams, WriteParams};
 use dogwatch::informer::NotFound;
+use dogwatch::informer::{Change, Changes, Deleted, HandlerOptions, HealthState, Index, Overflow};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{
-    Api, Change, Changes, Client, DeleteParams, Deleted, HandlerOptions, HealthState, Index, ListParams,
-    Object, ObjectKey, Overflow, Patch, PatchParams, SharedInformer, Store, WriteParams,
-};
+use dogwatch::{Api, Client, Object, ObjectKey, SharedInformer, Store};
 use futures_util::StreamExt;
 use serde_json::json;
 
@@ -282,8 +281,10 @@ async fn an_informer_of_several_namespaces_is_one_cache() {
     assert_eq!(next(&mut changes).await, "+c");
     ones.delete("a", &DeleteParams::default()).await.expect("deleted");
     assert_eq!(next(&mut changes).await, "-a");
-    let by_namespace =
-        informer.store().by_index(dogwatch::NAMESPACE_INDEX, &other.name).expect("this index always exists");
+    let by_namespace = informer
+        .store()
+        .by_index(dogwatch::informer::NAMESPACE_INDEX, &other.name)
+        .expect("this index always exists");
     assert_eq!(names(by_namespace.iter().map(|it| &**it)), ["b", "c"]);
 }
 

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dogwatch::api::{Patch, PatchParams};
 use dogwatch::controller::leader::{Ended, LeaderElector, LeaderElectorBuilder, Leadership};
 use dogwatch::k8s_openapi::api::coordination::v1::Lease;
-use dogwatch::{Api, Client, Patch, PatchParams};
+use dogwatch::{Api, Client};
 use serde_json::json;
 use tokio::sync::Notify;
 

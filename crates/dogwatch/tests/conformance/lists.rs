@@ -1,9 +1,10 @@
 //! Lists: selectors, pages, versions, and lists that arrive as streams.
 
-use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use dogwatch::{
-    Api, DeleteParams, FieldSelector, ListParams, Listed, ResourceVersion, VersionMatch, WriteParams,
+use dogwatch::Api;
+use dogwatch::api::{
+    DeleteParams, FieldSelector, ListParams, Listed, ResourceVersion, VersionMatch, WriteParams,
 };
+use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use futures_util::TryStreamExt;
 use serde_json::json;
 

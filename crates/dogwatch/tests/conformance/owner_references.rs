@@ -1,9 +1,10 @@
 //! Owner references: the server stores those the helper sets, and rejects those the helper rejects.
 
+use dogwatch::Api;
+use dogwatch::api::WriteParams;
 use dogwatch::controller::owner::{Owner, OwnerError, controller_of};
 use dogwatch::controller::upsert::{Upserted, create_or_update};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, WriteParams};
 use serde_json::json;
 
 use crate::fixtures::config_map;

@@ -1,8 +1,9 @@
 //! The four patch types, and field ownership after an apply.
 
+use dogwatch::Api;
+use dogwatch::api::{ApplyConflict, ApplyError, Patch, PatchParams, WriteParams};
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, ApplyConflict, ApplyError, Patch, PatchParams, WriteParams};
 use serde_json::{Value, json};
 
 use crate::fixtures::{config_map, deployment, object};

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use dogwatch::api::{
+    DeleteParams, EventKind, Gvk, Header, ListParams, Meta, PartialObjectMeta, Patch, PatchParams,
+    ResourceType, WatchParams, WriteParams,
+};
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::Pod;
-use dogwatch::{
-    Api, Client, DeleteParams, EventKind, Gvk, Header, ListParams, Meta, Object, PartialObjectMeta, Patch,
-    PatchParams, ResourceType, View, WatchParams, WriteParams,
-};
+use dogwatch::{Api, Client, Object, View};
 use serde::Deserialize;
 use serde_json::json;
 

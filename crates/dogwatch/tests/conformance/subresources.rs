@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use dogwatch::api::{DeleteParams, Deletion, GetParams, LogParams, Patch, PatchParams, WriteParams};
 use dogwatch::config::{AuthSettings, Impersonation};
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::authentication::v1::TokenRequest;
 use dogwatch::k8s_openapi::api::core::v1::{Pod, ServiceAccount};
-use dogwatch::{Api, Client, DeleteParams, Deletion, GetParams, LogParams, Patch, PatchParams, WriteParams};
+use dogwatch::{Api, Client};
 use serde_json::{Value, json};
 
 use crate::fixtures::{deployment, object, pod};

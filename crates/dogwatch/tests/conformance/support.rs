@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use dogwatch::api::{DeleteParams, EventKind, WatchEvent, WriteParams};
 use dogwatch::config::{Environment, Kubeconfig, Overrides};
 use dogwatch::k8s_openapi::api::authentication::v1::{SelfSubjectReview, UserInfo};
 use dogwatch::k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use dogwatch::{Api, Client, Config, DeleteParams, Error, EventKind, WatchEvent, WriteParams};
+use dogwatch::{Api, Client, Config, Error};
 use dogwatch_apiserver::ApiServer;
 use futures_util::{Stream, StreamExt};
 use serde_json::json;
@@ -104,7 +105,7 @@ impl TestNamespace {
     pub(crate) fn api<K>(&self, client: &Client) -> Api<K>
     where
         K: dogwatch::View,
-        K::Of: dogwatch::Resource<Scope = dogwatch::k8s_openapi::NamespaceResourceScope>,
+        K::Of: dogwatch::api::Resource<Scope = dogwatch::k8s_openapi::NamespaceResourceScope>,
     {
         Api::namespaced(client.clone(), &self.name)
     }
@@ -195,7 +196,7 @@ pub(crate) fn chain(error: &Error) -> String {
 
 /// Returns the status of an outcome that must be an error of the server.
 #[track_caller]
-pub(crate) fn refused<T>(outcome: Result<T, Error>) -> dogwatch::Status {
+pub(crate) fn refused<T>(outcome: Result<T, Error>) -> dogwatch::api::Status {
     match outcome {
         Ok(_) => panic!("the server must reject this"),
         Err(error) => match error.status() {

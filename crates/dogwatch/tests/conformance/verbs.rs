@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 
+use dogwatch::api::{
+    ConflictRetries, DeleteParams, Deletion, DynamicObject, FieldValidation, GetParams, ListParams, Patch,
+    PatchParams, Preconditions, Resource, ResourceVersion, WriteParams, retry_on_conflict,
+};
+use dogwatch::client::{Warning, WarningHandler};
 use dogwatch::k8s_openapi::NamespaceResourceScope;
 use dogwatch::k8s_openapi::api::apps::v1::Deployment;
 use dogwatch::k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use dogwatch::{
-    Api, Client, ConflictRetries, DeleteParams, Deletion, DynamicObject, FieldValidation, GetParams,
-    ListParams, Patch, PatchParams, Preconditions, Resource, ResourceVersion, View, Warning, WarningHandler,
-    WriteParams, retry_on_conflict,
-};
+use dogwatch::{Api, Client, View};
 use serde::Serialize;
 use serde_json::json;
 
@@ -290,7 +291,7 @@ async fn a_large_object_comes_back_whole_compressed_or_not() {
         api.create(&WriteParams::default(), &large).await.expect("created");
         assert_eq!(api.get("a").await.expect("exists").data, large.data);
         assert_eq!(
-            api.list(&ListParams::default().fields(dogwatch::FieldSelector::name("a")))
+            api.list(&ListParams::default().fields(dogwatch::api::FieldSelector::name("a")))
                 .await
                 .expect("listed")
                 .items[0]

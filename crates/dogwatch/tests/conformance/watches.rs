@@ -4,13 +4,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dogwatch::api::{
+    DeleteParams, EventKind, FieldSelector, Header, Meta, Patch, PatchParams, WatchEvent, WatchParams,
+    WriteParams,
+};
+use dogwatch::client::ResponseBody;
 use dogwatch::config::HttpVersion;
 use dogwatch::http::{Response, Version};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{
-    Api, Client, DeleteParams, Error, EventKind, FieldSelector, Header, Meta, Object, Patch, PatchParams,
-    ResponseBody, WatchEvent, WatchParams, WriteParams,
-};
+use dogwatch::{Api, Client, Error, Object};
 use futures_util::StreamExt;
 use serde_json::json;
 

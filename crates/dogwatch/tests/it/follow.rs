@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use dogwatch::api::{DeleteParams, ListParams, WatchEvent, WatchParams, WriteParams};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, Client, DeleteParams, ListParams, WatchEvent, WatchParams, WriteParams};
+use dogwatch::{Api, Client};
 use dogwatch_apiserver::ApiServer;
 use dogwatch_apiserver::faults::{Delay, FaultCounts, FaultInjector, Rule};
 use futures_util::StreamExt;

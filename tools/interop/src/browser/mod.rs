@@ -23,9 +23,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use dogwatch::api::{DeleteParams, ListParams, PatchParams};
 use dogwatch::config::{Environment, Overrides};
 use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
-use dogwatch::{Api, Client, Config, DeleteParams, ListParams, PatchParams};
+use dogwatch::{Api, Client, Config};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::time::Instant;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dogwatch::{Api, Client, ListParams, WatchEvent, WatchParams};
+use dogwatch::api::{ListParams, WatchEvent, WatchParams};
+use dogwatch::{Api, Client};
 use futures_util::StreamExt;
 use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::sync::oneshot;

@@ -4,7 +4,8 @@
 use std::net::Ipv4Addr;
 
 use anyhow::{Context, Error, Result, ensure};
-use dogwatch::{Api, Client, PatchParams};
+use dogwatch::api::PatchParams;
+use dogwatch::{Api, Client};
 use dogwatch_apiserver::ApiServer;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -109,7 +110,7 @@ mod tests {
     async fn the_number_of_watches_follows_the_server() {
         let cluster = TestCluster::start(80).await.unwrap();
         assert_eq!(cluster.watches().await.unwrap(), 0);
-        let watch = cluster.slices.watch(&dogwatch::WatchParams::default()).await.unwrap();
+        let watch = cluster.slices.watch(&dogwatch::api::WatchParams::default()).await.unwrap();
         assert_eq!(cluster.watches().await.unwrap(), 1);
         drop(watch);
         while cluster.watches().await.unwrap() > 0 {

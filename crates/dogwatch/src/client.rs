@@ -1,0 +1,7 @@
+//! Everything below [`Api`](crate::Api): requests to any path, client settings, HTTP stacks, warnings.
+
+pub use dogwatch_client::{
+    BoxError, Client, ClientBuilder, DEFAULT_MAX_RETRIES, DistinctWarnings, HttpService, HttpStack,
+    IgnoreWarnings, InvalidRequest, LogWarnings, Request, RequestBody, Response, ResponseBody, ServerBackoff,
+    Warning, WarningHandler, boxed,
+};
