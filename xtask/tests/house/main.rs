@@ -12,6 +12,7 @@ mod clocks;
 mod seeds;
 mod ledgers;
 mod rules;
+mod prose;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -115,6 +116,21 @@ fn every_ledger_of_scenarios_is_complete() {
         violations.extend(found.into_iter().map(|it| format!("{}: {it}", ledger.display())));
     }
     assert_none(&violations);
+}
+
+#[test]
+fn comments_are_plain_english() {
+    let root = root();
+    let mut found = Vec::new();
+    for file in sources(&root) {
+        let path = file.strip_prefix(&root).expect("the walk began at the root");
+        // The rule itself has to name the words.
+        if path != Path::new("xtask/tests/house/prose.rs") {
+            let text = std::fs::read_to_string(&file).expect("the file was just listed");
+            found.extend(prose::violations(path, &text));
+        }
+    }
+    assert_none(&found);
 }
 
 #[test]
