@@ -47,7 +47,7 @@ async fn main() -> anyhow::Result<()> {
 async fn follow(pods: &Api<PodMeta>, count: usize) -> anyhow::Result<()> {
     let list = pods.list_all(&ListParams::default()).await?;
     println!("{} pods at version {}", list.items.len(), list.metadata.version);
-    let mut watch = pods.watch_from(WatchParams::from(list.metadata.version))?.take(count);
+    let mut watch = pods.watch_from(WatchParams::after(list.metadata.version))?.take(count);
     while let Some(event) = watch.try_next().await? {
         match &event {
             WatchEvent::Added(pod) | WatchEvent::Modified(pod) | WatchEvent::Deleted(pod) => {

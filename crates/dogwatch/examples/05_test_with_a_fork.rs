@@ -20,7 +20,7 @@ async fn follow(api: Api<ConfigMap>, last: &str) -> anyhow::Result<(usize, BTree
     for lists in 1.. {
         let list = api.list_all(&ListParams::default()).await?;
         let mut names: BTreeSet<_> = list.items.into_iter().filter_map(|it| it.metadata.name).collect();
-        let mut watch = api.watch_from(WatchParams::from(list.metadata.version))?;
+        let mut watch = api.watch_from(WatchParams::after(list.metadata.version))?;
         while !names.contains(last) {
             match watch.try_next().await? {
                 Some(WatchEvent::Added(it)) => names.extend(it.metadata.name),

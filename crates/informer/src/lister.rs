@@ -45,8 +45,8 @@ impl<T: Object> Lister<T> {
 
     /// Returns true once the initial list is complete. Before that, an object that is not found may
     /// still exist.
-    pub fn synced(&self) -> bool {
-        self.store.synced()
+    pub fn is_synced(&self) -> bool {
+        self.store.is_synced()
     }
 
     /// Returns true if the informer has stopped; the objects may then be out of date.

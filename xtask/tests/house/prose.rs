@@ -5,8 +5,7 @@
 use std::path::Path;
 
 /// Words that begin a subordinate clause where a noun phrase or a verb belongs.
-const LEADS: [&str; 9] =
-    ["What", "How", "Who", "Whoever", "Whether", "Whose", "Where", "Why", "Which"];
+const LEADS: [&str; 9] = ["What", "How", "Who", "Whoever", "Whether", "Whose", "Where", "Why", "Which"];
 
 /// Words that hide the actor, or that nobody searches for, and the words to use instead.
 const WORDS: [(&str, &str); 14] = [
@@ -37,7 +36,9 @@ pub(crate) fn violations(path: &Path, source: &str) -> Vec<String> {
         if let Some(text) = doc.filter(|_| !previous_is_doc) {
             let first = text.trim_start().split(|it: char| !it.is_alphabetic()).next().unwrap_or_default();
             if LEADS.contains(&first) {
-                violations.push(report(format!("documentation begins with {first:?}: use a noun phrase or a verb")));
+                violations.push(report(format!(
+                    "documentation begins with {first:?}: use a noun phrase or a verb"
+                )));
             }
         }
         if let Some(comment) = line.strip_prefix("//") {
@@ -67,7 +68,12 @@ mod tests {
 
     #[test]
     fn plain_documentation_is_accepted() {
-        assert_eq!(found("//! The store.\n/// Returns the keys.\n/// Whether it works is another question.\nfn f() {}"), 0);
+        assert_eq!(
+            found(
+                "//! The store.\n/// Returns the keys.\n/// Whether it works is another question.\nfn f() {}"
+            ),
+            0
+        );
         assert_eq!(found("let told = 1; // The server reports it.\n// somebody_else is a name"), 0);
     }
 

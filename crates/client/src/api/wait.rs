@@ -149,7 +149,7 @@ impl<K: DeserializeOwned + Object> Api<K> {
         if let Some(bad) = list.bad.into_iter().next() {
             return Err(bad.into());
         }
-        let mut watch = WatchParams::from(list.metadata.version);
+        let mut watch = WatchParams::after(list.metadata.version);
         watch.labels = params.labels.clone();
         watch.fields = params.fields.clone();
         watch.shard_selector = params.shard_selector.clone();

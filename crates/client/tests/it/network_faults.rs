@@ -116,7 +116,7 @@ async fn a_server_that_closes_in_the_middle_of_a_list_is_a_lost_connection() {
 async fn events_before_a_frame_that_is_cut_off_are_delivered() {
     let (answer, senders) = by_hand();
     both(answer, async |case| {
-        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let mut watch = case.maps().watch(&WatchParams::after("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender.send(format!("{ADDED}{{\"type\":\"MOD").into()).expect("still read");
         assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
@@ -132,7 +132,7 @@ async fn events_before_a_frame_that_is_cut_off_are_delivered() {
 async fn an_orderly_end_in_the_middle_of_a_frame_is_torn_too() {
     let (answer, senders) = by_hand();
     both(answer, async |case| {
-        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let mut watch = case.maps().watch(&WatchParams::after("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender
             .send(Bytes::from_static(b"{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"\\u00"))
@@ -148,7 +148,7 @@ async fn an_orderly_end_in_the_middle_of_a_frame_is_torn_too() {
 async fn an_event_split_into_single_bytes_is_one_event() {
     let (answer, senders) = by_hand();
     both(answer, async |case| {
-        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let mut watch = case.maps().watch(&WatchParams::after("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         for byte in ADDED.bytes() {
             sender.send(Bytes::copy_from_slice(&[byte])).expect("still read");
@@ -177,7 +177,7 @@ async fn an_html_page_of_a_proxy_is_a_malformed_response() {
     both(answer, async |case| {
         let object = case.maps().get("x").await.expect_err("no object");
         let list = case.maps().list(&ListParams::default()).await.expect_err("no list");
-        let watch = case.maps().watch(&WatchParams::from("5")).await.expect_err("no watch");
+        let watch = case.maps().watch(&WatchParams::after("5")).await.expect_err("no watch");
         for error in [object, list, watch] {
             assert!(matches!(error, Error::Malformed { .. }), "{} {error}", case.http);
         }
@@ -193,7 +193,7 @@ async fn an_empty_body_instead_of_an_object_is_an_error() {
             let error = case.maps().get("x").await.expect_err("nothing");
             assert!(error.to_string().contains("0-length response"), "{error}");
             assert!(case.maps().list(&ListParams::default()).await.is_err());
-            let ended = case.maps().watch(&WatchParams::from("5")).await.expect("opened").next().await;
+            let ended = case.maps().watch(&WatchParams::after("5")).await.expect("opened").next().await;
             assert!(ended.is_none(), "a watch may end before its first event");
         },
     )
@@ -241,7 +241,7 @@ async fn an_endless_frame_is_rejected_at_16_mib() {
     both(
         |_| endless(),
         async |case| {
-            let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
+            let mut watch = case.maps().watch(&WatchParams::after("5")).await.expect("opened");
             let error = watch.next().await.expect("an error").expect_err("no event");
             assert!(matches!(error, Error::Malformed { .. }), "{error}");
         },
@@ -249,7 +249,7 @@ async fn an_endless_frame_is_rejected_at_16_mib() {
     .await;
     let (answer, senders) = by_hand();
     both(answer, async |case| {
-        let mut watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let mut watch = case.maps().watch(&WatchParams::after("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         sender.send(Bytes::from_static(br#"{"type":"ADDED","object":{"data":{"a":""#)).expect("still read");
         let filler = Bytes::from(vec![b'x'; 1 << 20]);
@@ -299,7 +299,7 @@ async fn half_a_chunk_then_silence_ends_at_the_time_limit() {
 async fn a_watch_survives_a_cut_connection_and_resumes() {
     let (answer, senders) = by_hand();
     both(answer, async |case| {
-        let mut watch = case.maps().watch_from(WatchParams::from("5")).expect("a version");
+        let mut watch = case.maps().watch_from(WatchParams::after("5")).expect("a version");
         let event = |version: u32| Bytes::from(ADDED.replace("\"6\"", &format!("\"{version}\"")));
         for version in [6, 7] {
             let (item, ()) = tokio::join!(watch.next(), async {
@@ -320,7 +320,7 @@ async fn a_watch_survives_a_cut_connection_and_resumes() {
 async fn dropping_a_watch_closes_it_at_the_server() {
     let (answer, senders) = by_hand();
     both(answer, async |case| {
-        let watch = case.maps().watch(&WatchParams::from("5")).await.expect("opened");
+        let watch = case.maps().watch(&WatchParams::after("5")).await.expect("opened");
         let sender = senders.lock().expect("not poisoned").remove(0);
         drop(watch);
         sender.closed().await;

@@ -55,7 +55,7 @@ impl Mode {
             }
             Watch => {
                 let maps = Api::<ConfigMap>::namespaced(client.clone(), "a");
-                maps.watch(&WatchParams::from("5")).await?.for_each(async |_| {}).await;
+                maps.watch(&WatchParams::after("5")).await?.for_each(async |_| {}).await;
                 Ok(())
             }
         }

@@ -189,7 +189,7 @@ async fn run(client: &Client, verb: &Method, mode: Mode) -> Result<(), Error> {
         Mode::Stream => request().stream().await.map(drop),
         Mode::Watch => {
             let maps = Api::<ConfigMap>::namespaced(client.clone(), "a");
-            let events = maps.watch(&WatchParams::from("5")).await?;
+            let events = maps.watch(&WatchParams::after("5")).await?;
             assert_eq!(events.count().await, 0, "a watch without events yields nothing");
             Ok(())
         }

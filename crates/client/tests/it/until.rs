@@ -117,7 +117,7 @@ async fn until_a_watch_that_ends_first_is_closed() {
     let error = until(stream::empty(), |_: &Event| true).await.expect_err("nothing came");
     assert!(matches!(error, UntilError::Closed));
     let script = Script::new([watching(&[event("ADDED", "x", "6")])]);
-    let events = maps(&script).watch(&WatchParams::from("5")).await.expect("opened");
+    let events = maps(&script).watch(&WatchParams::after("5")).await.expect("opened");
     assert!(matches!(until(events, is_deleted).await, Err(UntilError::Closed)));
 }
 
@@ -125,12 +125,12 @@ async fn until_a_watch_that_ends_first_is_closed() {
 #[tokio::test]
 async fn until_an_error_event_and_an_undecodable_object_end_the_wait() {
     let script = Script::new([watching(&[gone(), event("ADDED", "x", "6")])]);
-    let events = maps(&script).watch(&WatchParams::from("5")).await.expect("opened");
+    let events = maps(&script).watch(&WatchParams::after("5")).await.expect("opened");
     let Err(UntilError::Watch(error)) = until(events, is_added).await else { panic!("an error") };
     assert!(error.is_expired(), "{error}");
     let poison = r#"{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"6"},"data":5}}"#;
     let script = Script::new([watching(&[poison.to_owned()])]);
-    let events = maps(&script).watch(&WatchParams::from("5")).await.expect("opened");
+    let events = maps(&script).watch(&WatchParams::after("5")).await.expect("opened");
     assert!(matches!(until(events, is_added).await, Err(UntilError::Watch(Error::Undecodable(_)))));
 }
 
@@ -145,7 +145,7 @@ async fn until_with_retry_sees_every_event_over_many_watches() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let recorded = Arc::clone(&seen);
     let maps = maps(&script);
-    let met = maps.until(WatchParams::from("5"), move |event: &Event| {
+    let met = maps.until(WatchParams::after("5"), move |event: &Event| {
         recorded.lock().expect("not poisoned").push(format!("{event:?}").chars().take(5).collect::<String>());
         matches!(event, WatchEvent::Deleted(_))
     });
@@ -155,11 +155,11 @@ async fn until_with_retry_sees_every_event_over_many_watches() {
     assert_eq!(script.open_bodies(), 0, "the watch is closed with the wait");
 
     for version in ["", "0"] {
-        let refused = maps.until(WatchParams::from(version), is_added).await;
+        let refused = maps.until(WatchParams::after(version), is_added).await;
         assert!(matches!(refused, Err(UntilError::Watch(Error::InvalidRequest(_)))), "{version:?}");
     }
     let script = Script::new([watching(&[gone()])]);
-    let forgotten = self::maps(&script).until(WatchParams::from("5"), is_added).await;
+    let forgotten = self::maps(&script).until(WatchParams::after("5"), is_added).await;
     assert!(matches!(forgotten, Err(UntilError::Watch(error)) if error.is_expired()));
 }
 

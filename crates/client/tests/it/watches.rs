@@ -53,12 +53,12 @@ async fn describe_all(events: impl Stream<Item = Result<WatchEvent<ConfigMap>, E
 
 async fn raw(answer: Reply) -> Vec<String> {
     let script = Script::new([answer]);
-    describe_all(maps(&script).watch(&WatchParams::from("5")).await.expect("opened")).await
+    describe_all(maps(&script).watch(&WatchParams::after("5")).await.expect("opened")).await
 }
 
 /// Collects the items of a resuming watch until it ends, or for ten minutes.
 async fn resumed(script: &Script) -> Vec<String> {
-    let watch = maps(script).watch_from(WatchParams::from("5")).expect("a version");
+    let watch = maps(script).watch_from(WatchParams::after("5")).expect("a version");
     let deadline = tokio::time::sleep_until(tokio::time::Instant::now() + Duration::from_secs(600));
     describe_all(watch.take_until(deadline)).await
 }
@@ -114,7 +114,7 @@ async fn rq_8_a_rejected_watch_is_an_error_with_its_status() {
     for (answer, code) in
         [(refusal(410, "Expired"), 410), (refusal(403, "Forbidden"), 403), (reply(500), 500)]
     {
-        let opened = maps(&Script::new([answer])).watch(&WatchParams::from("5")).await;
+        let opened = maps(&Script::new([answer])).watch(&WatchParams::after("5")).await;
         assert_eq!(opened.expect_err("refused").status().map(|it| it.code), Some(code));
     }
 }
@@ -123,12 +123,12 @@ async fn rq_8_a_rejected_watch_is_an_error_with_its_status() {
 async fn rq_8_a_watch_that_keeps_losing_its_connection_is_one_that_ended_at_once() {
     for kind in [ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof, ErrorKind::TimedOut] {
         let script = Script::new((0..20).map(|_| fails(kind)));
-        let opened = maps(&script).watch(&WatchParams::from("5")).await.expect("no error");
+        let opened = maps(&script).watch(&WatchParams::after("5")).await.expect("no error");
         assert!(describe_all(opened).await.is_empty());
         assert_eq!(script.seen().len(), 11);
     }
     let script = Script::new([fails(ErrorKind::ConnectionRefused)]);
-    assert!(maps(&script).watch(&WatchParams::from("5")).await.is_err());
+    assert!(maps(&script).watch(&WatchParams::after("5")).await.is_err());
 }
 
 /// The upstream table RequestWatch: the server's responses, the number of attempts, and the result
@@ -159,7 +159,7 @@ async fn rq_8_request_watch() {
     for (name, retries, replies, attempts, refused) in cases {
         let script = Script::new(replies);
         let client = script.builder(|_| {}).max_retries(retries).build().expect("valid settings");
-        let opened = Api::<ConfigMap>::namespaced(client, "a").watch(&WatchParams::from("5")).await;
+        let opened = Api::<ConfigMap>::namespaced(client, "a").watch(&WatchParams::after("5")).await;
         assert_eq!(script.seen().len(), attempts, "{name}");
         match (opened, refused) {
             (Ok(events), None) => assert!(describe_all(events).await.is_empty(), "{name}"),
@@ -227,7 +227,7 @@ async fn rq_15_a_watch_yields_its_events_after_any_number_of_retries() {
     for retries in [0, 3] {
         let later = (0..retries).map(|_| reply(429).header("retry-after", "1"));
         let script = Script::new(later.chain([watching(&events)]));
-        let opened = maps(&script).watch(&WatchParams::from("5")).await.expect("opened");
+        let opened = maps(&script).watch(&WatchParams::after("5")).await.expect("opened");
         assert_eq!(describe_all(opened).await, ["added 6", "modified 7", "deleted 8"]);
         assert_eq!(script.seen().len(), retries + 1);
     }
@@ -242,11 +242,11 @@ async fn rq_15_a_watch_is_decoded_by_its_content_type_and_an_unknown_one_is_reje
         Script::new([body.header("content-type", content_type)])
     };
     for known in ["application/json", "application/json; charset=utf-8", "application/JSON;stream=watch"] {
-        let opened = maps(&answered(known)).watch(&WatchParams::from("5")).await.expect("opened");
+        let opened = maps(&answered(known)).watch(&WatchParams::after("5")).await.expect("opened");
         assert_eq!(describe_all(opened).await, ["added 6"], "{known}");
     }
     for unknown in ["foobar", "application/vnd.kubernetes.protobuf;stream=watch", "text/html"] {
-        let refused = maps(&answered(unknown)).watch(&WatchParams::from("5")).await.expect_err("unknown");
+        let refused = maps(&answered(unknown)).watch(&WatchParams::after("5")).await.expect_err("unknown");
         assert!(
             matches!(refused, Error::Malformed { .. }) && refused.to_string().contains(unknown),
             "{refused}"
@@ -276,7 +276,7 @@ async fn rq_15_every_type_of_event_is_delivered_and_an_unknown_one_ends_the_watc
 async fn a_watch_requests_bookmarks_and_no_compression() {
     let script = Script::new([watching(&[])]);
     maps(&script)
-        .watch(&WatchParams::from("5").timeout(Duration::from_secs(300)))
+        .watch(&WatchParams::after("5").timeout(Duration::from_secs(300)))
         .await
         .map(drop)
         .expect("opened");
@@ -291,7 +291,7 @@ async fn a_watch_requests_bookmarks_and_no_compression() {
 #[tokio::test]
 async fn rw_1_a_version_that_is_not_specific_is_rejected() {
     for version in ["", "0"] {
-        assert!(maps(&Script::default()).watch_from(WatchParams::from(version)).is_err(), "{version:?}");
+        assert!(maps(&Script::default()).watch_from(WatchParams::after(version)).is_err(), "{version:?}");
     }
 }
 
@@ -320,7 +320,7 @@ async fn resumed_over(history: &[&str], from: &str, most: usize, watches: usize)
         script.then([watching(&after.iter().map(|it| event("MODIFIED", it)).collect::<Vec<_>>())]);
     }
     script.then([watching(&[]).silence()]);
-    let watch = maps(&script).watch_from(WatchParams::from(from)).expect("a version");
+    let watch = maps(&script).watch_from(WatchParams::after(from)).expect("a version");
     let deadline = tokio::time::sleep(Duration::from_secs(600));
     let events = describe_all(watch.take_until(deadline)).await;
     assert_eq!(script.seen().len(), watches + 1);
@@ -379,7 +379,7 @@ async fn rw_1_retry_watcher_recovers_from_temporary_errors_and_ends_with_the_oth
 #[tokio::test(start_paused = true)]
 async fn rw_1_dropping_a_watch_with_unread_events_closes_it() {
     let script = Script::new([watching(&[event("ADDED", "6"), event("MODIFIED", "7")]).silence()]);
-    let mut watch = maps(&script).watch_from(WatchParams::from("5")).expect("a version");
+    let mut watch = maps(&script).watch_from(WatchParams::after("5")).expect("a version");
     assert!(matches!(watch.next().await, Some(Ok(WatchEvent::Added(_)))));
     assert_eq!(script.open_bodies(), 1);
     drop(watch);
@@ -424,19 +424,19 @@ async fn hopeless(watch: impl Stream<Item = Result<WatchEvent<ConfigMap>, Error>
 async fn rw_1_a_permanent_error_ends_the_watch_with_the_error() {
     let script = Script::new([]);
     let wrong_name = Api::<ConfigMap>::namespaced(script.client(), "a/b");
-    let items = hopeless(wrong_name.watch_from(WatchParams::from("5")).expect("a version")).await;
+    let items = hopeless(wrong_name.watch_from(WatchParams::after("5")).expect("a version")).await;
     assert!(matches!(&items[..], [only] if only.contains("a/b")), "{items:?}");
     assert!(script.seen().is_empty());
 
     let html = || reply(200).header("content-type", "text/html").chunk("<html>");
     let script = Script::new((0..100).map(|_| html()));
-    let items = hopeless(maps(&script).watch_from(WatchParams::from("5")).expect("a version")).await;
+    let items = hopeless(maps(&script).watch_from(WatchParams::after("5")).expect("a version")).await;
     assert!(matches!(&items[..], [only] if only.contains("text/html")), "{items:?}");
     assert_eq!(script.seen().len(), 1);
 
     let garbage = || reply(200).header("content-type", "application/json").chunk("this is no event\n");
     let script = Script::new((0..100).map(|_| garbage()));
-    let items = hopeless(maps(&script).watch_from(WatchParams::from("5")).expect("a version")).await;
+    let items = hopeless(maps(&script).watch_from(WatchParams::after("5")).expect("a version")).await;
     assert_eq!((items.len(), script.seen().len()), (1, 1), "{items:?}");
 }
 
@@ -450,7 +450,7 @@ async fn rw_1_a_plugin_that_is_not_installed_ends_the_watch_with_the_error() {
         ..ExecConfig::default()
     });
     let client = Client::new(config).expect("a client");
-    let watch = Api::<ConfigMap>::namespaced(client, "a").watch_from(WatchParams::from("5"));
+    let watch = Api::<ConfigMap>::namespaced(client, "a").watch_from(WatchParams::after("5"));
     let items = hopeless(watch.expect("a version")).await;
     assert!(matches!(&items[..], [only] if only.contains("credentials")), "{items:?}");
 }

@@ -133,7 +133,7 @@ impl Record {
         let client = Client::new(Config::new(server.url().parse().expect("a URL"))).expect("a client");
         let api = Api::<Lease>::namespaced(client, "default");
         let list = api.list(&ListParams::default()).await.expect("listed");
-        let watch = api.watch_from(WatchParams::from(list.metadata.version)).expect("a version");
+        let watch = api.watch_from(WatchParams::after(list.metadata.version)).expect("a version");
         Self { states: list.items.into_iter().filter_map(|it| it.spec).collect(), watch }
     }
 

@@ -46,8 +46,8 @@ impl Default for WatchParams {
 }
 
 impl WatchParams {
-    /// Watches from this version on.
-    pub fn from(version: impl Into<ResourceVersion>) -> Self {
+    /// Watches the changes after this version, for example that of a list.
+    pub fn after(version: impl Into<ResourceVersion>) -> Self {
         Self { version: version.into(), ..Self::default() }
     }
 
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn rq_3_every_key_of_a_watch() {
         assert_eq!(
-            text(WatchParams::from("7").timeout(Duration::from_secs(300)).query().expect("valid")),
+            text(WatchParams::after("7").timeout(Duration::from_secs(300)).query().expect("valid")),
             "watch=true&allowWatchBookmarks=true&resourceVersion=7&timeoutSeconds=300"
         );
         assert_eq!(

@@ -64,7 +64,7 @@ impl Definition {
     pub(crate) async fn remove(self) {
         let version = self.api.list(&ListParams::default()).await.expect("listed").metadata.version;
         self.api.delete(&self.name, &DeleteParams::default()).await.expect("accepted");
-        let params = WatchParams::from(version).fields(FieldSelector::name(&self.name));
+        let params = WatchParams::after(version).fields(FieldSelector::name(&self.name));
         let mut watch = self.api.watch(&params).await.expect("a watch");
         while next_change(&mut watch).await.0 != EventKind::Deleted {}
     }
@@ -166,7 +166,7 @@ async fn a_derived_type_is_a_resource_like_any_other() {
     assert_eq!(api.get("a").await.expect("exists"), updated);
     api.delete("a", &DeleteParams::default()).await.expect("deleted");
 
-    let mut watch = api.watch(&WatchParams::from(version)).await.expect("a watch");
+    let mut watch = api.watch(&WatchParams::after(version)).await.expect("a watch");
     for expected in
         [(EventKind::Added, made), (EventKind::Modified, replaced), (EventKind::Modified, updated)]
     {
@@ -257,14 +257,14 @@ async fn a_watch_from_before_the_history_expires() {
     let space = TestNamespace::new(&client).await;
     let (definition, api) = ships(&client, &space).await;
     let expired = |code: u16| code == 410;
-    match api.watch(&WatchParams::from("1")).await {
+    match api.watch(&WatchParams::after("1")).await {
         Err(error) => assert!(error.is_expired(), "{}", chain(&error)),
         Ok(mut watch) => match next_event(&mut watch).await {
             WatchEvent::Error(status) => assert!(expired(status.code), "{status:?}"),
             other => panic!("{other:?}"),
         },
     }
-    let mut resuming = api.watch_from(WatchParams::from("1")).expect("a version to start from");
+    let mut resuming = api.watch_from(WatchParams::after("1")).expect("a version to start from");
     let WatchEvent::Error(status) = next_event(&mut resuming).await else { panic!("not an error") };
     assert!(expired(status.code), "{status:?}");
     assert!(within("the end of the stream", resuming.next()).await.is_none());

@@ -81,7 +81,7 @@ async fn a_view_reads_the_fields_it_names_from_objects_lists_and_watches() {
 
     let list = api.list(&ListParams::default()).await.expect("listed");
     assert_eq!(names(&list.items), ["a", "b"]);
-    let mut watch = api.watch(&WatchParams::from(list.metadata.version)).await.expect("a watch");
+    let mut watch = api.watch(&WatchParams::after(list.metadata.version)).await.expect("a watch");
     space.api::<Pod>(&client).delete("a", &DeleteParams::default()).await.expect("deleted");
     // Depending on the server, a deletion is one event or several.
     let last = loop {
@@ -105,7 +105,7 @@ async fn a_typed_handle_on_metadata_gets_metadata_only() {
     assert_eq!(one.types.as_ref().map(|it| it.kind.as_str()), Some("PartialObjectMetadata"));
     assert_eq!(one.metadata, space.api::<Pod>(&client).get("a").await.expect("exists").metadata);
 
-    let mut watch = api.watch(&WatchParams::from(list.metadata.version)).await.expect("a watch");
+    let mut watch = api.watch(&WatchParams::after(list.metadata.version)).await.expect("a watch");
     let patch = json!({ "metadata": { "labels": { "seen": "yes" } } });
     let patched = api.patch("a", &PatchParams::default(), Patch::Merge(&patch)).await.expect("patched");
     let (kind, received) = next_change(&mut watch).await;

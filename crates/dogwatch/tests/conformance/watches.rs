@@ -34,7 +34,7 @@ async fn create(api: &Api<ConfigMap>, name: &str) -> ConfigMap {
 /// Returns watch parameters for the objects labelled `set=this`, from the current version.
 async fn from_now(api: &Api<ConfigMap>) -> WatchParams {
     let version = api.list(&labelled("set=this")).await.expect("listed").metadata.version;
-    WatchParams::from(version).labels(labels("set=this"))
+    WatchParams::after(version).labels(labels("set=this"))
 }
 
 #[tokio::test]
@@ -267,6 +267,6 @@ async fn many_watches_share_one_http_2_connection() {
 async fn a_resuming_watch_needs_a_version_to_start_from() {
     let api = Api::<ConfigMap>::all(client());
     for version in ["", "0"] {
-        assert!(matches!(api.watch_from(WatchParams::from(version)), Err(Error::InvalidRequest(_))));
+        assert!(matches!(api.watch_from(WatchParams::after(version)), Err(Error::InvalidRequest(_))));
     }
 }

@@ -71,7 +71,7 @@ async fn follow(api: Api<ConfigMap>) -> Followed {
         lists += 1;
         let mut cache: Cache = list.items.iter().map(entry).collect();
         let mut watch =
-            api.watch_from(WatchParams::from(list.metadata.version)).expect("a version to watch from");
+            api.watch_from(WatchParams::after(list.metadata.version)).expect("a version to watch from");
         while !cache.contains_key(END) {
             match watch.next().await.transpose().expect("every object can be decoded") {
                 Some(WatchEvent::Added(it) | WatchEvent::Modified(it)) => cache.extend([entry(&it)]),

@@ -123,14 +123,14 @@ impl<T: Object> Pump<T> {
         let start = Instant::now();
         let (count, waiting): (_, usize) = (deltas.len(), self.feeds.iter().map(Feed::depth).sum());
         state.members.metrics.queued(waiting);
-        let was_synced = state.store.synced();
+        let was_synced = state.store.is_synced();
         let relisted = was_synced
             && self.fan_out.asks_after_relists()
             && deltas.iter().any(|it| matches!(it, Delta::End { .. }));
         let mut changes = Vec::new();
         self.writer.apply_to(feed, deltas.drain(..), &mut changes);
         self.fan_out.publish(changes);
-        if !was_synced && state.store.synced() {
+        if !was_synced && state.store.is_synced() {
             self.fan_out.initial_list_delivered();
             tracing::debug!(objects = state.store.len(), version = %state.store.version(), "synced");
         }

@@ -191,7 +191,7 @@ impl<T: Object> SharedInformer<T> {
 
     /// Returns true once the initial list is complete and in the store.
     pub fn is_synced(&self) -> bool {
-        self.state().store.synced()
+        self.state().store.is_synced()
     }
 
     /// Waits until the initial list is complete and in the store. It waits as long as the informer

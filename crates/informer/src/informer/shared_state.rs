@@ -111,7 +111,7 @@ impl<T: Object> SharedState<T> {
         tokio::select! {
             biased;
             synced = self.store.wait_synced() => if synced.is_ok() { return Ok(()) },
-            () = self.stopped() => if self.store.synced() { return Ok(()) },
+            () = self.stopped() => if self.store.is_synced() { return Ok(()) },
         }
         Err(NotSynced::Ended { informer: self.name.clone(), health: Box::new(self.health()) })
     }

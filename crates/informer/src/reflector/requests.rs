@@ -71,7 +71,7 @@ impl Requests {
     /// Returns the parameters of a watch from the current position. `chance` in [0, 1) spreads the
     /// timeouts.
     pub(super) fn watch(&self, position: &Position, chance: f64) -> WatchParams {
-        self.narrowed(WatchParams::from(position.last.clone()), chance)
+        self.narrowed(WatchParams::after(position.last.clone()), chance)
     }
 
     /// Returns the parameters of a watch with initial events.

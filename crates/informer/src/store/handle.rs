@@ -138,7 +138,7 @@ impl<T: Object> Store<T> {
     }
 
     /// Returns true once the initial list is complete.
-    pub fn synced(&self) -> bool {
+    pub fn is_synced(&self) -> bool {
         self.cell.state.load().synced
     }
 

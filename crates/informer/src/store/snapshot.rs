@@ -38,7 +38,7 @@ impl<T: Object> Snapshot<T> {
     }
 
     /// Returns true if the initial list was complete.
-    pub fn synced(&self) -> bool {
+    pub fn is_synced(&self) -> bool {
         self.state.synced
     }
 

@@ -123,11 +123,11 @@ fn unknown_and_invalid_names_find_nothing() {
 #[test]
 fn st_4_the_version_is_unset_until_the_initial_list_is_complete_and_then_follows_everything() {
     let mut it = TestStore::new();
-    assert_eq!((it.version().as_str(), it.store.synced()), ("", false));
+    assert_eq!((it.version().as_str(), it.store.is_synced()), ("", false));
     it.apply([Delta::Applied(thing("a/x", "3")), Delta::Bookmark("4".into())]);
-    assert_eq!((it.version().as_str(), it.store.synced()), ("", false));
+    assert_eq!((it.version().as_str(), it.store.is_synced()), ("", false));
     it.apply(list("5", [thing("a/x", "3")]));
-    assert_eq!((it.version().as_str(), it.store.synced()), ("5", true));
+    assert_eq!((it.version().as_str(), it.store.is_synced()), ("5", true));
     for (delta, expected) in [
         (Delta::Applied(thing("a/x", "7")), "7"),
         (Delta::Deleted(thing("a/x", "9")), "9"),

@@ -44,9 +44,9 @@ fn a_list_of_one_namespace_does_not_affect_the_others() {
         applied(&mut writer, 1, list("5", [thing("b/x", "4"), thing("b/y", "5")])),
         ["initial b/x@4", "initial b/y@5"]
     );
-    assert!(!store.synced() && store.version().is_unset(), "the other namespace was never listed");
+    assert!(!store.is_synced() && store.version().is_unset(), "the other namespace was never listed");
     assert_eq!(applied(&mut writer, 0, list("3", [thing("a/x", "2")])), ["initial a/x@2"]);
-    assert_eq!((store.synced(), store.version().as_str()), (true, "3"));
+    assert_eq!((store.is_synced(), store.version().as_str()), (true, "3"));
 
     // A list begins, and the other namespace changes before it ends, so that ranks in the whole
     // store shift.

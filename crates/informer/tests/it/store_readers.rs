@@ -51,7 +51,7 @@ async fn waiting_for_a_version_that_cannot_come_is_an_error() {
     drop(it);
     assert_eq!(waiting.await.unwrap(), Err(WaitError::Closed));
     assert_eq!(
-        (store.wait_until(&"6".into()).await, store.synced()),
+        (store.wait_until(&"6".into()).await, store.is_synced()),
         (Ok(()), true),
         "the last state stays readable"
     );

@@ -35,7 +35,7 @@ pub(super) async fn follow(client: Client, synced: oneshot::Sender<()>) -> Resul
             // Fails only if the receiver has stopped waiting.
             let _ = synced.send(());
         }
-        let mut watch = api.watch_from(WatchParams::from(list.metadata.version))?;
+        let mut watch = api.watch_from(WatchParams::after(list.metadata.version))?;
         // The end marker is the last change: a cache that has it has everything.
         while !cache.0.contains_key(END) {
             match watch.next().await.transpose()? {

@@ -297,7 +297,7 @@ async fn a_resuming_watch_waits_for_the_new_authority() {
     config.tls.ca = Some(Pem::File(file.clone()));
     let client = Client::builder(config).transport_options(eager()).build().unwrap();
     let maps = Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(client, "a");
-    let mut events = maps.watch_from(dogwatch_core::WatchParams::from("5")).unwrap();
+    let mut events = maps.watch_from(dogwatch_core::WatchParams::after("5")).unwrap();
     tokio::time::timeout(Duration::from_millis(300), events.next()).await.expect_err("it waits");
     std::fs::write(&file, right.pem()).unwrap();
     assert!(soon(events.next()).await.expect("an event").is_ok());
