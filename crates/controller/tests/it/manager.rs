@@ -109,6 +109,7 @@ async fn a_function_of_the_object_and_some_state_is_a_controller() {
     tokio::time::sleep(HOUR).await;
     assert_eq!(calls.take(), ["a hopeless"], "a terminal error inside anyhow is not retried");
     let a = cluster.put("a", "good").await;
+    settle().await;
     cluster.create(&owned_map("b", &a)).await;
     tokio::time::sleep(SECOND).await;
     assert_eq!(calls.take_sorted(), ["a good", "a good", "b "], "the owner of a new object is reconciled");
