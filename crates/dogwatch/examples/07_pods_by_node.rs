@@ -1,5 +1,5 @@
-//! Prints which pods run on which node, from a copy with an index: a look-up by node touches only that node's pods, however many there
-//! are in the cluster. The copy holds of each pod just the fields that are named here.
+//! Prints which pods run on which node, from a cache with an index: a lookup by node touches only that node's
+//! pods, however many there are in the cluster. The cache holds only the fields of a pod that are named here.
 //!
 //! ```text
 //! cargo run --example 07_pods_by_node -- node-1      # or all nodes that have pods
@@ -9,7 +9,8 @@
 
 use clap::Parser;
 use dogwatch::k8s_openapi::api::core::v1::Pod;
-use dogwatch::{Api, Client, Header, Index, Meta, Object, SharedInformer, View};
+use dogwatch::{Api, Client, Index, Meta, SharedInformer, View};
+use serde::Deserialize;
 
 #[derive(Parser)]
 struct Arguments {
@@ -17,27 +18,18 @@ struct Arguments {
     nodes: Vec<String>,
 }
 
-/// What we want to know of a pod.
-#[derive(serde::Deserialize)]
+/// The fields of a pod that this program reads. Everything else is skipped on the wire.
+#[derive(View, Deserialize)]
+#[view(of = Pod)]
 struct Placed {
     metadata: Meta,
     spec: Place,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Place {
     node_name: Option<String>,
-}
-
-impl Object for Placed {
-    fn header(&self) -> Header<'_> {
-        self.metadata.header()
-    }
-}
-
-impl View for Placed {
-    type Of = Pod;
 }
 
 #[tokio::main]
@@ -46,7 +38,7 @@ async fn main() -> anyhow::Result<()> {
     let pods = SharedInformer::builder(Api::<Placed>::all(Client::from_env().await?)).index(by_node).build();
     pods.start();
     pods.synced().await?;
-    // What has to fit together is read from one snapshot; the informer goes on meanwhile.
+    // One snapshot, so that all lines show the same moment while the informer goes on.
     let now = pods.store().snapshot();
     let asked = Arguments::parse().nodes;
     for node in if asked.is_empty() { now.index_values("node")? } else { asked } {

@@ -132,3 +132,81 @@ pub use {http, k8s_openapi, kube_core};
 
 #[cfg(feature = "testing")]
 pub mod testing;
+#[cfg(feature = "derive")]
+mod definition;
+
+/// Derives a custom resource from its specification: the struct, its definition and its traits.
+///
+/// ```
+/// use dogwatch::kube_core::{CustomResourceExt, Resource};
+/// use dogwatch::CustomResource;
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Clone, Debug, CustomResource, Deserialize, Serialize, JsonSchema)]
+/// #[kube(group = "sea.example", version = "v1", kind = "Buoy", namespaced, status = "BuoyStatus")]
+/// #[kube(shortname = "by", printcolumn(name = "Depth", type_ = "integer", json_path = ".spec.depth"))]
+/// struct BuoySpec {
+///     depth: i32,
+/// }
+///
+/// #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+/// struct BuoyStatus {
+///     afloat: bool,
+/// }
+///
+/// let buoy = Buoy::new("north", BuoySpec { depth: 3 });
+/// assert_eq!(buoy.meta().name.as_deref(), Some("north"));
+/// assert!(buoy.status.is_none());
+/// assert_eq!(Buoy::crd().spec.names.plural, "buoys");
+/// ```
+///
+/// `Buoy` is used like any other kind: `Api::<Buoy>::namespaced(client, "default")`.
+#[cfg(feature = "derive")]
+#[doc(inline)]
+pub use dogwatch_derive::CustomResource;
+
+/// Derives [`Object`] and [`View`](trait@View) for a struct with some of the fields of a resource.
+///
+/// ```
+/// use dogwatch::k8s_openapi::api::core::v1::Pod;
+/// use dogwatch::{Meta, Object, View};
+/// use serde::Deserialize;
+///
+/// #[derive(View, Deserialize)]
+/// #[view(of = Pod)]
+/// struct PodNode {
+///     metadata: Meta,
+///     spec: NodeName,
+/// }
+///
+/// #[derive(Deserialize)]
+/// #[serde(rename_all = "camelCase")]
+/// struct NodeName {
+///     node_name: Option<String>,
+/// }
+///
+/// # fn main() -> Result<(), serde_json::Error> {
+/// let text = r#"{"metadata":{"name":"a","namespace":"b"},"spec":{"nodeName":"n"}}"#;
+/// let pod: PodNode = serde_json::from_str(text)?;
+/// assert_eq!(pod.key().map(String::from).as_deref(), Some("b/a"));
+/// assert_eq!(pod.spec.node_name.as_deref(), Some("n"));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `Api::<PodNode>::all(client)` lists and watches pods, and decodes these fields of them.
+#[cfg(feature = "derive")]
+#[doc(inline)]
+pub use dogwatch_derive::View;
+
+/// The names that generated code uses. They are no part of the public interface.
+#[cfg(feature = "derive")]
+#[doc(hidden)]
+pub mod __private {
+    pub use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    pub use {kube_core, schemars, serde};
+
+    pub use crate::definition::{Column, Definition, Scale, add_rule, map, structural_schema};
+}
