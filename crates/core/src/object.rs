@@ -10,7 +10,8 @@ use crate::version::ResourceVersion;
 /// An object that can be kept in a cache: it knows its key, version, uid and labels.
 ///
 /// Every kube-core `Resource` is one: all of k8s-openapi, every `#[derive(CustomResource)]`, `DynamicObject`
-/// and `PartialObjectMeta`. A view implements it by handing out its [`crate::Meta`]:
+/// and `PartialObjectMeta`. A view implements it with its [`crate::Meta`]; the `#[derive(View)]` of `dogwatch`
+/// writes these two implementations:
 ///
 /// ```
 /// use dogwatch_core::{Header, Meta, Object, View};

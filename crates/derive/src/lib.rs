@@ -4,9 +4,9 @@
 //! everything that it needs through `::dogwatch`, so that a program needs no other crate of the
 //! Kubernetes ecosystem among its dependencies.
 //!
-//! A derive is a function from tokens to tokens. [`attribute`] and [`entries`] read options,
-//! [`custom_resource`] and [`view`] expand one derive each. The run-time half of the generated code is
-//! in `dogwatch::__private`.
+//! A derive is a function from tokens to tokens. The modules `attribute` and `entries` read options,
+//! `custom_resource` and `view` expand one derive each. The run-time half of the generated code is in
+//! `dogwatch::__private`.
 
 mod attribute;
 mod entries;

@@ -2,7 +2,7 @@
 //!
 //! This is the crate to depend on. It makes nothing itself: it hands out, under short names, what the crates below it
 //! make. It works with the types you already have: those of [`k8s_openapi`], and your own with
-//! `#[derive(CustomResource)]`.
+//! `#[derive(CustomResource)]`, which is here behind the feature `derive` and also works from kube-derive.
 //!
 //! ```no_run
 //! use dogwatch::k8s_openapi::api::core::v1::Pod;
@@ -44,7 +44,7 @@
 //! - **Which server, and who are we?** [`Config`], from a kubeconfig, a pod or by hand; everything about it is in [`config`].
 //! - **Speak to it.** [`Client`] holds connections and credentials; [`Request`] is one call of any path.
 //! - **Work on a collection.** [`Api`] is the handle on one: typed, dynamic, metadata only, or a [`View`] with just the
-//!   fields you name.
+//!   fields you name, for which there is `#[derive(View)]` behind the feature `derive`.
 //! - **Find out what there is.** [`CachedDiscovery`] reads what a server serves, [`RestMapper`] knows what `deploy` means.
 //! - **Hear what changes.** [`Api::watch`] is one watch, [`Api::watch_from`] one that goes on when the connection breaks.
 //! - **Have a copy of it.** [`SharedInformer`] keeps one in step with the server; [`Store`] and [`Lister`] read it, an
