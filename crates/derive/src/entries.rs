@@ -184,7 +184,9 @@ mod tests {
     #[test]
     fn a_list_and_a_json_object_give_the_same_entries() {
         let list = r#"column(name = "A", type_ = "string", json_path = ".a", priority = -1)"#;
-        let json = r##"column = r#"{ "name": "A", "type": "string", "jsonPath": ".a", "priority": -1, "x": null }"#"##;
+        let json = r##"column = r#"
+            { "name": "A", "type": "string", "jsonPath": ".a", "priority": -1, "x": null }
+        "#"##;
         for options in [list, json] {
             let mut entries = read(options).expect(options);
             assert_eq!(text(&mut entries, "name").as_deref(), Some("A"));

@@ -33,28 +33,41 @@ use proc_macro::TokenStream;
 ///
 /// # Options
 ///
-/// Required are `group = "…"`, `version = "…"` and `kind = "…"`. Everything else is optional:
+/// Required are `group = "…"`, `version = "…"` and `kind = "…"`. Everything else is optional.
 ///
-/// | option | meaning |
-/// |---|---|
-/// | `namespaced` | Objects are in namespaces. Defaults to cluster scope. |
-/// | `status = "Type"` | Adds the field `status: Option<Type>` and the status subresource. |
-/// | `root = "Name"` | The name of the generated struct. Defaults to `kind`. |
-/// | `singular = "…"`, `plural = "…"` | Names in URLs and for kubectl. Default to the kind in lower case, and to its regular plural. |
-/// | `shortname = "…"`, `category = "…"` | Further names for kubectl. Repeatable. |
-/// | `derive = "Trait"` | A trait that the generated struct derives as well. Repeatable. |
-/// | `attr = "…"` | An attribute of the generated struct, except `derive`, `serde` and `schemars`. Repeatable. |
-/// | `doc = "…"` | The documentation of the generated struct and the description of its schema. |
-/// | `no_spec` | The fields of the struct are at the root of the object instead of under `spec`. |
-/// | `schema = "derived"` | `"manual"` uses a `JsonSchema` that you implement for the generated struct, `"disabled"` leaves the schema out. |
-/// | `validation = Rule::new("…")` | A CEL rule for the whole object; a string is a rule without a message. Repeatable. |
-/// | `printcolumn(name = "…", type_ = "…", json_path = "…")` | A column of `kubectl get`; also `description`, `format`, `priority`. Repeatable. |
-/// | `selectable = ".spec.field"` | A field for field selectors. Repeatable. |
-/// | `scale(spec_replicas_path = "…", status_replicas_path = "…")` | The scale subresource; also `label_selector_path`. Needs `status`. |
-/// | `annotation("key", "value")`, `label("key", "value")` | Metadata of the definition and of objects from `new`. Repeatable. |
-/// | `served = false`, `storage = false` | Default to `true`. |
-/// | `deprecated`, `deprecated = "warning"` | Marks the version as deprecated. |
-/// | `crate = "path"` | The path of dogwatch, where a program renames or re-exports it. Defaults to `::dogwatch`. |
+/// Names:
+///
+/// - `root = "Name"`: the name of the generated struct. Defaults to `kind`.
+/// - `singular = "…"`, `plural = "…"`: the names in URLs and for kubectl. They default to the kind in
+///   lower case, and to its regular plural.
+/// - `shortname = "…"`, `category = "…"`: further names for kubectl. Repeatable.
+///
+/// The generated struct:
+///
+/// - `namespaced`: objects are in namespaces. Defaults to cluster scope.
+/// - `status = "Type"`: adds the field `status: Option<Type>` and the status subresource.
+/// - `no_spec`: the fields of the specification are at the root of the object instead of under `spec`.
+/// - `derive = "Trait"`: a trait that the struct derives as well. Repeatable.
+/// - `attr = "…"`: an attribute of the struct, except `derive`, `serde` and `schemars`. Repeatable.
+/// - `doc = "…"`: the documentation of the struct and the description of its schema.
+/// - `crate = "path"`: the path of dogwatch, where a program renames or re-exports it. Defaults to
+///   `::dogwatch`.
+///
+/// The definition:
+///
+/// - `schema = "derived"` is the default. `"manual"` uses a `JsonSchema` that you implement for the
+///   generated struct, `"disabled"` leaves the schema out.
+/// - `validation = Rule::new("…").message("…")`: a CEL rule for the whole object. A string is a rule
+///   without a message. Repeatable.
+/// - `printcolumn(name = "…", type_ = "…", json_path = "…")`: a column of `kubectl get`, with optional
+///   `description`, `format` and `priority`. Repeatable.
+/// - `selectable = ".spec.field"`: a field for field selectors. Repeatable.
+/// - `scale(spec_replicas_path = "…", status_replicas_path = "…")`: the scale subresource, with an
+///   optional `label_selector_path`. Needs `status`.
+/// - `annotation("key", "value")`, `label("key", "value")`: metadata of the definition and of objects
+///   from `new`. Repeatable.
+/// - `served = false`, `storage = false`: both default to `true`.
+/// - `deprecated`, `deprecated = "warning"`: marks the version as deprecated.
 ///
 /// `printcolumn` and `scale` also take a string with a JSON object, as in kube-derive.
 ///

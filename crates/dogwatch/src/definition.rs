@@ -22,7 +22,6 @@ use serde_json::{Map, Value};
 
 /// The definition of a custom resource with one version, as the options of the derive give it.
 #[derive(Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "they are independent switches of the Kubernetes API")]
 pub struct Definition {
     /// The name of the definition: the plural and the group.
     pub name: &'static str,
