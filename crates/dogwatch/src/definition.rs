@@ -1,8 +1,8 @@
 //! The run-time half of `#[derive(CustomResource)]`: definitions and their schemas.
 //!
-//! The derive generates one [`Definition`] with what its options say; building the object from it is the
-//! same for every kind and is done here. Schemas are generated with kube-core's transforms, so that they
-//! are equal to those of kube-derive.
+//! The derive generates one [`Definition`] with what its options say; building the object from it
+//! is the same for every kind and is done here. Schemas are generated with kube-core's transforms,
+//! so that they are equal to those of kube-derive.
 
 use std::collections::BTreeMap;
 
