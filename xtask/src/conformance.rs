@@ -32,9 +32,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Some(kubeconfig) = kubeconfig.to_str() else {
         bail!("the path of the kubeconfig {file} is not UTF-8");
     };
-    let fixed =
-        ["test", "--package", "dogwatch", "--package", "ingress-manager", "--test", "conformance", "--"];
-    let mut cargo = Cargo::new(fixed.into_iter().chain(options.rest.iter().map(String::as_str)))
+    let fixed = ["test", "--package", "dogwatch", "--features", "dogwatch/derive"];
+    let fixed = fixed.into_iter().chain(["--package", "ingress-manager", "--test", "conformance", "--"]);
+    let mut cargo = Cargo::new(fixed.chain(options.rest.iter().map(String::as_str)))
         .env("DOGWATCH_CONFORMANCE_KUBECONFIG", kubeconfig);
     if let Some(context) = &options.context {
         cargo = cargo.env("DOGWATCH_CONFORMANCE_CONTEXT", context);

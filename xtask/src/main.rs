@@ -11,9 +11,9 @@ mod examples;
 mod tables;
 mod ci;
 mod conformance;
+mod programs;
 mod soak;
 mod controller_storm;
-mod programs;
 
 use std::process::ExitCode;
 

@@ -23,8 +23,8 @@ pub enum Action {
 
 /// Marks an error as permanent: the key is not retried until something changes.
 ///
-/// It displays as the error that it wraps, and it is found anywhere in the source chain of an error,
-/// so your own error types can contain it.
+/// It displays as the error that it wraps, and it is found anywhere in the source chain of an
+/// error, so your own error types can contain it.
 ///
 /// ```
 /// use dogwatch_controller::Terminal;

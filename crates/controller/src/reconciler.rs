@@ -52,8 +52,8 @@ impl<K: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static> Key f
 /// }
 /// ```
 pub trait Reconciler<K = ObjectKey>: Send + Sync + 'static {
-    /// The error type: any error, [`BoxError`] or `anyhow::Error`. An error is retried unless there is a
-    /// [`Terminal`](crate::Terminal) in its source chain.
+    /// The error type: any error, [`BoxError`] or `anyhow::Error`. An error is retried unless there
+    /// is a [`Terminal`](crate::Terminal) in its source chain.
     type Error: Into<BoxError>;
 
     /// Brings the object behind this key to its desired state.

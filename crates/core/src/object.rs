@@ -11,7 +11,8 @@ use crate::version::ResourceVersion;
 ///
 /// Implemented for every kube-core `Resource`: all of k8s-openapi, every
 /// `#[derive(CustomResource)]`, `DynamicObject` and `PartialObjectMeta`. A view implements it by
-/// returning the header of its [`crate::Meta`]:
+/// returning the header of its [`crate::Meta`]; the `#[derive(View)]` of `dogwatch` writes these
+/// two implementations:
 ///
 /// ```
 /// use dogwatch_core::{Header, Meta, Object, View};

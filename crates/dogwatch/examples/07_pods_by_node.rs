@@ -8,10 +8,11 @@
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 
 use clap::Parser;
-use dogwatch::api::{Header, Meta};
+use dogwatch::api::Meta;
 use dogwatch::informer::Index;
 use dogwatch::k8s_openapi::api::core::v1::Pod;
-use dogwatch::{Api, Client, Object, SharedInformer, View};
+use dogwatch::{Api, Client, SharedInformer, View};
+use serde::Deserialize;
 
 #[derive(Parser)]
 struct Arguments {
@@ -20,26 +21,17 @@ struct Arguments {
 }
 
 /// The fields of a pod that are decoded and cached.
-#[derive(serde::Deserialize)]
+#[derive(View, Deserialize)]
+#[view(of = Pod)]
 struct PodView {
     metadata: Meta,
     spec: PodSpecView,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PodSpecView {
     node_name: Option<String>,
-}
-
-impl Object for PodView {
-    fn header(&self) -> Header<'_> {
-        self.metadata.header()
-    }
-}
-
-impl View for PodView {
-    type Of = Pod;
 }
 
 #[tokio::main]

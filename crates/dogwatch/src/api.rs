@@ -1,4 +1,5 @@
-//! Everything that [`Api`](crate::Api) takes and returns: parameters, selectors, lists, watches, patches, kinds, statuses.
+//! Everything that [`Api`](crate::Api) takes and returns: parameters, selectors, lists, watches,
+//! patches, kinds, statuses.
 
 pub use dogwatch_client::api::{
     ApplyConflict, ApplyError, ConflictRetries, Deletion, List, LogParams, Patch, RowObject, StaticScope,

@@ -1,4 +1,5 @@
-//! Everything below [`Api`](crate::Api): requests to any path, client settings, HTTP stacks, warnings.
+//! Everything below [`Api`](crate::Api): requests to any path, client settings, HTTP stacks,
+//! warnings.
 
 pub use dogwatch_client::{
     BoxError, Client, ClientBuilder, DEFAULT_MAX_RETRIES, DistinctWarnings, HttpService, HttpStack,

@@ -2,7 +2,7 @@
 //!
 //! This is the crate to depend on. It contains no code of its own: it re-exports the crates below
 //! it under short names. It works with the types you already have: those of [`k8s_openapi`], and
-//! your own types with `#[derive(CustomResource)]`.
+//! your own types with `#[derive(CustomResource)]`, which is available with the feature `derive`.
 //!
 //! An informer, against a cluster in the process of the test:
 //!
@@ -62,16 +62,17 @@
 //!
 //! - **Configuration.** [`Config`] names the server and the credentials. It comes from a
 //!   kubeconfig, from the pod's environment or from code; see [`config`].
-//! - **Requests.** [`Client`] holds connections and credentials; [`Request`](client::Request) is a call to any path.
+//! - **Requests.** [`Client`] holds connections and credentials; [`Request`](client::Request) is a
+//!   call to any path.
 //! - **Collections.** [`Api`] is the handle on one collection: typed, dynamic, metadata only, or a
 //!   [`View`] with just the fields you name.
-//! - **Discovery.** [`CachedDiscovery`](discovery::CachedDiscovery) reads which resources a server serves; [`RestMapper`](discovery::RestMapper)
-//!   resolves names such as `deploy`.
+//! - **Discovery.** [`CachedDiscovery`](discovery::CachedDiscovery) reads which resources a server
+//!   serves; [`RestMapper`](discovery::RestMapper) resolves names such as `deploy`.
 //! - **Watches.** [`Api::watch`] is a single watch; [`Api::watch_from`] is one that resumes when
 //!   the connection breaks.
 //! - **Local caches.** [`SharedInformer`] keeps a cache synced with the server. [`Store`] and
-//!   [`Lister`](informer::Lister) read it; an [`EventHandler`](informer::EventHandler), closures or a stream receive its changes; an
-//!   [`InformerFactory`] shares it within the program.
+//!   [`Lister`](informer::Lister) read it; an [`EventHandler`](informer::EventHandler), closures or
+//!   a stream receive its changes; an [`InformerFactory`] shares it within the program.
 //! - **Work queues.** [`workqueue::WorkQueue`] holds keys without duplicates, with priorities,
 //!   fairness, delays and rate limits.
 //! - **Controllers.** A [`Reconciler`] compares the actual with the desired state; a [`Controller`]
@@ -79,8 +80,8 @@
 //!   leader election, HTTP endpoints and graceful shutdown.
 //! - **gRPC by service name.** [`grpc`] resolves `kubernetes:///greeter.shop:grpc` from the same
 //!   watch, and its `KubeChannel` balances the calls of any tonic client over the pods.
-//! - **Errors.** [`Error`] is classified by what the caller can do next; [`Status`](api::Status) is the error
-//!   response of the server.
+//! - **Errors.** [`Error`] is classified by what the caller can do next; [`Status`](api::Status) is
+//!   the error response of the server.
 //!
 //! # If you come from client-go
 //!
@@ -120,6 +121,8 @@
 
 pub mod api;
 pub mod client;
+#[cfg(feature = "derive")]
+mod definition;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -134,6 +137,83 @@ pub use dogwatch_grpc as grpc;
 pub use dogwatch_informer as informer;
 pub use dogwatch_workqueue as workqueue;
 pub use {http, k8s_openapi, kube_core};
+
+/// Derives a custom resource from its specification: the struct, its definition and its traits.
+///
+/// ```
+/// use dogwatch::kube_core::{CustomResourceExt, Resource};
+/// use dogwatch::CustomResource;
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Clone, Debug, CustomResource, Deserialize, Serialize, JsonSchema)]
+/// #[kube(group = "sea.example", version = "v1", kind = "Buoy", namespaced, status = "BuoyStatus")]
+/// #[kube(shortname = "by", printcolumn(name = "Depth", type_ = "integer", json_path = ".spec.depth"))]
+/// struct BuoySpec {
+///     depth: i32,
+/// }
+///
+/// #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+/// struct BuoyStatus {
+///     afloat: bool,
+/// }
+///
+/// let buoy = Buoy::new("north", BuoySpec { depth: 3 });
+/// assert_eq!(buoy.meta().name.as_deref(), Some("north"));
+/// assert!(buoy.status.is_none());
+/// assert_eq!(Buoy::crd().spec.names.plural, "buoys");
+/// ```
+///
+/// `Buoy` is used like any other kind: `Api::<Buoy>::namespaced(client, "default")`.
+#[cfg(feature = "derive")]
+#[doc(inline)]
+pub use dogwatch_derive::CustomResource;
+
+/// Derives [`Object`] and [`View`](trait@View) for a struct with some of the fields of a resource.
+///
+/// ```
+/// use dogwatch::k8s_openapi::api::core::v1::Pod;
+/// use dogwatch::api::Meta;
+/// use dogwatch::{Object, View};
+/// use serde::Deserialize;
+///
+/// #[derive(View, Deserialize)]
+/// #[view(of = Pod)]
+/// struct PodNode {
+///     metadata: Meta,
+///     spec: NodeName,
+/// }
+///
+/// #[derive(Deserialize)]
+/// #[serde(rename_all = "camelCase")]
+/// struct NodeName {
+///     node_name: Option<String>,
+/// }
+///
+/// # fn main() -> Result<(), serde_json::Error> {
+/// let text = r#"{"metadata":{"name":"a","namespace":"b"},"spec":{"nodeName":"n"}}"#;
+/// let pod: PodNode = serde_json::from_str(text)?;
+/// assert_eq!(pod.key().map(String::from).as_deref(), Some("b/a"));
+/// assert_eq!(pod.spec.node_name.as_deref(), Some("n"));
+/// # Ok(())
+/// # }
+/// ```
+///
+/// `Api::<PodNode>::all(client)` lists and watches pods, and decodes these fields of them.
+#[cfg(feature = "derive")]
+#[doc(inline)]
+pub use dogwatch_derive::View;
+
+/// The names that generated code uses. They are no part of the public interface.
+#[cfg(feature = "derive")]
+#[doc(hidden)]
+pub mod __private {
+    pub use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+    pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    pub use {kube_core, schemars, serde};
+
+    pub use crate::definition::{Column, Definition, Scale, add_rule, map, structural_schema};
+}
 
 /// The code in the README, compiled and run as tests.
 #[cfg(all(doctest, feature = "testing", feature = "grpc"))]

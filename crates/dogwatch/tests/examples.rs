@@ -93,12 +93,17 @@ fn every_example_is_run() {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_example_prints_what_it_should() {
     let base = ApiServer::builder().simulators(false).yaml(OBJECTS).start().await.unwrap();
-    for run in RUNS {
+    for run in RUNS.iter().filter(|it| it.is_built()) {
         run.check(&base).await;
     }
 }
 
 impl Run {
+    /// False for an example whose feature is off; `cargo test --workspace` has all of them on.
+    fn is_built(&self) -> bool {
+        cfg!(feature = "derive") || self.example != "07_pods_by_node"
+    }
+
     /// Runs the example on a fork of the cluster in which a pod is created and deleted.
     async fn check(&self, base: &ApiServer) {
         let server = Arc::new(base.fork().await.unwrap());

@@ -61,7 +61,7 @@ pub(crate) fn missing(document: &str, exists: impl Fn(&str) -> bool) -> Vec<Stri
 
 /// Returns true for `…/examples/name.rs` and `…/examples/name/main.rs`.
 fn is_example(path: &Path) -> bool {
-    path.components().any(|it| it.as_os_str() == "examples")
+    path.components().skip(1).any(|it| it.as_os_str() == "examples")
 }
 
 #[cfg(test)]

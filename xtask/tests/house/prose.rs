@@ -1,6 +1,8 @@
-//! The prose of comments: documentation begins with a noun phrase or a verb, and uses the words of the field.
+//! The prose of comments: documentation begins with a noun phrase or a verb, and uses the words of
+//! the field.
 //!
-//! Works on texts that the caller has read. It knows a few mistakes that are easy to find; CONTRIBUTING.md describes the style.
+//! Works on texts that the caller has read. It knows a few mistakes that are easy to find;
+//! CONTRIBUTING.md describes the style.
 
 use std::path::Path;
 
@@ -25,7 +27,8 @@ const WORDS: [(&str, &str); 14] = [
     ("is to be had", "is available"),
 ];
 
-/// Describes each comment of a source that breaks the rules. `path` is relative to the root of the repository.
+/// Describes each comment of a source that breaks the rules. `path` is relative to the root of the
+/// repository.
 pub(crate) fn violations(path: &Path, source: &str) -> Vec<String> {
     let mut violations = Vec::new();
     let mut previous_is_doc = false;

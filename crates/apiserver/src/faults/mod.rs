@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A [`Rule`] selects requests or watches, how often it fires, and the fault; switches such as
-//! [`FaultInjector::drop_watches`] act immediately on the open watches. No fault makes the server lie: none
-//! loses, repeats or reorders an event inside an open watch, and a rejected request was not carried
-//! out.
+//! [`FaultInjector::drop_watches`] act immediately on the open watches. No fault makes the server
+//! lie: none loses, repeats or reorders an event inside an open watch, and a rejected request was
+//! not carried out.
 //!
 //! Time is tokio's, so that it can be paused, and randomness comes from a seed: the same requests
 //! in the same order meet the same faults. [`admin`] offers the same over HTTP. Nothing here
@@ -95,8 +95,8 @@ impl FaultInjector {
     ///
     /// # Panics
     ///
-    /// Panics if the rule is invalid, as a test with a mistake should; [`FaultInjector::try_rule`] returns an
-    /// error instead.
+    /// Panics if the rule is invalid, as a test with a mistake should; [`FaultInjector::try_rule`]
+    /// returns an error instead.
     pub fn rule(&self, rule: Rule) -> RuleHandle {
         match self.try_rule(rule) {
             Ok(handle) => handle,

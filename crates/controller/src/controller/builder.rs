@@ -95,8 +95,8 @@ impl ControllerBuilder<ObjectKey> {
     /// follow them.
     ///
     /// # Panics
-    /// Panics if the controller was not created with [`Controller::of`], and so has no objects
-    /// that could own others.
+    /// Panics if the controller was not created with [`Controller::of`], and so has no objects that
+    /// could own others.
     pub fn owns<T: Owned>(self, watched: impl Into<Watched<T>>) -> Self {
         let owner =
             self.of.clone().expect("only a controller created with `for_` has objects that own others");

@@ -129,8 +129,8 @@ impl Manager {
     /// `example.com/my-controller`.
     ///
     /// The manager writes the events with the client of its informers. At its end it stops the
-    /// controllers, and then writes what they have recorded, within the [grace](Self::grace) period.
-    /// Must be called within a tokio runtime.
+    /// controllers, and then writes what they have recorded, within the [grace](Self::grace)
+    /// period. Must be called within a tokio runtime.
     ///
     /// # Errors
     /// Returns an error if a server would reject the name.

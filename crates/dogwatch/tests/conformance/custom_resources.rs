@@ -9,7 +9,6 @@ use dogwatch::k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1
 use dogwatch::kube_core::CustomResourceExt as _;
 use dogwatch::{Api, Client};
 use futures_util::StreamExt;
-use kube_derive::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,17 +18,26 @@ use crate::support::{
     TestNamespace, chain, client, next_change, next_event, refused, run_cleanup, until, within,
 };
 
-#[derive(Clone, Debug, PartialEq, CustomResource, Deserialize, Serialize, JsonSchema)]
+#[cfg(feature = "derive")]
+#[derive(Clone, Debug, PartialEq, dogwatch::CustomResource, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "typed.conformance.example", version = "v1", kind = "Buoy", namespaced, status = "BuoyStatus")]
 #[kube(derive = "PartialEq", shortname = "by")]
-#[kube(crates(kube_core = "::kube_core", k8s_openapi = "::dogwatch::k8s_openapi"))]
 struct BuoySpec {
     depth: i32,
 }
 
+#[cfg(feature = "derive")]
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 struct BuoyStatus {
     afloat: bool,
+}
+
+/// A type of kube-derive's own derive: the two are interchangeable.
+#[derive(Clone, Debug, PartialEq, kube_derive::CustomResource, Deserialize, Serialize, JsonSchema)]
+#[kube(group = "kube-derive.conformance.example", version = "v1", kind = "Beacon", namespaced)]
+#[kube(crates(kube_core = "::kube_core", k8s_openapi = "::dogwatch::k8s_openapi"))]
+struct BeaconSpec {
+    range: i32,
 }
 
 /// A CustomResourceDefinition that exists until the end of the test.
@@ -136,6 +144,7 @@ pub(crate) fn ship(api: &Api<DynamicObject>, name: &str, spec: Value) -> Dynamic
     DynamicObject::new(name, &api.resource().api_resource()).data(json!({ "spec": spec }))
 }
 
+#[cfg(feature = "derive")]
 #[tokio::test]
 async fn a_derived_type_is_a_resource_like_any_other() {
     let client = client();
@@ -173,6 +182,20 @@ async fn a_derived_type_is_a_resource_like_any_other() {
         assert_eq!(next_change(&mut watch).await, expected);
     }
     assert_eq!(next_change(&mut watch).await.0, EventKind::Deleted);
+    definition.remove().await;
+}
+
+#[tokio::test]
+async fn a_type_that_kube_derive_derives_is_a_resource_too() {
+    let client = client();
+    let space = Space::new(&client).await;
+    let definition = Definition::new(&client, &Beacon::crd()).await;
+    let api = space.api::<Beacon>(&client);
+    served(&api).await;
+    let beacon = Beacon::new("a", BeaconSpec { range: 20 });
+    let created = api.create(&WriteParams::default(), &beacon).await.expect("created");
+    let read = api.get("a").await.expect("there");
+    assert_eq!((read.spec, read.metadata.uid), (created.spec, created.metadata.uid));
     definition.remove().await;
 }
 

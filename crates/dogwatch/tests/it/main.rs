@@ -1,3 +1,7 @@
 //! Tests of the whole pipeline, on a server in the same process.
 
 mod follow;
+#[cfg(feature = "derive")]
+mod custom_resource_derive;
+#[cfg(all(feature = "derive", feature = "testing"))]
+mod derives_on_a_server;

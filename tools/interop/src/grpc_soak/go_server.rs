@@ -2,7 +2,8 @@
 //! it permits: ours stay open.
 //!
 //! A test of the crate simulates the rules of such a server
-//! (crates/grpc/src/connection/enforcing_server.rs) with a paused clock; here the real server applies them.
+//! (crates/grpc/src/connection/enforcing_server.rs) with a paused clock; here the real server
+//! applies them.
 
 use std::net::Ipv4Addr;
 use std::process::Stdio;

@@ -92,8 +92,8 @@ fn passes(group: &str, plural: &str) -> Passes {
     Passes { labels, fixed, finalizers }
 }
 
-/// Validates the metadata of the new state of an object of a built-in kind. FieldErrors are repeated
-/// as often as in kube-apiserver.
+/// Validates the metadata of the new state of an object of a built-in kind. FieldErrors are
+/// repeated as often as in kube-apiserver.
 pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<FieldError> {
     let passes = passes(group, plural);
     let mut out = FieldErrors::new();
