@@ -120,10 +120,12 @@ impl<K> Api<K> {
         Self { form: Form::Metadata, ..Self::dynamic(client, resource) }
     }
 
-    /// Sets the namespace. Ignored for a cluster-scoped resource.
+    /// Sets the namespace. Ignored for a cluster-scoped resource. An empty name stands for all
+    /// namespaces, as in client-go.
     #[must_use]
     pub fn within(mut self, namespace: &str) -> Self {
-        self.namespace = (self.resource.scope == Scope::Namespaced).then(|| namespace.to_owned());
+        let is_one = self.resource.scope == Scope::Namespaced && !namespace.is_empty();
+        self.namespace = is_one.then(|| namespace.to_owned());
         self
     }
 

@@ -11,6 +11,7 @@ use futures_util::future::try_join_all;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManagerError;
@@ -109,20 +110,29 @@ impl Manager {
                 Some(ended) => ended,
                 None => running.await,
             };
-            if let Some(events) = events {
-                // The timeout around this is the limit.
-                events.shutdown(Duration::MAX).await;
-            }
             informers.shut_down().await;
             ended
         };
-        tokio::select! {
+        let (shutdown_began, mut abort) = (Instant::now(), std::pin::pin!(abort));
+        let ended = tokio::select! {
             biased;
             ended = tokio::time::timeout(grace, ending) => {
                 ended.unwrap_or_else(|_| Err(ManagerError::Late { after: grace, still: still_running(&running_units) }))
             }
-            () = abort => Err(ManagerError::Interrupted { still: still_running(&running_units) }),
+            () = &mut abort => return Err(ManagerError::Interrupted { still: still_running(&running_units) }),
+        };
+        if let Some(events) = events {
+            // An event that cannot be written is retried for minutes, and must not hide the outcome.
+            let written = events.shutdown(grace.saturating_sub(shutdown_began.elapsed()));
+            tokio::select! {
+                biased;
+                all = written => if !all {
+                    tracing::warn!("some events were not written within the grace period");
+                },
+                () = abort => {}
+            }
         }
+        ended
     }
 
     fn check_names(&self) -> Result<(), ManagerError> {

@@ -33,7 +33,7 @@ impl ShardMember {
     ///         let pods = SharedInformer::builder(Api::<Pod>::all(client.clone()))
     ///             .reflector(|it| it.shard(part.to_string()))
     ///             .build();
-    /// For servers that do not shard lists.
+    ///         // For servers that do not shard lists.
     ///         let ours = Predicate::<Pod>::new(move |change| part.selects(&**change.object()));
     ///         let controller = Controller::of(Watched::new(&pods).when(ours))
     ///             .build(|_: ObjectKey, _: Context| async { Ok::<_, BoxError>(Action::Done) });

@@ -139,6 +139,24 @@ async fn a_manager_writes_the_events_of_its_controllers_before_it_ends() {
     assert!(written[0].reporting_controller.as_deref() == Some("example.com/recorder"));
 }
 
+/// An event that the server does not accept is retried for minutes.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_cannot_be_written_does_not_replace_the_outcome() {
+    let cluster = TestCluster::with(&["a"]).await;
+    cluster.server.faults().rule(Rule::on("create").resource("events").refuse(503));
+    let manager = manager(&cluster);
+    let (events, maps) =
+        (manager.events("example.com/recorder").expect("a valid name"), manager.informer::<ConfigMap>());
+    let map = cluster.maps.get("a").await.expect("it exists");
+    let managed = Managed::new(manager.task("bad", move |_| async move {
+        events.record(&map, NewEvent::normal("Failed", "Fail"));
+        Err::<(), _>("broken")
+    }));
+    let error = managed.ended().await.expect_err("a task failed");
+    assert_eq!(error.to_string(), "task bad failed");
+    assert!(maps.is_stopped(), "informers end with the manager");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_invalid_name_for_a_recorder_is_an_error() {
     let cluster = TestCluster::with(&[]).await;

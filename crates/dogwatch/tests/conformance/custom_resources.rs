@@ -188,7 +188,7 @@ async fn a_derived_type_is_a_resource_like_any_other() {
 #[tokio::test]
 async fn a_type_that_kube_derive_derives_is_a_resource_too() {
     let client = client();
-    let space = Space::new(&client).await;
+    let space = TestNamespace::new(&client).await;
     let definition = Definition::new(&client, &Beacon::crd()).await;
     let api = space.api::<Beacon>(&client);
     served(&api).await;
