@@ -5,7 +5,6 @@
 //! ```
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
-
 use clap::Parser;
 use dogwatch::api::{Header, ListParams, Meta, WatchEvent, WatchParams};
 use dogwatch::k8s_openapi::api::core::v1::Pod;

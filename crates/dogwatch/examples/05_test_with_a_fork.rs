@@ -1,8 +1,6 @@
 //! Tests code that watches: each case gets its own fork of a cluster, and one watch expires.
 //!
-//! ```text
-//! cargo run --example 05_test_with_a_fork      # needs no cluster
-//! ```
+//! `cargo run --example 05_test_with_a_fork`, without a cluster.
 
 #![allow(clippy::print_stdout, reason = "a program that prints")]
 

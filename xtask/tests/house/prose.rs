@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn a_subordinate_clause_at_the_beginning_is_reported() {
         for lead in LEADS {
-            assert_eq!(found(&format!("/// {lead} it is.\n")), 1, "{lead}");
+            assert!(found(&format!("/// {lead} it is.\n")) > 0, "{lead}");
         }
         assert_eq!(found("/// The key.\nkey: u8,\n/// How many.\ncount: u8,\n"), 1);
     }
