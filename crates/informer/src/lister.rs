@@ -12,7 +12,7 @@ use crate::store::Store;
 ///
 /// Every call reads the newest state, and none waits. Lists are ordered by key. A lister that an
 /// informer returned keeps that informer running. Until the initial list is complete it finds
-/// nothing: see [`Self::synced`].
+/// nothing: see [`Self::is_synced`].
 pub struct Lister<T> {
     store: Store<T>,
 }
