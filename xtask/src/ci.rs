@@ -1,9 +1,11 @@
 //! All checks except the tests, in the order in which a mistake is cheapest to find.
+//!
+//! The examples are run by a test of the facade, so that no step here repeats them.
 
 use anyhow::Context;
 use clap::ValueEnum;
 
-use crate::{examples, features, licences, tables};
+use crate::{features, licences, tables};
 use processes::cargo::{Cargo, target_folder};
 
 #[derive(Debug, clap::Args)]
@@ -29,8 +31,6 @@ enum Step {
     Features,
     /// every dependency has an allowed licence
     Licences,
-    /// every example runs
-    Examples,
 }
 
 /// Runs the steps, and stops at the first that fails, with the command to run that one alone.
@@ -68,7 +68,6 @@ impl Step {
             Self::Models => models(),
             Self::Features => features::run(),
             Self::Licences => licences::run(),
-            Self::Examples => examples::run(),
         }
     }
 }

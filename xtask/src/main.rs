@@ -31,8 +31,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Run every check except the tests: format, tables, lints, docs, models, features, licences,
-    /// examples.
+    /// Run every check except the tests: format, tables, lints, docs, models, features, licences.
     Ci(ci::Options),
     /// Build each crate with each of its features alone.
     Features,
@@ -50,6 +49,9 @@ enum Task {
     /// Run a controller over many objects on a server with injected faults, and count its
     /// reconciles.
     ControllerStorm(controller_storm::Options),
+    /// Run a session of a real kubectl on our server, and compare it with one on kube-apiserver.
+    #[command(disable_help_flag = true)]
+    Kubectl(programs::Arguments),
     /// Run kube-controller-manager on our server and report what it does there.
     #[command(disable_help_flag = true)]
     OriginalControllers(programs::Arguments),
@@ -91,6 +93,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Conformance(options) => conformance::run(&options),
         Task::Soak(options) => soak::run(&options),
         Task::ControllerStorm(options) => controller_storm::run(&options),
+        Task::Kubectl(rest) => programs::interop("kubectl", &rest),
         Task::OriginalControllers(rest) => programs::interop("original-controllers", &rest),
         Task::ControllerRuntime(rest) => programs::interop("controller-runtime", &rest),
         Task::E2e(rest) => programs::interop("e2e", &rest),

@@ -1,10 +1,11 @@
-//! dogwatch together with other programs: `cargo xtask original-controllers`, `controller-runtime`,
-//! `e2e`, `browser`, `follow` and `soak grpc` start this program.
+//! dogwatch together with other programs: `cargo xtask kubectl`, `original-controllers`,
+//! `controller-runtime`, `e2e`, `browser`, `follow` and `soak grpc` start this program.
 //!
 //! Each task is a directory below. This file only parses the command line.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a task reports to the terminal")]
 
+mod kubectl;
 mod kube_controller_manager;
 mod controller_runtime;
 mod e2e;
@@ -27,6 +28,8 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Run a session of a real kubectl on our server, and compare it with one on kube-apiserver.
+    Kubectl(kubectl::Options),
     /// Run kube-controller-manager on our server and report what it does there.
     OriginalControllers(kube_controller_manager::Options),
     /// Run the test suites of controller-runtime on our server.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
 
 fn run(task: Task) -> anyhow::Result<()> {
     match task {
+        Task::Kubectl(options) => runtime::run(kubectl::run(&options)),
         Task::OriginalControllers(options) => runtime::run(kube_controller_manager::run(&options)),
         Task::ControllerRuntime(options) => runtime::run(controller_runtime::run(&options)),
         Task::E2e(options) => runtime::run(e2e::run(&options)),

@@ -1,0 +1,2 @@
+#!/bin/sh
+sed -i "s/k: z/k: edited/" "$1"
