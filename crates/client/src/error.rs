@@ -1,5 +1,6 @@
 //! Errors of a request, with one variant per reaction of the caller.
 
+use std::fmt;
 use std::time::Duration;
 
 use dogwatch_core::{InvalidParams, InvalidPath, Status};
@@ -56,14 +57,32 @@ pub enum Error {
     InvalidRequest(#[from] InvalidRequest),
     /// The last of several attempts failed, and an earlier attempt failed differently (rule RQ-9;
     /// `WrapPreviousError` in client-go v0.36.4 `rest/with_retry.go`).
-    #[error("{current} - error from a previous attempt: {}", previous.without_address())]
-    AfterRetries {
-        /// The error of the last attempt, which determines the kind of this error.
-        #[source]
-        current: Box<Error>,
-        /// The error of an earlier attempt.
-        previous: Box<Error>,
-    },
+    #[error(transparent)]
+    AfterRetries(RetriedError),
+}
+
+/// The errors of two attempts of one request. The message contains both.
+///
+/// Its [`source`](std::error::Error::source) is that of the last attempt's error, not that error
+/// itself, so that a program that prints the chain of causes prints each message once.
+#[derive(Debug)]
+pub struct RetriedError {
+    /// The error of the last attempt, which determines the kind of this error.
+    pub current: Box<Error>,
+    /// The error of an earlier attempt.
+    pub previous: Box<Error>,
+}
+
+impl fmt::Display for RetriedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} - error from a previous attempt: {}", self.current, self.previous.without_address())
+    }
+}
+
+impl std::error::Error for RetriedError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(self.current.as_ref())
+    }
 }
 
 /// An error in a request that prevents sending it.
@@ -101,7 +120,7 @@ impl Error {
     pub fn status(&self) -> Option<&Status> {
         match self {
             Self::Refused(status) => Some(status),
-            Self::AfterRetries { current, .. } => current.status(),
+            Self::AfterRetries(error) => error.current.status(),
             _ => None,
         }
     }
@@ -112,7 +131,7 @@ impl Error {
             Self::Unreachable { source, .. } => Some(TransportErrorKind::of(source.as_ref())),
             Self::TimedOut(_) => Some(TransportErrorKind::Timeout),
             Self::Unconnectable(error) => Some(error.kind()),
-            Self::AfterRetries { current, .. } => current.transport(),
+            Self::AfterRetries(error) => error.current.transport(),
             _ => None,
         }
     }
@@ -126,7 +145,7 @@ impl Error {
                 None => TransportErrorKind::of(source.as_ref()) == TransportErrorKind::Tls,
             },
             Self::Unconnectable(_) => true,
-            Self::AfterRetries { current, .. } => current.is_permanent(),
+            Self::AfterRetries(error) => error.current.is_permanent(),
             _ => false,
         }
     }
@@ -201,7 +220,7 @@ impl Error {
     pub(crate) fn after(self, previous: Option<Self>) -> Self {
         match previous {
             Some(previous) if with_causes(&previous) != with_causes(&self) => {
-                Self::AfterRetries { current: Box::new(self), previous: Box::new(previous) }
+                Self::AfterRetries(RetriedError { current: Box::new(self), previous: Box::new(previous) })
             }
             _ => self,
         }
@@ -302,14 +321,23 @@ mod tests {
             let kept = previous.is_some();
             let error = current.after(previous);
             assert_eq!(error.to_string(), expected);
-            assert_eq!(matches!(error, Error::AfterRetries { .. }), kept && expected.contains(" - "));
+            assert_eq!(matches!(error, Error::AfterRetries(_)), kept && expected.contains(" - "));
         }
     }
 
     #[test]
     fn rq_9_unwrapping_gives_the_last_failure() {
         let error = refused(Reason::NotFound, "b").after(Some(refused(Reason::Conflict, "a")));
-        let source = std::error::Error::source(&error).expect("a source");
-        assert_eq!(source.to_string(), "b (NotFound)");
+        assert!(error.is_not_found());
+        let Error::AfterRetries(error) = error else { panic!("{error:?}") };
+        assert_eq!(error.current.to_string(), "b (NotFound)");
+    }
+
+    #[test]
+    fn the_chain_of_causes_contains_each_message_once() {
+        let cause = || std::io::Error::other("the cable is out");
+        let unreachable = Error::Unreachable { server: "127.0.0.1:1".into(), source: Box::new(cause()) };
+        let error = unreachable.after(Some(refused(Reason::Conflict, "a")));
+        assert_eq!(with_causes(&error).matches("the cable is out").count(), 1, "{error:?}");
     }
 }

@@ -65,7 +65,7 @@ pub use body::{BoxError, RequestBody, ResponseBody, boxed};
 pub use client::{Client, ClientBuilder, ClientIdentity, HttpService, HttpStack};
 pub use config::Config;
 pub use discovery::{CachedDiscovery, Discovery, RestMapper};
-pub use error::{Error, InvalidRequest};
+pub use error::{Error, InvalidRequest, RetriedError};
 pub use exchange::{
     DEFAULT_MAX_RETRIES, DistinctWarnings, IgnoreWarnings, LogWarnings, ServerBackoff, Warning,
     WarningHandler,

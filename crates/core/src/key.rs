@@ -29,7 +29,8 @@ impl ObjectKey {
     /// Creates the key of a namespaced object.
     ///
     /// # Panics
-    /// Panics if a part is empty or contains a slash. Use [`FromStr`] for untrusted text.
+    /// Panics if a part is empty or contains a slash. For names from a request, a label or a file,
+    /// use [`Self::from_parts`] or [`FromStr`], which return an error.
     pub fn namespaced(namespace: &str, name: &str) -> Self {
         assert!(is_part(namespace) && is_part(name), "not an object key: {namespace:?}/{name:?}");
         Self { text: format!("{namespace}/{name}").into() }
@@ -38,7 +39,8 @@ impl ObjectKey {
     /// Creates the key of a cluster-scoped object.
     ///
     /// # Panics
-    /// Panics if the name is empty or contains a slash. Use [`FromStr`] for untrusted text.
+    /// Panics if the name is empty or contains a slash. For names from a request, a label or a file,
+    /// use [`Self::from_parts`] or [`FromStr`], which return an error.
     pub fn cluster(name: &str) -> Self {
         assert!(is_part(name), "not an object key: {name:?}");
         Self { text: name.into() }

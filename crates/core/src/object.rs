@@ -33,6 +33,9 @@ pub trait Object: Send + Sync + 'static {
     fn header(&self) -> Header<'_>;
 
     /// Returns the key of the object, or `None` if it has no usable name yet.
+    ///
+    /// An object that was read from a server or a store has one. It is `None` for an object that is
+    /// still to be created with `generateName`, and for text that no server would accept as a name.
     fn key(&self) -> Option<ObjectKey> {
         self.header().key()
     }

@@ -3,6 +3,6 @@
 
 pub use dogwatch_client::{
     BoxError, Client, ClientBuilder, DEFAULT_MAX_RETRIES, DistinctWarnings, HttpService, HttpStack,
-    IgnoreWarnings, InvalidRequest, LogWarnings, Request, RequestBody, Response, ResponseBody, ServerBackoff,
-    Warning, WarningHandler, boxed,
+    IgnoreWarnings, InvalidRequest, LogWarnings, Request, RequestBody, Response, ResponseBody, RetriedError,
+    ServerBackoff, Warning, WarningHandler, boxed,
 };

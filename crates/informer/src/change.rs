@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use dogwatch_core::{Object, ObjectKey};
+
 /// One change of the store.
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
@@ -49,6 +51,13 @@ impl<T> Change<T> {
             Self::Updated { new, .. } => new,
             Self::Deleted(deleted) => deleted.last(),
         }
+    }
+}
+
+impl<T: Object> Change<T> {
+    /// Returns the key of the object. Every object in a store has one.
+    pub fn key(&self) -> ObjectKey {
+        self.object().key().expect("an object without a name does not get into a store")
     }
 }
 

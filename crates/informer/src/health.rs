@@ -81,12 +81,34 @@ pub enum HealthState {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Problem {
+    /// The kind of the problem, for programs that react to it.
+    pub kind: ProblemKind,
     /// A description of the problem, and of what to check.
     pub message: String,
     /// The time at which it first occurred.
     pub since: Instant,
     /// The number of consecutive failures, whether of this problem or of another one before it.
     pub count: u32,
+}
+
+/// The kind of a [`Problem`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ProblemKind {
+    /// The server does not accept the credentials, or there are none to send.
+    Unauthorized,
+    /// The user may not list or watch the collection.
+    Forbidden,
+    /// The server does not serve the collection.
+    NotServed,
+    /// The server is overloaded and asks clients to slow down.
+    Overloaded,
+    /// The server cannot be reached, is down, sends nothing, or ends requests early.
+    Unreachable,
+    /// The server reports an older version than before, so its history was reset.
+    HistoryReset,
+    /// Any other problem; the message describes it.
+    Other,
 }
 
 impl Health {
@@ -136,7 +158,12 @@ mod tests {
         health.state = HealthState::Listing { items: 7 };
         assert_eq!(health.to_string(), "listing, 7 objects so far");
         health.state = HealthState::Retrying { since: now, attempts: 2, next: now };
-        health.problem = Some(Problem { message: "no route".to_owned(), since: now, count: 2 });
+        health.problem = Some(Problem {
+            kind: ProblemKind::Unreachable,
+            message: "no route".to_owned(),
+            since: now,
+            count: 2,
+        });
         assert_eq!(health.to_string(), "retrying after 2 failures: no route");
         assert!(!health.is_ok());
         let ok = Health { state: HealthState::Synced, ..Health::default() };

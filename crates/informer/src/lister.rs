@@ -23,20 +23,6 @@ pub struct NamespaceLister<T> {
     namespace: String,
 }
 
-/// The error of looking up a key that is not in the store. The server may already have the object.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no object {key} in the store")]
-pub struct NotInStore {
-    key: String,
-}
-
-impl NotInStore {
-    /// Returns the key that was looked up.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-}
-
 impl<T: Object> Lister<T> {
     /// Creates a lister of this store.
     pub fn new(store: Store<T>) -> Self {
@@ -54,12 +40,10 @@ impl<T: Object> Lister<T> {
         self.store.is_closed()
     }
 
-    /// Returns the object with this key.
-    ///
-    /// # Errors
-    /// Returns an error if the store has no such object.
-    pub fn get(&self, key: &ObjectKey) -> Result<Arc<T>, NotInStore> {
-        self.store.get(key).ok_or_else(|| NotInStore { key: key.to_string() })
+    /// Returns the object with this key, or `None` if the store has no such object. The server may
+    /// already have it.
+    pub fn get(&self, key: &ObjectKey) -> Option<Arc<T>> {
+        self.store.get(key)
     }
 
     /// Returns the objects whose labels match, ordered by key.
@@ -86,13 +70,10 @@ impl<T: Object> Lister<T> {
 }
 
 impl<T: Object> NamespaceLister<T> {
-    /// Returns the object with this name.
-    ///
-    /// # Errors
-    /// Returns an error if the store has no such object in this namespace.
-    pub fn get(&self, name: &str) -> Result<Arc<T>, NotInStore> {
-        let found = self.store.get_named(Some(&self.namespace), name);
-        found.ok_or_else(|| NotInStore { key: format!("{}/{name}", self.namespace) })
+    /// Returns the object with this name, or `None` if the store has no such object in this
+    /// namespace.
+    pub fn get(&self, name: &str) -> Option<Arc<T>> {
+        self.store.get_named(Some(&self.namespace), name)
     }
 
     /// Returns the objects of the namespace whose labels match, ordered by name. It uses label

@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::fmt;
 use std::future::poll_fn;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -74,7 +75,8 @@ impl HandlerOptions {
 /// The registration of a handler with an informer.
 ///
 /// The handler stays until it is removed or the informer ends; dropping the registration has no
-/// effect.
+/// effect, because most handlers live as long as their informer. [`Self::scoped`] returns one that
+/// removes the handler when it is dropped.
 #[derive(Clone)]
 pub struct Registration {
     mailbox: Arc<dyn Subscription>,
@@ -87,7 +89,46 @@ pub struct HandlerEnded {
     handler: String,
 }
 
+/// A [`Registration`] that removes its handler when it is dropped, as [`Registration::remove`] does.
+///
+/// ```
+/// use dogwatch_client::{Api, Client};
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let informer = SharedInformer::<ConfigMap>::new(Api::all(client));
+/// let seen = informer.on_add(|map, _| println!("{:?}", map.metadata.name))?.scoped();
+/// informer.start();
+/// seen.synced().await?;
+/// drop(seen); // The handler is called no more; the informer goes on.
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "the handler is removed when this is dropped"]
+pub struct ScopedRegistration(Registration);
+
+impl Deref for ScopedRegistration {
+    type Target = Registration;
+
+    fn deref(&self) -> &Registration {
+        &self.0
+    }
+}
+
+impl Drop for ScopedRegistration {
+    fn drop(&mut self) {
+        self.0.remove();
+    }
+}
+
 impl Registration {
+    /// Converts this into a registration that removes the handler when it is dropped.
+    pub fn scoped(self) -> ScopedRegistration {
+        ScopedRegistration(self)
+    }
+
     pub(crate) fn new(mailbox: Arc<dyn Subscription>) -> Self {
         Self { mailbox }
     }

@@ -165,7 +165,7 @@ fn may_pass(error: &Error) -> bool {
         Error::Unreachable { .. } => !error.is_permanent(),
         Error::TimedOut(_) => true,
         Error::Refused(status) => status.code == 429 || status.code >= 500,
-        Error::AfterRetries { current, .. } => may_pass(current),
+        Error::AfterRetries(error) => may_pass(&error.current),
         _ => false,
     }
 }

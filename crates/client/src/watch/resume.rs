@@ -90,7 +90,7 @@ pub(super) fn is_permanent(error: &Error) -> bool {
                 | AuthError::Oidc(OidcError::NoRefreshToken | OidcError::NoHttp { .. })
         ),
         Error::Unreachable { .. } => error.is_permanent(),
-        Error::AfterRetries { current, .. } => is_permanent(current),
+        Error::AfterRetries(error) => is_permanent(&error.current),
         _ => false,
     }
 }

@@ -234,7 +234,7 @@ async fn rq_9_wrap_previous_error_case_by_case() {
             assert_eq!(error.to_string().contains(" - error from"), end.is_some(), "{mode:?} {at}: {error}");
             assert!(error.to_string().ends_with(&end.unwrap_or_default()), "{mode:?} {at}: {error}");
             // The last error is the one that counts.
-            let current = if let Error::AfterRetries { current, .. } = error { *current } else { error };
+            let current = if let Error::AfterRetries(error) = error { *error.current } else { error };
             let Error::Unreachable { source, .. } = current else { panic!("{mode:?} {at}: {current}") };
             assert_eq!(source.to_string(), "permission denied", "{mode:?} {at}");
         }

@@ -88,7 +88,7 @@ async fn once(sink: &dyn EventSink, write: &Write) -> Result<(), Error> {
 fn is_final(error: &Error) -> bool {
     match error {
         Error::Unreachable { .. } | Error::TimedOut(_) => false,
-        Error::AfterRetries { current, .. } => is_final(current),
+        Error::AfterRetries(error) => is_final(&error.current),
         other => other.status().is_none_or(|it| it.code < 500 && it.code != 429),
     }
 }

@@ -214,7 +214,7 @@ async fn a_reconciler_sees_its_own_writes() {
     let controller = Controller::of(&maps).build(move |key: ObjectKey, context: Context| {
         let (lister, api, count) = (lister.clone(), api.clone(), count.clone());
         async move {
-            let mut map = ConfigMap::clone(&*lister.get(&key)?);
+            let mut map = ConfigMap::clone(&*lister.get(&key).ok_or("not in the cache")?);
             let number: usize = crate::test_cluster::value(&map).parse().unwrap_or(0);
             if number == 5 {
                 return Ok(Action::Done);

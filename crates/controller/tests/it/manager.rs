@@ -228,7 +228,7 @@ async fn no_controller_works_before_every_informer_is_synced() {
             controller = controller.needs(&secrets);
         }
         let controller = controller.build(move |_: ObjectKey, _| {
-            let found = lister.get(&ObjectKey::namespaced("default", "settings")).is_ok();
+            let found = lister.get(&ObjectKey::namespaced("default", "settings")).is_some();
             recorded.add(format!("settings found: {found}"));
             std::future::ready(Ok::<_, BoxError>(Action::Done))
         });

@@ -183,6 +183,10 @@ impl<T: Object> InformerBuilder<T> {
     }
 
     /// Adjusts how the collection is read: pages, streamed lists, timeouts, backoff.
+    ///
+    /// Labels, fields and transform are the same settings as those of this builder, and the later
+    /// call wins. A name set here is used in the reflector's own log lines. The resync interval of
+    /// the reflector is not used: see [`Self::resync_every`].
     pub fn reflector(mut self, adjust: impl FnOnce(ReflectorOptions<T>) -> ReflectorOptions<T>) -> Self {
         self.reflector = adjust(self.reflector);
         self

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::delta::Delta;
-use crate::health::{HealthState, Problem};
+use crate::health::{HealthState, Problem, ProblemKind};
 use crate::health_watch::{ReflectorHealth, final_health};
 use crate::list_watch::ListWatch;
 use crate::queue::{DeltaQueue, DeltaReceiver};
@@ -105,7 +105,8 @@ impl<T: Object> Feed<T> {
             Err(error) => {
                 let message = format!("the reflector of {} failed: {error}", self.source.resource().plural);
                 let mut health = self.health.borrow().clone();
-                health.problem = Some(Problem { message, since: Instant::now(), count: 1 });
+                let kind = ProblemKind::Other;
+                health.problem = Some(Problem { kind, message, since: Instant::now(), count: 1 });
                 self.health = final_health(health);
                 ReflectorEnd::Panicked
             }

@@ -4,6 +4,9 @@ use dogwatch_client::Error;
 use dogwatch_client::transport::TransportErrorKind;
 use dogwatch_core::ResourceType;
 
+use super::failure::Failure;
+use crate::health::ProblemKind;
+
 /// The request that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
@@ -28,11 +31,41 @@ pub(super) fn named(resource: &ResourceType) -> String {
     }
 }
 
-/// Returns a message with the attempt, the error with its causes, and what to check.
-pub(super) fn explain(attempt: Attempt, resource: &ResourceType, error: &Error) -> String {
+/// A failure for programs and for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Explanation {
+    pub(super) kind: ProblemKind,
+    pub(super) message: String,
+}
+
+impl Explanation {
+    /// Describes a server that sends nothing, or ends a request early.
+    pub(super) fn unreachable(message: String) -> Self {
+        Self { kind: ProblemKind::Unreachable, message }
+    }
+}
+
+/// Returns the kind of the error, and a message with the attempt, the error with its causes, and
+/// what to check.
+pub(super) fn explain(attempt: Attempt, resource: &ResourceType, error: &Error) -> Explanation {
     let (verb, resource) = (attempt.verb(), named(resource));
     let advice = advice(verb, &resource, error).map(|it| format!("; {it}")).unwrap_or_default();
-    format!("cannot {verb} {resource}: {}{advice}", with_causes(error))
+    let message = format!("cannot {verb} {resource}: {}{advice}", with_causes(error));
+    Explanation { kind: kind(error), message }
+}
+
+fn kind(error: &Error) -> ProblemKind {
+    match error {
+        _ if error.is_unauthorized() => ProblemKind::Unauthorized,
+        Error::Credentials(_) => ProblemKind::Unauthorized,
+        _ if error.is_forbidden() => ProblemKind::Forbidden,
+        _ if error.is_not_found() => ProblemKind::NotServed,
+        _ => match Failure::of(error) {
+            Failure::Busy if error.status().is_some() => ProblemKind::Overloaded,
+            Failure::Busy | Failure::Connection => ProblemKind::Unreachable,
+            _ => ProblemKind::Other,
+        },
+    }
 }
 
 fn advice(verb: &str, resource: &str, error: &Error) -> Option<String> {
@@ -96,38 +129,45 @@ mod tests {
         let nobody = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let unreachable =
             Error::Unreachable { server: "https://server.test".to_owned(), source: nobody.into() };
-        for (attempt, error, expected) in [
+        for (attempt, error, kind, expected) in [
             (
                 Attempt::List,
                 refused(Reason::Forbidden, "u cannot list"),
+                ProblemKind::Forbidden,
                 "cannot list deployments.apps: u cannot list (Forbidden); grant the verbs list and watch on deployments.apps, or leave deployments.apps out",
             ),
             (
                 Attempt::Watch,
                 refused(Reason::Unauthorized, "who?"),
+                ProblemKind::Unauthorized,
                 "cannot watch deployments.apps: who? (Unauthorized); check the credentials",
             ),
             (
                 Attempt::List,
                 unreachable,
+                ProblemKind::Unreachable,
                 "cannot list deployments.apps: cannot reach the API server at https://server.test: connection refused; check that the server is running and that the address is correct",
             ),
             (
                 Attempt::List,
                 refused(Reason::NotFound, "gone"),
+                ProblemKind::NotServed,
                 "cannot list deployments.apps: gone (NotFound); check that the definition of deployments.apps is installed in the requested version",
             ),
             (
                 Attempt::Watch,
                 refused(Reason::MethodNotAllowed, "no"),
+                ProblemKind::Other,
                 "cannot watch deployments.apps: no (MethodNotAllowed); the server does not support the verb watch on deployments.apps",
             ),
             (
                 Attempt::List,
                 Error::TimedOut(Duration::from_secs(5)),
+                ProblemKind::Unreachable,
                 "cannot list deployments.apps: no answer from the API server within 5s",
             ),
         ] {
+            let expected = Explanation { kind, message: expected.to_owned() };
             assert_eq!(explain(attempt, &deployments(), &error), expected);
         }
     }

@@ -54,7 +54,7 @@ fn is_down(status: &Status) -> bool {
 
 fn is_about_the_connection(error: &Error) -> bool {
     match error {
-        Error::AfterRetries { current, .. } => is_about_the_connection(current),
+        Error::AfterRetries(error) => is_about_the_connection(&error.current),
         Error::Unreachable { .. }
         | Error::TimedOut(_)
         | Error::Unconnectable(_)
@@ -109,6 +109,7 @@ impl Ending {
 mod tests {
     use std::io::ErrorKind;
 
+    use dogwatch_client::RetriedError;
     use dogwatch_core::{Cause, Details};
 
     use super::*;
@@ -144,10 +145,10 @@ mod tests {
     #[test]
     fn ref_3_ref_5_and_ref_10_failures_are_classified_by_the_next_request() {
         let malformed = Error::Malformed { request: "GET /x".to_owned(), problem: "no".to_owned() };
-        let again = Error::AfterRetries {
+        let again = Error::AfterRetries(RetriedError {
             current: Box::new(unreachable(ErrorKind::ConnectionRefused)),
             previous: Box::new(refused(Reason::Expired)),
-        };
+        });
         for (error, expected) in [
             (refused(Reason::Expired), Failure::Version),
             (refused(Reason::Gone), Failure::Version),

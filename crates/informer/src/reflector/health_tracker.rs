@@ -4,6 +4,7 @@ use dogwatch_core::ResourceVersion;
 use dogwatch_wire::UndecodableItem;
 use tokio::time::Instant;
 
+use super::explain::Explanation;
 use crate::health::{Health, HealthState, Problem};
 
 /// The number of objects after which the progress of a list wakes watchers.
@@ -57,20 +58,22 @@ impl HealthTracker {
     }
 
     /// Records a failure.
-    pub(super) fn failed(&mut self, now: Instant, until: Until, message: String) {
+    pub(super) fn failed(&mut self, now: Instant, until: Until, failure: Explanation) {
         let (since, count) = self.failing.map_or((now, 0), |it| it);
         let count = count.saturating_add(1);
         self.failing = Some((since, count));
         self.until = Some(until);
-        self.set_problem(Problem { message, since, count });
+        let Explanation { kind, message } = failure;
+        self.set_problem(Problem { kind, message, since, count });
     }
 
     /// Records a problem that does not stop the reflector. An unresolved failure takes precedence.
-    pub(super) fn degraded(&mut self, now: Instant, message: String) {
+    pub(super) fn degraded(&mut self, now: Instant, problem: Explanation) {
         if self.until.is_none_or(|it| it == Until::Sent) {
             let (since, count) = self.health.problem.as_ref().map_or((now, 0), |it| (it.since, it.count));
             self.until = Some(Until::Sent);
-            self.set_problem(Problem { message, since, count: count.saturating_add(1) });
+            let Explanation { kind, message } = problem;
+            self.set_problem(Problem { kind, message, since, count: count.saturating_add(1) });
         }
     }
 

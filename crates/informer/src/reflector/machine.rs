@@ -16,7 +16,7 @@ use std::time::Duration;
 use dogwatch_core::{Object, ObjectKey, ResourceType, ResourceVersion};
 use tokio::time::Instant;
 
-use super::explain::named;
+use super::explain::{Explanation, named};
 use super::health_tracker::{HealthTracker, Until};
 use super::internal_errors::InternalErrors;
 use super::list_in_progress::ListInProgress;
@@ -25,7 +25,7 @@ use super::requests::{Position, Requests};
 use super::signals::{Command, Ended, Measure, Moment};
 use crate::backoff::{Backoff, MAX_WAIT, instant_after};
 use crate::delta::Delta;
-use crate::health::{Health, HealthState};
+use crate::health::{Health, HealthState, ProblemKind};
 
 /// The number of consecutive watches without a result after which the collection is listed again,
 /// and of unfinished streams of initial events after which it is listed instead. client-go lists
@@ -330,7 +330,8 @@ impl Machine {
             self.position.last,
         );
         self.tracker.rewound();
-        self.tracker.failed(at.now, Until::Synced, message);
+        let kind = ProblemKind::HistoryReset;
+        self.tracker.failed(at.now, Until::Synced, Explanation { kind, message });
         self.position =
             Position { last: ResourceVersion::UNSET, unavailable: true, paged: self.position.paged };
         out.push(Command::Emit(Delta::Rewound));

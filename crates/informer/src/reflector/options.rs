@@ -164,7 +164,7 @@ impl<T> ReflectorOptions<T> {
 
     /// Sets the resync interval; zero disables resyncs.
     #[must_use]
-    pub fn resync(mut self, period: Duration) -> Self {
+    pub fn resync_every(mut self, period: Duration) -> Self {
         self.resync = (!period.is_zero()).then_some(period);
         self
     }

@@ -9,7 +9,7 @@ use dogwatch_client::Error;
 use dogwatch_core::{Object, ObjectKey, ResourceVersion, Status};
 use dogwatch_wire::{Bookmark, EventKind, UndecodableItem, WatchEvent};
 
-use super::explain::{Attempt, explain, named};
+use super::explain::{Attempt, Explanation, explain, named};
 use super::failure::{Ending, Failure, is_from_an_api_server, requested_delay, suggests_a_restart};
 use super::health_tracker::Until;
 use super::list_in_progress::ListInProgress;
@@ -111,8 +111,9 @@ impl Machine {
             self.position.unavailable = true;
             return self.list(at, out);
         }
-        let message = explain(Attempt::List, &self.resource, error);
-        self.tracker.failed(at.now, until, message.clone());
+        let explanation = explain(Attempt::List, &self.resource, error);
+        self.tracker.failed(at.now, until, explanation.clone());
+        let message = explanation.message;
         let least = requested_delay(error);
         if failure != Failure::NotFound {
             self.not_found = None;
@@ -287,8 +288,8 @@ impl Machine {
             }
             Input::Lost(_) | Input::Closed => {
                 self.watched(at, &open, out);
-                let message = self.ended_early(&input);
-                self.tracker.failed(at.now, Until::Synced, message);
+                let explanation = self.ended_early(&input);
+                self.tracker.failed(at.now, Until::Synced, explanation);
                 return self.unfinished(at, list, out);
             }
             _ => {}
@@ -449,8 +450,8 @@ impl Machine {
         let in_time = matches!(input, Input::Closed) && lasted.saturating_add(SHORT_WATCH) >= open.timeout;
         self.suspect |= !in_time;
         if self.watched(at, open, out) {
-            let message = self.ended_early(input);
-            self.tracker.failed(at.now, Until::Synced, message);
+            let explanation = self.ended_early(input);
+            self.tracker.failed(at.now, Until::Synced, explanation);
             self.retry_watch(at, None, out);
         } else {
             self.fruitless = 0;
@@ -467,13 +468,13 @@ impl Machine {
                     "the server sent nothing for {what} in {length:.0?}, after {} objects and before the end of the list",
                     list.items
                 );
-                self.tracker.degraded(at.now, message);
+                self.tracker.degraded(at.now, Explanation::unreachable(message));
                 self.phase = Phase::Initial(open, list);
             }
             phase if !stalled => self.phase = phase,
             phase => {
                 let message = format!("the server sent nothing for {what} in {length:.0?}; reconnecting");
-                self.tracker.failed(at.now, Until::Synced, message);
+                self.tracker.failed(at.now, Until::Synced, Explanation::unreachable(message));
                 self.stalled(at, phase, out);
             }
         }
@@ -522,13 +523,13 @@ impl Machine {
         }
     }
 
-    fn ended_early<T>(&self, input: &Input<T>) -> String {
+    fn ended_early<T>(&self, input: &Input<T>) -> Explanation {
         match input {
             Input::Lost(error) => explain(Attempt::Watch, &self.resource, error),
-            _ => format!(
+            _ => Explanation::unreachable(format!(
                 "the server or a proxy closes watches of {} as soon as they are opened",
                 named(&self.resource)
-            ),
+            )),
         }
     }
 }

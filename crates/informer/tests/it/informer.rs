@@ -533,6 +533,21 @@ async fn in_8_removing_a_handler_while_changes_arrive_ends_its_calls_at_once() {
     registration.shut_down().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_scoped_registration_removes_its_handler_when_it_is_dropped() {
+    let live = Live::new(&["a@1"]);
+    let informer = started(&live).await;
+    let (received, registration) = add(&informer, HandlerOptions::default());
+    let registration = registration.scoped();
+    registration.synced().await.unwrap();
+    assert_eq!(received.take(), ["!a@1"]);
+    drop(registration);
+    live.put("a@2");
+    settle().await;
+    assert_eq!(received.take(), Vec::<String>::new());
+    informer.stop().await;
+}
+
 /// Ported from client-go: HandlerAbuse, on several threads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn in_8_hundreds_of_handlers_can_be_added_and_removed_while_changes_arrive() {

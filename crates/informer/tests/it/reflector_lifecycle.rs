@@ -70,7 +70,7 @@ async fn ref_12_a_reflector_whose_receiver_was_dropped_sends_no_request() {
 async fn ref_11_a_resync_comes_at_every_interval_and_never_before_the_initial_list() {
     let events =
         vec![added("a@1"), Step::Pause(25 * SECOND), end("2"), Step::Pause(20 * SECOND), modified("a@3")];
-    let mut run = Run::start(Script::new([watch(events)]), options().resync(10 * SECOND));
+    let mut run = Run::start(Script::new([watch(events)]), options().resync_every(10 * SECOND));
     assert_eq!(run.after(24 * SECOND).await, ["begin", "item a@1"]);
     // Resyncs that were due before the initial list was complete come once, after it.
     assert_eq!(run.after(SECOND).await, ["end 2", "resync"]);
@@ -85,7 +85,7 @@ async fn ref_11_a_resync_never_comes_inside_a_list_and_does_not_wait_for_the_ser
         Answer::Refused(refused(Reason::Expired)),
         watch(vec![added("a@1"), Step::Pause(30 * SECOND), end("3")]),
     ]);
-    let options = options().resync(std::time::Duration::from_millis(500));
+    let options = options().resync_every(std::time::Duration::from_millis(500));
     let mut run = Run::start(script, options);
     assert_eq!(run.after(SECOND).await, ["begin", "item a@1", "end 2", "resync", "resync"]);
     let received = run.after(MINUTE).await;
@@ -96,7 +96,7 @@ async fn ref_11_a_resync_never_comes_inside_a_list_and_does_not_wait_for_the_ser
 #[tokio::test(start_paused = true)]
 async fn ref_11_without_an_interval_there_is_no_resync() {
     let mut run =
-        Run::start(Script::new([watch(vec![end("2")])]), options().resync(std::time::Duration::ZERO));
+        Run::start(Script::new([watch(vec![end("2")])]), options().resync_every(std::time::Duration::ZERO));
     assert_eq!(run.after(3 * MINUTE).await, ["begin", "end 2"]);
 }
 
