@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use dogwatch_core::{InvalidParams, InvalidPath, Status};
+use dogwatch_core::{ErrorChain, InvalidParams, InvalidPath, Status};
 use dogwatch_wire::UndecodableItem;
 
 use crate::auth::AuthError;
@@ -219,7 +219,7 @@ impl Error {
     /// Attaches the error of an earlier attempt, unless both have the same text.
     pub(crate) fn after(self, previous: Option<Self>) -> Self {
         match previous {
-            Some(previous) if with_causes(&previous) != with_causes(&self) => {
+            Some(previous) if chain(&previous) != chain(&self) => {
                 Self::AfterRetries(RetriedError { current: Box::new(self), previous: Box::new(previous) })
             }
             _ => self,
@@ -230,16 +230,14 @@ impl Error {
     /// already names.
     fn without_address(&self) -> String {
         match self {
-            Self::Unreachable { source, .. } => with_causes(source.as_ref()),
-            other => with_causes(other),
+            Self::Unreachable { source, .. } => chain(source.as_ref()),
+            other => chain(other),
         }
     }
 }
 
-/// Formats an error and its causes in one line.
-fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |it| it.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    ErrorChain(error).to_string()
 }
 
 impl From<Status> for Error {
@@ -338,6 +336,6 @@ mod tests {
         let cause = || std::io::Error::other("the cable is out");
         let unreachable = Error::Unreachable { server: "127.0.0.1:1".into(), source: Box::new(cause()) };
         let error = unreachable.after(Some(refused(Reason::Conflict, "a")));
-        assert_eq!(with_causes(&error).matches("the cable is out").count(), 1, "{error:?}");
+        assert_eq!(chain(&error).matches("the cable is out").count(), 1, "{error:?}");
     }
 }

@@ -99,25 +99,10 @@ impl Error for NotRetried {
     }
 }
 
-/// Displays an error and all its causes on one line.
-pub(crate) struct ErrorChain<'a>(pub(crate) &'a (dyn Error + 'static));
-
-impl fmt::Display for ErrorChain<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0)?;
-        let mut level = self.0.source();
-        while let Some(cause) = level {
-            if !cause.is::<NotRetried>() {
-                write!(f, ": {cause}")?;
-            }
-            level = cause.source();
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use dogwatch_core::ErrorChain;
+
     use super::*;
 
     #[derive(Debug, thiserror::Error)]
@@ -148,15 +133,21 @@ mod tests {
     #[test]
     fn a_terminal_error_is_found_anywhere_in_the_source_chain() {
         let error = failing(Terminal::new(Ours("a bad host".into())).into()).unwrap_err();
-        assert_eq!(classified(error), ("terminal", "no ingress: no ingress: a bad host".to_owned()));
-        assert_eq!(classified(Terminal::new("never")), ("terminal", "never".to_owned()));
+        assert_eq!(
+            classified(error),
+            ("terminal", "no ingress: the key is not retried: a bad host".to_owned())
+        );
+        assert_eq!(
+            classified(Terminal::new("never")),
+            ("terminal", "never: the key is not retried".to_owned())
+        );
     }
 
     #[test]
     fn a_terminal_error_is_found_inside_anyhow() {
         let error = anyhow::Error::from(Terminal::new("never"));
-        assert_eq!(classified(error), ("terminal", "never".to_owned()));
+        assert_eq!(classified(error), ("terminal", "never: the key is not retried".to_owned()));
         let error = anyhow::Error::from(Terminal::new("never")).context("no ingress");
-        assert_eq!(classified(error), ("terminal", "no ingress: never".to_owned()));
+        assert_eq!(classified(error), ("terminal", "no ingress: never: the key is not retried".to_owned()));
     }
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
+use dogwatch_core::ErrorChain;
 use futures_core::future::BoxFuture;
 
-use crate::action::{BoxError, ErrorChain};
+use crate::action::BoxError;
 
 /// The checks of one endpoint, in the order in which they were added.
 #[derive(Clone, Default)]

@@ -12,6 +12,7 @@
 //!
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
+mod error_chain;
 mod null;
 mod kind;
 mod key;
@@ -26,6 +27,7 @@ mod path;
 mod status;
 mod kube;
 
+pub use error_chain::ErrorChain;
 pub use field_selector::{FieldSelector, FieldSelectorError};
 pub use key::{ObjectKey, ObjectKeyError};
 pub use kind::{Gvk, Gvr, ResourceType, Scope};

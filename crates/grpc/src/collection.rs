@@ -5,14 +5,13 @@
 //! a watch when a caller asks for fresh data or a refresh is due. It does not interpret the
 //! objects.
 
-use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use dogwatch_client::{Api, Error};
 use dogwatch_core::{
-    FieldSelector, LabelSelector, ListParams, Reason, ResourceType, Status, View, WatchParams,
+    ErrorChain, FieldSelector, LabelSelector, ListParams, Reason, ResourceType, Status, View, WatchParams,
 };
 use dogwatch_informer::{
     Change, Index, InformerBuilder, ListEvent, ListWatch, Lists, NotFound, SharedInformer, Store, Watches,
@@ -54,9 +53,11 @@ pub(crate) enum ReadError {
 impl ReadError {
     pub(crate) fn of(error: &Error) -> Self {
         match error {
-            _ if error.is_forbidden() || error.is_unauthorized() => Self::Forbidden(error_chain(error)),
-            _ if error.is_not_found() => Self::NotServed(error_chain(error)),
-            _ => Self::Unreachable(error_chain(error)),
+            _ if error.is_forbidden() || error.is_unauthorized() => {
+                Self::Forbidden(ErrorChain(error).to_string())
+            }
+            _ if error.is_not_found() => Self::NotServed(ErrorChain(error).to_string()),
+            _ => Self::Unreachable(ErrorChain(error).to_string()),
         }
     }
 
@@ -66,20 +67,6 @@ impl ReadError {
             Self::Forbidden(text) | Self::NotServed(text) | Self::Unreachable(text) => text,
         }
     }
-}
-
-/// Joins an error and its causes into one line, without repetitions.
-fn error_chain(error: &Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(it) = cause {
-        let cause_text = it.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        cause = it.source();
-    }
-    text
 }
 
 /// The recorded state of a collection.

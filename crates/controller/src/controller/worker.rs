@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use dogwatch_core::Gvk;
+use dogwatch_core::{ErrorChain, Gvk};
 use dogwatch_workqueue::{AddOptions, Item, WorkQueue};
 use futures_util::FutureExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::shards::Shards;
-use crate::action::{Action, ErrorChain, Failure};
+use crate::action::{Action, Failure};
 use crate::guard::Guard;
 use crate::metrics::ControllerMetrics;
 use crate::reconciler::{Concerns, Context, Key, Reconciler};

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use dogwatch_core::ErrorChain;
 use futures_core::future::BoxFuture;
 use tokio::task::{Id, JoinError};
 use tokio_util::sync::CancellationToken;
 
 use super::error::ManagerError;
-use crate::action::{BoxError, ErrorChain};
+use crate::action::BoxError;
 use crate::controller::text_of;
 use crate::owned_tasks::OwnedTasks;
 

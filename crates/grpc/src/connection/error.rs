@@ -27,21 +27,10 @@ pub(crate) enum ConnectionError {
     Silent { address: SocketAddr, timeout: Duration },
 }
 
-impl ConnectionError {
-    /// Joins the whole chain of causes into one line.
-    pub(crate) fn chain(&self) -> String {
-        let mut line = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(it) = cause {
-            line = format!("{line}: {it}");
-            cause = it.source();
-        }
-        line
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use dogwatch_core::ErrorChain;
+
     use super::*;
 
     #[test]
@@ -49,6 +38,6 @@ mod tests {
         let address = "127.0.0.1:80".parse().unwrap();
         let source = io::Error::new(io::ErrorKind::ConnectionRefused, "no one there");
         let error = ConnectionError::Refused { address, source };
-        assert_eq!(error.chain(), "cannot connect to 127.0.0.1:80: no one there");
+        assert_eq!(ErrorChain(&error).to_string(), "cannot connect to 127.0.0.1:80: no one there");
     }
 }

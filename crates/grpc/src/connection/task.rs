@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use dogwatch_core::ErrorChain;
 use futures_util::FutureExt;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -168,7 +169,7 @@ impl Worker {
                 (error, Input::Lost)
             }
         };
-        let line: Arc<str> = error.chain().into();
+        let line: Arc<str> = ErrorChain(&error).to_string().into();
         debug!(endpoint = %self.backend.id, error = &*line, "no connection");
         self.backend.update(|it| {
             it.link = None;

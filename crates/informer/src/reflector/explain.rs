@@ -2,7 +2,7 @@
 
 use dogwatch_client::Error;
 use dogwatch_client::transport::TransportErrorKind;
-use dogwatch_core::ResourceType;
+use dogwatch_core::{ErrorChain, ResourceType};
 
 use super::failure::Failure;
 use crate::health::ProblemKind;
@@ -50,7 +50,7 @@ impl Explanation {
 pub(super) fn explain(attempt: Attempt, resource: &ResourceType, error: &Error) -> Explanation {
     let (verb, resource) = (attempt.verb(), named(resource));
     let advice = advice(verb, &resource, error).map(|it| format!("; {it}")).unwrap_or_default();
-    let message = format!("cannot {verb} {resource}: {}{advice}", with_causes(error));
+    let message = format!("cannot {verb} {resource}: {}{advice}", ErrorChain(error));
     Explanation { kind: kind(error), message }
 }
 
@@ -90,21 +90,6 @@ fn advice(verb: &str, resource: &str, error: &Error) -> Option<String> {
             _ => None,
         },
     }
-}
-
-/// Formats an error and its causes in one line; a cause that is already contained in the text is
-/// skipped.
-pub(super) fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(it) = cause {
-        let reason = it.to_string();
-        if !text.contains(&reason) {
-            text = format!("{text}: {reason}");
-        }
-        cause = it.source();
-    }
-    text
 }
 
 #[cfg(test)]
