@@ -198,11 +198,14 @@ impl Client {
     /// Creates a client over any service that takes requests: a server in the same process, a
     /// recorder, a proxy.
     ///
-    /// Requests carry absolute URIs below `server`. The client adds none of its own layers to the
-    /// service.
+    /// Requests carry absolute URIs below `server`. Of its own layers the client adds only
+    /// impersonation, for [`Self::acting_as`] and [`Request::impersonate`](crate::Request::impersonate):
+    /// a request must not run with more rights than its caller asked for.
     pub fn from_service(server: Url, default_namespace: impl Into<String>, service: impl HttpStack) -> Self {
         let config = Config { default_namespace: default_namespace.into(), ..Config::new(server) };
-        Self::builder(config).over(boxed_service(service))
+        let impersonate = ImpersonateLayer::new(&config.impersonate)
+            .expect("new settings impersonate no user, which is always valid");
+        Self::builder(config).over(boxed_service(impersonate.layer(boxed_service(service))))
     }
 
     /// Returns a client that impersonates a user, sharing connections, credentials and limits with

@@ -545,6 +545,7 @@ fn is_plain_path(path: &str) -> bool {
 
 /// Formats a duration as Go does, which is the syntax of the `timeout` parameter.
 fn go_duration(duration: Duration) -> String {
-    let millis = duration.as_millis();
+    // The longest duration of Go is an `int64` of nanoseconds; the server rejects a longer one.
+    let millis = duration.min(Duration::from_nanos(i64::MAX as u64)).as_millis();
     if millis.is_multiple_of(1000) { format!("{}s", millis / 1000) } else { format!("{millis}ms") }
 }

@@ -13,8 +13,10 @@
 //!
 //! A missing object brings the key back only if the object mapped to the key when it was written.
 //! Otherwise a reconciler that writes objects of other keys at each call would be called for ever.
+//! One written state brings it back at most once, and other states ever later: a cache that cannot
+//! show what is written would otherwise cause calls without end.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::pending;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -31,6 +33,15 @@ use crate::reconciler::{Key, Write, Written};
 use crate::source::Source;
 
 type Sources<K> = [Box<dyn Source<K>>];
+
+/// The number of times in a row that missing objects bring a key back at once.
+const IMMEDIATE_RETURNS: u32 = 3;
+/// The delay of the next such return, doubled each time.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+/// The maximal delay of such a return.
+const LONGEST_DELAY: Duration = Duration::from_secs(60);
+/// The number of missing states that are remembered for a key.
+const REMEMBERED: usize = 64;
 
 /// The writes that the caches do not show yet, by the key under which they were made.
 #[derive(Debug)]
@@ -51,6 +62,8 @@ struct GuardState<K> {
     /// deterministic order.
     scopes: BTreeMap<CacheScope, BTreeMap<WriteOrder, PendingWrite<K>>>,
     keys: HashMap<K, KeyWrites>,
+    /// The keys that missing objects brought back, until a reconcile of the key misses none.
+    returns: HashMap<K, Returns>,
     /// The deadlines after which waiting keys are reconciled anyway.
     limits: BTreeMap<(Instant, u64), K>,
     next: u64,
@@ -91,6 +104,34 @@ impl<K: Key> PendingWrite<K> {
     }
 }
 
+/// The missing objects that brought a key back, since a reconcile last missed none.
+#[derive(Debug, Default)]
+struct Returns {
+    /// The source, object and version of each, oldest first.
+    states: VecDeque<(usize, ObjectKey, ResourceVersion)>,
+    count: u32,
+}
+
+impl Returns {
+    /// Records a missing object. Returns the delay with which it brings the key back, or `None` if
+    /// this very state already has: the reconciler has then seen the cache without it, and wrote
+    /// nothing else.
+    fn add(&mut self, source: usize, object: &Written) -> Option<Duration> {
+        let state = (source, object.key.clone(), object.version.clone());
+        if self.states.contains(&state) {
+            return None;
+        }
+        if self.states.len() == REMEMBERED {
+            self.states.pop_front();
+        }
+        self.states.push_back(state);
+        self.count = self.count.saturating_add(1);
+        let doublings = self.count.checked_sub(IMMEDIATE_RETURNS + 1);
+        let delay = |it: u32| FIRST_DELAY.saturating_mul(2_u32.saturating_pow(it)).min(LONGEST_DELAY);
+        Some(doublings.map_or(Duration::ZERO, delay))
+    }
+}
+
 /// The pending writes under one key. There is at most one for each source and object, so they are
 /// bounded by what the key writes.
 #[derive(Debug, Default)]
@@ -102,6 +143,25 @@ struct KeyWrites {
     /// The priority with which the key goes back, set when a worker has taken the key and returned
     /// it.
     parked: Option<i32>,
+    /// The delay with which the key goes back because an object is missing.
+    missing: Option<Duration>,
+    /// True if an object that the last reconcile wrote is missing, whether or not that brings the
+    /// key back.
+    misses: bool,
+}
+
+impl KeyWrites {
+    /// Takes the options with which the key goes back into the queue, if it is to go back.
+    fn take_return(&mut self) -> Option<AddOptions> {
+        let (parked, missing) = (self.parked.take(), self.missing.take());
+        let after = match parked {
+            // A worker has already taken the key, so something else asked for the reconcile.
+            Some(_) => Duration::ZERO,
+            None => missing?,
+        };
+        let priority = parked.max(missing.map(|_| 0)).unwrap_or_default();
+        Some(AddOptions { priority, after, ..AddOptions::default() })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -112,8 +172,13 @@ enum Limit {
 
 impl<K: Key> Guard<K> {
     pub(crate) fn new(limit: Duration, overdue: Counter) -> Self {
-        let state =
-            GuardState { scopes: BTreeMap::new(), keys: HashMap::new(), limits: BTreeMap::new(), next: 0 };
+        let state = GuardState {
+            scopes: BTreeMap::new(),
+            keys: HashMap::new(),
+            returns: HashMap::new(),
+            limits: BTreeMap::new(),
+            next: 0,
+        };
         Self { limit, state: Mutex::new(state), recorded: Notify::new(), overdue }
     }
 
@@ -123,41 +188,61 @@ impl<K: Key> Guard<K> {
 
     /// Records the writes made under the key, which the caller holds.
     pub(crate) fn record(&self, key: &K, writes: Vec<Write>, sources: &Sources<K>, queue: &WorkQueue<K>) {
-        let mut is_missing = false;
+        let (mut pending, mut missing) = (Vec::new(), Vec::new());
         for write in writes {
-            let source = &sources[write.source];
+            let source = &*sources[write.source];
             let admits = write.object.as_ref().map_or(Some(true), |it| source.admits(it));
-            if admits == Some(false) {
+            let object_key = write.object.as_ref().map(|it| &it.key);
+            let is_awaited = |it: &(CacheScope, _, PendingWrite<K>)| {
+                it.0.source == write.source && it.2.object.as_ref().map(|it| &it.key) == object_key
+            };
+            // A write that takes an object out of a source's selector is shown when the object has
+            // left the cache. If the cache neither has it nor will, its version may never come.
+            let is_leaving = |it: &Arc<Written>| {
+                source.holds(it, None)
+                    || pending.iter().any(is_awaited)
+                    || self.state().awaits(key, write.source, &it.key)
+            };
+            if admits == Some(false) && !write.object.as_ref().is_some_and(is_leaving) {
                 continue;
             }
-            let object_key = write.object.as_ref().map(|it| &it.key);
-            let is_expected = admits == Some(true) && write.concerns != Some(false);
-            let reached = source.version(object_key).map(|it| has_reached(&it, &write.version));
+            let reached = has_reached(source, object_key, &write.version);
             let awaited = PendingWrite {
                 key: key.clone(),
+                is_expected: admits == Some(true) && write.concerns != Some(false),
                 object: write.object,
-                is_expected,
                 concerned: write.concerns == Some(true),
                 rewinds: source.cache().health().rewinds,
             };
             match reached {
-                // If versions cannot be compared, waiting would never end.
-                None | Some(None) => {}
-                Some(Some(true)) => is_missing |= awaited.is_missing(&**source),
-                Some(Some(false)) => {
+                // The source does not cover the object, or the versions cannot be compared, and
+                // waiting would never end.
+                None => {}
+                Some(true) => missing.extend(awaited.is_missing(source).then_some((write.source, awaited))),
+                Some(false) => {
                     let object = awaited.object.as_ref();
                     let scope = CacheScope {
                         source: write.source,
                         namespace: object.and_then(|it| it.key.namespace()).map(str::to_owned),
                         whole: object.is_none(),
                     };
-                    self.state().insert(scope, &write.version, awaited, self.limit);
-                    self.recorded.notify_one();
+                    pending.push((scope, write.version, awaited));
                 }
             }
         }
-        if is_missing {
-            queue.add(key.clone());
+        let is_pending = !pending.is_empty();
+        let mut state = self.state();
+        let after = missing.iter().filter_map(|(source, it)| state.missed(*source, it)).min();
+        for (scope, version, awaited) in pending {
+            state.insert(scope, &version, awaited, self.limit);
+        }
+        state.reconciled(key, !missing.is_empty());
+        drop(state);
+        if is_pending {
+            self.recorded.notify_one();
+        }
+        if let Some(after) = after {
+            queue.add_with(key.clone(), AddOptions { after, ..AddOptions::default() });
         }
     }
 
@@ -213,8 +298,10 @@ impl<K: Key> Guard<K> {
         let scopes: Vec<_> = state.scopes.keys().cloned().collect();
         for scope in scopes {
             while let Some(awaited) = state.pop_shown(&scope, sources) {
-                let is_missing = awaited.is_missing(&*sources[scope.source]);
-                back.extend(state.shown(&awaited.key, is_missing).map(|priority| (awaited.key, priority)));
+                let source = &*sources[scope.source];
+                let misses = awaited.is_missing(source);
+                let delay = misses.then(|| state.missed(scope.source, &awaited)).flatten();
+                back.extend(state.shown(&awaited.key, misses, delay).map(|options| (awaited.key, options)));
             }
         }
         let now = Instant::now();
@@ -224,13 +311,13 @@ impl<K: Key> Guard<K> {
                 waiting.until = None;
                 self.overdue.increment(1);
                 tracing::warn!(?key, limit = ?self.limit, "the cache does not show the key's own writes in time; reconciling it anyway");
-                back.extend(waiting.parked.take().map(|priority| (key, priority)));
+                back.extend(waiting.take_return().map(|options| (key, options)));
             }
         }
         let next = state.limits.first_key_value().map(|((at, _), _)| *at);
         drop(state);
-        for (key, priority) in back {
-            queue.add_with(key, AddOptions { priority, ..AddOptions::default() });
+        for (key, options) in back {
+            queue.add_with(key, options);
         }
         next
     }
@@ -275,6 +362,29 @@ impl<K: Key> GuardState<K> {
         self.scopes.entry(scope).or_default().insert(order, awaited);
     }
 
+    /// Returns true if the key has a pending write of this object.
+    fn awaits(&self, key: &K, source: usize, object: &ObjectKey) -> bool {
+        let mut writes = self.keys.get(key).into_iter().flat_map(|it| &it.writes);
+        writes.any(|(scope, _, it)| scope.source == source && it.as_ref() == Some(object))
+    }
+
+    /// Records that the object of a write is missing. Returns the delay with which that brings the
+    /// key back, if it does.
+    fn missed(&mut self, source: usize, write: &PendingWrite<K>) -> Option<Duration> {
+        let object = write.object.as_ref()?;
+        self.returns.entry(write.key.clone()).or_default().add(source, object)
+    }
+
+    /// Records the end of a reconcile, whose pending writes are recorded. `misses` is true if an
+    /// object that it wrote is missing.
+    fn reconciled(&mut self, key: &K, misses: bool) {
+        match self.keys.get_mut(key) {
+            Some(waiting) => waiting.misses = misses,
+            None if misses => {}
+            None => drop(self.returns.remove(key)),
+        }
+    }
+
     /// Returns the indexes of the sources with pending writes.
     fn awaited_sources(&self, count: usize) -> Vec<usize> {
         let mut awaited = vec![false; count];
@@ -292,11 +402,7 @@ impl<K: Key> GuardState<K> {
     ) -> bool {
         let source = &sources[scope.source];
         let version = ResourceVersion::new(&order.1);
-        let is_shown = match source.version(object) {
-            Some(reached) => has_reached(&reached, &version).unwrap_or(true),
-            None => true,
-        };
-        is_shown || {
+        has_reached(&**source, object, &version).unwrap_or(true) || {
             let awaited = self.scopes.get(scope).and_then(|it| it.get(order));
             awaited.is_none_or(|it| source.cache().health().rewinds != it.rewinds)
         }
@@ -316,19 +422,22 @@ impl<K: Key> GuardState<K> {
         Some(awaited)
     }
 
-    /// Handles that a cache shows a write of this key. Returns the priority with which to queue the
-    /// key, if it is to be queued.
-    fn shown(&mut self, key: &K, is_missing: bool) -> Option<i32> {
+    /// Handles that a cache has reached the version of a write of this key. `misses` is true if its
+    /// object is missing, and `delay` is set if that brings the key back. Returns the options with
+    /// which to queue the key, if it is to be queued.
+    fn shown(&mut self, key: &K, misses: bool, delay: Option<Duration>) -> Option<AddOptions> {
         let waiting = self.keys.get_mut(key)?;
-        if is_missing {
-            waiting.parked = Some(waiting.parked.map_or(0, |it| it.max(0)));
+        waiting.misses |= misses;
+        waiting.missing = waiting.missing.into_iter().chain(delay).min();
+        if waiting.writes.is_empty() && !waiting.misses {
+            self.returns.remove(key);
         }
         if waiting.until.is_some() && !waiting.writes.is_empty() {
             return None;
         }
-        let parked = waiting.parked.take();
+        let back = waiting.take_return();
         self.tidy(key);
-        parked
+        back
     }
 
     /// Removes the writes of a key that the caches show.
@@ -342,7 +451,7 @@ impl<K: Key> GuardState<K> {
         over.iter().for_each(|(scope, order, _)| drop(remove(&mut self.scopes, scope, order)));
         if let Some(waiting) = self.keys.get_mut(key) {
             waiting.writes = left;
-            waiting.parked = None;
+            (waiting.parked, waiting.missing) = (None, None);
         }
         self.tidy(key);
     }
@@ -370,13 +479,21 @@ fn remove<K>(
     removed
 }
 
-/// Returns true if a cache at version `reached` shows the write, or `None` if the versions cannot
-/// be compared.
-fn has_reached(reached: &ResourceVersion, written: &ResourceVersion) -> Option<bool> {
-    if reached.is_unset() {
+/// Returns true if a cache shows the write, or `None` if it does not cover the namespace of the
+/// object or the versions cannot be compared.
+fn has_reached<K>(
+    source: &dyn Source<K>,
+    object: Option<&ObjectKey>,
+    written: &ResourceVersion,
+) -> Option<bool> {
+    let reached = source.version(object)?;
+    // The versions of a history that the server has reset say nothing about what is written now.
+    let health = source.cache().health();
+    let is_rewound = health.rewinds > 0 && health.last_version.is_unset();
+    if reached.is_unset() || is_rewound {
         return Some(false);
     }
-    Some(written == reached || written.compare(reached)?.is_le())
+    Some(*written == reached || written.compare(&reached)?.is_le())
 }
 
 /// Sleeps until the time, or for ever if there is none.

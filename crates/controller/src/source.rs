@@ -144,8 +144,9 @@ pub(crate) trait Source<K>: Send + Sync {
     /// Returns true if the object maps to the key, or `None` if it is not of the cache's object
     /// type.
     fn concerns(&self, object: &dyn Any, key: &K) -> Option<bool>;
-    /// Returns true if the cache contains this very object. With a key, the object must also still
-    /// map to the key: another client may have changed its owner before the cache ever showed it.
+    /// Returns true if the cache contains this very object, or cannot show it because it could not
+    /// be decoded. With a key, the object must also still map to the key: another client may have
+    /// changed its owner before the cache ever showed it.
     fn holds(&self, object: &Written, key: Option<&K>) -> bool;
     /// Returns the version that the cache has reached, in the namespace of this key or as a whole.
     /// Returns `None` if the cache does not cover the namespace.
@@ -228,6 +229,9 @@ impl<T: Object, K: Key> Source<K> for MappedSource<T, K> {
     }
 
     fn holds(&self, object: &Written, key: Option<&K>) -> bool {
+        if self.store.is_unreadable(&object.key) {
+            return true;
+        }
         let Some(held) = self.store.get(&object.key) else { return false };
         if !object.uid.is_empty() && held.header().uid != object.uid {
             return false;

@@ -351,7 +351,7 @@ impl<T> ObservedWatch<T> {
 fn renewable<T: Send + 'static>(events: Watches<T>, status: Arc<ReadStatus>) -> Watches<T> {
     let renewals = status.renewals.subscribe();
     let observed = ObservedWatch { events, status, renewals, opened: Instant::now(), proven: false };
-    Box::pin(stream::unfold(Some(observed), |observed| async move {
+    let events = stream::unfold(Some(observed), |observed| async move {
         let mut it = observed?;
         loop {
             tokio::select! {
@@ -372,7 +372,9 @@ fn renewable<T: Send + 'static>(events: Watches<T>, status: Arc<ReadStatus>) -> 
                 }
             }
         }
-    }))
+    });
+    // Fused: an `unfold` panics if it is polled after its end.
+    Box::pin(events.fuse())
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ async fn open(destination: Destination) -> Result<(ChannelBuilder, EndpointWatch
             let resolver = shared_resolver(Client::from_env()).await?;
             let watch = resolver.watch(&target);
             // Other calls find the shared resolver as long as one channel holds it.
-            let builder = resolver.channel(&target).holding((resolver, watch.clone()));
+            let builder = resolver.channel(&target).holding(resolver);
             (builder, watch)
         }
         Destination::Host { host, port } => {
@@ -113,9 +113,10 @@ async fn open(destination: Destination) -> Result<(ChannelBuilder, EndpointWatch
 }
 
 fn channel_following(watch: &EndpointWatch) -> ChannelBuilder {
-    // The closure keeps the watch, and with it its source, alive as long as the channel.
     let source = watch.clone();
-    KubeChannel::builder(watch.receiver()).resolving(move || source.resolve_now())
+    // The watch, and with it its source, is held apart from the closure, which the caller may
+    // replace.
+    KubeChannel::builder(watch.receiver()).holding(watch.clone()).resolving(move || source.resolve_now())
 }
 
 /// Returns the resolver that the channels of this runtime share. Creates it with this client if

@@ -51,7 +51,8 @@ impl Feed {
     /// Creates a feed of the endpoints of this watch.
     pub fn new(watch: EndpointWatch) -> Self {
         let feeding = FeedState { watch, sent: BTreeMap::new(), pending: VecDeque::new() };
-        Self(stream::unfold(feeding, FeedState::next).boxed())
+        // Fused: an `unfold` panics if it is polled after its end.
+        Self(stream::unfold(feeding, FeedState::next).fuse().boxed())
     }
 
     /// Sends every change to a tonic channel (`Channel::balance_channel`), until the channel or the

@@ -27,9 +27,11 @@ use crate::collection::{Collection, ReadError, Selection, ServiceIndex};
 use crate::endpoints::{EndpointSet, Unavailable};
 use crate::fold::{FoldInput, fold, has_one_port};
 use crate::notifier::ChangeNotifier;
-use crate::service_lookup::{FORBIDDEN_RETRY, LOOKUP_TIMEOUT, LookupResult, ServiceLookups};
+use crate::random;
+use crate::service_lookup::{FIRST_REPEAT, FORBIDDEN_RETRY, LOOKUP_TIMEOUT, LookupResult, ServiceLookups};
 use crate::slices::{LegacyEndpoints, SERVICE_NAME, Service, Slice};
 use crate::target::{Port, Target};
+use crate::time::scaled;
 use crate::topology::Topology;
 
 /// The watched collections of one namespace, of all its services or of one. Dropping it ends the
@@ -57,9 +59,32 @@ enum ServicesWatch {
     /// No target has needed Services yet.
     #[default]
     NotNeeded,
-    Watching(Arc<Collection<Service>>),
-    /// Services may not be read. They are not requested again before this time.
-    Forbidden(Instant),
+    /// With the delay of this attempt, if it follows a denial.
+    Watching(Arc<Collection<Service>>, Option<Duration>),
+    /// Services may not be read, and are not watched meanwhile.
+    Forbidden(Denied),
+}
+
+/// An access that the server denied.
+#[derive(Debug, Clone, Copy)]
+struct Denied {
+    since: Instant,
+    /// The time of the next attempt. Every reader resolves again then: no event would make it.
+    retry_at: Instant,
+    /// The delay of that attempt, doubled with each denial.
+    delay: Duration,
+}
+
+impl Denied {
+    /// Records a denial, the first one or one after `previous`.
+    fn after(previous: Option<Duration>, now: Instant) -> Self {
+        // The first delays are short: a token may not be valid yet, and the role of a new program
+        // is often bound moments after the program has started.
+        let delay = previous.map_or(FIRST_REPEAT, |it| (it * 2).min(FORBIDDEN_RETRY));
+        // Jitter, so that programs that were started together do not ask at the same time.
+        let retry_at = now + scaled(delay, 1.0 + random::unit() / 5.0);
+        Self { since: now, retry_at, delay }
+    }
 }
 
 /// A reader's options.
@@ -139,8 +164,17 @@ impl Namespace {
         if let Some(legacy) = &*self.legacy.lock() {
             legacy.renew();
         }
-        if let ServicesWatch::Watching(services) = &*self.services.lock() {
-            services.renew();
+        let mut services = self.services.lock();
+        match &mut *services {
+            ServicesWatch::NotNeeded => {}
+            ServicesWatch::Watching(services, _) => services.renew(),
+            // Connections to wrong pod ports fail again and again, and each time ask for a renewal.
+            ServicesWatch::Forbidden(denied) if denied.since.elapsed() < FIRST_REPEAT => {}
+            ServicesWatch::Forbidden(denied) => {
+                denied.retry_at = Instant::now();
+                drop(services);
+                self.notifier.notify_all();
+            }
         }
     }
 
@@ -149,7 +183,8 @@ impl Namespace {
         let name = target.service();
         // If the Service is needed regardless of the slices, both are requested at the same time.
         let needed = matches!(target.port(), Port::Number(_)) || options.topology.node_name().is_some();
-        let mut service = if needed { self.service(name) } else { LookupResult::Unreadable };
+        let (mut service, mut again) =
+            if needed { self.service(name) } else { (LookupResult::Unreadable, None) };
         let slices = match self.slices_of(name) {
             Ok(slices) => slices,
             Err(Some(reason)) => {
@@ -161,7 +196,7 @@ impl Namespace {
         let counts =
             needed || (*target.port() == Port::First && !has_one_port(slices.iter().map(|it| &**it)));
         if counts && !needed {
-            service = self.service(name);
+            (service, again) = self.service(name);
         }
         if let (true, LookupResult::Pending(until)) = (counts, &service) {
             return Resolution::Wait(Some(*until));
@@ -178,7 +213,7 @@ impl Namespace {
         };
         let set = folded(&service);
         if !set.endpoints.is_empty() || counts {
-            return Resolution::Set(set, None);
+            return Resolution::Set(set, again);
         }
         // The Service may explain why there are no endpoints.
         match self.lookups.find(name) {
@@ -240,35 +275,41 @@ impl Namespace {
         legacy
     }
 
-    /// Returns the state of a Service. The first call starts the watch on Services.
-    fn service(&self, name: &str) -> LookupResult {
+    /// Returns the state of a Service, and when to ask again if no notification says so. The first
+    /// call starts the watch on Services.
+    fn service(&self, name: &str) -> (LookupResult, Option<Instant>) {
         let mut services = self.services.lock();
         let now = Instant::now();
-        let collection = match &*services {
-            ServicesWatch::Watching(collection) => Arc::clone(collection),
-            ServicesWatch::Forbidden(until) if *until > now => return LookupResult::Unreadable,
-            _ => {
-                let index = ServiceIndex { service_of: name_of::<Service>, label: None };
-                let api = Api::namespaced(self.client.clone(), &self.name);
-                Arc::new(Collection::start(&api, index, self.by_name(), self.refresh_every, &self.notifier))
-            }
+        let start = || {
+            let index = ServiceIndex { service_of: name_of::<Service>, label: None };
+            let api = Api::namespaced(self.client.clone(), &self.name);
+            Arc::new(Collection::start(&api, index, self.by_name(), self.refresh_every, &self.notifier))
         };
-        *services = ServicesWatch::Watching(Arc::clone(&collection));
+        let (collection, delay) = match &*services {
+            ServicesWatch::Watching(collection, delay) => (Arc::clone(collection), *delay),
+            ServicesWatch::Forbidden(denied) if denied.retry_at > now => {
+                return (LookupResult::Unreadable, Some(denied.retry_at));
+            }
+            ServicesWatch::Forbidden(denied) => (start(), Some(denied.delay)),
+            ServicesWatch::NotNeeded => (start(), None),
+        };
+        *services = ServicesWatch::Watching(Arc::clone(&collection), delay);
         if let Some(store) = collection.store() {
-            return store
-                .get_named(Some(&self.name), name)
-                .map_or(LookupResult::Missing, LookupResult::Found);
+            let found = store.get_named(Some(&self.name), name);
+            return (found.map_or(LookupResult::Missing, LookupResult::Found), None);
         }
         match collection.read_error() {
             Some(ReadError::Forbidden(why) | ReadError::NotServed(why)) => {
                 tracing::info!(namespace = %self.name, why, "cannot read Services; using port numbers as pod ports and guessing the first port");
-                *services = ServicesWatch::Forbidden(now + FORBIDDEN_RETRY);
-                LookupResult::Unreadable
+                let denied = Denied::after(delay, now);
+                *services = ServicesWatch::Forbidden(denied);
+                (LookupResult::Unreadable, Some(denied.retry_at))
             }
             _ if collection.since + LOOKUP_TIMEOUT > now => {
-                LookupResult::Pending(collection.since + LOOKUP_TIMEOUT)
+                (LookupResult::Pending(collection.since + LOOKUP_TIMEOUT), None)
             }
-            _ => LookupResult::Unreadable,
+            // The collection goes on trying, and notifies when it has synced.
+            _ => (LookupResult::Unreadable, None),
         }
     }
 }

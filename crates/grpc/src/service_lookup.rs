@@ -29,7 +29,7 @@ pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const FORBIDDEN_RETRY: Duration = Duration::from_secs(300);
 
 /// The time until the first repetition of a read. Doubles each time the answer is unchanged.
-const FIRST_REPEAT: Duration = Duration::from_secs(10);
+pub(crate) const FIRST_REPEAT: Duration = Duration::from_secs(10);
 
 /// The state of one Service.
 #[derive(Debug, Clone)]

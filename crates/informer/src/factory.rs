@@ -64,8 +64,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Selects a namespace. Several calls select several namespaces. Ignored for cluster-scoped
-    /// resources.
+    /// Selects a namespace, or all namespaces if it is empty. Several calls select several
+    /// namespaces. Ignored for cluster-scoped resources.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespaces.push(namespace.into());
@@ -114,7 +114,7 @@ impl InformerFactory {
     }
 
     /// Restricts informers to this namespace, unless a selection names others. Several calls add
-    /// several namespaces.
+    /// several namespaces. An empty namespace means all, whatever the other calls.
     #[must_use]
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespaces.push(namespace.into());
@@ -170,7 +170,8 @@ impl InformerFactory {
     ) -> SharedInformer<T> {
         let namespaces = self.namespaces_of(api, &selection);
         let mut sources = namespaces.iter().map(|it| api.clone().within(it));
-        let first = sources.next().unwrap_or_else(|| api.clone());
+        // Not the namespace of the handle: the selection may ask for all.
+        let first = sources.next().unwrap_or_else(|| api.clone().within(""));
         let mut builder = sources.fold(SharedInformer::builder(first), InformerBuilder::also);
         builder = builder.labels(selection.labels.unwrap_or_else(LabelSelector::everything));
         builder = builder.fields(selection.fields.unwrap_or_else(FieldSelector::everything));
@@ -210,7 +211,9 @@ impl InformerFactory {
             (None, []) => self.namespaces.clone(),
             (_, some) => some.to_vec(),
         };
-        if api.resource().scope == dogwatch_core::Scope::Cluster {
+        // An empty namespace means all namespaces, and these include the others.
+        let is_all = namespaces.iter().any(String::is_empty);
+        if is_all || api.resource().scope == dogwatch_core::Scope::Cluster {
             namespaces.clear();
         }
         namespaces.sort_unstable();

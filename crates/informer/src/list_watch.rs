@@ -27,7 +27,7 @@ pub trait ListWatch<T>: Send + Sync + 'static {
     /// Returns the resource type of the collection, for messages and metrics.
     fn resource(&self) -> &ResourceType;
 
-    /// Returns the namespace, if the source reads a single one.
+    /// Returns the namespace, if the source reads a single one. An empty one is the same as none.
     fn namespace(&self) -> Option<&str> {
         None
     }
@@ -86,6 +86,11 @@ pub enum ListEvent<T> {
         /// True if the list came in more than one page.
         paginated: bool,
     },
+}
+
+/// Returns the namespace of a source; `None` if it reads all.
+pub(crate) fn namespace_of<T>(source: &(impl ListWatch<T> + ?Sized)) -> Option<&str> {
+    source.namespace().filter(|it| !it.is_empty())
 }
 
 impl<T: DeserializeOwned + Send + 'static> ListWatch<T> for Api<T> {

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex as StdMutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use base64::Engine;
@@ -61,8 +61,18 @@ struct ProviderState {
     /// Locked for a whole refresh: two refreshes with the same refresh-token would look like theft
     /// to the provider.
     refresh_token: Mutex<Option<SecretString>>,
-    /// Digests of the refresh-tokens of this login, oldest first; the last is the current one.
-    lineage: StdMutex<VecDeque<[u8; 32]>>,
+    lineage: StdMutex<Lineage>,
+}
+
+/// The refresh-tokens of one login.
+#[derive(Default)]
+struct Lineage {
+    /// Digests, oldest first; the last is the current one.
+    digests: VecDeque<[u8; 32]>,
+    /// The digest of the token that is in the store, as far as known. It is never forgotten: while
+    /// tokens cannot be written back, it is older than any number of refreshes, and must neither be
+    /// taken for a newer one nor start a second provider for this login.
+    stored: Option<[u8; 32]>,
 }
 
 /// The number of refresh-tokens that are remembered: a client made from settings that were read
@@ -166,7 +176,7 @@ impl Oidc {
             allow_plaintext,
             http,
             store,
-            lineage: StdMutex::new(refresh_token.iter().map(digest).collect()),
+            lineage: StdMutex::new(refresh_token.as_ref().map(Lineage::new).unwrap_or_default()),
             refresh_token: Mutex::new(refresh_token),
         };
         let provider_state = Arc::new(provider_state);
@@ -199,31 +209,47 @@ impl Source for Oidc {
     }
 }
 
-impl ProviderState {
-    /// Returns true if the token is this login's current or an earlier refresh-token.
-    fn descends_from(&self, issuer: &Url, client_id: &str, token: &SecretString) -> bool {
-        let lineage = self.lineage.lock().unwrap_or_else(PoisonError::into_inner);
-        self.issuer == *issuer && self.client_id == client_id && lineage.contains(&digest(token))
+impl Lineage {
+    /// Starts with the token that was read from the settings.
+    fn new(token: &SecretString) -> Self {
+        let digest = digest(token);
+        Self { digests: VecDeque::from([digest]), stored: Some(digest) }
     }
 
-    fn remember(&self, token: &SecretString) {
+    fn contains(&self, token: &SecretString) -> bool {
         let digest = digest(token);
-        let mut lineage = self.lineage.lock().unwrap_or_else(PoisonError::into_inner);
-        if lineage.back() != Some(&digest) {
-            lineage.push_back(digest);
+        self.stored == Some(digest) || self.digests.contains(&digest)
+    }
+
+    /// Adds the current token.
+    fn push(&mut self, token: &SecretString) {
+        let digest = digest(token);
+        if self.digests.back() != Some(&digest) {
+            self.digests.push_back(digest);
         }
-        if lineage.len() > LINEAGE {
-            lineage.pop_front();
+        if self.digests.len() > LINEAGE {
+            self.digests.pop_front();
         }
+    }
+}
+
+impl ProviderState {
+    fn lineage(&self) -> MutexGuard<'_, Lineage> {
+        self.lineage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if the token is this login's current or an earlier refresh-token.
+    fn descends_from(&self, issuer: &Url, client_id: &str, token: &SecretString) -> bool {
+        self.issuer == *issuer && self.client_id == client_id && self.lineage().contains(token)
     }
 
     async fn refresh(&self) -> Result<Issued, OidcError> {
         let mut refresh_token = self.refresh_token.lock().await;
         let mut old = refresh_token.clone().ok_or(OidcError::NoRefreshToken)?;
-        if let Some(kept) = self.refreshed_elsewhere(&old).await {
+        if let Some(kept) = self.refreshed_elsewhere().await {
             old = kept.refresh_token;
             *refresh_token = Some(old.clone());
-            self.remember(&old);
+            self.lineage().push(&old);
             if let Some(issued) = issued(&kept.id_token).filter(Issued::is_fresh) {
                 return Ok(issued);
             }
@@ -235,23 +261,33 @@ impl ProviderState {
         // Stored before anything else can fail: the old one may be invalid from here on.
         let next = grant.refresh_token.map_or(old, |SecretText(next)| next);
         *refresh_token = Some(next.clone());
-        self.remember(&next);
+        self.lineage().push(&next);
         let Some(SecretText(id_token)) = grant.id_token else {
             return Err(OidcError::Malformed("there is no id_token; log in with the scope openid"));
         };
         let issued = issued(&id_token).ok_or(OidcError::Malformed("the id_token is not a JWT"))?;
-        if let Some(store) = &self.store
-            && let Err(error) = store.store(RefreshedTokens { id_token, refresh_token: next }).await
-        {
-            tracing::warn!(error = &*error as &dyn std::error::Error, "cannot store the refreshed tokens");
+        if let Some(store) = &self.store {
+            let stored = digest(&next);
+            match store.store(RefreshedTokens { id_token, refresh_token: next }).await {
+                Ok(()) => self.lineage().stored = Some(stored),
+                Err(error) => {
+                    let error: &dyn std::error::Error = &*error;
+                    tracing::warn!(error, "cannot store the refreshed tokens");
+                }
+            }
         }
         Ok(issued)
     }
 
     /// Returns the stored tokens, if another program has refreshed the login since.
-    async fn refreshed_elsewhere(&self, ours: &SecretString) -> Option<RefreshedTokens> {
+    async fn refreshed_elsewhere(&self) -> Option<RefreshedTokens> {
         let kept = self.store.as_ref()?.load().await?;
-        (kept.refresh_token.expose_secret() != ours.expose_secret()).then_some(kept)
+        let mut lineage = self.lineage();
+        // An earlier token of this login is in the store if a later one could not be stored. It is
+        // used up, and the provider may take its second use for theft and end the login.
+        let is_known = lineage.contains(&kept.refresh_token);
+        lineage.stored = Some(digest(&kept.refresh_token));
+        (!is_known).then_some(kept)
     }
 
     async fn exchange(&self, refresh_token: &SecretString) -> Result<Grant, OidcError> {

@@ -143,7 +143,10 @@ impl Scalable {
 /// Converts any version of a scale to `autoscaling/v1`. Older ones have a map as selector, and its
 /// text in another field.
 fn current_form(mut scale: Value) -> Value {
-    scale["apiVersion"] = json!("autoscaling/v1");
+    // Anything that is no object is left as it is, and is malformed.
+    if let Some(fields) = scale.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), json!("autoscaling/v1"));
+    }
     if let Some(status) = scale.get_mut("status").and_then(Value::as_object_mut) {
         let text = status.remove("targetSelector").and_then(|it| it.as_str().map(str::to_owned));
         if let Some(Value::Object(labels)) = status.get("selector") {
@@ -161,6 +164,13 @@ fn current_form(mut scale: Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_that_is_no_object_is_malformed() {
+        for answer in [json!([]), json!("scale"), json!(1), json!(null), json!({"status": []})] {
+            assert!(serde_json::from_value::<Scale>(current_form(answer.clone())).is_err(), "{answer}");
+        }
+    }
 
     #[test]
     fn sc_1_every_form_of_a_scale_is_read_as_autoscaling_v1() {

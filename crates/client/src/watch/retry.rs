@@ -102,7 +102,8 @@ impl<K: DeserializeOwned + Object> RetryWatcher<K> {
             failures: FailureLog::default(),
         };
         let next = async |mut watcher: Watcher<K>| Some((watcher.next().await?, watcher));
-        Ok(Self { events: futures_util::stream::unfold(watcher, next).boxed() })
+        // Fused: an `unfold` panics if it is polled after its end, as `select!` loops do.
+        Ok(Self { events: futures_util::stream::unfold(watcher, next).fuse().boxed() })
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dogwatch_client::{Api, Client, InvalidRequest, Request};
+use dogwatch_client::config::Impersonation;
+use dogwatch_client::{Api, Client, InvalidRequest, Request, RequestBody};
 use dogwatch_core::{Gvk, ListParams, ResourceType, WatchParams};
 use http::header::{ACCEPT, CONTENT_TYPE};
 use k8s_openapi::api::core::v1::Pod;
@@ -316,6 +317,7 @@ fn rq_3_a_timeout_is_sent_to_the_server() {
     assert_eq!(target(request().timeout(Duration::from_secs(32))), "/api/v1/pods?timeout=32s");
     assert_eq!(target(request().timeout(Duration::from_millis(1500))), "/api/v1/pods?timeout=1500ms");
     assert_eq!(target(request().timeout(Duration::ZERO)), "/api/v1/pods");
+    assert_eq!(target(request().timeout(Duration::MAX)), "/api/v1/pods?timeout=9223372036854ms");
 }
 
 #[tokio::test]
@@ -365,4 +367,26 @@ fn rq_1_the_parts_of_a_resource_may_be_named_before_it() {
     for mixed in [client().get().namespace("a").path(&["/x"]), client().get().path(&["/x"]).name("a")] {
         assert!(matches!(mixed.target(), Err(InvalidRequest::Object(_))));
     }
+}
+
+/// The headers were added by a layer that a client over a service did not have: its requests ran
+/// with the rights of the service's own user.
+#[tokio::test]
+async fn a_client_over_a_service_impersonates_as_any_other() {
+    let script = Script::new((0..4).map(|_| json(200, "{}")));
+    let who = |name: &str| Impersonation { user: Some(name.to_owned()), ..Impersonation::default() };
+    let client = script.client().acting_as(who("jane"));
+    client.get().path(&["/version"]).response().await.unwrap();
+    client.get().path(&["/version"]).impersonate(who("joe")).response().await.unwrap();
+    client.send(http::Request::get("/version").body(RequestBody::default()).unwrap()).await.unwrap();
+    script.client().get().path(&["/version"]).response().await.unwrap();
+    let users: Vec<_> = script
+        .seen()
+        .iter()
+        .map(|it| it.headers.get("impersonate-user").map(|it| it.to_str().unwrap().to_owned()))
+        .collect();
+    assert_eq!(users, [Some("jane".to_owned()), Some("joe".to_owned()), Some("jane".to_owned()), None]);
+    let nameless = Impersonation { groups: vec!["admins".to_owned()], ..Impersonation::default() };
+    script.client().acting_as(nameless).get().path(&["/version"]).response().await.unwrap_err();
+    assert_eq!(script.seen().len(), 4, "a request with an invalid impersonation was sent");
 }

@@ -472,6 +472,21 @@ async fn rw_1_gone_in_the_stream_is_delivered_and_ends_it() {
     }
 }
 
+/// A `select!` loop polls all of its streams, also those that have ended.
+#[tokio::test(start_paused = true)]
+async fn a_watch_may_be_polled_after_its_end() {
+    let script = Script::new([watching(&[error_event(410, "Gone", 0)])]);
+    let mut watch = maps(&script).watch_from(WatchParams::after("5")).expect("a version");
+    assert!(watch.next().await.is_some());
+    for _ in 0..3 {
+        assert!(watch.next().await.is_none());
+    }
+    let mut raw = maps(&Script::new([watching(&[])])).watch(&WatchParams::after("5")).await.expect("opened");
+    for _ in 0..3 {
+        assert!(raw.next().await.is_none());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn rw_1_missing_permissions_at_the_start_end_it_and_gone_at_the_start_does_not() {
     for (code, reason) in [(401, "Unauthorized"), (403, "Forbidden")] {

@@ -1,7 +1,7 @@
 //! Tests of the guard, over a source that the test controls.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dogwatch_core::Gvk;
 use dogwatch_informer::{Health, InformerStopped, NotSynced, Registration};
@@ -23,6 +23,7 @@ struct Inner {
     given_away: Mutex<BTreeSet<String>>,
     admits: Mutex<HashMap<String, Option<bool>>>,
     rewinds: AtomicU64,
+    is_relisting: AtomicBool,
     published: Notify,
 }
 
@@ -45,6 +46,9 @@ impl Cache for At {
     fn health(&self) -> Health {
         let mut health = Health::default();
         health.rewinds = self.0.rewinds.load(Ordering::Relaxed);
+        if !self.0.is_relisting.load(Ordering::Relaxed) {
+            health.last_version = "1".into();
+        }
         health
     }
 
@@ -151,6 +155,11 @@ impl Fixture {
         let state = self.guard.state();
         state.keys.is_empty() && state.scopes.is_empty() && state.limits.is_empty()
     }
+
+    /// Returns true if no missing object is remembered.
+    fn misses_nothing(&self) -> bool {
+        self.guard.state().returns.is_empty()
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -244,6 +253,103 @@ async fn a_key_does_not_wait_for_an_object_that_the_source_cannot_contain() {
     fixture.record("a", vec![write("one/x", "7")]);
     fixture.at.reach("one", 7);
     assert_eq!(fixture.back().await, [] as [&str; 0]);
+}
+
+/// The cache holds the object as it was before: a reconcile that reads it would repeat the write.
+#[tokio::test(start_paused = true)]
+async fn a_key_waits_until_an_object_that_it_took_out_of_the_selector_has_left() {
+    let fixture = Fixture::new();
+    fixture.at.0.admits.lock().unwrap().insert("one/x".to_owned(), Some(false));
+    fixture.at.hold("one/x");
+    fixture.record("a", vec![write("one/x", "7")]);
+    assert!(fixture.parks("a"));
+    fixture.at.0.held.lock().unwrap().clear();
+    fixture.at.reach("one", 7);
+    assert_eq!(fixture.back().await, ["a"]);
+    assert!(fixture.is_empty() && fixture.misses_nothing(), "its absence is expected");
+    // It is not in the cache yet, but a write that put it there is awaited.
+    fixture.at.0.admits.lock().unwrap().clear();
+    fixture.record("a", vec![write("one/x", "8")]);
+    fixture.at.0.admits.lock().unwrap().insert("one/x".to_owned(), Some(false));
+    fixture.record("a", vec![write("one/x", "9")]);
+    fixture.at.reach("one", 8);
+    assert!(fixture.parks("a"));
+    fixture.at.reach("one", 9);
+    assert_eq!(fixture.back().await, ["a"]);
+    // And at the time limit the key is reconciled anyway.
+    fixture.at.hold("one/x");
+    fixture.record("a", vec![write("one/x", "10")]);
+    assert!(fixture.parks("a"));
+    tokio::time::sleep(LIMIT).await;
+    assert_eq!(fixture.back().await, ["a"]);
+}
+
+/// A no-op write returns the same version each time, and the reconciler reports it each time.
+#[tokio::test(start_paused = true)]
+async fn one_missing_state_brings_a_key_back_once() {
+    let fixture = Fixture::new();
+    fixture.record("a", vec![write("one/x", "7")]);
+    fixture.at.reach("one", 9);
+    assert_eq!(fixture.back().await, ["a"]);
+    for _ in 0..3 {
+        fixture.record("a", vec![write("one/x", "7"), write("one/y", "4")]);
+        let first = fixture.back().await;
+        assert!(first.len() <= 1, "{first:?}");
+        fixture.record("a", vec![write("one/x", "7"), write("one/y", "4")]);
+        assert_eq!(fixture.back().await, [] as [&str; 0], "the same states are missing as before");
+    }
+    assert!(!fixture.parks("a"));
+    // A reconcile that misses nothing ends it.
+    fixture.at.hold("one/x");
+    fixture.record("a", vec![write("one/x", "7")]);
+    assert!(fixture.is_empty() && fixture.misses_nothing());
+    fixture.at.0.held.lock().unwrap().clear();
+    fixture.record("a", vec![write("one/x", "7")]);
+    assert_eq!(fixture.back().await, ["a"]);
+    fixture.record("a", vec![]);
+    assert!(fixture.is_empty() && fixture.misses_nothing());
+}
+
+/// A reconciler that creates an object with a generated name at each call, because the cache never
+/// shows one.
+#[tokio::test(start_paused = true)]
+async fn new_states_that_are_all_missing_bring_a_key_back_ever_later() {
+    let fixture = Fixture::new();
+    fixture.at.reach("one", 1_000_000);
+    let start = Instant::now();
+    let mut calls = 0;
+    while start.elapsed() < Duration::from_secs(3_600) {
+        calls += 1;
+        fixture.record("a", vec![write(&format!("one/x{calls}"), &calls.to_string())]);
+        let item = tokio::time::timeout(Duration::from_secs(120), fixture.queue.take()).await;
+        assert_eq!(item.expect("the key comes back").map(|it| *it.key()), Some("a"));
+    }
+    assert!((50..100).contains(&calls), "{calls} calls in an hour");
+    assert!(fixture.guard.state().returns["a"].states.len() <= REMEMBERED);
+    // Pending writes that are shown end it too.
+    fixture.at.hold("one/y");
+    fixture.record("a", vec![write("one/y", "1000001")]);
+    assert!(!fixture.misses_nothing());
+    fixture.at.reach("one", 1_000_001);
+    assert_eq!(fixture.back().await, [] as [&str; 0]);
+    assert!(fixture.is_empty() && fixture.misses_nothing());
+}
+
+/// Its versions are those of the old history until it has listed again.
+#[tokio::test(start_paused = true)]
+async fn a_source_that_was_rewound_shows_no_write_before_it_has_listed_again() {
+    let fixture = Fixture::new();
+    fixture.at.reach("one", 1_000);
+    fixture.at.0.rewinds.store(1, Ordering::Relaxed);
+    fixture.at.0.is_relisting.store(true, Ordering::Relaxed);
+    fixture.record("a", vec![write("one/x", "500")]);
+    assert_eq!(fixture.back().await, [] as [&str; 0]);
+    assert!(fixture.parks("a"));
+    fixture.at.0.is_relisting.store(false, Ordering::Relaxed);
+    fixture.at.hold("one/x");
+    fixture.at.reach("one", 501);
+    assert_eq!(fixture.back().await, ["a"]);
+    assert!(fixture.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube_core::Resource;
-use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex, MutexGuard, OwnedMutexGuard, watch};
 use tokio::task::JoinSet;
 
 use super::candidate::{Attempt, Candidate};
@@ -93,7 +93,11 @@ impl LeaderElector {
             acquired = self.acquire() => Some(acquired),
         };
         let Some((candidate, term, transitions)) = acquired else {
-            self.release(true).await;
+            // While another run holds the candidate, this one has sent nothing, and the lease and
+            // its doubts are the other run's. Waiting for it here would make the stop wait as well.
+            if let Ok(candidate) = self.candidate.try_lock() {
+                self.release(candidate, true).await;
+            }
             return Err(Ended::Stopped);
         };
         let leading = self.shared.lead(term);
@@ -125,7 +129,9 @@ impl LeaderElector {
         drop(leading);
         self.record(lease.as_ref(), "StopLeading", "stopped leading");
         match &outcome {
-            Ok(_) | Err(Ended::Stopped | Ended::HandedOver { .. }) => self.release(false).await,
+            Ok(_) | Err(Ended::Stopped | Ended::HandedOver { .. }) => {
+                self.release(self.candidate.lock().await, false).await;
+            }
             Err(ended) => tracing::warn!(identity = %self.identity, %ended, "stopped leading"),
         }
         outcome
@@ -204,8 +210,7 @@ impl LeaderElector {
         }
     }
 
-    async fn release(&self, only_in_doubt: bool) {
-        let mut candidate = self.candidate.lock().await;
+    async fn release(&self, mut candidate: MutexGuard<'_, Candidate>, only_in_doubt: bool) {
         candidate.held = None;
         if self.release && (candidate.in_doubt || !only_in_doubt) {
             candidate.release().await;

@@ -128,6 +128,21 @@ async fn a_standby_of_the_same_identity_that_stops_leaves_the_lease_alone() {
     leading.abort();
 }
 
+/// Runs are serialised, but a run that only waits for another one must not outlast its stop.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_another_of_its_elector_can_be_stopped() {
+    let server = Arc::new(Server::default());
+    let (up, lead) = flag();
+    let elector = elector(Connection::good(&server), "me");
+    let first = elector.clone();
+    let leading = tokio::spawn(async move { first.run_while_leading(lead).await });
+    sleep(s(1)).await;
+    let stopped = tokio::time::timeout(s(60), elector.run_until(sleep(s(5)), |_| async {})).await;
+    assert!(matches!(stopped, Ok(Err(Ended::Stopped))), "{stopped:?}");
+    assert!(up.load(Ordering::SeqCst) && server.holder().as_deref() == Some("me"));
+    leading.abort();
+}
+
 /// A holder that writes no instance is recognised by its identity, as in client-go.
 #[tokio::test(start_paused = true)]
 async fn le_2_a_lease_of_our_identity_without_an_instance_is_our_own() {

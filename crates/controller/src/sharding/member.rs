@@ -42,7 +42,12 @@ impl ShardMember {
     /// serialised: a second call waits until the first has ended.
     pub async fn run_until(&self, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let mut member_lease = self.member_lease.lock().await;
+        let mut member_lease = tokio::select! {
+            biased;
+            // Another run holds the Lease, and leaves the group when it ends.
+            () = &mut stop => return,
+            member_lease = self.member_lease.lock() => member_lease,
+        };
         loop {
             let next = self.shared.clock.now().saturating_add(member_lease.timing.retry_period);
             tokio::select! {

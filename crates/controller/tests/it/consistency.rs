@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
-use dogwatch_controller::{Action, BoxError, Context, Controller, Predicate, Watched, create_or_update};
-use dogwatch_core::{ListParams, ObjectKey, PatchParams, WriteParams};
-use dogwatch_informer::{Lister, SharedInformer};
+use dogwatch_controller::{
+    Action, BoxError, Context, Controller, Owned, Predicate, Watched, create_or_update,
+};
+use dogwatch_core::{Header, ListParams, Meta, Object, ObjectKey, PatchParams, View, WriteParams};
+use dogwatch_informer::{Lister, Selection, SharedInformer};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::test_cluster::{Calls, Running, SECOND, TestCluster, name, owned_map, settle};
 
@@ -263,6 +266,98 @@ async fn a_reconciler_that_always_applies_an_object_of_another_key_does_not_loop
     tokio::time::sleep(10 * SECOND).await;
     let calls = calls.load(Ordering::Relaxed);
     assert!(calls <= 3, "{calls} calls for one object");
+    running.stop().await.expect("clean shutdown");
+}
+
+/// A secret whose data must exist, which the server does not require.
+#[derive(serde::Deserialize)]
+struct SecretWithData {
+    metadata: Meta,
+    #[serde(rename = "data")]
+    _data: std::collections::BTreeMap<String, String>,
+}
+
+impl Object for SecretWithData {
+    fn header(&self) -> Header<'_> {
+        self.metadata.header()
+    }
+}
+
+impl View for SecretWithData {
+    type Of = Secret;
+}
+
+impl Owned for SecretWithData {
+    fn owner_references(&self) -> &[OwnerReference] {
+        &[]
+    }
+}
+
+/// The cache reaches the version of such an object and never shows it. The key came back at once,
+/// each time that the reconciler reported what it found.
+#[tokio::test(start_paused = true)]
+async fn a_reconciler_that_reports_an_object_which_cannot_be_decoded_does_not_loop() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let (maps, secrets) = (cluster.informer(), cluster.informers.get::<SecretWithData>());
+    let api = Api::<Secret>::default_namespaced(cluster.client.clone());
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = calls.clone();
+    let controller = Controller::of(&maps).owns(&secrets).build(move |_: ObjectKey, context: Context| {
+        let (api, count) = (api.clone(), count.clone());
+        async move {
+            if count.fetch_add(1, Ordering::Relaxed) < ENDLESS {
+                let mut bare = Secret::default();
+                bare.metadata.name = Some("bare".to_owned());
+                context.wrote(&create_or_update(&api, "bare", |_| bare.clone()).await?.into_inner());
+            }
+            Ok::<_, BoxError>(Action::Done)
+        }
+    });
+    let running = Running::new(controller);
+    tokio::time::sleep(60 * SECOND).await;
+    assert_eq!(secrets.health().unreadable, 1);
+    let calls = calls.load(Ordering::Relaxed);
+    assert!(calls <= 3, "{calls} calls for one object");
+    running.stop().await.expect("clean shutdown");
+}
+
+/// The cache still holds the object as it was before the write that takes it out of the selector.
+#[tokio::test(start_paused = true)]
+async fn a_key_waits_until_the_cache_lacks_an_object_that_it_took_out_of_the_selector() {
+    let cluster = TestCluster::with(&["a"]).await;
+    let api = Api::<Secret>::default_namespaced(cluster.client.clone());
+    let mut secret = Secret::default();
+    secret.metadata.name = Some("worn".to_owned());
+    secret.metadata.labels = Some([("pool".to_owned(), "free".to_owned())].into());
+    api.create(&WriteParams::default(), &secret).await.expect("created");
+    let selection = Selection::default().labels("pool=free".parse().expect("a selector"));
+    let secrets = cluster.informers.get_with::<Secret>(selection, |it| it);
+    let maps = cluster.informer();
+    cluster.informers.start();
+    maps.synced().await.expect("synced");
+    secrets.synced().await.expect("synced");
+    cluster.server.faults().rule(Rule::on("watch").resource("secrets").pause());
+    let (calls, store) = (Calls::new(), secrets.store());
+    let recorded = calls.clone();
+    let controller = Controller::of(&maps).owns(&secrets).build(move |_: ObjectKey, context: Context| {
+        let (api, calls, store) = (api.clone(), recorded.clone(), store.clone());
+        async move {
+            calls.add(store.len());
+            if !store.is_empty() {
+                let patch = serde_json::json!({ "metadata": { "labels": { "pool": "taken" } } });
+                let patch = dogwatch_client::api::Patch::Merge(&patch);
+                context.wrote(&api.patch("worn", &PatchParams::default(), patch).await?);
+            }
+            Ok::<_, BoxError>(Action::RequeueAfter(SECOND))
+        }
+    });
+    let running = Running::new(controller);
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(calls.take(), ["1"], "the object was taken twice");
+    cluster.server.faults().clear();
+    tokio::time::sleep(20 * SECOND).await;
+    let calls = calls.take();
+    assert!(!calls.is_empty() && calls.iter().all(|it| it == "0"), "{calls:?}");
     running.stop().await.expect("clean shutdown");
 }
 

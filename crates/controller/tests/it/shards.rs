@@ -61,6 +61,20 @@ async fn divided(members: &[&ShardMember], keys: &[String]) {
     }
 }
 
+/// Runs are serialised, but a run that only waits for another one must not outlast its stop.
+#[tokio::test]
+async fn a_run_that_waits_for_another_of_its_member_can_be_stopped() {
+    let (_server, client) = server().await;
+    let first = start(&client, "first");
+    let keys = ["ns/a".to_owned()];
+    divided(&[&first.member], &keys).await;
+    let second = first.member.run_until(std::future::ready(()));
+    tokio::time::timeout(Duration::from_secs(60), second).await.expect("it stops");
+    assert!(first.member.owns("ns/a"), "the first run continues");
+    first.stop.send(()).expect("running");
+    first.task.await.expect("no panic");
+}
+
 #[tokio::test]
 async fn keys_are_sharded_and_handed_over_as_members_join_and_leave() {
     let (_server, client) = server().await;

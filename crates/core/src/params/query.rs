@@ -61,10 +61,33 @@ pub(super) fn versions(query: &mut Query, version: &ResourceVersion, version_mat
     put(query, "resourceVersionMatch", version_match);
 }
 
+/// The largest number of seconds that the server can parse: the parameter is an `int64`.
+const MAX_SECONDS: u64 = i64::MAX as u64;
+
 /// Adds the timeout in whole seconds, rounded up so that a short timeout does not become none.
 pub(super) fn seconds(query: &mut Query, timeout: Option<Duration>) {
-    let seconds = timeout.map(|it| it.as_secs() + u64::from(it.subsec_nanos() > 0)).filter(|it| *it > 0);
+    let rounded = |it: Duration| it.as_secs().saturating_add(u64::from(it.subsec_nanos() > 0));
+    let seconds = timeout.map(|it| rounded(it).min(MAX_SECONDS)).filter(|it| *it > 0);
     put(query, "timeoutSeconds", seconds);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeout_is_rounded_up_to_seconds_that_the_server_can_parse() {
+        for (timeout, expected) in [
+            (Duration::ZERO, ""),
+            (Duration::from_nanos(1), "timeoutSeconds=1"),
+            (Duration::from_millis(1_001), "timeoutSeconds=2"),
+            (Duration::MAX, "timeoutSeconds=9223372036854775807"),
+        ] {
+            let mut query = Query::new();
+            seconds(&mut query, Some(timeout));
+            assert_eq!(text(query), expected, "{timeout:?}");
+        }
+    }
 }
 
 /// Formats a query as one line.

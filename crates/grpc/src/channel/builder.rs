@@ -77,7 +77,7 @@ pub struct ChannelBuilder {
     authority: Option<String>,
     tls: Option<Arc<ClientConfig>>,
     server_name: Option<String>,
-    held: Option<Box<dyn Any + Send + Sync>>,
+    held: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 impl fmt::Debug for ChannelBuilder {
@@ -136,7 +136,7 @@ impl ChannelBuilder {
             authority: None,
             tls: None,
             server_name: None,
-            held: None,
+            held: Vec::new(),
         }
     }
 
@@ -386,16 +386,18 @@ impl ChannelBuilder {
         self
     }
 
-    /// Keeps a value alive as long as the channel, such as the source of its endpoints.
+    /// Keeps a value alive as long as the channel, such as the source of its endpoints. May be
+    /// called several times: all the values are kept.
     #[must_use]
     pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
-        self.held = Some(Box::new(held));
+        self.held.push(Box::new(held));
         self
     }
 
     /// Sets the function that asks the source of the endpoints for changes. It is called when no
     /// endpoint can be connected to, and by [`KubeChannel::resolve_now`]. It must return
-    /// immediately.
+    /// immediately. Replaces the function of a resolver's builder, and nothing else: the channel
+    /// still follows the endpoints of its target.
     #[must_use]
     pub fn resolving(mut self, resolve: impl Fn() + Send + Sync + 'static) -> Self {
         self.resolve = Some(Arc::new(resolve));

@@ -49,7 +49,7 @@ struct Handle {
     /// Dropping it ends the balancer.
     _stop: oneshot::Sender<Infallible>,
     resolve: Option<Resolve>,
-    _held: Option<Box<dyn Any + Send + Sync>>,
+    _held: Vec<Box<dyn Any + Send + Sync>>,
 }
 
 /// The handle that a call holds.
@@ -80,7 +80,7 @@ impl KubeChannel {
         channel: Arc<ChannelState>,
         stop: oneshot::Sender<Infallible>,
         resolve: Option<Resolve>,
-        held: Option<Box<dyn Any + Send + Sync>>,
+        held: Vec<Box<dyn Any + Send + Sync>>,
     ) -> Self {
         Self { handle: Arc::new(Handle { channel, _stop: stop, resolve, _held: held }) }
     }

@@ -26,7 +26,7 @@ use super::features::Parts;
 use super::happy_eyeballs::{connect, dial};
 use super::keep_alive::{KeepAlive, KeepAliveState, PingComplaints};
 use super::session::{Link, Session};
-use super::stream_tracker::StreamTracker;
+use super::stream_tracker::{CountingSocket, StreamTracker};
 use super::write_coalescer::WriteCoalescer;
 
 /// The largest flow-control window of HTTP/2 (RFC 9113, section 6.9.1).
@@ -147,28 +147,37 @@ impl Connector {
     async fn connect(&self, address: SocketAddr) -> Result<NewConnection, ConnectionError> {
         #[cfg(test)]
         if let Some(pipes) = &self.pipes {
-            return self.handshake((pipes.0)(address), address).await;
+            return self.handshake(self.tracked((pipes.0)(address)), address).await;
         }
         let socket = connect(address, self.keep_alive).await?;
         let Some(tls) = &self.tls else {
-            return self.handshake(socket, address).await;
+            return self.handshake(self.tracked(socket), address).await;
         };
         let failed = |source| ConnectionError::Tls { address, source };
         let connector = TlsConnector::from(Arc::clone(&tls.config));
+        let socket = CountingSocket::new(socket);
+        let written = socket.written();
         let stream = connector.connect(tls.name.clone(), socket).await.map_err(failed)?;
         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
             return Err(ConnectionError::NotHttp2 { address });
         }
-        self.handshake(stream, address).await
+        // Above TLS, where frames can be parsed.
+        self.handshake(self.tracked(stream).above(written), address).await
     }
 
-    async fn handshake<T>(&self, io: T, peer: SocketAddr) -> Result<NewConnection, ConnectionError>
+    fn tracked<T>(&self, io: T) -> StreamTracker<T> {
+        StreamTracker::new(io, self.parts.tracker)
+    }
+
+    async fn handshake<T>(
+        &self,
+        io: StreamTracker<T>,
+        peer: SocketAddr,
+    ) -> Result<NewConnection, ConnectionError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
         let failed = |source| ConnectionError::Http2 { address: peer, source };
-        // Above TLS, where frames can be parsed.
-        let io = StreamTracker::new(io, self.parts.tracker);
         let (writes, reads, open) = (io.writes(), io.reads(), io.open_streams());
         let (io, control) = WriteCoalescer::new(io, self.parts.turns);
         let (sender, mut connection) = h2::client::Builder::new()
@@ -242,7 +251,7 @@ mod tests {
     }
 
     async fn open(connector: &Connector, io: DuplexStream) -> NewConnection {
-        connector.handshake(io, "127.0.0.1:1".parse().unwrap()).await.unwrap()
+        connector.handshake(connector.tracked(io), "127.0.0.1:1".parse().unwrap()).await.unwrap()
     }
 
     /// Returns the end of a connection, if it comes within this time.

@@ -93,6 +93,80 @@ impl OpenStreams {
     }
 }
 
+/// The number of bytes that were written to the socket below TLS.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WrittenBytes(Arc<AtomicU64>);
+
+impl WrittenBytes {
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A socket that counts the bytes written to it, for use below TLS.
+///
+/// TLS turns one write into several records. If one of them cannot be sent, the write fails as a
+/// whole, although the peer may have received the records before it: a [`StreamTracker`] above TLS
+/// needs this number to recognise that.
+#[derive(Debug)]
+pub(crate) struct CountingSocket<T> {
+    inner: T,
+    written: WrittenBytes,
+}
+
+impl<T> CountingSocket<T> {
+    pub(crate) fn new(inner: T) -> Self {
+        Self { inner, written: WrittenBytes::default() }
+    }
+
+    pub(crate) fn written(&self) -> WrittenBytes {
+        self.written.clone()
+    }
+
+    fn record(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(count)) = result {
+            self.written.0.fetch_add(count as u64, Ordering::Relaxed);
+        }
+        result
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for CountingSocket<T> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_read(cx, buf)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for CountingSocket<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let result = Pin::new(&mut this.inner).poll_write(cx, buf);
+        this.record(result)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let result = Pin::new(&mut this.inner).poll_write_vectored(cx, bufs);
+        this.record(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
+    }
+}
+
 /// A socket whose frames are tracked. If the outgoing bytes cannot be parsed, each attempt to write
 /// counts, even one that fails half-way.
 #[derive(Debug)]
@@ -107,6 +181,9 @@ pub(crate) struct StreamTracker<T> {
     last_begun: u32,
     outgoing: Frames,
     incoming: Frames,
+    /// The bytes that were written below TLS; `None` for a socket that writes nothing when it
+    /// fails, such as one without TLS.
+    below: Option<WrittenBytes>,
     /// False only in benchmarks, to measure the cost of tracking.
     enabled: bool,
 }
@@ -123,8 +200,15 @@ impl<T> StreamTracker<T> {
             last_begun: 0,
             outgoing: Frames::of_client(),
             incoming: Frames::of_server(),
+            below: None,
             enabled,
         }
+    }
+
+    /// Sets the number of bytes that TLS has written to its socket.
+    pub(crate) fn above(mut self, written: WrittenBytes) -> Self {
+        self.below = Some(written);
+        self
     }
 
     pub(crate) fn writes(&self) -> WriteProgress {
@@ -144,6 +228,28 @@ impl<T> StreamTracker<T> {
     fn record_attempt(&self) {
         if matches!(self.outgoing, Frames::Unreadable | Frames::Preface(_)) {
             self.writes.0.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Returns the number of bytes that were written below TLS.
+    fn written_below(&self) -> u64 {
+        self.below.as_ref().map_or(0, WrittenBytes::count)
+    }
+
+    /// Records what became of a write of `bufs`. `below` is the number of bytes that had been
+    /// written below TLS before it.
+    fn record_outcome(&mut self, bufs: &[IoSlice<'_>], result: &io::Result<usize>, below: u64) {
+        let mut left = match result {
+            Ok(count) => *count,
+            // Some of it may have been sent, and it is not known how much: all of it counts. The
+            // connection is broken, so nothing else is tracked from here on.
+            Err(_) if self.written_below() > below => usize::MAX,
+            Err(_) => 0,
+        };
+        for buf in bufs {
+            let taken = left.min(buf.len());
+            self.record_written(&buf[..taken]);
+            left -= taken;
         }
     }
 
@@ -209,9 +315,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for StreamTracker<T> {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.record_attempt();
-        let count = ready!(Pin::new(&mut this.inner).poll_write(cx, buf))?;
-        this.record_written(&buf[..count]);
-        Poll::Ready(Ok(count))
+        let below = this.written_below();
+        let result = ready!(Pin::new(&mut this.inner).poll_write(cx, buf));
+        this.record_outcome(&[IoSlice::new(buf)], &result, below);
+        Poll::Ready(result)
     }
 
     fn poll_write_vectored(
@@ -221,14 +328,10 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for StreamTracker<T> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         this.record_attempt();
-        let count = ready!(Pin::new(&mut this.inner).poll_write_vectored(cx, bufs))?;
-        let mut left = count;
-        for buf in bufs {
-            let taken = left.min(buf.len());
-            this.record_written(&buf[..taken]);
-            left -= taken;
-        }
-        Poll::Ready(Ok(count))
+        let below = this.written_below();
+        let result = ready!(Pin::new(&mut this.inner).poll_write_vectored(cx, bufs));
+        this.record_outcome(bufs, &result, below);
+        Poll::Ready(result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -285,6 +388,58 @@ mod tests {
         assert!(!may_have_been_sent(5, before, writes.mark()));
         tracker.write_all(rest).await.unwrap();
         assert!(may_have_been_sent(5, before, writes.mark()));
+    }
+
+    /// A writer that, like TLS, splits a write into records and fails at one of them.
+    struct Splitting<T> {
+        inner: T,
+        records: usize,
+    }
+
+    impl<T: AsyncWrite + Unpin> AsyncWrite for Splitting<T> {
+        fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+            let this = self.get_mut();
+            for record in buf.chunks(16) {
+                let Some(left) = this.records.checked_sub(1) else {
+                    return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
+                };
+                this.records = left;
+                assert!(Pin::new(&mut this.inner).poll_write(cx, record)?.is_ready());
+            }
+            Poll::Ready(Ok(buf.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    /// A call counted as not sent after such a write, and was sent again to another endpoint.
+    #[tokio::test]
+    async fn a_write_that_fails_half_way_below_tls_may_have_sent_all_of_its_streams() {
+        for (records, vectored, sent) in [(0, false, false), (1, false, true), (1, true, true)] {
+            let (one, _other) = tokio::io::duplex(1 << 10);
+            let socket = CountingSocket::new(one);
+            let written = socket.written();
+            let tls = Splitting { inner: socket, records: 100 };
+            let mut tracker = StreamTracker::new(tls, true).above(written);
+            let writes = tracker.writes();
+            tracker.write_all(&client_bytes(&[(4, 0, 6)])).await.unwrap();
+            let before = writes.mark();
+            tracker.inner.records = records;
+            let calls = server_bytes(&[(HEADERS, 1, 20), (HEADERS, 3, 20)]);
+            let failed = match vectored {
+                true => tracker.write_vectored(&[IoSlice::new(&calls)]).await,
+                false => tracker.write(&calls).await,
+            };
+            assert!(failed.is_err());
+            let left = |stream| may_have_been_sent(stream, before, writes.mark());
+            assert_eq!((left(1), left(3), left(5)), (sent, sent, false), "after {records} records");
+        }
     }
 
     /// Returns a frame without a payload.

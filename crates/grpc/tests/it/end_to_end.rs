@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dogwatch_grpc::{KubeChannel, Target};
@@ -182,4 +183,25 @@ async fn channels_of_a_service_share_one_watch_which_ends_with_the_last() {
         yield_briefly().await;
     }
     assert_eq!(cluster.requests("watch", "endpointslices"), 1, "the watch should have ended");
+}
+
+/// The function was what kept the watch of the endpoints alive: a caller that set its own ended the
+/// discovery, and the channel kept its first endpoints for ever.
+#[tokio::test]
+async fn a_channel_with_its_own_resolving_function_still_follows_its_endpoints() {
+    let (cluster, pods) = (TestCluster::start().await, pods_on_one_port(2).await);
+    list(&cluster, "one", &[(&pods[0], "a")]).await;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    let resolving = move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+    };
+    let builder = cluster.resolver.channel(&target()).resolving(resolving);
+    let channel = builder.holding("one value").holding("another").build().unwrap();
+    channel.connected(1).await;
+    list(&cluster, "one", &[(&pods[0], "a"), (&pods[1], "b")]).await;
+    until(&channel, |it| it.ready_endpoints() == 2).await;
+    let before = asked.load(Ordering::Relaxed);
+    channel.resolve_now();
+    assert_eq!(asked.load(Ordering::Relaxed), before + 1);
 }

@@ -1,12 +1,15 @@
 //! Slices as the EndpointSlice controller and other writers create them: ports in any order and
 //! with any number, absent conditions, and Services with local traffic policy.
 
+use std::time::Duration;
+
 use dogwatch_apiserver::faults::Rule;
 use dogwatch_client::Api;
 use dogwatch_core::PatchParams;
 use dogwatch_grpc::{ResolverOptions, Topology, Unavailable};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::cluster::{TestCluster, describe, until};
 
@@ -106,4 +109,56 @@ async fn a_service_with_local_traffic_policy_is_called_on_the_callers_node() {
     assert_eq!(set.await.unavailable, Some(Unavailable::NotOnNode("n2".to_owned())));
     cluster.service("web", json!({ "ports": ports, "internalTrafficPolicy": "Cluster" })).await;
     until(&mut watch, "10.0.0.1:8080").await;
+}
+
+/// The token of a new program may not be valid yet, or its role not be bound. The wrong pod port
+/// was called from then on, until the slices changed.
+#[tokio::test(start_paused = true)]
+async fn services_that_are_forbidden_at_first_are_requested_again() {
+    for (code, port) in [(401, ":80"), (403, ":80"), (403, "")] {
+        let cluster = TestCluster::start().await;
+        rollout(&cluster, "api").await;
+        let ports = json!([{ "name": "api", "port": 80 }, { "name": "metrics", "port": 90 }]);
+        cluster.service("web", json!({ "ports": ports })).await;
+        let denied = Rule::on("list").or("watch").resource("services").refuse(code);
+        let denied = cluster.server.faults().rule(denied);
+        let mut watch = cluster.watch(&format!("kubernetes:///web{port}"));
+        assert_ne!(describe(&watch.known().await), "10.0.0.1:8080 10.0.0.2:8081");
+        denied.remove();
+        let start = Instant::now();
+        until(&mut watch, "10.0.0.1:8080 10.0.0.2:8081").await;
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    }
+}
+
+/// Connections to a wrong pod port fail, and then the channel asks for a renewal: that is the time
+/// to look again, even if the next attempt is minutes away.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_requests_forbidden_services_again_at_once_but_not_too_often() {
+    let cluster = TestCluster::start().await;
+    rollout(&cluster, "api").await;
+    cluster.service("web", json!({ "ports": [{ "name": "api", "port": 80 }] })).await;
+    let denied = Rule::on("list").or("watch").resource("services").refuse(403);
+    let denied = cluster.server.faults().rule(denied);
+    let mut watch = cluster.watch("kubernetes:///web:80");
+    watch.known().await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
+    let before = denied.fired();
+    assert!((2..=80).contains(&before), "{before} requests in an hour");
+    // Just after a denial, a renewal changes nothing; ten seconds later it does.
+    while denied.fired() == before {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let before = denied.fired();
+    for _ in 0..5 {
+        watch.resolve_now();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(denied.fired() <= before + 1, "the request was repeated {} times", denied.fired() - before);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    denied.remove();
+    watch.resolve_now();
+    let start = Instant::now();
+    until(&mut watch, "10.0.0.1:8080 10.0.0.2:8081").await;
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }

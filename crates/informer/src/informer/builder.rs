@@ -17,7 +17,7 @@ use super::shared_state::SharedState;
 use crate::fan_out::{FanOut, HandlerContext};
 use crate::health_watch::CombinedHealth;
 use crate::index::Index;
-use crate::list_watch::ListWatch;
+use crate::list_watch::{ListWatch, namespace_of};
 use crate::metrics::InformerMetrics;
 use crate::queue::DeltaQueue;
 use crate::reflector::{ReflectorOptions, Start};
@@ -99,8 +99,11 @@ impl<T: Object> InformerBuilder<T> {
     /// Panics if this source or an earlier one is not restricted to a namespace, or if two sources
     /// have the same namespace.
     pub fn also(mut self, source: impl ListWatch<T>) -> Self {
-        let namespace = source.namespace();
-        let known = |it: &Arc<dyn ListWatch<T>>| it.namespace().is_none() || it.namespace() == namespace;
+        let namespace = namespace_of(&source);
+        let known = |it: &Arc<dyn ListWatch<T>>| {
+            let of = namespace_of(&**it);
+            of.is_none() || of == namespace
+        };
         assert!(
             namespace.is_some() && !self.sources.iter().any(known),
             "each source of an informer must have a namespace of its own"
@@ -217,7 +220,7 @@ impl<T: Object> InformerBuilder<T> {
         let ReflectorOptions { labels, fields, shard_selector, start, transform, transform_type, .. } =
             &self.reflector;
         let mut namespaces: Vec<_> =
-            self.sources.iter().filter_map(|it| it.namespace().map(str::to_owned)).collect();
+            self.sources.iter().filter_map(|it| namespace_of(&**it).map(str::to_owned)).collect();
         namespaces.sort_unstable();
         Contents {
             resource: self.sources[0].resource().gvr(),
@@ -250,7 +253,7 @@ impl<T: Object> InformerBuilder<T> {
 
         let writer = match &*self.sources {
             [_] => StoreWriter::new(),
-            several => StoreWriter::of_namespaces(several.iter().filter_map(|it| it.namespace())),
+            several => StoreWriter::of_namespaces(several.iter().filter_map(|it| namespace_of(&**it))),
         };
         let store = writer.store();
         for index in self.indexes {

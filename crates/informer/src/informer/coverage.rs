@@ -2,7 +2,7 @@
 
 use dogwatch_core::{FieldSelector, LabelSelector, Labels, Object, ObjectKey};
 
-use crate::list_watch::ListWatch;
+use crate::list_watch::{ListWatch, namespace_of};
 use crate::reflector::ReflectorOptions;
 
 /// The namespaces and selectors of an informer.
@@ -22,7 +22,7 @@ impl Coverage {
         options: &ReflectorOptions<T>,
     ) -> Self {
         Self {
-            namespaces: sources.iter().filter_map(|it| it.namespace()).map(str::to_owned).collect(),
+            namespaces: sources.iter().filter_map(|it| namespace_of(&**it)).map(str::to_owned).collect(),
             labels: options.labels.clone(),
             fields: options.fields.clone(),
             sharded: options.shard_selector.is_some(),

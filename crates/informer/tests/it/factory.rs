@@ -46,6 +46,35 @@ fn names<T: Object>(informer: &SharedInformer<T>) -> Vec<String> {
     informer.store().snapshot().iter().filter_map(|it| it.key()).map(String::from).collect()
 }
 
+/// An empty namespace stands for all of them, as in client-go, wherever it comes from.
+#[tokio::test(start_paused = true)]
+async fn an_empty_namespace_among_others_means_all_namespaces() {
+    let (_server, client) = start().await;
+    create(&client, "default", "a").await;
+    create(&client, "kube-system", "b").await;
+    let select = |namespaces: &[&str]| {
+        namespaces.iter().fold(Selection::default(), |selection, it| selection.namespace(*it))
+    };
+    let within = |namespace: &str| Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    let plain = InformerFactory::new(client.clone());
+    let mixed = InformerFactory::new(client.clone()).namespace("default").namespace("");
+    let informers = [
+        plain.informer(&within(""), select(&["", "default"]), |it| it),
+        plain.informer(&within(""), select(&["default", ""]), |it| it),
+        plain.informer(&within("default"), select(&["", "default"]), |it| it),
+        plain.informer(&within("default"), select(&[""]), |it| it),
+        mixed.get::<ConfigMap>(),
+    ];
+    for informer in &informers {
+        informer.start();
+        informer.synced().await.expect("synced");
+        let names = names(informer);
+        assert!(names.contains(&"default/a".to_owned()), "{names:?}");
+        assert!(names.contains(&"kube-system/b".to_owned()), "{names:?}");
+    }
+    assert!(informers[..4].windows(2).all(|it| it[0].name() == it[1].name()), "they are one informer");
+}
+
 #[tokio::test(start_paused = true)]
 async fn fa_1_equal_requests_share_one_informer() {
     let (_server, client) = start().await;

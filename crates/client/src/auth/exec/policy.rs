@@ -31,13 +31,15 @@ pub(super) fn forbids_all(policy: &PluginPolicy) -> Option<&'static str> {
     matches!(policy, PluginPolicy::DenyAll).then_some("the plugin policy denies all plugins")
 }
 
-/// Checks that the policy permits `command`, whose program is `program`.
+/// Checks that the policy permits `command`, a cleaned path or name, whose program is `program`.
 ///
-/// An entry matches the command as written, the path of its program, or by resolving to the same
-/// program: a bare name in the list never admits a program of that name in another directory.
+/// An entry matches the command, the path of its program, or by resolving to the same program: a
+/// bare name in the list never admits a program of that name in another directory. The caller must
+/// start exactly `program`: the path as written before cleaning may lead to another file, through a
+/// symbolic link.
 pub(super) fn permits(
     policy: &PluginPolicy,
-    command: &str,
+    command: &Path,
     program: &Path,
     search: Option<&OsStr>,
 ) -> Result<(), &'static str> {
@@ -45,9 +47,8 @@ pub(super) fn permits(
         PluginPolicy::AllowAll => Ok(()),
         PluginPolicy::DenyAll => Err("the plugin policy denies all plugins"),
         PluginPolicy::Allowlist(entries) => {
-            let written = clean(command);
             let listed = entries.iter().any(|entry| {
-                Path::new(entry) == written
+                Path::new(entry) == command
                     || Path::new(entry) == program
                     || (Path::new(entry).file_name() == program.file_name()
                         && look_path(entry, search).is_some_and(|found| found == program))
@@ -101,9 +102,11 @@ mod tests {
         ];
         for (policy, command, expected) in cases {
             let program = look_path(command, search).unwrap();
-            assert_eq!(permits(&policy, command, &program, search).is_ok(), expected, "{policy:?} {command}");
+            let found = permits(&policy, Path::new(command), &program, search).is_ok();
+            assert_eq!(found, expected, "{policy:?} {command}");
         }
         // The same name in another directory is another program.
-        assert!(permits(&list(&["sh"]), "/opt/evil/sh", Path::new("/opt/evil/sh"), search).is_err());
+        let evil = Path::new("/opt/evil/sh");
+        assert!(permits(&list(&["sh"]), evil, evil, search).is_err());
     }
 }

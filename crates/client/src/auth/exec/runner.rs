@@ -17,7 +17,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 use super::hint::InstallHint;
-use super::lookup::look_path;
+use super::lookup::{clean, look_path};
 use super::stderr::{Secrets, Tail};
 use super::{metrics, policy};
 use crate::auth::error::PluginError;
@@ -89,12 +89,16 @@ impl Runner {
     /// Returns the program to start if the policy permits it, and `None` if it does not exist.
     async fn permitted_program(&self) -> Result<Option<PathBuf>, PluginError> {
         let denied = |reason| PluginError::Denied { command: self.command(), reason };
-        let (rules, command) = (self.policy.clone(), self.command());
+        // Cleaned once, before lookup and check, so that the program that was checked is the one
+        // that runs. `newAuthenticator` in client-go v0.36.4 `plugin/pkg/client/auth/exec/exec.go`
+        // cleans it whatever the policy.
+        let (rules, command) = (self.policy.clone(), clean(&self.config.command));
         let decision = match policy::forbids_all(&rules) {
             Some(reason) => Err(denied(reason)),
             None => tokio::task::spawn_blocking(move || {
                 let search = env::var_os("PATH");
-                let Some(program) = look_path(&command, search.as_deref()) else { return Ok(None) };
+                let program = look_path(&command.to_string_lossy(), search.as_deref());
+                let Some(program) = program else { return Ok(None) };
                 policy::permits(&rules, &command, &program, search.as_deref()).map(|()| Some(program))
             })
             .await

@@ -340,6 +340,60 @@ async fn au_4_tokens_that_another_program_refreshed_are_taken_from_the_kubeconfi
     assert!(text.contains("third") && text.contains(&ours), "{text}");
 }
 
+/// The file keeps the first, used-up refresh-token for as long as it cannot be written. It was
+/// taken for a newer one, and its second use ended the login.
+#[tokio::test]
+async fn au_4_a_login_continues_while_its_tokens_cannot_be_written_back() {
+    // More refreshes than the provider remembers tokens.
+    const REFRESHES: usize = 70;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("config");
+    let old = id_token("jane", -1);
+    let provider = serde_json::json!({ "name": "oidc", "config": options_of(&old, "token-0") });
+    let users = serde_json::json!([{ "name": "me", "user": { "auth-provider": provider } }]);
+    let text = serde_json::json!({ "kind": "Config", "users": users }).to_string();
+    std::fs::write(&file, &text).unwrap();
+    let set_readonly = |readonly| {
+        let mut permissions = std::fs::metadata(&file).unwrap().permissions();
+        permissions.set_readonly(readonly);
+        std::fs::set_permissions(&file, permissions).unwrap();
+    };
+    set_readonly(true);
+    let ids: Vec<_> = (0..REFRESHES + 1).map(|it| id_token("jane", 3600 + it as i64)).collect();
+    let grants: Vec<_> =
+        ids.iter().enumerate().map(|(at, id)| grant(id, Some(&format!("token-{}", at + 1)))).collect();
+    let issuer = Issuer::granting(&grants);
+    let http: Arc<dyn HttpFetch> = Arc::new(issuer.clone());
+    let credentials = || {
+        let mut config = config();
+        let (name, config_) = ("oidc".to_owned(), options_of(&old, "token-0"));
+        config.auth.provider = Some(AuthProvider { name, config: config_, origin: Some(file.clone()) });
+        let mut options = AuthOptions::default();
+        options.http = Some(Arc::clone(&http));
+        Credentials::with_options(&config, options).unwrap()
+    };
+    let first = credentials();
+    for id in &ids[..REFRESHES] {
+        let (header, ticket) = authorize(&first).await.unwrap();
+        assert_eq!(header, format!("Bearer {id}"));
+        first.rejected(ticket);
+    }
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    // A client with the settings of the file still belongs to this login.
+    set_readonly(false);
+    let late = credentials();
+    assert_eq!(authorize(&late).await.unwrap().0, format!("Bearer {}", ids[REFRESHES]));
+    for (at, asked) in issuer.asked().iter().enumerate() {
+        assert!(asked.ends_with(&format!("refresh_token=token-{at}&client_id=kubernetes")), "{at}: {asked}");
+    }
+    // Now they can be written.
+    let text = std::fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains(&format!("\"token-{}\"", REFRESHES + 1)) && text.contains(&ids[REFRESHES]),
+        "{text}"
+    );
+}
+
 #[tokio::test]
 async fn au_4_another_users_login_is_not_taken_from_the_kubeconfig() {
     let directory = tempfile::tempdir().unwrap();

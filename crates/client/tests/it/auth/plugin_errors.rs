@@ -172,6 +172,33 @@ async fn au_3_a_plugin_the_policy_denies_is_never_started() {
     }
 }
 
+/// The path was cleaned for the check and run as written: behind a symbolic link, these are two
+/// programs.
+#[tokio::test]
+async fn au_3_the_program_that_was_checked_is_the_one_that_runs() {
+    let mut script = Script::new("");
+    let home = script.file("");
+    for directory in ["allowed", "other/folder"] {
+        std::fs::create_dir_all(home.join(directory)).unwrap();
+    }
+    std::os::unix::fs::symlink(home.join("other/folder"), home.join("allowed/link")).unwrap();
+    std::os::unix::fs::symlink("/bin/sh", home.join("other/plugin")).unwrap();
+    script.exec.command = home.join("allowed/link/../plugin").to_str().unwrap().to_owned();
+    let mut config = config();
+    config.auth.exec = Some(script.exec.clone());
+    let allowed = home.join("allowed/plugin");
+    config.plugin_policy = PluginPolicy::Allowlist(vec![allowed.to_str().unwrap().to_owned()]);
+    let credentials = Credentials::new(&config, None).unwrap();
+    let error = failure(&credentials).await;
+    assert!(matches!(error, PluginError::NotFound { .. }), "{error}");
+    assert_eq!(script.runs(), 0, "a program that is not on the list was started");
+    std::os::unix::fs::symlink("/bin/sh", allowed).unwrap();
+    let config = config;
+    let credentials = Credentials::new(&config, None).unwrap();
+    assert!(matches!(failure(&credentials).await, PluginError::Malformed { .. }));
+    assert_eq!(script.runs(), 1);
+}
+
 #[tokio::test]
 async fn au_3_a_plugin_that_needs_a_terminal_is_not_started_without_one() {
     let mut script = Script::new("");
