@@ -15,7 +15,7 @@ use kube_core::Resource;
 /// before it. Changes that the cache did not see one by one, for example when a list follows an
 /// interrupted watch, arrive as one: from the last cached state to the newest, or to the deletion.
 ///
-/// Predicates combine with [`and`](Self::and), [`or`](Self::or) and `!`. NewEvent that the negation
+/// Predicates combine with [`and`](Self::and), [`or`](Self::or) and `!`. Note that the negation
 /// of a predicate over updates rejects all additions and deletions.
 ///
 /// ```

@@ -20,6 +20,21 @@ const FIRST_SET_TIMEOUT: Duration = Duration::from_secs(10);
 static RESOLVERS: Mutex<Vec<(runtime::Id, WeakResolver)>> = Mutex::new(Vec::new());
 
 /// An error that prevents a channel from being created for a target.
+///
+/// ```
+/// use dogwatch_grpc::{DialError, channel};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// match channel("kubernetes:///Greeter.shop").await {
+///     Ok(channel) => println!("{channel:?}"),
+///     Err(DialError::Target(error)) => println!("correct the target: {error}"),
+///     Err(DialError::Client(error)) => println!("no cluster is configured: {error}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialError {

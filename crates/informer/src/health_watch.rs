@@ -16,6 +16,29 @@ use crate::health::{Health, HealthState};
 ///
 /// Clones watch independently. A watch does not keep the informer running, and stays readable after
 /// the end.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{HealthState, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let mut health = maps.health_watch();
+/// maps.start();
+/// let synced = health.wait_for(|it| it.synced).await;
+/// assert!(synced.is_some(), "the informer did not end before");
+///
+/// maps.stop().await;
+/// while health.changed().await {}
+/// assert_eq!(health.get().state, HealthState::Stopped);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct HealthWatch(Source);
 

@@ -64,6 +64,25 @@ pub(crate) struct WeakInformer<T: Object>(Weak<Handle<T>>);
 pub(crate) struct Lifecycle(watch::Receiver<Phase>);
 
 /// The error of adding a handler to an informer that has stopped.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// maps.start();
+/// maps.stop().await;
+/// let error = maps.on_add(|_| {}).expect_err("the informer has stopped");
+/// assert!(error.to_string().contains(maps.name()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the handler was not added because informer {informer} has already stopped")]
 pub struct InformerStopped {
