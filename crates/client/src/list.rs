@@ -100,7 +100,7 @@ pub enum Listed<K> {
 ///         println!("{:?}", map.metadata.name);
 ///     }
 /// }
-/// assert_eq!(maps.into_metadata().resource_version.as_deref(), Some("7"));
+/// assert_eq!(maps.into_metadata().version.as_str(), "7");
 /// # Ok(())
 /// # }
 /// ```

@@ -33,6 +33,9 @@ const PARTS_OF_RESOURCES: &str =
 
 /// A request under construction, created by [`Client::request`] and its siblings.
 ///
+/// Dropping the future of a request that is being sent cancels it; the server may still carry it
+/// out.
+///
 /// `Debug` shows the method, the target and the names of the headers; header values and the body
 /// may be secret.
 ///

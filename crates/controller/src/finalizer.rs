@@ -164,6 +164,9 @@ where
     /// # Errors
     /// Returns an error if the finalizer cannot be added, and the last conflict if the attempts are
     /// used up.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the finalizer may have been added; another call returns the phase.
     pub async fn phase(&self, object: impl Into<Arc<K>>, context: &Context) -> Result<Phase<K>, Error> {
         let mut current = object.into();
         let uid = current.meta().uid.clone();
@@ -194,6 +197,9 @@ where
     /// # Errors
     /// Returns an error if the finalizer cannot be removed, and the last conflict if the attempts
     /// are used up.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the finalizer may have been removed; another call is harmless.
     pub async fn done(&self, object: &K, context: &Context) -> Result<(), Error> {
         let uid = object.meta().uid.clone();
         let mut newest: Option<K> = None;

@@ -69,6 +69,9 @@ impl<K> Upserted<K> {
 ///
 /// # Errors
 /// Returns the last conflict if the attempts are used up, and any other error at once.
+///
+/// # Cancel safety
+/// If the future is dropped, the write may still be carried out; another call finds its result.
 pub async fn create_or_update<K>(
     api: &Api<K>,
     name: &str,
@@ -86,6 +89,9 @@ where
 /// # Errors
 /// Returns `NotFound` if the object does not exist, the last conflict if the attempts are used up,
 /// and any other error at once.
+///
+/// # Cancel safety
+/// If the future is dropped, the write may still be carried out.
 pub async fn update<K>(api: &Api<K>, name: &str, change_it: impl Fn(&mut K)) -> Result<Upserted<K>, Error>
 where
     K: Clone + Serialize + DeserializeOwned,

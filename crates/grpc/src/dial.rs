@@ -175,12 +175,13 @@ impl KubeChannel {
     /// Starts building a channel to these addresses, for example servers of a test or on this
     /// machine. Needs no cluster.
     ///
-    /// ```no_run
-    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// ```
     /// use dogwatch_grpc::KubeChannel;
     ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let channel = KubeChannel::to(["127.0.0.1:50051", "[::1]:50051"])?.build()?;
-    /// # drop(channel);
+    /// assert_eq!(channel.ready_endpoints(), 0); // it connects in the background
     /// # Ok(())
     /// # }
     /// ```

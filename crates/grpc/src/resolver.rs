@@ -39,12 +39,15 @@ use crate::topology::Topology;
 /// on, one watch of the namespace serves all others. When the last [`EndpointWatch`] of a target is
 /// dropped, its watch ends.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use dogwatch_client::Client;
+/// ```
 /// use dogwatch_grpc::{Resolver, Target};
 ///
-/// let resolver = Resolver::new(Client::from_env().await?);
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let resolver = Resolver::new(client); // for example from Client::from_env
 /// let target: Target = "kubernetes:///greeter.shop:grpc".parse()?;
 /// let mut watch = resolver.watch(&target);
 /// while let Some(set) = watch.changed().await {
@@ -52,6 +55,7 @@ use crate::topology::Topology;
 ///         None => println!("{} endpoints to call", set.usable().count()),
 ///         Some(reason) => println!("{target} cannot be called: {reason}"),
 ///     }
+/// #   if set.is_known() { break }
 /// }
 /// # Ok(())
 /// # }

@@ -276,6 +276,9 @@ impl InformerFactory {
 
     /// Waits until every started informer is synced, at most for `timeout`, and returns which are
     /// not and why (rule FA-1).
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time; the informers keep trying.
     pub async fn wait_for_sync(&self, timeout: Duration) -> SyncResult {
         let informers: Vec<_> = self.informers().into_iter().filter(|it| it.is_started()).collect();
         let outcomes = join_all(informers.iter().map(|it| it.synced_within(timeout))).await;
@@ -291,6 +294,10 @@ impl InformerFactory {
 
     /// Stops every informer and waits until all their tasks have ended, including those of
     /// informers that were already dropped. A second call does nothing.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait. The informers stop nevertheless, once the future was
+    /// polled.
     pub async fn shut_down(&self) {
         let lifecycles = {
             let mut members = self.members();

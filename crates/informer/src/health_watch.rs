@@ -88,6 +88,10 @@ impl HealthWatch {
     ///
     /// Versions and times of events do not wake the caller. Changes before the call count as one.
     /// Returns false when the reflector or informer has ended and there will be no more changes.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time: the next call reports a change that it did not
+    /// return.
     pub async fn changed(&mut self) -> bool {
         match &mut self.0 {
             Source::Reflector(health) => health.changed().await.is_ok(),
@@ -97,6 +101,9 @@ impl HealthWatch {
 
     /// Waits until the health meets the condition, and returns it. Returns `None` if the reflector
     /// or informer ends before.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub async fn wait_for(&mut self, mut condition: impl FnMut(&Health) -> bool) -> Option<Health> {
         loop {
             let health = self.mark_seen();

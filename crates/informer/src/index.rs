@@ -29,7 +29,7 @@ pub(crate) type Values = SmallVec<[CompactString; 2]>;
 ///
 /// let by_node = Index::new("node", |pod: &Pod| pod.spec.as_ref().and_then(|it| it.node_name.clone()));
 /// let by_tier = Index::<Pod>::label("tier");
-/// # let _ = (by_node, by_tier);
+/// assert_eq!((by_node.name(), by_tier.name()), ("node", "tier"));
 /// ```
 pub struct Index<T> {
     name: CompactString,

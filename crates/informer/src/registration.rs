@@ -166,6 +166,9 @@ impl Registration {
     ///
     /// # Errors
     /// Returns an error if the handler is removed, or the informer ends, before that.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub async fn synced(&self) -> Result<(), HandlerEnded> {
         match self.reached(|it| it.synced || it.ended).await {
             Progress { synced: true, .. } => Ok(()),
@@ -187,6 +190,10 @@ impl Registration {
 
     /// Removes the handler and waits until a running call has returned. Must not be called from
     /// inside the handler, as it would wait for itself.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait. The handler is removed nevertheless, once the future was
+    /// polled.
     pub async fn shut_down(&self) {
         self.remove();
         self.reached(|it| it.ended).await;

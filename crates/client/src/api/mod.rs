@@ -39,6 +39,10 @@ use form::Form;
 ///
 /// Cheap to clone. Methods take names of objects; none of them caches anything.
 ///
+/// Calls may run concurrently, and their order on the server is not defined: await one before the
+/// other if it matters. Dropping the future of a call cancels its request; a write that was already
+/// sent may still be carried out.
+///
 /// ```
 /// use dogwatch_client::Api;
 /// use dogwatch_core::ListParams;

@@ -31,7 +31,7 @@ use crate::watch::{RetryWatcher, WatchSource, WatchStream};
 /// # let url = "http://localhost".parse()?;
 /// # let client = dogwatch_client::Client::from_service(url, "default", stack);
 /// let list = Api::<ConfigMap>::all(client).list_all(&ListParams::default()).await?;
-/// assert_eq!(list.metadata.resource_version.as_deref(), Some("7"));
+/// assert_eq!(list.metadata.version.as_str(), "7");
 /// assert_eq!(list.items.len(), 1);
 /// assert_eq!(list.bad[0].path, "data"); // exists, but cannot be decoded
 /// # Ok(())

@@ -14,7 +14,8 @@ use crate::error::Error;
 /// A mapper from names that users type, and from kinds, to resources.
 ///
 /// Cheap to clone; clones share the discovery. An unknown name leads to another request to the
-/// server, once, unless the cached discovery is [fresh](CachedDiscovery::is_fresh).
+/// server, once, unless the cached discovery is [fresh](CachedDiscovery::is_fresh). The futures may
+/// be dropped at any time, as that of [`CachedDiscovery::get`].
 ///
 /// ```
 /// use dogwatch_client::{Api, CachedDiscovery, RestMapper};
@@ -70,7 +71,7 @@ pub struct RestMapper {
 /// let mapper = RestMapper::new(CachedDiscovery::new(client));
 /// match mapper.resolve("deploymnts").await {
 ///     Ok(found) => println!("{}", found.resource.group_resource()),
-///     Err(MapError::NoMatch(error)) => assert_eq!(error.near, ["deployments"]),
+///     Err(MapError::NoMatch(error)) => assert_eq!(error.near, ["deployments.apps"]),
 ///     Err(MapError::Discovery(error)) => println!("try later: {error}"),
 ///     Err(error) => return Err(error.into()),
 /// }

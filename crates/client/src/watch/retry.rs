@@ -61,8 +61,7 @@ const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// # });
 /// # let url = "http://localhost".parse()?;
 /// # let client = dogwatch_client::Client::from_service(url, "default", stack);
-/// let mut params = WatchParams::default();
-/// params.resource_version = ResourceVersion::new("7"); // of a list
+/// let params = WatchParams::after(ResourceVersion::new("7")); // the version of a list
 /// let mut events = Api::<ConfigMap>::all(client).watch_from(params)?;
 /// let first = events.try_next().await?;
 /// assert!(matches!(first, Some(WatchEvent::Added(_))));

@@ -131,6 +131,9 @@ impl Leadership {
 
     /// Waits until this term is over: the lease is lost, the election is stopped, or the work is
     /// done.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub async fn lost(&self) {
         over(self.term.clone(), &self.clock).await;
     }

@@ -139,7 +139,7 @@ impl ResponseBody {
 ///
 /// /// The endpoint that broke a response, from any error around it.
 /// fn endpoint_of(error: &(dyn Error + 'static)) -> Option<SocketAddr> {
-///     let mut causes = successors(Some(error), |it| it.source());
+///     let mut causes = successors(Some(error), |&it| it.source());
 ///     causes.find_map(|it| it.downcast_ref()).map(Interrupted::endpoint)
 /// }
 /// assert_eq!(endpoint_of(&std::fmt::Error), None);

@@ -80,7 +80,7 @@ pub enum ConfigError {
 ///     .retry_for("shop.Cart/Get", Retry::default())
 ///     .lazy()
 ///     .build()?;
-/// assert_eq!(channel.endpoints().len(), 2);
+/// assert_eq!(channel.ready_endpoints(), 0); // it connects with the first call
 /// # Ok(())
 /// # }
 /// ```
