@@ -1,7 +1,7 @@
 //! The health of the background loops: the controllers and simulators that run, the number of their
 //! panics, and the ones that are down.
 //!
-//! WriteOutcome by their supervisor; read by `/readyz` and `/metrics`.
+//! Written by their supervisor; read by `/readyz` and `/metrics`.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -24,6 +24,24 @@ const MAX_BYTES: usize = 32 * 1024 * 1024;
 
 /// A log of the requests that a server received. Clones share it. [`RequestLog::default`] keeps
 /// nothing.
+///
+/// ```
+/// use bytes::Bytes;
+/// use dogwatch_apiserver::ApiServer;
+/// use http_body_util::Empty;
+/// use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = ApiServer::in_process().await?;
+/// let request = http::Request::get("http://localhost/api/v1/pods").body(Empty::<Bytes>::new())?;
+/// let response = server.service().oneshot(request).await;
+/// assert!(response.is_ok());
+/// let lists = server.request_log().wait_for(|it| it.verb == "list", 1).await;
+/// assert_eq!(lists.count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct RequestLog {
     ring: Option<Arc<Ring>>,
@@ -50,6 +68,14 @@ struct Records {
 }
 
 /// One request and its outcome. A watch is recorded when it starts.
+///
+/// ```
+/// use dogwatch_apiserver::log::{Record, RequestLog};
+///
+/// let log = RequestLog::keeping(100);
+/// log.record(|| Record { verb: "get".to_owned(), status: 404, ..Record::default() });
+/// assert_eq!(log.requests().last().map(|it| it.status), Some(404));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// The verb, as in discovery.
@@ -80,6 +106,16 @@ pub struct Record {
 }
 
 /// A snapshot of the logged requests, oldest first, narrowed by chained filters.
+///
+/// ```
+/// use dogwatch_apiserver::log::{Record, RequestLog};
+///
+/// let log = RequestLog::keeping(100);
+/// let (verb, resource) = ("patch".to_owned(), "pods".to_owned());
+/// log.record(|| Record { verb, resource, status: 409, ..Record::default() });
+/// let conflicts = log.requests().verb("patch").resource("pods").status(409);
+/// assert_eq!(conflicts.count(), 1);
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "this only selects requests; call `count` or `iter` on it"]
 pub struct Requests {

@@ -44,12 +44,41 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_DRAINED_BYTES: usize = 2048;
 
 /// The stack of layers that a client sends its requests through.
+///
+/// ```
+/// use dogwatch_client::HttpService;
+///
+/// /// Wraps every service in a layer of the program.
+/// fn instrumented(inner: HttpService) -> HttpService {
+///     inner
+/// }
+/// # let _ = instrumented;
+/// ```
 pub type HttpService =
     BoxCloneSyncService<http::Request<RequestBody>, http::Response<ResponseBody>, BoxError>;
 
 /// A service that carries HTTP requests: a client is built over one, and a layer produces one.
 ///
 /// Implemented for every tower service that meets the bounds.
+///
+/// ```
+/// use dogwatch_client::{BoxError, Client, HttpStack, RequestBody, ResponseBody, boxed};
+/// use http::{Request, Response};
+///
+/// /// A service that a test runs against, instead of a server.
+/// fn healthy() -> impl HttpStack {
+///     tower::service_fn(|_: Request<RequestBody>| async {
+///         Ok::<Response<ResponseBody>, BoxError>(Response::new(boxed(RequestBody::from("ok"))))
+///     })
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::from_service("http://localhost".parse()?, "default", healthy());
+/// assert_eq!(client.get().path(&["healthz"]).bytes().await?, "ok");
+/// # Ok(())
+/// # }
+/// ```
 pub trait HttpStack:
     Service<
         http::Request<RequestBody>,
@@ -80,6 +109,29 @@ impl<S> HttpStack for S where
 /// limits.
 ///
 /// The connections close when the last clone and the last stream made with one are dropped.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"major": "1", "minor": "36"}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// // With a client from `Client::from_env`, which finds the cluster as kubectl does:
+/// let version: serde_json::Value = client.get().path(&["version"]).send().await?;
+/// assert_eq!(version["minor"], "36");
+/// let pods = Api::<Pod>::default_namespaced(client.clone());
+/// assert_eq!(pods.namespace(), Some(client.default_namespace()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -91,6 +143,26 @@ pub struct Client {
 /// [`Client::identity`].
 ///
 /// A later client may get the identity of one that was dropped.
+///
+/// ```
+/// use dogwatch_client::config::Impersonation;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let impersonation = Impersonation { user: Some("jane".to_owned()), ..Impersonation::default() };
+/// assert_eq!(client.identity(), client.clone().identity());
+/// assert_ne!(client.identity(), client.acting_as(impersonation).identity());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientIdentity {
     inner: usize,
@@ -114,6 +186,24 @@ struct Inner {
 }
 
 /// A builder of [`Client`]s. Every setting has a default; see [`Client::new`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::{Client, Config, IgnoreWarnings, ServerBackoff};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::new("https://10.0.0.1:6443".parse()?);
+/// let client = Client::builder(config)
+///     .max_retries(3)
+///     .warnings(IgnoreWarnings)
+///     .server_backoff(ServerBackoff::new(Duration::from_secs(1), Duration::from_secs(60)))
+///     .build()?; // no connection is made yet
+/// assert_eq!(client.server().port(), Some(6443));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct ClientBuilder {
     config: Config,

@@ -12,6 +12,35 @@ use crate::config::ConfigError;
 use crate::transport::{TransportError, TransportErrorKind};
 
 /// An error of a request.
+///
+/// ```
+/// use dogwatch_client::{Api, Error};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure",
+/// # "reason": "NotFound", "code": 404,
+/// # "message": "configmaps \"settings\" not found"}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(404);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// match maps.get("settings").await {
+///     Ok(map) => println!("{:?}", map.data),
+///     Err(error) if error.is_not_found() => println!("create it"),
+///     Err(error) if error.is_conflict() => println!("read it again"),
+///     Err(Error::Unreachable { server, .. }) => println!("{server} is down: try later"),
+///     Err(Error::Credentials(error)) => println!("log in again: {error}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -86,6 +115,27 @@ impl std::error::Error for RetriedError {
 }
 
 /// An error in a request that prevents sending it.
+///
+/// ```
+/// use dogwatch_client::{Error, InvalidRequest};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let result = client.get().bytes().await;
+/// assert!(matches!(result, Err(Error::InvalidRequest(InvalidRequest::NoTarget))));
+/// let request = client.get().uri("https://elsewhere.example/api");
+/// assert!(matches!(request.target(), Err(InvalidRequest::Address(_))));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidRequest {

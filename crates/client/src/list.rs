@@ -43,6 +43,21 @@ pub(crate) struct ListSource {
 }
 
 /// An element of a [`ListStream`].
+///
+/// ```
+/// use dogwatch_client::Listed;
+///
+/// let (mut names, mut unreadable) = (Vec::new(), 0);
+/// for listed in [Listed::Item("a"), Listed::Restarted, Listed::Item("a"), Listed::Item("b")] {
+///     match listed {
+///         Listed::Item(name) => names.push(name),
+///         Listed::Bad(_) => unreadable += 1,
+///         Listed::Restarted => names.clear(),
+///         _ => {}
+///     }
+/// }
+/// assert_eq!((names, unreadable), (vec!["a", "b"], 0));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Listed<K> {
@@ -61,6 +76,34 @@ pub enum Listed<K> {
 /// time that the reader spends between two objects does not count. An error ends the stream. The
 /// list is complete, and the version of [`ListStream::into_metadata`] is valid, only when the
 /// stream has ended without an error. Dropping the stream cancels the request.
+///
+/// ```
+/// use dogwatch_client::{Api, Listed};
+/// use dogwatch_core::ListParams;
+/// use futures_util::TryStreamExt;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"metadata": {"resourceVersion": "7"},
+/// # "items": [{"metadata": {"name": "settings"}}]}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let mut maps = Api::<ConfigMap>::all(client).list_pages(&ListParams::default());
+/// while let Some(listed) = maps.try_next().await? {
+///     if let Listed::Item(map) = listed {
+///         println!("{:?}", map.metadata.name);
+///     }
+/// }
+/// assert_eq!(maps.into_metadata().version.as_str(), "7");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a list is read only as its stream is polled"]
 pub struct ListStream<K> {
     source: ListSource,

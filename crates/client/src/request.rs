@@ -33,8 +33,31 @@ const PARTS_OF_RESOURCES: &str =
 
 /// A request under construction, created by [`Client::request`] and its siblings.
 ///
+/// Dropping the future of a request that is being sent cancels it; the server may still carry it
+/// out.
+///
 /// `Debug` shows the method, the target and the names of the headers; header values and the body
 /// may be secret.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"major": "1", "minor": "36"}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let request = client.get().path(&["api", "v1", "nodes"]).param("limit", "5");
+/// assert_eq!(request.target()?, "/api/v1/nodes?limit=5");
+///
+/// let version: serde_json::Value = client.get().path(&["version"]).send().await?;
+/// assert_eq!(version["minor"], "36");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 #[must_use = "a request does nothing until it is sent"]
 pub struct Request {
@@ -86,6 +109,27 @@ impl PathPart {
 ///
 /// `Debug` shows the code, the names of the headers and the length of the body; the body may hold
 /// secrets.
+///
+/// ```
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"metadata": {"name": "settings"}}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(201);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let path = ["api", "v1", "namespaces", "default", "configmaps"];
+/// let response = client.post().path(&path).json(&ConfigMap::default()).response().await?;
+/// assert!(response.was_created());
+/// assert_eq!(response.json::<ConfigMap>()?.metadata.name.as_deref(), Some("settings"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Response {
     /// The status code: always a success, because any other code is an error.

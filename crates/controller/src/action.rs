@@ -5,10 +5,33 @@ use std::fmt;
 use std::time::Duration;
 
 /// A boxed error of any type: an error type for reconcilers that `?` converts every error into.
+///
+/// ```
+/// use dogwatch_controller::BoxError;
+///
+/// fn replicas(text: &str) -> Result<u32, BoxError> {
+///     Ok(text.parse()?)
+/// }
+/// assert!(replicas("three").is_err());
+/// ```
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// The next step for a key after a successful reconcile. Every action resets the key's failure
 /// count.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_controller::Action;
+///
+/// fn next(certificate_expires_in: Option<Duration>) -> Action {
+///     match certificate_expires_in {
+///         Some(left) => Action::RequeueAfter(left / 2), // nothing will change: look again in time
+///         None => Action::Done,
+///     }
+/// }
+/// assert_eq!(next(None), Action::default());
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {

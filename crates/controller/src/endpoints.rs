@@ -41,6 +41,31 @@ const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 ///
 /// It accepts connections from the moment it is bound, and responds while the manager runs, until
 /// everything else has shut down. At most 100 connections are served at once.
+///
+/// ```
+/// use dogwatch_controller::{Endpoints, Manager};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+/// use tokio::net::TcpStream;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let endpoints = Endpoints::bind("127.0.0.1:0").await?.metrics(|| "up 1\n".to_owned());
+/// let address = endpoints.local_addr()?;
+/// let scrape = async move {
+///     let mut stream = TcpStream::connect(address).await.expect("the port is bound");
+///     let request = b"GET /metrics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+///     stream.write_all(request).await.expect("the manager reads");
+///     let mut response = String::new();
+///     stream.read_to_string(&mut response).await.expect("the response is text");
+///     assert!(response.ends_with("up 1\n"), "{response}");
+/// };
+/// Manager::new(client).serve(endpoints).run_until(scrape).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Endpoints {
     listener: TcpListener,
     health: bool,

@@ -24,6 +24,35 @@ use serde_json::json;
 use crate::reconciler::Context;
 
 /// A finalizer on the objects of one kind.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::finalizer::Phase;
+/// use dogwatch_controller::{Context, Finalizer};
+/// use dogwatch_core::DeleteParams;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// let finalizer = Finalizer::new(Api::all(maps.client().clone()), "example.com/cleanup")?;
+/// let context = Context::detached(); // in a reconciler: the one it receives
+/// let phase = finalizer.phase(maps.get("settings").await?, &context).await?;
+/// assert!(matches!(phase, Phase::Live(map) if finalizer.is_on(&map)));
+///
+/// maps.delete("settings", &DeleteParams::default()).await?;
+/// let phase = finalizer.phase(maps.get("settings").await?, &context).await?;
+/// let Phase::CleanUp(map) = phase else { panic!("it waits for the finalizer") };
+/// finalizer.done(&*map, &context).await?; // after the clean-up
+/// assert!(maps.get("settings").await.is_err_and(|error| error.is_not_found()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Finalizer<K> {
     api: Api<K>,
@@ -31,6 +60,23 @@ pub struct Finalizer<K> {
 }
 
 /// An error for a name that is not valid for a finalizer.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::Finalizer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = Api::<ConfigMap>::all(client);
+/// let error = Finalizer::new(maps, "clean up").expect_err("a blank is not allowed");
+/// assert_eq!(error.name, "clean up");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a valid finalizer name: use a form like example.com/cleanup")]
 #[non_exhaustive]
@@ -40,6 +86,29 @@ pub struct InvalidFinalizer {
 }
 
 /// The state of an object with respect to a finalizer, which decides what to do about it.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dogwatch_client::Error;
+/// use dogwatch_controller::finalizer::Phase;
+/// use dogwatch_controller::{Action, Context, Finalizer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # async fn example(
+/// #     map: Arc<ConfigMap>, finalizer: Finalizer<ConfigMap>, context: Context,
+/// # ) -> Result<Action, Error> {
+/// match finalizer.phase(map, &context).await? {
+///     Phase::Live(map) => println!("reconcile {:?}", map.metadata.name),
+///     Phase::CleanUp(map) => {
+///         // Delete what belongs to it elsewhere, and then:
+///         finalizer.done(&*map, &context).await?;
+///     }
+///     _ => {} // gone, or waits for other finalizers
+/// }
+/// # Ok(Action::Done)
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Phase<K> {
@@ -95,6 +164,9 @@ where
     /// # Errors
     /// Returns an error if the finalizer cannot be added, and the last conflict if the attempts are
     /// used up.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the finalizer may have been added; another call returns the phase.
     pub async fn phase(&self, object: impl Into<Arc<K>>, context: &Context) -> Result<Phase<K>, Error> {
         let mut current = object.into();
         let uid = current.meta().uid.clone();
@@ -125,6 +197,9 @@ where
     /// # Errors
     /// Returns an error if the finalizer cannot be removed, and the last conflict if the attempts
     /// are used up.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the finalizer may have been removed; another call is harmless.
     pub async fn done(&self, object: &K, context: &Context) -> Result<(), Error> {
         let uid = object.meta().uid.clone();
         let mut newest: Option<K> = None;

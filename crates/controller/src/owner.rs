@@ -7,6 +7,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube_core::Resource;
 
 /// An object as the owner of others.
+///
+/// ```
+/// use dogwatch_controller::Owner;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+///
+/// let mut map = ConfigMap::default(); // as read from a server:
+/// map.metadata.name = Some("settings".to_owned());
+/// map.metadata.namespace = Some("shop".to_owned());
+/// map.metadata.uid = Some("5f0c".to_owned());
+///
+/// let mut secret = Secret::default();
+/// secret.metadata.namespace = Some("shop".to_owned());
+/// let owner = Owner::of(&map)?;
+/// assert!(owner.control(&mut secret)?, "the secret changed");
+/// assert!(owner.controls(&secret));
+/// # Ok::<(), dogwatch_controller::owner::OwnerError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Owner {
     reference: OwnerReference,
@@ -15,6 +32,19 @@ pub struct Owner {
 }
 
 /// An error for an object that cannot own another.
+///
+/// ```
+/// use dogwatch_controller::Owner;
+/// use dogwatch_controller::owner::OwnerError;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// match Owner::of(&ConfigMap::default()) {
+///     Err(OwnerError::NotStored) => println!("create it first, and use the server's response"),
+///     Err(OwnerError::AlreadyControlled { kind, name, .. }) => println!("see {kind} {name}"),
+///     other => drop(other?),
+/// }
+/// # Ok::<(), OwnerError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnerError {

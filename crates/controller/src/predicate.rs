@@ -15,15 +15,21 @@ use kube_core::Resource;
 /// before it. Changes that the cache did not see one by one, for example when a list follows an
 /// interrupted watch, arrive as one: from the last cached state to the newest, or to the deletion.
 ///
-/// Predicates combine with [`and`](Self::and), [`or`](Self::or) and `!`. NewEvent that the negation
+/// Predicates combine with [`and`](Self::and), [`or`](Self::or) and `!`. Note that the negation
 /// of a predicate over updates rejects all additions and deletions.
 ///
 /// ```
+/// use std::sync::Arc;
+///
 /// use dogwatch_controller::Predicate;
+/// use dogwatch_informer::Change;
 /// use k8s_openapi::api::apps::v1::Deployment;
 ///
 /// let wanted = Predicate::<Deployment>::generation_changed().or(Predicate::labels_changed());
-/// # let _ = wanted;
+/// let old = Arc::new(Deployment::default());
+/// let mut new = Deployment::default();
+/// new.metadata.generation = Some(2);
+/// assert!(wanted.test(&Change::Updated { old, new: Arc::new(new) }));
 /// ```
 pub struct Predicate<T>(Arc<Test<T>>);
 

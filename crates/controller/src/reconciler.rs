@@ -13,6 +13,16 @@ use kube_core::Resource;
 use crate::action::{Action, BoxError};
 
 /// The bounds on the key of a controller. Implemented for every type that meets them.
+///
+/// ```
+/// use dogwatch_controller::{Action, BoxError, Context, Controller};
+///
+/// // Any type with the bounds is a key: here, a zone and a number.
+/// type Shard = (String, u32);
+/// let controller = Controller::keyed::<Shard>("shards")
+///     .build(|_: Shard, _: Context| async { Ok::<_, BoxError>(Action::Done) });
+/// assert_eq!(controller.name(), "shards");
+/// ```
 pub trait Key: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static {}
 
 impl<K: Eq + std::hash::Hash + Clone + fmt::Debug + Send + Sync + 'static> Key for K {}
@@ -80,6 +90,30 @@ where
 
 /// The context of one reconcile: its metadata, and the means to report writes. Clones refer to the
 /// same reconcile.
+///
+/// ```
+/// use dogwatch_controller::{Action, BoxError, Context, Reconciler};
+/// use dogwatch_core::ObjectKey;
+///
+/// struct Patient;
+/// impl Reconciler for Patient {
+///     type Error = BoxError;
+///
+///     async fn reconcile(&self, key: &ObjectKey, context: &Context) -> Result<Action, BoxError> {
+///         println!("{key}, after {} failures", context.attempt());
+///         Ok(Action::Done)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// // A test calls the reconciler without a controller.
+/// let key = ObjectKey::namespaced("default", "settings");
+/// let action = Patient.reconcile(&key, &Context::detached()).await;
+/// assert_eq!(action.ok(), Some(Action::Done));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Context {
     call: Arc<Call>,

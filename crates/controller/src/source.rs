@@ -31,6 +31,28 @@ pub const LOW_PRIORITY: i32 = -100;
 
 /// An informer as the source of a controller, with an optional predicate over its changes.
 /// `&SharedInformer` converts into one that passes all changes.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::{Action, BoxError, Context, Controller, Predicate, Watched};
+/// use dogwatch_core::ObjectKey;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::apps::v1::Deployment;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let deployments = SharedInformer::new(Api::<Deployment>::all(client));
+/// // Changes of the status alone do not trigger a reconcile.
+/// let specs = Watched::new(&deployments).when(Predicate::generation_changed());
+/// let controller = Controller::of(specs)
+///     .build(|_: ObjectKey, _: Context| async { Ok::<_, BoxError>(Action::Done) });
+/// assert_eq!(controller.name(), "deployment");
+/// # Ok(())
+/// # }
+/// ```
 pub struct Watched<T: Object> {
     informer: SharedInformer<T>,
     predicate: Option<Predicate<T>>,
@@ -68,6 +90,36 @@ impl<T: Object> From<&SharedInformer<T>> for Watched<T> {
 
 /// An object with owner references. Implemented for every kube-core `Resource`; implement it by
 /// hand for a view that contains the references.
+///
+/// ```
+/// use dogwatch_controller::Owned;
+/// use dogwatch_core::{Header, Object};
+/// use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+///
+/// #[derive(serde::Deserialize)]
+/// struct PodOwners {
+///     metadata: Metadata,
+/// }
+/// # #[derive(serde::Deserialize)]
+/// # #[serde(rename_all = "camelCase")]
+/// # struct Metadata {
+/// #     #[serde(flatten)]
+/// #     meta: dogwatch_core::Meta,
+/// #     #[serde(default)]
+/// #     owner_references: Vec<OwnerReference>,
+/// # }
+/// # impl Object for PodOwners {
+/// #     fn header(&self) -> Header<'_> {
+/// #         self.metadata.meta.header()
+/// #     }
+/// # }
+///
+/// impl Owned for PodOwners {
+///     fn owner_references(&self) -> &[OwnerReference] {
+///         &self.metadata.owner_references
+///     }
+/// }
+/// ```
 pub trait Owned: Object {
     /// Returns the owner references of the object.
     fn owner_references(&self) -> &[OwnerReference];

@@ -15,6 +15,32 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// The outcome of an upsert, with the object as stored.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::create_or_update;
+/// use dogwatch_controller::upsert::Upserted;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// let wanted = |current: Option<ConfigMap>| {
+///     let mut map = current.unwrap_or_default();
+///     map.metadata.name = Some("settings".to_owned());
+///     map.data.get_or_insert_default().insert("colour".to_owned(), "red".to_owned());
+///     map
+/// };
+/// let first = create_or_update(&maps, "settings", wanted).await?;
+/// assert!(matches!(first, Upserted::Created(_)));
+/// let second = create_or_update(&maps, "settings", wanted).await?;
+/// assert!(matches!(second, Upserted::Unchanged(_)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Upserted<K> {
@@ -43,6 +69,9 @@ impl<K> Upserted<K> {
 ///
 /// # Errors
 /// Returns the last conflict if the attempts are used up, and any other error at once.
+///
+/// # Cancel safety
+/// If the future is dropped, the write may still be carried out; another call finds its result.
 pub async fn create_or_update<K>(
     api: &Api<K>,
     name: &str,
@@ -60,6 +89,9 @@ where
 /// # Errors
 /// Returns `NotFound` if the object does not exist, the last conflict if the attempts are used up,
 /// and any other error at once.
+///
+/// # Cancel safety
+/// If the future is dropped, the write may still be carried out.
 pub async fn update<K>(api: &Api<K>, name: &str, change_it: impl Fn(&mut K)) -> Result<Upserted<K>, Error>
 where
     K: Clone + Serialize + DeserializeOwned,

@@ -36,6 +36,25 @@ pub use dogwatch_apiserver::{ApiServer, ApiServerBuilder, StartError, faults, lo
 /// A server in this process and a client for it.
 ///
 /// Dropping it ends the server and every request to it.
+///
+/// ```
+/// use dogwatch::k8s_openapi::api::core::v1::ConfigMap;
+/// use dogwatch::{Api, testing};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let cluster = testing::cluster().await?;
+/// let mut map = ConfigMap::default();
+/// map.metadata.name = Some("settings".to_owned());
+/// cluster.create(&map).await?;
+///
+/// let fork = cluster.fork().await?; // for the next case of the test
+/// let maps = Api::<ConfigMap>::default_namespaced(fork.client());
+/// assert!(maps.get("settings").await.is_ok());
+/// fork.stop().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct TestCluster {
     server: ApiServer,
@@ -43,6 +62,21 @@ pub struct TestCluster {
 }
 
 /// A failure to set up a [`TestCluster`].
+///
+/// ```
+/// use dogwatch::testing::{ApiServer, StartError, TestCluster, TestClusterError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let builder = ApiServer::builder().in_process().yaml("{apiVersion: v1, kind: Unknown}");
+/// match TestCluster::start(builder).await {
+///     Ok(cluster) => println!("{cluster:?}"),
+///     Err(TestClusterError::Start(StartError::Refused { object, .. })) => println!("{object}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TestClusterError {

@@ -20,6 +20,21 @@ const FIRST_SET_TIMEOUT: Duration = Duration::from_secs(10);
 static RESOLVERS: Mutex<Vec<(runtime::Id, WeakResolver)>> = Mutex::new(Vec::new());
 
 /// An error that prevents a channel from being created for a target.
+///
+/// ```
+/// use dogwatch_grpc::{DialError, channel};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// match channel("kubernetes:///Greeter.shop").await {
+///     Ok(channel) => println!("{channel:?}"),
+///     Err(DialError::Target(error)) => println!("correct the target: {error}"),
+///     Err(DialError::Client(error)) => println!("no cluster is configured: {error}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DialError {
@@ -161,12 +176,13 @@ impl KubeChannel {
     /// Starts building a channel to these addresses, for example servers of a test or on this
     /// machine. Needs no cluster.
     ///
-    /// ```no_run
-    /// # fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// ```
     /// use dogwatch_grpc::KubeChannel;
     ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let channel = KubeChannel::to(["127.0.0.1:50051", "[::1]:50051"])?.build()?;
-    /// # drop(channel);
+    /// assert_eq!(channel.ready_endpoints(), 0); // it connects in the background
     /// # Ok(())
     /// # }
     /// ```

@@ -15,6 +15,13 @@ use std::sync::Arc;
 /// The id is the uid of the pod behind the endpoint if the slice names one, and the first address
 /// otherwise. A pod with several addresses of one family is several endpoints, as in kube-proxy;
 /// all but the first have the address appended to the uid.
+///
+/// ```
+/// use dogwatch_grpc::{Endpoint, EndpointId};
+///
+/// let endpoint = Endpoint::at(([10, 0, 0, 7], 50051).into());
+/// assert_eq!(endpoint.id, EndpointId::new("10.0.0.7:50051"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(Arc<str>);
 
@@ -39,6 +46,15 @@ impl fmt::Display for EndpointId {
 /// One backend of a service: a pod, with one address per IP family that it can be reached by.
 ///
 /// Created by [`Endpoint::at`]; the fields can be changed afterwards.
+///
+/// ```
+/// use dogwatch_grpc::Endpoint;
+///
+/// let mut endpoint = Endpoint::at(([10, 0, 0, 7], 50051).into());
+/// endpoint.zone = Some("zone-a".into());
+/// assert!(endpoint.usable && endpoint.ready && !endpoint.terminating);
+/// assert_eq!(endpoint.weight, 1);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Endpoint {
@@ -93,6 +109,17 @@ impl Endpoint {
 }
 
 /// All endpoints of a target at one moment.
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use dogwatch_grpc::EndpointSet;
+///
+/// let addresses = [7, 8, 8].map(|it| SocketAddr::from(([10, 0, 0, it], 50051)));
+/// let set = EndpointSet::at(addresses);
+/// assert_eq!(set.usable().count(), 2);
+/// assert!(set.is_known() && set.unavailable.is_none());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct EndpointSet {
     /// Increases by one with each set that differs from the previous one.
@@ -142,6 +169,21 @@ impl EndpointSet {
 }
 
 /// The reason why a target has no endpoint to call.
+///
+/// ```
+/// use dogwatch_grpc::Unavailable;
+///
+/// fn remedy(reason: &Unavailable) -> &'static str {
+///     match reason {
+///         Unavailable::ServiceNotFound => "check the name and the namespace",
+///         Unavailable::Forbidden(_) => "allow list and watch of endpointslices",
+///         Unavailable::NoSuchPort(_) | Unavailable::AmbiguousPort(_) => "name another port",
+///         _ => "wait for the pods",
+///     }
+/// }
+/// assert_eq!(remedy(&Unavailable::NoEndpoints), "wait for the pods");
+/// assert!(Unavailable::ServiceNotFound.is_definite());
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unavailable {

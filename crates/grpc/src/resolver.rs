@@ -39,12 +39,15 @@ use crate::topology::Topology;
 /// on, one watch of the namespace serves all others. When the last [`EndpointWatch`] of a target is
 /// dropped, its watch ends.
 ///
-/// ```no_run
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use dogwatch_client::Client;
+/// ```
 /// use dogwatch_grpc::{Resolver, Target};
 ///
-/// let resolver = Resolver::new(Client::from_env().await?);
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let resolver = Resolver::new(client); // for example from Client::from_env
 /// let target: Target = "kubernetes:///greeter.shop:grpc".parse()?;
 /// let mut watch = resolver.watch(&target);
 /// while let Some(set) = watch.changed().await {
@@ -52,6 +55,7 @@ use crate::topology::Topology;
 ///         None => println!("{} endpoints to call", set.usable().count()),
 ///         Some(reason) => println!("{target} cannot be called: {reason}"),
 ///     }
+/// #   if set.is_known() { break }
 /// }
 /// # Ok(())
 /// # }
@@ -109,6 +113,30 @@ impl NamespaceWatches {
 }
 
 /// The options of a [`Resolver`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_grpc::{Resolver, ResolverOptions, Topology};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let yaml = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, \
+/// #     metadata: {name: greeter-1, labels: {kubernetes.io/service-name: greeter}}, \
+/// #     ports: [{name: grpc, port: 50051}], endpoints: [{addresses: [10.0.0.7]}]}";
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let options = ResolverOptions::default()
+///     .topology(Topology::hints().zone("zone-a"))
+///     .refresh_every(Duration::from_secs(1800));
+/// let resolver = Resolver::with_options(client, options);
+/// let set = resolver.watch(&"kubernetes:///greeter:grpc".parse()?).known().await;
+/// assert_eq!(set.usable().count(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ResolverOptions {
@@ -220,6 +248,27 @@ impl WeakResolver {
 /// The endpoints of one target, now and as they change.
 ///
 /// Clones watch independently. Dropping the last one ends the watch of the target.
+///
+/// ```
+/// use dogwatch_grpc::{Resolver, Target};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let yaml = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, \
+/// #     metadata: {name: greeter-1, labels: {kubernetes.io/service-name: greeter}}, \
+/// #     ports: [{name: grpc, port: 50051}], endpoints: [{addresses: [10.0.0.7]}]}";
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let target: Target = "kubernetes:///greeter.default:grpc".parse()?;
+/// let mut watch = Resolver::new(client).watch(&target);
+/// let set = watch.known().await;
+/// assert_eq!(set.endpoints[0].addresses, ["10.0.0.7:50051".parse()?]);
+/// assert_eq!(watch.problem(), None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct EndpointWatch {
     receiver: watch::Receiver<Arc<EndpointSet>>,

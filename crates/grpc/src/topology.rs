@@ -23,6 +23,14 @@ const ZONE_VARIABLES: [&str; 3] = ["NODE_ZONE", "K8S_ZONE", "TOPOLOGY_ZONE"];
 ///
 /// A pod gets its node from the downward API (`spec.nodeName`), and its zone from the label
 /// `topology.kubernetes.io/zone`, which Kubernetes 1.35 and later also set on pods.
+///
+/// ```
+/// use dogwatch_grpc::Topology;
+///
+/// let topology = Topology::hints().node("node-7").zone("zone-a");
+/// assert_ne!(topology, Topology::default()); // without a location, hints are ignored
+/// assert_eq!(Topology::hints().zone(""), Topology::default());
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
     node: Option<Arc<str>>,

@@ -20,6 +20,19 @@ pub(crate) fn instant_after(now: Instant, wait: Duration) -> Instant {
 ///
 /// The defaults are those of client-go v0.36.4 (`tools/cache/reflector.go`): 0.8 s, doubled up to
 /// 30 s, with a jitter of up to 100 %, reset after 2 minutes.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_informer::{BackoffOptions, ReflectorOptions};
+/// # use k8s_openapi::api::core::v1::Pod;
+///
+/// let (base, cap) = (Duration::from_millis(100), Duration::from_secs(5));
+/// let quick = BackoffOptions::default().between(base, cap);
+/// let options = ReflectorOptions::<Pod>::default().backoff(quick.jitter(0.2));
+/// assert_eq!(options.backoff.cap, Duration::from_secs(5));
+/// assert_eq!(options.backoff.factor, 2.0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BackoffOptions {

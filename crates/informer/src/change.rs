@@ -6,6 +6,25 @@ use std::sync::Arc;
 use dogwatch_core::{Object, ObjectKey};
 
 /// One change of the store.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dogwatch_informer::Change;
+///
+/// fn describe(change: &Change<&str>) -> String {
+///     match change {
+///         Change::Added { object, initial: true } => format!("{object} exists"),
+///         Change::Added { object, .. } => format!("{object} was created"),
+///         Change::Updated { old, new } => format!("{old} became {new}"),
+///         Change::Deleted(last) => format!("{} is gone", last.last()),
+///         _ => String::new(), // the enum may grow
+///     }
+/// }
+/// let change = Change::Updated { old: Arc::new("a@1"), new: Arc::new("a@2") };
+/// assert_eq!(describe(&change), "a@1 became a@2");
+/// assert_eq!(**change.object(), "a@2");
+/// ```
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Change<T> {
@@ -33,6 +52,17 @@ pub enum Change<T> {
 }
 
 /// A deleted object, and how its deletion became known.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dogwatch_informer::Deleted;
+///
+/// let observed = Deleted::Seen(Arc::new("the last state"));
+/// let inferred = Deleted::Missed(Arc::new("the last known state"));
+/// assert!(!observed.is_missed() && inferred.is_missed());
+/// assert_eq!(**inferred.last(), "the last known state");
+/// ```
 #[derive(Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Deleted<T> {

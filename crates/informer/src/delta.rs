@@ -12,6 +12,23 @@ use dogwatch_core::{ObjectKey, ResourceVersion};
 /// A list may be a stream of events (WatchList): an object can change or be deleted while the list
 /// is being received. So an `Item` replaces an earlier one of the same key, and `Dropped` takes it
 /// out again.
+///
+/// ```
+/// use dogwatch_core::ResourceVersion;
+/// use dogwatch_informer::{Delta, StoreWriter};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # let mut map = ConfigMap::default();
+/// # map.metadata.name = Some("settings".to_owned());
+/// let end = Delta::End { version: ResourceVersion::new("7"), unreadable: Vec::new() };
+/// let mut writer = StoreWriter::new();
+/// let mut changes = Vec::new();
+/// writer.apply([Delta::Begin, Delta::Item(map)], &mut changes);
+/// assert!(writer.store().is_empty(), "the list is not complete");
+/// writer.apply([end], &mut changes);
+/// assert_eq!(writer.store().len(), 1);
+/// assert_eq!(changes.len(), 1);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Delta<T> {

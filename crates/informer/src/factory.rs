@@ -27,6 +27,32 @@ use crate::informer::{Contents, InformerBuilder, Lifecycle, NotSynced, SharedInf
 ///
 /// A clone is the same factory. It does not keep informers alive: hold the informer, its store or a
 /// lister. When the last of them is dropped the informer stops, and the next caller gets a new one.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_informer::InformerFactory;
+/// use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let factory = InformerFactory::new(client);
+/// let (maps, namespaces) = (factory.get::<ConfigMap>(), factory.get::<Namespace>());
+/// factory.start();
+/// factory.wait_for_sync(Duration::from_secs(10)).await.into_result()?;
+/// assert!(namespaces.store().get_named(None, "default").is_some());
+///
+/// // Another part of the program gets the same informer.
+/// let lister = factory.get::<ConfigMap>().lister();
+/// assert!(lister.is_synced() && maps.is_started());
+/// factory.shut_down().await;
+/// assert!(lister.is_closed());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct InformerFactory {
     client: Client,
@@ -55,6 +81,25 @@ struct Key {
 }
 
 /// The objects of a collection that an informer holds. Defaults to all.
+///
+/// ```
+/// use dogwatch_informer::{InformerFactory, Selection};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let selection = Selection::default().namespace("default").labels("app=web".parse()?);
+/// let factory = InformerFactory::new(client);
+/// let maps = factory.get_with::<ConfigMap>(selection, |it| it.name("web-maps"));
+/// factory.start();
+/// maps.synced().await?;
+/// assert!(maps.store().is_empty(), "no config map has this label");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     namespaces: Vec<String>,
@@ -234,6 +279,9 @@ impl InformerFactory {
 
     /// Waits until every started informer is synced, at most for `timeout`, and returns which are
     /// not and why (rule FA-1).
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time; the informers keep trying.
     pub async fn wait_for_sync(&self, timeout: Duration) -> SyncResult {
         let informers: Vec<_> = self.informers().into_iter().filter(|it| it.is_started()).collect();
         let outcomes = join_all(informers.iter().map(|it| it.synced_within(timeout))).await;
@@ -249,6 +297,10 @@ impl InformerFactory {
 
     /// Stops every informer and waits until all their tasks have ended, including those of
     /// informers that were already dropped. A second call does nothing.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait. The informers stop nevertheless, once the future was
+    /// polled.
     pub async fn shut_down(&self) {
         let lifecycles = {
             let mut members = self.members();
@@ -271,6 +323,27 @@ impl InformerFactory {
 }
 
 /// The result of waiting for several informers.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_informer::InformerFactory;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let factory = InformerFactory::new(client);
+/// let maps = factory.get::<ConfigMap>();
+/// factory.start();
+/// let result = factory.wait_for_sync(Duration::from_secs(10)).await;
+/// assert!(result.is_ok() && result.unsynced.is_empty());
+/// assert_eq!(result.synced, [maps.name()]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SyncResult {
@@ -281,6 +354,28 @@ pub struct SyncResult {
 }
 
 /// The error that some informers are not synced.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_informer::{InformerFactory, NotSynced};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let factory = InformerFactory::new(client);
+/// let maps = factory.get::<ConfigMap>();
+/// factory.start();
+/// let result = factory.wait_for_sync(Duration::ZERO).await;
+/// let error = result.into_result().expect_err("no list arrives in no time");
+/// assert!(matches!(&error.unsynced[..], [NotSynced::Late { .. }]));
+/// assert!(error.to_string().contains(maps.name()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{}", texts(.unsynced))]
 pub struct SyncError {

@@ -20,6 +20,41 @@ use crate::change::{Change, Deleted};
 /// handler continues with the next change.
 ///
 /// All methods do nothing by default.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{EventHandler, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// # use tokio::sync::mpsc::{self, UnboundedSender};
+///
+/// struct Names(UnboundedSender<Option<String>>);
+///
+/// impl EventHandler<ConfigMap> for Names {
+///     fn on_add(&mut self, map: &Arc<ConfigMap>, _initial: bool) {
+///         let _ = self.0.send(map.metadata.name.clone());
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// # let (sender, mut names) = mpsc::unbounded_channel();
+/// # let api = Api::<ConfigMap>::all(client);
+/// # let settings = "metadata.name=settings".parse()?;
+/// # let maps = SharedInformer::builder(api).fields(settings).build();
+/// let handler = maps.add_handler(Names(sender))?;
+/// maps.start();
+/// handler.synced().await?;
+/// assert_eq!(names.recv().await.flatten().as_deref(), Some("settings"));
+/// # Ok(())
+/// # }
+/// ```
 pub trait EventHandler<T>: Send + 'static {
     /// Called when an object appears. `initial` is true for objects of the initial list, and for
     /// those that existed before the handler was added.
@@ -100,6 +135,37 @@ impl<T, F: FnMut(&Change<T>) + Send + 'static> EventHandler<T> for OnChange<F> {
 /// update makes it fail the filter, the inner handler receives a deletion with the previous state.
 /// The keys of the delivered objects are remembered, so that the inner handler receives a deletion
 /// for each of them in the end, whatever their last state is.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{EventHandler, Filtered, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// struct Print;
+/// impl EventHandler<ConfigMap> for Print {
+///     fn on_add(&mut self, map: &Arc<ConfigMap>, _initial: bool) {
+///         assert!(map.metadata.labels.is_some(), "others do not pass the filter");
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml =
+/// #     "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, labels: {app: web}}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let handler = Filtered::new(|map: &ConfigMap| map.metadata.labels.is_some(), Print);
+/// let registration = maps.add_handler(handler)?;
+/// maps.start();
+/// registration.synced().await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Filtered<H, F> {
     handler: H,
     filter: F,

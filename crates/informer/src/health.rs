@@ -12,6 +12,27 @@ use dogwatch_wire::UndecodableItem;
 use tokio::time::Instant;
 
 /// The health of a reflector or an informer.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// assert!(!maps.health().synced, "it was not started");
+/// maps.start();
+/// maps.synced().await?;
+/// let health = maps.health();
+/// assert!(health.synced && health.problem.is_none());
+/// println!("{health}"); // a sentence for a status page or a log
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Health {
@@ -48,6 +69,30 @@ pub struct Health {
 }
 
 /// The current activity of a reflector.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{HealthState, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// maps.start();
+/// maps.synced().await?;
+/// let problem = match maps.health().state {
+///     HealthState::Retrying { attempts, .. } => Some(format!("{attempts} requests failed")),
+///     HealthState::Gone => Some("the server does not serve config maps".to_owned()),
+///     HealthState::Stopped => Some("the cache is not updated any more".to_owned()),
+///     _ => None,
+/// };
+/// assert_eq!(problem, None);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum HealthState {
@@ -78,6 +123,29 @@ pub enum HealthState {
 }
 
 /// A problem that keeps a reflector from being synced.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_core::{Gvk, ResourceType};
+/// use dogwatch_informer::SharedInformer;
+/// use kube_core::DynamicObject;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// // The definition of this resource is not installed.
+/// let widgets = ResourceType::namespaced(Gvk::new("example.com", "v1", "Widget"), "widgets");
+/// let informer = SharedInformer::new(Api::<DynamicObject>::dynamic(client, widgets));
+/// informer.start();
+/// let mut watch = informer.health_watch();
+/// let health = watch.wait_for(|it| it.problem.is_some()).await.expect("the informer runs");
+/// let problem = health.problem.expect("it was waited for");
+/// assert!(problem.message.contains("widgets") && problem.count > 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Problem {

@@ -16,6 +16,29 @@ use crate::health::{Health, HealthState};
 ///
 /// Clones watch independently. A watch does not keep the informer running, and stays readable after
 /// the end.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{HealthState, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let mut health = maps.health_watch();
+/// maps.start();
+/// let synced = health.wait_for(|it| it.synced).await;
+/// assert!(synced.is_some(), "the informer did not end before");
+///
+/// maps.stop().await;
+/// while health.changed().await {}
+/// assert_eq!(health.get().state, HealthState::Stopped);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct HealthWatch(Source);
 
@@ -65,6 +88,10 @@ impl HealthWatch {
     ///
     /// Versions and times of events do not wake the caller. Changes before the call count as one.
     /// Returns false when the reflector or informer has ended and there will be no more changes.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time: the next call reports a change that it did not
+    /// return.
     pub async fn changed(&mut self) -> bool {
         match &mut self.0 {
             Source::Reflector(health) => health.changed().await.is_ok(),
@@ -74,6 +101,9 @@ impl HealthWatch {
 
     /// Waits until the health meets the condition, and returns it. Returns `None` if the reflector
     /// or informer ends before.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub async fn wait_for(&mut self, mut condition: impl FnMut(&Health) -> bool) -> Option<Health> {
         loop {
             let health = self.mark_seen();

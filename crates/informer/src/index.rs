@@ -29,7 +29,7 @@ pub(crate) type Values = SmallVec<[CompactString; 2]>;
 ///
 /// let by_node = Index::new("node", |pod: &Pod| pod.spec.as_ref().and_then(|it| it.node_name.clone()));
 /// let by_tier = Index::<Pod>::label("tier");
-/// # let _ = (by_node, by_tier);
+/// assert_eq!((by_node.name(), by_tier.name()), ("node", "tier"));
 /// ```
 pub struct Index<T> {
     name: CompactString,
@@ -46,6 +46,19 @@ enum Extractor<T> {
 }
 
 /// An error from adding or reading an index.
+///
+/// ```
+/// use dogwatch_informer::{Index, IndexError, StoreWriter};
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let store = StoreWriter::<Pod>::new().store();
+/// store.add_index(Index::label("tier"))?;
+/// let error = store.add_index(Index::label("tier")).expect_err("the name is taken");
+/// assert!(matches!(error, IndexError::Taken(name) if name == "tier"));
+/// let error = store.by_index("node", "n1").expect_err("it was not added");
+/// assert!(matches!(error, IndexError::Unknown(name) if name == "node"));
+/// # Ok::<(), IndexError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IndexError {

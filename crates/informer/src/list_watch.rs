@@ -16,13 +16,72 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 
 /// A list as it arrives. It ends with [`ListEvent::End`] or with an error. Dropping it cancels the
 /// request.
+///
+/// ```
+/// use dogwatch_core::ResourceVersion;
+/// use dogwatch_informer::{ListEvent, Lists};
+/// use futures_util::{StreamExt, stream};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let end = ListEvent::End { version: ResourceVersion::new("7"), paginated: false };
+/// let map = ListEvent::Item(ConfigMap::default());
+/// let list: Lists<ConfigMap> = stream::iter([Ok(map), Ok(end)]).boxed();
+/// # let _ = list;
+/// ```
 pub type Lists<T> = BoxStream<'static, Result<ListEvent<T>, Error>>;
 
 /// The events of one watch, as [`WatchStream`](dogwatch_client::WatchStream) yields them. Dropping
 /// it closes the watch.
+///
+/// ```
+/// use dogwatch_informer::Watches;
+/// use dogwatch_wire::WatchEvent;
+/// use futures_util::{StreamExt, stream};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let added = WatchEvent::Added(ConfigMap::default());
+/// let watch: Watches<ConfigMap> = stream::iter([Ok(added)]).chain(stream::pending()).boxed();
+/// # let _ = watch;
+/// ```
 pub type Watches<T> = BoxStream<'static, Result<WatchEvent<T>, Error>>;
 
 /// A collection that can be listed and watched.
+///
+/// ```
+/// # use dogwatch_client::Error;
+/// # use dogwatch_core::{ListParams, ResourceType, ResourceVersion, Scope, WatchParams};
+/// # use futures_util::future::{BoxFuture, ready};
+/// # use futures_util::{FutureExt, StreamExt, stream};
+/// # use k8s_openapi::api::core::v1::ConfigMap;
+/// use dogwatch_informer::{ListEvent, ListWatch, Lists, SharedInformer, Watches};
+///
+/// /// A collection for tests: it is empty and never changes.
+/// struct Empty(ResourceType);
+///
+/// impl ListWatch<ConfigMap> for Empty {
+///     fn resource(&self) -> &ResourceType {
+///         &self.0
+///     }
+///     fn list(&self, _: ListParams) -> Lists<ConfigMap> {
+///         let end = ListEvent::End { version: ResourceVersion::new("1"), paginated: false };
+///         stream::iter([Ok(end)]).boxed()
+///     }
+///     fn watch(&self, _: WatchParams) -> BoxFuture<'static, Result<Watches<ConfigMap>, Error>> {
+///         ready(Ok(stream::pending().boxed())).boxed()
+///     }
+/// #   fn lacks_initial_events(&self) -> bool { true }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let source = Empty(ResourceType::of::<ConfigMap>(&(), Scope::Namespaced));
+/// # let maps = SharedInformer::new(source);
+/// # maps.start();
+/// # maps.synced().await?;
+/// # assert!(maps.store().is_empty());
+/// # Ok(())
+/// # }
+/// ```
 pub trait ListWatch<T>: Send + Sync + 'static {
     /// Returns the resource type of the collection, for messages and metrics.
     fn resource(&self) -> &ResourceType;
@@ -70,6 +129,36 @@ pub trait ListWatch<T>: Send + Sync + 'static {
 }
 
 /// An event of a list.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_core::ListParams;
+/// use dogwatch_informer::{ListEvent, ListWatch};
+/// use futures_util::TryStreamExt;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let mut list = ListWatch::list(&Api::<ConfigMap>::all(client), ListParams::default());
+/// let mut maps = Vec::new();
+/// while let Some(event) = list.try_next().await? {
+///     match event {
+///         ListEvent::Item(map) => maps.push(map),
+///         ListEvent::Bad(bad) => eprintln!("{bad}"),
+///         ListEvent::Restarted => maps.clear(),
+///         ListEvent::End { version, .. } => println!("{} maps at version {version}", maps.len()),
+///         _ => {}
+///     }
+/// }
+/// assert!(maps.iter().any(|it| it.metadata.name.as_deref() == Some("settings")));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ListEvent<T> {

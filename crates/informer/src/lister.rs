@@ -13,11 +13,58 @@ use crate::store::Store;
 /// Every call reads the newest state, and none waits. Lists are ordered by key. A lister that an
 /// informer returned keeps that informer running. Until the initial list is complete it finds
 /// nothing: see [`Self::is_synced`].
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_core::ObjectKey;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml =
+/// #     "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, labels: {app: web}}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let lister = maps.lister();
+/// maps.start();
+/// maps.synced().await?;
+/// let settings = lister.get(&ObjectKey::namespaced("default", "settings"))?;
+/// assert_eq!(settings.metadata.name.as_deref(), Some("settings"));
+/// assert_eq!(lister.list(&"app=web".parse()?).len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Lister<T> {
     store: Store<T>,
 }
 
 /// Reads the objects of one namespace of a store.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// maps.start();
+/// maps.synced().await?;
+/// let lister = maps.lister().namespaced("default");
+/// assert!(lister.get("settings").is_ok());
+/// assert!(lister.list(&"app=web".parse()?).is_empty());
+/// # Ok(())
+/// # }
+/// ```
 pub struct NamespaceLister<T> {
     store: Store<T>,
     namespace: String,

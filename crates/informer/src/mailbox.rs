@@ -20,6 +20,25 @@ use crate::metrics::HandlerMetrics;
 use crate::number_allocator::AllocatedNumber;
 
 /// The policy for the changes that a handler has not processed yet.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{HandlerOptions, Overflow, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// // An audit log receives every state; the informer waits for it if it falls far behind.
+/// let options = HandlerOptions::default().name("audit").overflow(Overflow::Block(10_000));
+/// let changes = maps.changes_with(options)?;
+/// assert_eq!(changes.registration().name(), "audit");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {
@@ -50,6 +69,27 @@ pub enum Overflow {
 }
 
 /// A handler's backlog.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let handler = maps.on_add(|_| {})?;
+/// maps.start();
+/// handler.synced().await?;
+/// let lag = handler.lag();
+/// println!("{} changes wait, the oldest for {:?}", lag.pending, lag.oldest);
+/// assert_eq!(lag.panics, 0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Lag {

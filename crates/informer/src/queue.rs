@@ -12,17 +12,79 @@ use tokio::sync::mpsc;
 use crate::delta::Delta;
 
 /// A constructor for queues of deltas: see [`DeltaQueue::channel`].
+///
+/// ```
+/// use dogwatch_core::ResourceVersion;
+/// use dogwatch_informer::{Delta, DeltaQueue};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (sender, mut receiver) = DeltaQueue::channel::<ConfigMap>(DeltaQueue::CAPACITY);
+/// sender.send(Delta::Bookmark(ResourceVersion::new("7"))).await?;
+/// drop(sender);
+///
+/// let mut batch = Vec::new();
+/// while receiver.recv_batch(&mut batch, 100).await {}
+/// assert_eq!(batch, [Delta::Bookmark(ResourceVersion::new("7"))]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct DeltaQueue;
 
 /// The sending half, for a reflector. Dropping it closes the queue after the deltas in it.
+///
+/// ```
+/// use dogwatch_informer::{Delta, DeltaQueue};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (sender, receiver) = DeltaQueue::channel::<ConfigMap>(2);
+/// sender.send(Delta::Resync).await?;
+/// assert_eq!((sender.depth(), sender.capacity()), (1, 2));
+/// drop(receiver);
+/// assert!(sender.is_closed());
+/// # Ok(())
+/// # }
+/// ```
 pub struct DeltaSender<T>(mpsc::Sender<Delta<T>>);
 
 /// The receiving half, for a store. Dropping it wakes a waiting sender and discards the deltas in
 /// the queue.
+///
+/// ```
+/// use dogwatch_informer::{Delta, DeltaQueue};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (sender, mut receiver) = DeltaQueue::channel::<ConfigMap>(2);
+/// sender.send(Delta::Begin).await?;
+/// sender.send(Delta::Abort).await?;
+/// let mut batch = Vec::new();
+/// assert!(receiver.recv_batch(&mut batch, 100).await);
+/// assert_eq!(batch, [Delta::Begin, Delta::Abort]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct DeltaReceiver<T>(mpsc::Receiver<Delta<T>>);
 
 /// The error of sending to a queue whose receiver was dropped.
+///
+/// ```
+/// use dogwatch_informer::{Delta, DeltaQueue, QueueClosed};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (sender, receiver) = DeltaQueue::channel::<ConfigMap>(2);
+/// drop(receiver);
+/// assert_eq!(sender.send(Delta::Resync).await, Err(QueueClosed));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the receiver of the delta queue was dropped")]
 pub struct QueueClosed;

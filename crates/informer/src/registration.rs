@@ -29,6 +29,26 @@ const AT_ONCE: usize = 64;
 const SHORTEST_RESYNC: Duration = Duration::from_secs(1);
 
 /// The options of a handler.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{HandlerOptions, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let options = HandlerOptions::default().name("sync").resync_every(Duration::from_secs(600));
+/// let changes = maps.changes_with(options)?;
+/// assert_eq!(changes.registration().name(), "sync");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct HandlerOptions {
     pub(crate) name: Option<String>,
@@ -77,12 +97,51 @@ impl HandlerOptions {
 /// The handler stays until it is removed or the informer ends; dropping the registration has no
 /// effect, because most handlers live as long as their informer. [`Self::scoped`] returns one that
 /// removes the handler when it is dropped.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let registration = maps.on_delete(|map| println!("{:?}", map.last().metadata.name))?;
+/// maps.start();
+/// registration.synced().await?;
+/// assert_eq!(registration.lag().pending, 0);
+/// registration.shut_down().await; // no call runs any more
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Registration {
     mailbox: Arc<dyn Subscription>,
 }
 
 /// The error of a handler that ended before it received the whole initial list.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let registration = maps.on_add(|_| {})?;
+/// registration.remove();
+/// let error = registration.synced().await.expect_err("the handler was removed");
+/// assert!(error.to_string().contains(registration.name()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("handler {handler} ended before it was synced")]
 pub struct HandlerEnded {
@@ -148,6 +207,9 @@ impl Registration {
     ///
     /// # Errors
     /// Returns an error if the handler is removed, or the informer ends, before that.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub async fn synced(&self) -> Result<(), HandlerEnded> {
         match self.reached(|it| it.synced || it.ended).await {
             Progress { synced: true, .. } => Ok(()),
@@ -169,6 +231,10 @@ impl Registration {
 
     /// Removes the handler and waits until a running call has returned. Must not be called from
     /// inside the handler, as it would wait for itself.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait. The handler is removed nevertheless, once the future was
+    /// polled.
     pub async fn shut_down(&self) {
         self.remove();
         self.reached(|it| it.ended).await;
@@ -239,6 +305,31 @@ impl<T: Object> Drop for Reader<T> {
 ///
 /// It ends when the informer does, after the pending changes. Dropping it removes it from the
 /// informer. While it is not read, changes wait according to its [`Overflow`] policy.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{Change, SharedInformer};
+/// use futures_util::StreamExt;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::builder(Api::<ConfigMap>::all(client))
+///     .fields("metadata.name=settings".parse()?)
+///     .build();
+/// let mut changes = maps.changes()?;
+/// maps.start();
+/// let first = changes.next().await.expect("the informer runs");
+/// assert!(matches!(first, Change::Added { initial: true, .. }));
+/// assert_eq!(first.object().metadata.name.as_deref(), Some("settings"));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Changes<T: Object> {
     reader: Reader<T>,
     current: TakenChanges<T>,

@@ -17,6 +17,23 @@ const PATIENCE: u32 = 15;
 
 /// Builds a [`WorkQueue`](crate::WorkQueue). Created by
 /// [`WorkQueue::builder`](crate::WorkQueue::builder).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_workqueue::WorkQueue;
+/// use dogwatch_workqueue::limiter::ExponentialPerItem;
+///
+/// let queue = WorkQueue::builder()
+///     .name("ingress") // with metrics
+///     .limiter(ExponentialPerItem::new(Duration::from_millis(10), Duration::from_secs(60)))
+///     .fair_by(|key: &String| key.split('/').next().map(str::to_owned))
+///     .build();
+/// queue.add_all(["big/a", "big/b", "small/c"].map(str::to_owned));
+/// let take = || queue.try_take().map(|it| it.key().clone());
+/// let order: Vec<_> = std::iter::from_fn(take).collect();
+/// assert_eq!(order, ["big/a", "small/c", "big/b"]); // the namespaces take turns
+/// ```
 pub struct Builder<K> {
     name: Option<String>,
     limiter: Box<dyn RateLimiter<K>>,

@@ -18,6 +18,20 @@ use crate::state::Taken;
 ///
 /// An item borrows the queue handle that it was taken from, which saves two atomic operations; use
 /// [`into_owned`](Self::into_owned) for items that move elsewhere.
+///
+/// ```
+/// use dogwatch_workqueue::WorkQueue;
+///
+/// let queue = WorkQueue::new();
+/// queue.add("web");
+/// let item = queue.try_take().expect("the key is ready");
+/// assert_eq!(*item.key(), "web");
+///
+/// queue.add("web"); // something changed meanwhile
+/// assert!(queue.try_take().is_none(), "no second worker gets the key");
+/// item.done();
+/// assert!(queue.try_take().is_some(), "it is handed out once more");
+/// ```
 pub struct Item<'q, K: Eq + Hash + Clone> {
     key: K,
     priority: i32,

@@ -17,6 +17,27 @@ use tokio::task::JoinSet;
 ///
 /// # Panics
 /// Panics if `work` panics, with the same panic; the other tasks are aborted.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// use dogwatch_workqueue::parallelize_until;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let sum = Arc::new(AtomicUsize::new(0));
+/// let total = sum.clone();
+/// let done = parallelize_until(4, 10, 1, std::future::pending(), move |piece| {
+///     let sum = sum.clone();
+///     async move {
+///         sum.fetch_add(piece, Ordering::Relaxed);
+///     }
+/// });
+/// assert_eq!((done.await, total.load(Ordering::Relaxed)), (10, 45));
+/// # Ok(())
+/// # }
+/// ```
 pub async fn parallelize_until<F, W>(
     workers: usize,
     pieces: usize,

@@ -29,11 +29,40 @@ const METRICS_PERIOD: Duration = Duration::from_millis(500);
 ///   are due.
 ///
 /// Delays need a tokio runtime with its timer enabled around `take`; everything else runs anywhere.
+///
+/// ```
+/// use dogwatch_workqueue::WorkQueue;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let queue = WorkQueue::new();
+/// queue.add("web");
+/// queue.add("api");
+/// queue.add("web"); // already waiting
+/// queue.shut_down();
+///
+/// let mut taken = Vec::new();
+/// while let Some(item) = queue.take().await {
+///     taken.push(*item.key());
+/// }
+/// assert_eq!(taken, ["web", "api"]);
+/// # Ok(())
+/// # }
+/// ```
 pub struct WorkQueue<K> {
     shared: Arc<SharedQueue<K>>,
 }
 
 /// The options of [`WorkQueue::add_with`].
+///
+/// ```
+/// use dogwatch_workqueue::{AddOptions, WorkQueue};
+///
+/// let queue = WorkQueue::new();
+/// queue.add("ordinary");
+/// queue.add_with("urgent", AddOptions { priority: 10, ..AddOptions::default() });
+/// assert_eq!(*queue.try_take().expect("two keys are ready").key(), "urgent");
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AddOptions {
     /// The delay of the add; zero adds the key now.

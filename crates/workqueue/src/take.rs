@@ -18,6 +18,23 @@ use crate::waiters::Ticket;
 ///
 /// Dropping it at any time loses nothing: a key that it was woken for goes to another waiter. A
 /// future that is kept but not polled may be the timekeeper of the others, and delay keys.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_workqueue::WorkQueue;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let queue = WorkQueue::new();
+/// // Nothing is lost when the wait is given up.
+/// assert!(tokio::time::timeout(Duration::from_secs(1), queue.take()).await.is_err());
+/// queue.add_after("web", Duration::from_secs(5));
+/// let item = queue.take().await.expect("the queue is not shut down");
+/// assert_eq!(*item.key(), "web");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "futures do nothing unless polled"]
 pub struct Take<'a, K: Eq + Hash + Clone> {
     queue: &'a Arc<SharedQueue<K>>,

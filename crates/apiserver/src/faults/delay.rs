@@ -7,7 +7,18 @@ use std::time::Duration;
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// A fixed delay, or a range of delays. WriteOutcome `250ms`, or `10ms..2s` for a range.
+/// A fixed delay, or a range of delays. Written `250ms`, or `10ms..2s` for a range.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_apiserver::faults::Delay;
+///
+/// let delay: Delay = "10ms..2s".parse()?;
+/// assert_eq!(delay, Delay::between(Duration::from_millis(10), Duration::from_secs(2)));
+/// assert_eq!(Delay::of(Duration::from_millis(250)).to_string(), "250ms");
+/// # Ok::<(), dogwatch_apiserver::faults::DelayError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Delay {
@@ -16,6 +27,13 @@ pub struct Delay {
 }
 
 /// An error of parsing a [`Delay`].
+///
+/// ```
+/// use dogwatch_apiserver::faults::Delay;
+///
+/// let error = "soon".parse::<Delay>().expect_err("it has no unit");
+/// assert!(error.to_string().contains("soon"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a delay such as `250ms`, `1.5s` or `10ms..2s`")]
 pub struct DelayError(String);

@@ -58,12 +58,45 @@ use state::{Counts, OrderKind};
 
 /// The fault injector of a server: its fault rules. Clones share them. Without rules, a request
 /// costs one atomic load.
+///
+/// ```
+/// use bytes::Bytes;
+/// use dogwatch_apiserver::ApiServer;
+/// use dogwatch_apiserver::faults::Rule;
+/// use http_body_util::Empty;
+/// use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = ApiServer::in_process().await?;
+/// let busy = server.faults().rule(Rule::on("list").resource("pods").times(1).refuse(429));
+/// for status in [429, 200] {
+///     let request = http::Request::get("http://localhost/api/v1/pods");
+///     let request = request.body(Empty::<Bytes>::new())?;
+///     let response = server.service().oneshot(request).await;
+///     assert!(response.is_ok_and(|it| it.status() == status));
+/// }
+/// assert_eq!((busy.matched(), busy.fired()), (2, 1));
+/// assert_eq!(server.faults().tally().refused, 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct FaultInjector {
     shared: Arc<SharedState>,
 }
 
 /// A rule and its counters.
+///
+/// ```
+/// use dogwatch_apiserver::faults::{FaultInjector, Rule};
+///
+/// let faults = FaultInjector::default();
+/// faults.rule(Rule::on("watch").drop_after(3));
+/// for report in faults.rules() {
+///     assert_eq!((report.matched, report.fired), (0, 0));
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RuleReport {
@@ -78,6 +111,16 @@ pub struct RuleReport {
 }
 
 /// A handle of an active rule. Dropping it does not remove the rule; see [`RuleHandle::scoped`].
+///
+/// ```
+/// use dogwatch_apiserver::faults::{FaultInjector, Rule};
+///
+/// let faults = FaultInjector::default();
+/// let slow = faults.rule(Rule::on_everything().delay(std::time::Duration::from_millis(50)));
+/// assert_eq!(slow.fired(), 0);
+/// slow.remove();
+/// assert!(faults.rules().is_empty());
+/// ```
 #[derive(Clone, Debug)]
 pub struct RuleHandle {
     lab: FaultInjector,
@@ -86,6 +129,17 @@ pub struct RuleHandle {
 }
 
 /// A rule that is removed when this is dropped.
+///
+/// ```
+/// use dogwatch_apiserver::faults::{FaultInjector, Rule};
+///
+/// let faults = FaultInjector::default();
+/// {
+///     let _outage = faults.rule(Rule::on_everything().refuse(503)).scoped();
+///     assert_eq!(faults.rules().len(), 1);
+/// }
+/// assert!(faults.rules().is_empty());
+/// ```
 #[derive(Debug)]
 #[must_use = "the rule is removed when this is dropped"]
 pub struct ScopedRule(RuleHandle);

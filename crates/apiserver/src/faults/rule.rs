@@ -20,6 +20,16 @@ use crate::api_error::ApiError;
 /// A rule on requests is evaluated for each request that it matches. A rule on deliveries is
 /// evaluated once for each watch that it matches: when the watch starts, or when the rule is added
 /// if the watch is already open.
+///
+/// ```
+/// use dogwatch_apiserver::faults::{Act, Call, FaultInjector, Rule};
+///
+/// let faults = FaultInjector::default();
+/// faults.rule(Rule::on("update").or("patch").resource("pods").after(1).refuse(409));
+/// let call = Call { verb: "update", resource: "pods", ..Call::default() };
+/// assert_eq!(faults.decide(&call).1, Act::Proceed); // the first one is let through
+/// assert!(matches!(faults.decide(&call).1, Act::Refuse { .. }));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Rule {
@@ -87,6 +97,14 @@ pub(super) struct DropAfter {
 }
 
 /// An error of an invalid rule.
+///
+/// ```
+/// use dogwatch_apiserver::faults::Rule;
+///
+/// let error = Rule::from_json(br#"{"probability": 2}"#).expect_err("more than 1");
+/// assert_eq!(error.field, "probability");
+/// println!("{error}");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct RuleError {

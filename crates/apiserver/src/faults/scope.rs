@@ -7,6 +7,13 @@ pub(super) const VERBS: [&str; 8] =
     ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
 /// The attributes of a request that rules match.
+///
+/// ```
+/// use dogwatch_apiserver::faults::{Call, Scope};
+///
+/// let call = Call { verb: "list", resource: "pods", ..Call::default() };
+/// assert!(Scope::resource("pods").holds(&call));
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Call<'a> {
     /// The verb, as in discovery.
@@ -27,6 +34,15 @@ pub struct Call<'a> {
 }
 
 /// A set of requests: all conditions must hold, and an absent condition always holds.
+///
+/// ```
+/// use dogwatch_apiserver::faults::{FaultInjector, Scope};
+///
+/// let faults = FaultInjector::default();
+/// let mut scope = Scope::resource("deployments.apps");
+/// scope.namespace = Some("shop".to_owned());
+/// faults.drop_watches_of(scope, true); // cuts their connections
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Scope {

@@ -22,6 +22,20 @@ use crate::time;
 /// ```text
 /// loop: an event, or disturbed ─► gate ─► up to room events ─► frames ─► write ─► report
 /// ```
+///
+/// ```
+/// use dogwatch_apiserver::faults::{Call, FaultInjector, Rule};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let faults = FaultInjector::default();
+/// faults.rule(Rule::on("watch").drop_after(1));
+/// let mut watch = faults.watch(&Call { verb: "watch", ..Call::default() });
+/// assert!(watch.gate().await);
+/// assert_eq!(watch.room(), 1); // one event, and then the end
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct WatchFaults {
     shared: Arc<SharedState>,
@@ -61,6 +75,19 @@ enum End {
 }
 
 /// An instruction that a watch follows immediately.
+///
+/// ```
+/// use dogwatch_apiserver::faults::{Call, Disturbance, FaultInjector};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let faults = FaultInjector::default();
+/// let mut watch = faults.watch(&Call { verb: "watch", ..Call::default() });
+/// faults.drop_watches();
+/// assert_eq!(watch.disturbed().await, Disturbance::Drop);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Disturbance {

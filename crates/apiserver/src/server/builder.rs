@@ -22,6 +22,24 @@ const DEFAULT_CLOCK_START: Timestamp = Timestamp::constant(1_767_225_600, 0);
 const DEFAULT_LOG_CAPACITY: usize = 10_000;
 
 /// Configures an [`ApiServer`](crate::ApiServer). Each method names its default.
+///
+/// ```
+/// use dogwatch_apiserver::ApiServer;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = ApiServer::builder()
+///     .in_process() // no socket
+///     .seed(7) // the same uids, names and times in every run
+///     .yaml("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
+///     .simulators(true)
+///     .start()
+///     .await?;
+/// assert!(server.token().is_none()); // every client is the administrator
+/// server.stop().await;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "the server does not run before `start` is called"]
 pub struct ApiServerBuilder {

@@ -7,6 +7,22 @@ use crate::api_error::ApiError;
 use crate::serving::BoxError;
 
 /// An error of starting a server.
+///
+/// ```
+/// use dogwatch_apiserver::{ApiServer, StartError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let builder = ApiServer::builder().in_process();
+/// match builder.yaml("{apiVersion: v1, kind: Namespace, metadata: {name: SHOP}}").start().await {
+///     Ok(server) => println!("{}", server.url()),
+///     Err(StartError::Listen { address, .. }) => println!("{address} is in use"),
+///     Err(StartError::Refused { object, source }) => println!("{object}: {source}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {

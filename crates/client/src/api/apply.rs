@@ -14,6 +14,36 @@ use crate::error::{Error, InvalidRequest};
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// An error of an apply.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_client::api::ApplyError;
+/// use dogwatch_core::PatchParams;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure",
+/// # "reason": "Conflict", "code": 409,
+/// # "details": {"causes": [{"reason": "FieldManagerConflict", "field": ".data.colour",
+/// # "message": "conflict with \"kubectl\" using v1"}]}}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(409);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// let wanted = serde_json::json!({ "data": { "colour": "red" } });
+/// match maps.apply("settings", &PatchParams::apply("my-program"), &wanted).await {
+///     Ok(map) => println!("{:?}", map.data),
+///     Err(ApplyError::Conflict(conflicts)) => assert_eq!(conflicts[0].field, ".data.colour"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApplyError {
@@ -26,6 +56,13 @@ pub enum ApplyError {
 }
 
 /// A field that another manager owns.
+///
+/// ```
+/// use dogwatch_client::api::ApplyConflict;
+///
+/// let conflict = ApplyConflict { field: ".spec.replicas".into(), manager: "autoscaler".into() };
+/// assert!(conflict.to_string().contains("autoscaler"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplyConflict {
     /// The field, as a path such as `.spec.replicas`.

@@ -5,6 +5,14 @@ use std::time::Duration;
 use crate::error::Error;
 
 /// The number and the delays of retries after a conflict.
+///
+/// ```
+/// use dogwatch_client::api::ConflictRetries;
+///
+/// let mut retries = ConflictRetries::BRIEF;
+/// retries.attempts = 10;
+/// assert_eq!(retries.wait.as_millis(), 10);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ConflictRetries {

@@ -38,6 +38,16 @@ impl Form {
 }
 
 /// A scope that is known at compile time.
+///
+/// ```
+/// use dogwatch_client::api::StaticScope;
+/// use dogwatch_core::Scope;
+/// use k8s_openapi::api::core::v1::{Namespace, Pod};
+/// use kube_core::Resource;
+///
+/// assert_eq!(<Pod as Resource>::Scope::SCOPE, Scope::Namespaced);
+/// assert_eq!(<Namespace as Resource>::Scope::SCOPE, Scope::Cluster);
+/// ```
 pub trait StaticScope {
     /// The scope of the objects.
     const SCOPE: Scope;

@@ -38,6 +38,37 @@ use form::Form;
 /// A handle on one collection: all of a resource, or one namespace of it.
 ///
 /// Cheap to clone. Methods take names of objects; none of them caches anything.
+///
+/// Calls may run concurrently, and their order on the server is not defined: await one before the
+/// other if it matters. Dropping the future of a call cancels its request; a write that was already
+/// sent may still be carried out.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_core::ListParams;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"metadata": {"resourceVersion": "7"},
+/// # "items": [{"metadata": {"name": "settings", "namespace": "default"}}]}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let maps = Api::<ConfigMap>::namespaced(client, "default");
+/// let list = maps.list(&ListParams::default()).await?;
+/// assert_eq!(list.items[0].metadata.name.as_deref(), Some("settings"));
+///
+/// // The same collection, metadata only.
+/// let metadata = maps.reading::<kube_core::metadata::PartialObjectMeta<ConfigMap>>();
+/// assert_eq!(metadata.namespace(), Some("default"));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Api<K> {
     client: Client,
     resource: ResourceType,

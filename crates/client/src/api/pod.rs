@@ -21,6 +21,13 @@ use crate::request::Request;
 const LONGEST_LINE: u64 = 1 << 20;
 
 /// The parameters of a log request.
+///
+/// ```
+/// use dogwatch_client::api::LogParams;
+///
+/// let params = LogParams::default().container("server").tail(100).follow();
+/// assert_eq!(params.tail_lines, Some(100));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogParams {

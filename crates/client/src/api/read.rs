@@ -13,6 +13,30 @@ use crate::request::Request;
 use crate::watch::{RetryWatcher, WatchSource, WatchStream};
 
 /// A list, or a page of one.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_core::ListParams;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"metadata": {"resourceVersion": "7"},
+/// # "items": [{"metadata": {"name": "good"}}, {"metadata": {"name": "bad"}, "data": 3}]}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let list = Api::<ConfigMap>::all(client).list_all(&ListParams::default()).await?;
+/// assert_eq!(list.metadata.version.as_str(), "7");
+/// assert_eq!(list.items.len(), 1);
+/// assert_eq!(list.bad[0].path, "data"); // exists, but cannot be decoded
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct List<K> {
     /// The version, continue token and other metadata.

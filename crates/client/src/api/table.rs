@@ -11,6 +11,31 @@ use crate::request::Request;
 const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 /// A list as the server prints it.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_core::ListParams;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"kind": "Table", "columnDefinitions": [{"name": "Name"}, {"name": "Data"}],
+/// # "rows": [{"cells": ["settings", 2], "object": {"metadata": {"name": "settings"}}}]}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let table = Api::<ConfigMap>::all(client).table(&ListParams::default()).await?;
+/// for row in &table.rows {
+///     println!("{:?} {:?}", table.cell(row, "Name"), table.cell(row, "Data"));
+/// }
+/// assert_eq!(table.cell(&table.rows[0], "Data"), Some(&2.into()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Table {
@@ -27,6 +52,16 @@ pub struct Table {
 }
 
 /// The list metadata of a [`Table`].
+///
+/// ```
+/// use dogwatch_client::api::Table;
+///
+/// let text = r#"{"kind": "Table", "metadata": {"continue": "abc"}}"#;
+/// let table: Table = serde_json::from_str(text)?;
+/// assert_eq!(table.metadata.continue_token, "abc"); // there is another page
+/// assert!(table.metadata.resource_version.is_unset());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TableMeta {
@@ -46,6 +81,14 @@ pub struct TableMeta {
 }
 
 /// A column of a [`Table`].
+///
+/// ```
+/// use dogwatch_client::api::TableColumn;
+///
+/// let wide = TableColumn { name: "Node".to_owned(), priority: 1, ..TableColumn::default() };
+/// let shown: Vec<_> = [wide].into_iter().filter(|it| it.priority == 0).collect();
+/// assert!(shown.is_empty());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TableColumn {
@@ -62,6 +105,15 @@ pub struct TableColumn {
 }
 
 /// A row of a [`Table`].
+///
+/// ```
+/// use dogwatch_client::api::TableRow;
+///
+/// let row: TableRow = serde_json::from_str(r#"{"cells": ["settings", 2], "object": null}"#)?;
+/// assert_eq!(row.cells[1], 2);
+/// assert_eq!(row.object, None);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TableRow {
@@ -73,6 +125,14 @@ pub struct TableRow {
 }
 
 /// The object of a row.
+///
+/// ```
+/// use dogwatch_client::api::RowObject;
+///
+/// let object: RowObject = serde_json::from_str(r#"{"metadata": {"name": "settings"}}"#)?;
+/// assert_eq!(object.metadata.name, "settings");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct RowObject {
     /// The metadata of the object.

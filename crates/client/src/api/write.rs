@@ -11,6 +11,30 @@ use crate::exchange::error_response;
 use crate::request::{Request, Response};
 
 /// A change to an object, in one of the three forms besides server-side apply.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_client::api::Patch;
+/// use dogwatch_core::PatchParams;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"metadata": {"name": "settings"}, "data": {"colour": "red"}}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// let change = serde_json::json!({ "data": { "colour": "red" } });
+/// let map = maps.patch("settings", &PatchParams::default(), Patch::Merge(&change)).await?;
+/// assert_eq!(map.data.unwrap_or_default()["colour"], "red");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Patch<'a, P: ?Sized> {
@@ -24,6 +48,32 @@ pub enum Patch<'a, P: ?Sized> {
 }
 
 /// The result of a deletion.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_client::api::Deletion;
+/// use dogwatch_core::DeleteParams;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"kind": "Status", "apiVersion": "v1", "status": "Success"}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// match maps.delete("settings", &DeleteParams::default()).await? {
+///     Deletion::Gone(_) => println!("deleted"),
+///     Deletion::Going(map) => println!("waits for {:?}", map.metadata.finalizers),
+///     _ => {}
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Deletion<K> {

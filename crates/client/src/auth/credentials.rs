@@ -21,6 +21,24 @@ use crate::config::{AuthProvider, AuthSettings, Config, Identity};
 /// The credentials of a client. Clones share one state: one token cache, one plugin process at a
 /// time. Other credentials with the same `exec` section, or the same login at an `oidc` provider,
 /// share that part of it.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::auth::Credentials;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut config = Config::new("https://10.0.0.1:6443".parse()?);
+/// config.auth.token = Some("secret".into());
+/// let credentials = Credentials::new(&config, None)?;
+///
+/// let mut headers = http::HeaderMap::new();
+/// let ticket = credentials.authorize(&mut headers).await?;
+/// assert_eq!(headers["authorization"], "Bearer secret");
+/// credentials.rejected(ticket); // if the server answers 401
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Credentials {
     inner: Arc<Inner>,
@@ -41,6 +59,21 @@ enum AuthMethod {
 }
 
 /// The program's options for credentials, in addition to the settings.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::auth::AuthOptions;
+/// use dogwatch_client::{Client, Config};
+///
+/// let mut options = AuthOptions::default();
+/// options.plugin_time_limit = Some(Duration::from_secs(10));
+/// options.stdin_unavailable = true;
+/// let config = Config::new("https://10.0.0.1:6443".parse()?);
+/// let client = Client::builder(config).auth_options(options).build()?;
+/// # let _ = client;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct AuthOptions {
@@ -60,6 +93,21 @@ pub struct AuthOptions {
 
 /// The credentials that a request carried; pass it to [`Credentials::rejected`] if the server
 /// answers 401.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::auth::Credentials;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let credentials = Credentials::new(&Config::new("https://10.0.0.1:6443".parse()?), None)?;
+/// let mut headers = http::HeaderMap::new();
+/// let ticket = credentials.authorize(&mut headers).await?;
+/// assert!(headers.is_empty()); // anonymous
+/// credentials.rejected(ticket); // there is nothing to renew
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Ticket {

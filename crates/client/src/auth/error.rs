@@ -9,6 +9,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// An error that prevents a request from getting credentials.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::auth::{AuthError, Credentials};
+///
+/// let mut config = Config::new("http://10.0.0.1:8080".parse()?);
+/// config.auth.token = Some("secret".into());
+/// match Credentials::new(&config, None) {
+///     Err(AuthError::Plaintext { server }) => println!("{server} needs https"),
+///     Err(AuthError::Plugin(error)) => println!("{error}"),
+///     other => panic!("{other:?}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuthError {
@@ -42,6 +56,30 @@ pub enum AuthError {
 }
 
 /// An error of a credential plugin.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::auth::{AuthError, Credentials, PluginError};
+/// use dogwatch_client::config::{ExecConfig, InteractiveMode};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut config = Config::new("https://10.0.0.1:6443".parse()?);
+/// config.auth.exec = Some(ExecConfig {
+///     api_version: "client.authentication.k8s.io/v1".to_owned(),
+///     command: "/does/not/exist".to_owned(),
+///     interactive_mode: Some(InteractiveMode::Never),
+///     ..ExecConfig::default()
+/// });
+/// let credentials = Credentials::new(&config, None)?;
+/// let result = credentials.authorize(&mut http::HeaderMap::new()).await;
+/// let Err(AuthError::Plugin(PluginError::NotFound { command, .. })) = result else {
+///     panic!("{result:?}")
+/// };
+/// assert_eq!(command, "/does/not/exist");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PluginError {
@@ -114,6 +152,19 @@ pub enum PluginError {
 }
 
 /// An error of an identity provider.
+///
+/// ```
+/// use dogwatch_client::auth::OidcError;
+///
+/// fn needs_login(error: &OidcError) -> bool {
+///     match error {
+///         OidcError::NoRefreshToken => true,
+///         OidcError::Refused { code, .. } => code == "invalid_grant",
+///         _ => false, // the same request may succeed later
+///     }
+/// }
+/// assert!(needs_login(&OidcError::NoRefreshToken));
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OidcError {

@@ -23,12 +23,44 @@ const EXTRA: &str = "impersonate-extra-";
 /// An [`Impersonation`] among the extensions of a request replaces the layer's own completely; an
 /// empty one turns impersonation off. A request that already has `Impersonate-User` is passed on
 /// unchanged.
+///
+/// ```
+/// use dogwatch_client::auth::ImpersonateLayer;
+/// use dogwatch_client::config::Impersonation;
+///
+/// let jane = Impersonation { user: Some("jane".to_owned()), ..Impersonation::default() };
+/// let layer = ImpersonateLayer::new(&jane)?;
+/// # let _ = layer;
+/// let groups = Impersonation { groups: vec!["admins".to_owned()], ..Impersonation::default() };
+/// assert!(ImpersonateLayer::new(&groups).is_err()); // groups of no user
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ImpersonateLayer {
     headers: Arc<[(HeaderName, HeaderValue)]>,
 }
 
 /// A service that adds the impersonation headers to its requests.
+///
+/// ```
+/// use dogwatch_client::BoxError;
+/// use dogwatch_client::auth::ImpersonateLayer;
+/// use dogwatch_client::config::Impersonation;
+/// use http::{HeaderMap, Request};
+/// use tower::{Layer, ServiceExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let echo = tower::service_fn(|it: Request<()>| async move {
+///     Ok::<HeaderMap, BoxError>(it.headers().clone())
+/// });
+/// let jane = Impersonation { user: Some("jane".to_owned()), ..Impersonation::default() };
+/// let service = ImpersonateLayer::new(&jane)?.layer(echo);
+/// let headers = service.oneshot(Request::new(())).await.expect("the echo does not fail");
+/// assert_eq!(headers["impersonate-user"], "jane");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct ImpersonateService<S> {
     inner: S,

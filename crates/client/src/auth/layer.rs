@@ -13,6 +13,16 @@ use super::credentials::{Credentials, Ticket};
 use crate::body::{BoxError, RequestBody, ResponseBody};
 
 /// A layer that adds [`Credentials`] to every request.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::auth::{AuthLayer, Credentials};
+///
+/// let config = Config::new("https://10.0.0.1:6443".parse()?);
+/// let layer = AuthLayer::new(Credentials::new(&config, None)?);
+/// # let _ = layer;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct AuthLayer {
     credentials: Credentials,
@@ -25,6 +35,27 @@ pub struct AuthLayer {
 /// request is sent a second time, whatever its method: a server that answers 401 has not executed
 /// it. The second response is final. If there are no newer credentials, or the renewal fails, the
 /// caller gets the 401.
+///
+/// ```
+/// use dogwatch_client::auth::{AuthLayer, Credentials};
+/// use dogwatch_client::{BoxError, Config, RequestBody, ResponseBody, boxed};
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = tower::service_fn(|it: Request<RequestBody>| async move {
+///     assert_eq!(it.headers()["authorization"], "Bearer secret");
+///     Ok::<Response<ResponseBody>, BoxError>(Response::new(boxed(RequestBody::default())))
+/// });
+/// let mut config = Config::new("https://10.0.0.1:6443".parse()?);
+/// config.auth.token = Some("secret".into());
+/// let service = AuthLayer::new(Credentials::new(&config, None)?).layer(server);
+/// let response = service.oneshot(Request::new(RequestBody::default())).await;
+/// assert!(response.is_ok_and(|it| it.status().is_success()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct AuthService<S> {
     inner: S,

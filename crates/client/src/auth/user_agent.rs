@@ -12,12 +12,38 @@ use tower_service::Service;
 use super::error::AuthError;
 
 /// A layer that sets the `User-Agent` header, unless the request already has one.
+///
+/// ```
+/// use dogwatch_client::auth::UserAgentLayer;
+///
+/// assert!(UserAgentLayer::new(Some("my-program/1.4.0")).is_ok());
+/// assert!(UserAgentLayer::new(Some("two\nlines")).is_err());
+/// ```
 #[derive(Clone, Debug)]
 pub struct UserAgentLayer {
     value: HeaderValue,
 }
 
 /// A service that sets the `User-Agent` header of its requests.
+///
+/// ```
+/// use std::convert::Infallible;
+///
+/// use dogwatch_client::auth::UserAgentLayer;
+/// use http::{HeaderMap, Request};
+/// use tower::{Layer, ServiceExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let echo = tower::service_fn(|it: Request<()>| async move {
+///     Ok::<HeaderMap, Infallible>(it.headers().clone())
+/// });
+/// let service = UserAgentLayer::new(Some("my-program/1.4.0"))?.layer(echo);
+/// let headers = service.oneshot(Request::new(())).await?;
+/// assert_eq!(headers["user-agent"], "my-program/1.4.0");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct UserAgentService<S> {
     inner: S,

@@ -26,6 +26,16 @@ const VARIABLES: [&str; 5] = [KUBECONFIG, SERVICE_HOST, SERVICE_PORT, POD_NAMESP
 const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The environment variables and directories that a configuration is inferred from.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::config::{Environment, Overrides};
+///
+/// // A test that does not depend on the variables and files of the machine.
+/// let environment = Environment::empty().with_var("KUBECONFIG", "/does/not/exist");
+/// let result = Config::infer(&environment, &Overrides::default());
+/// assert!(result.is_err_and(|error| error.is_empty()));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<String, OsString>,

@@ -8,6 +8,19 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// An error of the configuration.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::config::{ConfigError, Environment, Overrides};
+///
+/// match Config::infer(&Environment::empty(), &Overrides::default()) {
+///     Ok(config) => println!("{}", config.server),
+///     Err(error) if error.is_context_not_found() => println!("choose another context"),
+///     Err(ConfigError::NoCluster(searched)) => assert!(searched.contexts.is_empty()),
+///     Err(ConfigError::Files(files)) => files.iter().for_each(|it| println!("{it}")),
+///     Err(error) => panic!("{error}"),
+/// }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -82,6 +95,15 @@ impl ConfigError {
 }
 
 /// One file that cannot be used.
+///
+/// ```
+/// use dogwatch_client::config::{ConfigError, Kubeconfig};
+///
+/// let error = Kubeconfig::from_yaml("clusters: 3").expect_err("not a list");
+/// let ConfigError::Files(files) = error else { panic!("{error}") };
+/// assert_eq!(files[0].file, None); // a text, not a file
+/// assert!(!files[0].message.is_empty());
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FileError {
@@ -123,6 +145,12 @@ impl fmt::Display for FileError {
 impl std::error::Error for FileError {}
 
 /// The sections of a kubeconfig.
+///
+/// ```
+/// use dogwatch_client::config::EntryKind;
+///
+/// assert_eq!(EntryKind::Context.to_string(), "context");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntryKind {
@@ -145,6 +173,18 @@ impl fmt::Display for EntryKind {
 }
 
 /// An entry as messages name it: its kind, its name and the file that defines it.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::config::{ConfigError, EntryKind, Overrides};
+///
+/// let text = "{clusters: [{name: a, cluster: {server: 'http://['}}], \
+///             contexts: [{name: a, context: {cluster: a}}], current-context: a}";
+/// let error = Config::from_kubeconfig_str(text, &Overrides::default()).expect_err("no server");
+/// let ConfigError::Invalid(problems) = error else { panic!("{error}") };
+/// assert_eq!(problems[0].entry.kind, EntryKind::Cluster);
+/// assert_eq!(problems[0].entry.name, "a");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Entry {
@@ -178,6 +218,17 @@ impl fmt::Display for Entry {
 }
 
 /// A problem with one field of one entry.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::config::{ConfigError, Overrides};
+///
+/// let text = "{clusters: [{name: a, cluster: {server: 'http://['}}], \
+///             contexts: [{name: a, context: {cluster: a}}], current-context: a}";
+/// let error = Config::from_kubeconfig_str(text, &Overrides::default()).expect_err("no server");
+/// let ConfigError::Invalid(problems) = error else { panic!("{error}") };
+/// assert_eq!(problems[0].field, "server");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {
@@ -196,6 +247,17 @@ impl fmt::Display for Problem {
 }
 
 /// The places that were searched for a configuration, without success.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::config::{ConfigError, Environment, Overrides};
+///
+/// let environment = Environment::empty().with_home("/does/not/exist");
+/// let result = Config::infer(&environment, &Overrides::default());
+/// let Err(ConfigError::NoCluster(searched)) = result else { panic!("{result:?}") };
+/// searched.looked_at.iter().for_each(|place| println!("{place}"));
+/// assert!(searched.no_pod.is_some());
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NoCluster {

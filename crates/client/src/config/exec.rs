@@ -7,6 +7,18 @@ use serde::{Deserialize, Serialize};
 use super::redact;
 
 /// The parameters of a credential plugin (rule AU-3).
+///
+/// ```
+/// use dogwatch_client::config::{ExecConfig, InteractiveMode};
+///
+/// let plugin = ExecConfig {
+///     api_version: "client.authentication.k8s.io/v1".to_owned(),
+///     command: "cloud-token".to_owned(),
+///     interactive_mode: Some(InteractiveMode::Never),
+///     ..ExecConfig::default()
+/// };
+/// assert!(plugin.args.is_empty() && !plugin.provide_cluster_info);
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecConfig {
@@ -37,6 +49,14 @@ pub struct ExecConfig {
 }
 
 /// An environment variable for a plugin.
+///
+/// ```
+/// use dogwatch_client::config::{ExecConfig, ExecEnv};
+///
+/// let mut plugin = ExecConfig::default();
+/// plugin.env.push(ExecEnv { name: "PROFILE".to_owned(), value: "staging".to_owned() });
+/// assert!(!format!("{plugin:?}").contains("staging")); // values may be secret
+/// ```
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExecEnv {
     /// The name of the variable.
@@ -46,6 +66,14 @@ pub struct ExecEnv {
 }
 
 /// A plugin's use of the terminal.
+///
+/// ```
+/// use dogwatch_client::config::InteractiveMode;
+///
+/// let mode: InteractiveMode = serde_json::from_str(r#""IfAvailable""#)?;
+/// assert_eq!(mode, InteractiveMode::IfAvailable);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum InteractiveMode {
@@ -58,6 +86,14 @@ pub enum InteractiveMode {
 }
 
 /// The cluster's data for a plugin (`spec.cluster` of an ExecCredential).
+///
+/// ```
+/// use dogwatch_client::config::ExecCluster;
+///
+/// let cluster = ExecCluster { server: "https://10.0.0.1".to_owned(), ..ExecCluster::default() };
+/// assert_eq!(serde_json::to_value(&cluster)?["server"], "https://10.0.0.1");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct ExecCluster {

@@ -17,6 +17,20 @@ use super::redact;
 use super::user::User;
 
 /// A kubeconfig: one file, or several merged.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::config::{Cluster, Environment, Kubeconfig, Overrides, User};
+///
+/// let server = Some("https://10.0.0.1:6443".to_owned());
+/// let cluster = Cluster { server, ..Cluster::default() };
+/// let user = User { token: Some("secret".into()), ..User::default() };
+/// let kubeconfig = Kubeconfig::single("staging", cluster, user);
+/// let config = Config::resolve(&kubeconfig, &Overrides::default(), &Environment::empty())?;
+/// assert_eq!(config.server.as_str(), "https://10.0.0.1:6443/");
+/// println!("{}", kubeconfig.to_yaml()?); // with the token
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", expecting = "a kubeconfig")]
 pub struct Kubeconfig {
@@ -50,6 +64,14 @@ pub struct Kubeconfig {
 }
 
 /// Preferences of command-line tools.
+///
+/// ```
+/// use dogwatch_client::config::Kubeconfig;
+///
+/// let kubeconfig = Kubeconfig::from_yaml("preferences: {colors: true}")?;
+/// assert!(kubeconfig.preferences.is_some_and(|it| it.colors));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "the preferences")]
 pub struct Preferences {
@@ -65,6 +87,15 @@ pub struct Preferences {
 }
 
 /// A cluster and its name.
+///
+/// ```
+/// use dogwatch_client::config::{Cluster, NamedCluster};
+///
+/// let server = Some("https://10.0.0.1:6443".to_owned());
+/// let cluster = Cluster { server, ..Cluster::default() };
+/// let entry = NamedCluster { name: "staging".to_owned(), cluster, ..NamedCluster::default() };
+/// assert_eq!(entry.name, "staging");
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a cluster with its name")]
 pub struct NamedCluster {
@@ -80,6 +111,17 @@ pub struct NamedCluster {
 }
 
 /// The address of a server and the way to verify it.
+///
+/// ```
+/// use dogwatch_client::config::Kubeconfig;
+///
+/// let text = "clusters: [{name: staging, cluster: {server: 'https://10.0.0.1:6443'}}]";
+/// let kubeconfig = Kubeconfig::from_yaml(text)?;
+/// let cluster = kubeconfig.cluster("staging").expect("the text defines it");
+/// assert_eq!(cluster.server.as_deref(), Some("https://10.0.0.1:6443"));
+/// assert!(!cluster.insecure_skip_tls_verify);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", expecting = "a cluster")]
 pub struct Cluster {
@@ -116,6 +158,14 @@ pub struct Cluster {
 }
 
 /// A user and its name.
+///
+/// ```
+/// use dogwatch_client::config::{NamedUser, User};
+///
+/// let user = User { token: Some("secret".into()), ..User::default() };
+/// let entry = NamedUser { name: "jane".to_owned(), user, ..NamedUser::default() };
+/// assert!(!format!("{entry:?}").contains("secret"));
+/// ```
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(expecting = "a user with its name")]
 pub struct NamedUser {
@@ -131,6 +181,14 @@ pub struct NamedUser {
 }
 
 /// A context and its name.
+///
+/// ```
+/// use dogwatch_client::config::{Context, NamedContext};
+///
+/// let context = Context { namespace: Some("shop".to_owned()), ..Context::default() };
+/// let entry = NamedContext { name: "shop".to_owned(), context, ..NamedContext::default() };
+/// assert_eq!(entry.context.namespace.as_deref(), Some("shop"));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a context with its name")]
 pub struct NamedContext {
@@ -146,6 +204,17 @@ pub struct NamedContext {
 }
 
 /// A combination of a cluster, a user and a namespace.
+///
+/// ```
+/// use dogwatch_client::config::Kubeconfig;
+///
+/// let text = "contexts: [{name: shop, context: {cluster: staging, namespace: shop}}]";
+/// let kubeconfig = Kubeconfig::from_yaml(text)?;
+/// let context = kubeconfig.context("shop").expect("the text defines it");
+/// assert_eq!(context.cluster.as_deref(), Some("staging"));
+/// assert_eq!(context.user, None); // anonymous
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "a context")]
 pub struct Context {

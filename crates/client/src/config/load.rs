@@ -16,6 +16,16 @@ use super::kubeconfig::Kubeconfig;
 use super::yaml;
 
 /// The result of loading the kubeconfig files.
+///
+/// ```
+/// use dogwatch_client::config::{Environment, Kubeconfig};
+///
+/// let environment = Environment::empty().with_var("KUBECONFIG", "/does/not/exist");
+/// let loaded = Kubeconfig::load(&environment, None)?;
+/// assert!(loaded.files.is_empty() && loaded.broken.is_empty());
+/// assert_eq!(loaded.missing.len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Loaded {

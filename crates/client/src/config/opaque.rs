@@ -12,6 +12,15 @@ use super::absent::as_default;
 use super::any_value;
 
 /// Data of another program, with its name.
+///
+/// ```
+/// use dogwatch_client::config::Kubeconfig;
+///
+/// let text = "extensions: [{name: editor, extension: {theme: dark}}]";
+/// let kubeconfig = Kubeconfig::from_yaml(text)?;
+/// assert_eq!(kubeconfig.extensions[0].extension["theme"], "dark");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(expecting = "an extension with its name")]
 pub struct NamedExtension {
@@ -27,6 +36,15 @@ pub struct NamedExtension {
 }
 
 /// Fields that this library does not know, kept unchanged. `Debug` shows only their names.
+///
+/// ```
+/// use dogwatch_client::config::Kubeconfig;
+///
+/// let kubeconfig = Kubeconfig::from_yaml("a-later-field: 3")?;
+/// assert_eq!(kubeconfig.other.0["a-later-field"], 3);
+/// assert!(kubeconfig.to_yaml()?.contains("a-later-field")); // it is not lost
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OtherFields(#[serde(deserialize_with = "any_value::read_fields")] pub BTreeMap<String, Value>);

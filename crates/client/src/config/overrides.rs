@@ -12,6 +12,20 @@ use super::settings::PluginPolicy;
 use super::user::User;
 
 /// Values that take precedence over the files. Empty values count as unset.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::config::Overrides;
+///
+/// let text = "{clusters: [{name: a, cluster: {server: 'https://10.0.0.1'}}], \
+///             contexts: [{name: a, context: {cluster: a, namespace: shop}}]}";
+/// let mut overrides = Overrides::default(); // such as the flags of a command
+/// overrides.context = Some("a".to_owned());
+/// overrides.namespace = Some("test".to_owned());
+/// let config = Config::from_kubeconfig_str(text, &overrides)?;
+/// assert_eq!(config.default_namespace, "test");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Overrides {

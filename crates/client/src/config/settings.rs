@@ -16,6 +16,19 @@ use super::exec::ExecConfig;
 use super::redact;
 
 /// The resolved settings of a client: the server, the way to verify it, and the credentials.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::Config;
+///
+/// let mut config = Config::new("https://10.0.0.1:6443".parse()?);
+/// config.auth.token = Some("secret".into());
+/// config.timeout = Some(Duration::from_secs(30));
+/// assert_eq!(config.default_namespace, "default");
+/// assert!(!format!("{config:?}").contains("secret"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
@@ -49,6 +62,17 @@ pub struct Config {
 }
 
 /// The verification of the server, and the client certificate.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::config::Pem;
+///
+/// let mut config = Config::new("https://10.0.0.1:6443".parse()?);
+/// config.tls.ca = Some(Pem::File("/etc/kubernetes/pki/ca.crt".into()));
+/// config.tls.server_name = Some("kubernetes.default.svc".to_owned());
+/// assert!(!config.tls.insecure_skip_verify);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct TlsSettings {
@@ -63,6 +87,14 @@ pub struct TlsSettings {
 }
 
 /// A client certificate with its key.
+///
+/// ```
+/// use dogwatch_client::config::{Identity, Pem};
+///
+/// let certificate = Pem::File("/etc/my-program/client.crt".into());
+/// let identity = Identity { certificate, key: Pem::File("/etc/my-program/client.key".into()) };
+/// assert!(matches!(identity.key, Pem::File(_)));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The certificate chain.
@@ -72,6 +104,15 @@ pub struct Identity {
 }
 
 /// PEM text, given directly or in a file that may change.
+///
+/// ```
+/// use dogwatch_client::config::Pem;
+///
+/// let file = Pem::File("/etc/kubernetes/pki/ca.crt".into()); // read again when it changes
+/// let text = Pem::Data("-----BEGIN PRIVATE KEY-----".into());
+/// assert!(!format!("{text:?}").contains("BEGIN"));
+/// # let _ = file;
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub enum Pem {
@@ -83,6 +124,14 @@ pub enum Pem {
 
 /// The credentials that are sent as headers. At most one is used: token, then basic, then provider,
 /// then plugin (rule KC-8).
+///
+/// ```
+/// use dogwatch_client::config::AuthSettings;
+///
+/// let mut auth = AuthSettings::default(); // anonymous
+/// auth.token_file = Some("/var/run/secrets/token".into());
+/// assert!(auth.token.is_none() && auth.exec.is_none());
+/// ```
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AuthSettings {
@@ -99,6 +148,13 @@ pub struct AuthSettings {
 }
 
 /// A user name and a password.
+///
+/// ```
+/// use dogwatch_client::config::BasicAuth;
+///
+/// let basic = BasicAuth { username: "jane".to_owned(), password: "secret".into() };
+/// assert!(!format!("{basic:?}").contains("secret"));
+/// ```
 #[derive(Clone, Debug)]
 pub struct BasicAuth {
     /// The user name.
@@ -108,6 +164,17 @@ pub struct BasicAuth {
 }
 
 /// An `auth-provider` section: a name and its options.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use dogwatch_client::config::AuthProvider;
+///
+/// let issuer = ("idp-issuer-url".to_owned(), "https://login.example.com".to_owned());
+/// let config = BTreeMap::from([issuer]);
+/// let provider = AuthProvider { name: "oidc".to_owned(), config, origin: None };
+/// assert!(!format!("{provider:?}").contains("login.example.com"));
+/// ```
 #[derive(Clone)]
 pub struct AuthProvider {
     /// The provider's name, for example `oidc`.
@@ -120,6 +187,27 @@ pub struct AuthProvider {
 }
 
 /// The user to impersonate. Nothing is sent unless `user` is set.
+///
+/// ```
+/// use dogwatch_client::config::Impersonation;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let (user, groups) = (Some("jane".to_owned()), vec!["admins".to_owned()]);
+/// let jane = Impersonation { user, groups, ..Impersonation::default() };
+/// let client = client.acting_as(jane); // all of its requests
+/// # client.get().path(&["version"]).bytes().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impersonation {
     /// The user name to impersonate.
@@ -133,6 +221,16 @@ pub struct Impersonation {
 }
 
 /// A token bucket: `qps` tokens per second, at most `burst` at once.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::config::RateLimit;
+///
+/// let mut config = Config::new("https://10.0.0.1:6443".parse()?);
+/// config.rate_limit = Some(RateLimit { qps: 5.0, burst: 10 }); // client-go's default
+/// # assert!(config.rate_limit.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RateLimit {
     /// Requests per second, on average.
@@ -142,6 +240,16 @@ pub struct RateLimit {
 }
 
 /// The HTTP versions to use.
+///
+/// ```
+/// use dogwatch_client::Config;
+/// use dogwatch_client::config::HttpVersion;
+///
+/// let mut config = Config::new("https://10.0.0.1:6443".parse()?);
+/// assert_eq!(config.http, HttpVersion::Auto);
+/// config.http = HttpVersion::Http1; // for a proxy that breaks HTTP/2
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HttpVersion {
@@ -153,6 +261,14 @@ pub enum HttpVersion {
 }
 
 /// The credential plugins that may be started (rule AU-3).
+///
+/// ```
+/// use dogwatch_client::config::{Overrides, PluginPolicy};
+///
+/// let mut overrides = Overrides::default();
+/// overrides.plugin_policy = PluginPolicy::Allowlist(vec!["cloud-token".to_owned()]);
+/// assert_ne!(overrides.plugin_policy, PluginPolicy::AllowAll);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PluginPolicy {

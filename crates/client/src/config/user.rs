@@ -14,6 +14,16 @@ use super::opaque::{NamedExtension, OtherFields};
 use super::redact;
 
 /// The credentials of a user.
+///
+/// ```
+/// use dogwatch_client::config::Kubeconfig;
+///
+/// let kubeconfig = Kubeconfig::from_yaml("users: [{name: jane, user: {token: secret}}]")?;
+/// let user = kubeconfig.user("jane").expect("the text defines it");
+/// assert!(user.token.is_some() && user.exec.is_none());
+/// assert!(!format!("{user:?}").contains("secret"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", expecting = "a user")]
 pub struct User {
@@ -96,6 +106,16 @@ pub struct User {
 }
 
 /// The `auth-provider` section of a user.
+///
+/// ```
+/// use dogwatch_client::config::Kubeconfig;
+///
+/// let text = "users: [{name: jane, user: {auth-provider: {name: oidc, config: {client-id: a}}}}]";
+/// let kubeconfig = Kubeconfig::from_yaml(text)?;
+/// let provider = kubeconfig.user("jane").and_then(|it| it.auth_provider.as_ref());
+/// assert_eq!(provider.map(|it| it.config["client-id"].as_str()), Some("a"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "an auth-provider section")]
 pub struct ProviderSection {
@@ -111,6 +131,16 @@ pub struct ProviderSection {
 }
 
 /// The `exec` section of a user.
+///
+/// ```
+/// use dogwatch_client::config::Kubeconfig;
+///
+/// let text = "users: [{name: jane, user: {exec: {command: cloud-token, args: [get]}}}]";
+/// let kubeconfig = Kubeconfig::from_yaml(text)?;
+/// let exec = kubeconfig.user("jane").and_then(|it| it.exec.as_ref()).expect("the text has it");
+/// assert_eq!((exec.command.as_deref(), exec.args.len()), (Some("cloud-token"), 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "an exec section")]
 pub struct ExecSection {
@@ -142,6 +172,15 @@ pub struct ExecSection {
 }
 
 /// An environment variable for a credential plugin.
+///
+/// ```
+/// use dogwatch_client::config::{ExecSection, ExecVariable};
+///
+/// let (name, value) = ("PROFILE".to_owned(), "staging".to_owned());
+/// let variable = ExecVariable { name, value, ..ExecVariable::default() };
+/// let section = ExecSection { env: vec![variable], ..ExecSection::default() };
+/// assert!(!format!("{section:?}").contains("staging")); // values may be secret
+/// ```
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(expecting = "a variable")]
 pub struct ExecVariable {

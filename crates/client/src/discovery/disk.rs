@@ -24,6 +24,28 @@ use super::files::replace;
 use super::model::Discovery;
 
 /// The directory and lifetime of the discovery cache on disk.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::discovery::{CachedDiscovery, DiskCache};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let disk = DiskCache::new("/tmp/my-program/discovery", Duration::from_secs(6 * 60 * 60));
+/// let discovery = CachedDiscovery::on_disk(client, disk); // nothing is written yet
+/// # let _ = discovery;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskCache {
     /// The directory: one per server. Created if it does not exist.

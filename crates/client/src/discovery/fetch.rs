@@ -20,6 +20,30 @@ use crate::request::JSON;
 const ATTEMPTS: u32 = 2;
 
 /// The discovery documents to request.
+///
+/// ```
+/// use dogwatch_client::Discovery;
+/// use dogwatch_client::discovery::DiscoveryFormat;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
+/// #     "verbs": ["list", "watch"]}]}]}]}"#;
+/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
+/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
+/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// #     let response = http::Response::builder().header("content-type", media_type);
+/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let discovery = Discovery::fetch_as(&client, DiscoveryFormat::Aggregated).await?;
+/// assert!(discovery.is_complete());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DiscoveryFormat {

@@ -14,13 +14,70 @@ use crate::error::Error;
 /// A mapper from names that users type, and from kinds, to resources.
 ///
 /// Cheap to clone; clones share the discovery. An unknown name leads to another request to the
-/// server, once, unless the cached discovery is [fresh](CachedDiscovery::is_fresh).
+/// server, once, unless the cached discovery is [fresh](CachedDiscovery::is_fresh). The futures may
+/// be dropped at any time, as that of [`CachedDiscovery::get`].
+///
+/// ```
+/// use dogwatch_client::{Api, CachedDiscovery, RestMapper};
+/// use kube_core::DynamicObject;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
+/// #     "verbs": ["list", "watch"]}]}]}]}"#;
+/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
+/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
+/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// #     let response = http::Response::builder().header("content-type", media_type);
+/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let mapper = RestMapper::new(CachedDiscovery::new(client.clone()));
+/// let found = mapper.resolve("deploy").await?; // as in `kubectl get deploy`
+/// assert_eq!(found.resource.group_resource(), "deployments.apps");
+/// let api = Api::<DynamicObject>::dynamic(client, found.resource.resource);
+/// assert_eq!(api.resource().gvk.kind, "Deployment");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct RestMapper {
     discovery: CachedDiscovery,
 }
 
 /// An error of resolving a resource.
+///
+/// ```
+/// use dogwatch_client::discovery::MapError;
+/// use dogwatch_client::{CachedDiscovery, RestMapper};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
+/// #     "verbs": ["list", "watch"]}]}]}]}"#;
+/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
+/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
+/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// #     let response = http::Response::builder().header("content-type", media_type);
+/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let mapper = RestMapper::new(CachedDiscovery::new(client));
+/// match mapper.resolve("deploymnts").await {
+///     Ok(found) => println!("{}", found.resource.group_resource()),
+///     Err(MapError::NoMatch(error)) => assert_eq!(error.near, ["deployments.apps"]),
+///     Err(MapError::Discovery(error)) => println!("try later: {error}"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapError {

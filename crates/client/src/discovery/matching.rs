@@ -17,6 +17,30 @@ use super::model::{Discovery, GroupFailure, ServedResource};
 const MAX_NEAR: usize = 3;
 
 /// The resource that matches a name.
+///
+/// ```
+/// use dogwatch_client::{CachedDiscovery, RestMapper};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
+/// #     "verbs": ["list", "watch"]}]}]}]}"#;
+/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
+/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
+/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// #     let response = http::Response::builder().header("content-type", media_type);
+/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let mapper = RestMapper::new(CachedDiscovery::new(client));
+/// let found = mapper.resolve("Deployment.v1.apps").await?;
+/// assert!(found.resource.supports("list") && found.ambiguity.is_none());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     /// The resource, in the version to use.
@@ -26,6 +50,15 @@ pub struct Match {
 }
 
 /// A name that matches several resources; the one of the highest priority was chosen.
+///
+/// ```
+/// use dogwatch_client::discovery::Ambiguity;
+///
+/// let others = vec!["poddlers.acme.com".to_owned()];
+/// let ambiguity = Ambiguity { word: "po".to_owned(), short_name: true, others };
+/// eprintln!("Warning: {ambiguity}");
+/// # assert!(ambiguity.to_string().contains("poddlers.acme.com"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ambiguity {
     /// The name.
@@ -38,6 +71,14 @@ pub struct Ambiguity {
 }
 
 /// The error that no resource of the server matches a name.
+///
+/// ```
+/// use dogwatch_client::discovery::NoMatch;
+///
+/// let near = vec!["deployments".to_owned()];
+/// let error = NoMatch { word: "deploymnts".to_owned(), near, unknown: Vec::new() };
+/// assert!(error.to_string().contains("deployments"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct NoMatch {
     /// The name.

@@ -13,6 +13,30 @@ use crate::transport::TransportErrorKind;
 ///
 /// Groups are in the server's order of priority, the core group first. Versions that could not be
 /// discovered are in `failures`; the rest is still valid (rules DI-1, DI-2).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
+/// #     "verbs": ["list", "watch"]}]}]}]}"#;
+/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
+/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
+/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// #     let response = http::Response::builder().header("content-type", media_type);
+/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let discovery = client.discover().await?;
+/// for resource in discovery.preferred_resources() {
+///     println!("{} {}", resource.group_resource(), resource.resource.gvk.kind);
+/// }
+/// assert!(discovery.is_complete() && discovery.serves("apps", "v1"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
     /// The groups, highest priority first.
@@ -22,6 +46,28 @@ pub struct Discovery {
 }
 
 /// An API group and its versions.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
+/// #     "verbs": ["list", "watch"]}]}]}]}"#;
+/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
+/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
+/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// #     let response = http::Response::builder().header("content-type", media_type);
+/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let discovery = client.discover().await?;
+/// let apps = discovery.group("apps").expect("every server has it");
+/// assert_eq!(apps.preferred().map(|it| it.version.as_str()), Some("v1"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiGroup {
     /// The name; empty for the core group.
@@ -31,6 +77,28 @@ pub struct ApiGroup {
 }
 
 /// A version of a group and its resources.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
+/// #     "verbs": ["list", "watch"]}]}]}]}"#;
+/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
+/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
+/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// #     let response = http::Response::builder().header("content-type", media_type);
+/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let discovery = client.discover().await?;
+/// let version = discovery.group("apps").and_then(|it| it.version("v1")).expect("it is served");
+/// assert_eq!(version.resources[0].singular, "deployment");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ApiVersion {
     /// The version, for example `v1`.
@@ -42,6 +110,32 @@ pub struct ApiVersion {
 }
 
 /// A resource as one version of a group serves it.
+///
+/// ```
+/// use dogwatch_core::Gvk;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
+/// #     "verbs": ["list", "watch"]}]}]}]}"#;
+/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
+/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
+/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// #     let response = http::Response::builder().header("content-type", media_type);
+/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let discovery = client.discover().await?;
+/// let kind = Gvk::new("apps", "v1", "Deployment");
+/// let deployments = discovery.by_kind(&kind).expect("every server has them");
+/// assert!(deployments.is_namespaced() && deployments.supports_all(&["list", "watch"]));
+/// assert_eq!(deployments.short_names, ["deploy"]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedResource {
     /// The resource type: path, kind and scope.
@@ -59,6 +153,16 @@ pub struct ServedResource {
 }
 
 /// A subresource, for example `scale`.
+///
+/// ```
+/// use dogwatch_client::discovery::ServedSubresource;
+/// use dogwatch_core::Gvk;
+///
+/// let gvk = Gvk::new("autoscaling", "v1", "Scale");
+/// let verbs = vec!["get".to_owned(), "patch".to_owned()];
+/// let scale = ServedSubresource { name: "scale".to_owned(), gvk, verbs };
+/// assert!(scale.supports("patch") && !scale.supports("delete"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedSubresource {
     /// The last segment of its path.
@@ -70,6 +174,14 @@ pub struct ServedSubresource {
 }
 
 /// A version whose resources are not known.
+///
+/// ```
+/// use dogwatch_client::discovery::{FailureReason, GroupFailure};
+///
+/// let (group, version) = ("metrics.k8s.io".to_owned(), "v1beta1".to_owned());
+/// let failure = GroupFailure { group, version, reason: FailureReason::Stale };
+/// assert_eq!(failure.group_version(), "metrics.k8s.io/v1beta1");
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the resources of {} are not known", GroupVersion(group, version))]
 pub struct GroupFailure {
@@ -83,6 +195,34 @@ pub struct GroupFailure {
 }
 
 /// The reason why the resources of a version are not known.
+///
+/// ```
+/// use dogwatch_client::discovery::FailureReason;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
+/// #     "verbs": ["list", "watch"]}]}]}]}"#;
+/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
+/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
+/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// #     let response = http::Response::builder().header("content-type", media_type);
+/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// for failure in client.discover().await?.failures {
+///     match failure.reason {
+///         FailureReason::Stale => println!("{} is down", failure.group_version()),
+///         reason if reason.is_transient() => println!("try again: {reason}"),
+///         reason => println!("{reason}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FailureReason {

@@ -12,6 +12,20 @@ use crate::api::{Api, Patch};
 use crate::error::{Error, InvalidRequest};
 
 /// A handle on a resource that can be scaled, over all namespaces until one is set.
+///
+/// ```
+/// use dogwatch_client::RestMapper;
+/// use dogwatch_core::PatchParams;
+///
+/// async fn halve(mapper: RestMapper) -> Result<(), Box<dyn std::error::Error>> {
+///     let deployments = mapper.scalable("deploy").await?.within("shop");
+///     let scale = deployments.get("web").await?;
+///     let replicas = scale.spec.and_then(|it| it.replicas).unwrap_or_default();
+///     deployments.set_replicas("web", &PatchParams::default(), replicas / 2).await?;
+///     Ok(())
+/// }
+/// # let _ = halve;
+/// ```
 #[derive(Clone, Debug)]
 pub struct Scalable {
     api: Api<DynamicObject>,
@@ -20,6 +34,34 @@ pub struct Scalable {
 }
 
 /// An error of resolving a scalable resource.
+///
+/// ```
+/// use dogwatch_client::discovery::ScaleError;
+/// use dogwatch_client::{CachedDiscovery, RestMapper};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let apps = r#"{"items": [{"metadata": {"name": "apps"}, "versions": [{"version": "v1",
+/// #     "resources": [{"resource": "deployments", "responseKind": {"kind": "Deployment"},
+/// #     "scope": "Namespaced", "singularResource": "deployment", "shortNames": ["deploy"],
+/// #     "verbs": ["list", "watch"]}]}]}]}"#;
+/// # let stack = tower::service_fn(move |request: http::Request<_>| async move {
+/// #     let answer = if request.uri().path() == "/apis" { apps } else { r#"{"items": []}"# };
+/// #     let media_type = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+/// #     let response = http::Response::builder().header("content-type", media_type);
+/// #     response.body(dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer)))
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let mapper = RestMapper::new(CachedDiscovery::new(client));
+/// match mapper.scalable("deployments").await {
+///     Ok(deployments) => println!("{:?}", deployments.api().resource()),
+///     Err(ScaleError::NotScalable(resource)) => assert_eq!(resource, "deployments.apps"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScaleError {

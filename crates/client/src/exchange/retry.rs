@@ -89,6 +89,19 @@ pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 ///
 /// Each 429 or 5xx doubles the wait before the next request, up to a maximum; any other response
 /// resets it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::ServerBackoff;
+///
+/// let backoff = ServerBackoff::new(Duration::from_secs(1), Duration::from_secs(60));
+/// let variables = |name: &str| match name {
+///     "KUBE_CLIENT_BACKOFF_BASE" => Some("1".to_owned()),
+///     _ => Some("60".to_owned()),
+/// };
+/// assert_eq!(ServerBackoff::from_vars(variables), Some(backoff));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerBackoff {
     base: Duration,

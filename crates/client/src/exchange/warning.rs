@@ -8,6 +8,16 @@ use http::HeaderMap;
 use http::header::WARNING;
 
 /// A warning of a server, for example about a deprecated API version.
+///
+/// ```
+/// use dogwatch_client::Warning;
+///
+/// fn is_deprecation(warning: &Warning) -> bool {
+///     warning.code == 299 && warning.text.contains("deprecated")
+/// }
+/// let text = "batch/v1beta1 CronJob is deprecated".to_owned();
+/// assert!(is_deprecation(&Warning { code: 299, agent: "-".to_owned(), text }));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Warning {
     /// The code; 299 for all warnings of a Kubernetes API server.
@@ -21,22 +31,67 @@ pub struct Warning {
 /// A handler of the warnings of every response.
 ///
 /// It is called on the task that made the request, before its response is returned: return quickly.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// use dogwatch_client::{Client, Config, Warning, WarningHandler};
+///
+/// #[derive(Debug, Default)]
+/// struct Count(AtomicU64);
+///
+/// impl WarningHandler for Count {
+///     fn warn(&self, _warning: &Warning) {
+///         self.0.fetch_add(1, Ordering::Relaxed);
+///     }
+/// }
+/// # let config = Config::new("http://localhost:8080".parse()?);
+/// let client = Client::builder(config).warnings(Count::default()).build()?;
+/// # let _ = client;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait WarningHandler: Send + Sync + fmt::Debug + 'static {
     /// Handles one warning. Warnings come in the order of the headers.
     fn warn(&self, warning: &Warning);
 }
 
 /// A handler that logs each warning of code 299. The default.
+///
+/// ```
+/// use dogwatch_client::{DistinctWarnings, LogWarnings};
+///
+/// let once_each = DistinctWarnings::new(LogWarnings);
+/// # let _ = once_each;
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogWarnings;
 
 /// A handler that drops all warnings.
+///
+/// ```
+/// use dogwatch_client::{Client, Config, IgnoreWarnings};
+///
+/// let config = Config::new("http://localhost:8080".parse()?);
+/// let client = Client::builder(config).warnings(IgnoreWarnings).build()?;
+/// # let _ = client;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IgnoreWarnings;
 
 /// A handler that passes each distinct text to another handler once.
 ///
 /// It remembers every text: memory grows with the number of distinct warnings.
+///
+/// ```
+/// use dogwatch_client::{Client, Config, DistinctWarnings, LogWarnings};
+///
+/// let config = Config::new("http://localhost:8080".parse()?);
+/// let warnings = DistinctWarnings::new(LogWarnings);
+/// let client = Client::builder(config).warnings(warnings).build()?; // as kubectl does
+/// # let _ = client;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct DistinctWarnings<H> {
     inner: H,

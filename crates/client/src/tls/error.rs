@@ -7,6 +7,20 @@ use std::io;
 
 /// An error of the client's TLS settings. Retrying does not help; correct the named file or
 /// setting.
+///
+/// ```
+/// use dogwatch_client::tls::TlsError;
+///
+/// fn remedy(error: &TlsError) -> &'static str {
+///     match error {
+///         TlsError::Unreadable { .. } => "check the path and its permissions",
+///         TlsError::KeyMismatch { .. } => "renew certificate and key together",
+///         TlsError::NoSystemRoots => "set certificate-authority",
+///         _ => "correct the kubeconfig",
+///     }
+/// }
+/// assert_eq!(remedy(&TlsError::NoSystemRoots), "set certificate-authority");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {

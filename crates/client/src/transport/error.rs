@@ -15,6 +15,20 @@ use crate::tls::TlsError;
 /// An error of a request, or of the body of its response.
 ///
 /// Cheap to clone: requests that waited for the same connection get the same error.
+///
+/// ```
+/// use dogwatch_client::transport::TransportErrorKind;
+/// use dogwatch_client::{Client, Config};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::new(Config::new("http://127.0.0.1:1".parse()?))?;
+/// let request = client.get().path(&["version"]).max_retries(0);
+/// let error = request.bytes().await.expect_err("no server listens on port 1");
+/// assert_eq!(error.transport(), Some(TransportErrorKind::Refused));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct TransportError {
     kind: TransportErrorKind,
@@ -26,6 +40,17 @@ pub struct TransportError {
 }
 
 /// The kind of a transport error, by the caller's options.
+///
+/// ```
+/// use std::io;
+///
+/// use dogwatch_client::transport::TransportErrorKind;
+///
+/// let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+/// assert_eq!(TransportErrorKind::of(&reset), TransportErrorKind::Lost);
+/// let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+/// assert_eq!(TransportErrorKind::of(&refused), TransportErrorKind::Refused);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TransportErrorKind {

@@ -27,6 +27,16 @@ use crate::body::{BoxError, ResponseBody, boxed};
 const FRAME: usize = 64 * 1024;
 
 /// A layer that wraps a service in [`Gzip`].
+///
+/// ```
+/// use dogwatch_client::transport::GzipLayer;
+/// use dogwatch_client::{Client, Config};
+///
+/// let config = Config::new("http://localhost:8080".parse()?);
+/// let client = Client::builder(config).layer(GzipLayer::new(true)).build()?;
+/// # let _ = client;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct GzipLayer {
     ask: bool,
@@ -51,6 +61,24 @@ impl<S> Layer<S> for GzipLayer {
 /// A service that requests gzip and decompresses gzip responses: `Content-Encoding` and
 /// `Content-Length` are removed. Invalid gzip fails with [`TransportErrorKind::Other`], and a
 /// truncated body with [`TransportErrorKind::Lost`].
+///
+/// ```
+/// use dogwatch_client::transport::GzipLayer;
+/// use dogwatch_client::{BoxError, RequestBody, boxed};
+/// use http::{Request, Response};
+/// use tower::{Layer, ServiceExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = tower::service_fn(|request: Request<()>| async move {
+///     assert_eq!(request.headers()["accept-encoding"], "gzip");
+///     Ok::<_, BoxError>(Response::new(boxed(RequestBody::from("not compressed"))))
+/// });
+/// let service = GzipLayer::new(true).layer(server);
+/// assert!(service.oneshot(Request::new(())).await.is_ok());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Gzip<S> {
     inner: S,

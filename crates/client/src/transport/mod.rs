@@ -49,6 +49,23 @@ use crate::config::{Config, Identity};
 /// or the body of its response, cancels the request.
 ///
 /// Errors of bodies are boxed [`TransportError`]s.
+///
+/// ```
+/// use dogwatch_client::transport::{Transport, TransportOptions};
+/// use dogwatch_client::{Config, RequestBody};
+/// use tower::ServiceExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config::new("http://127.0.0.1:1".parse()?);
+/// let (_, no_plugin) = tokio::sync::watch::channel(None);
+/// let transport = Transport::with_options(&config, no_plugin, TransportOptions::default())?;
+/// let request = http::Request::get("http://127.0.0.1:1/version").body(RequestBody::default())?;
+/// let error = transport.oneshot(request).await.expect_err("no server listens on port 1");
+/// println!("{error}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Transport {
     service: Gzip<RotatingTransport>,

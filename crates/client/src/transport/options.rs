@@ -7,6 +7,20 @@ use super::proxy::ProxyEnvironment;
 use crate::tls::ReloadIntervals;
 
 /// Timeouts and limits of a transport. Start from [`Default`] or [`TransportOptions::from_env`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::transport::TransportOptions;
+/// use dogwatch_client::{Client, Config};
+///
+/// let mut options = TransportOptions::from_env(|name| std::env::var(name).ok());
+/// options.dial_timeout = Duration::from_secs(5);
+/// let config = Config::new("https://10.0.0.1:6443".parse()?);
+/// let client = Client::builder(config).transport_options(options).build()?;
+/// # let _ = client;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TransportOptions {

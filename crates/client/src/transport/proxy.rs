@@ -20,6 +20,15 @@ use super::error::{TransportError, TransportErrorKind};
 /// `NO_PROXY` is a list of names (a name covers its subdomains; `.name` and `*.name` as well),
 /// addresses, address ranges such as `10.0.0.0/8`, each with an optional `:port`, or `*` for all
 /// hosts.
+///
+/// ```
+/// use dogwatch_client::transport::ProxyEnvironment;
+///
+/// let variables = |name: &str| (name == "HTTPS_PROXY").then(|| "http://proxy:3128".to_owned());
+/// let proxy = ProxyEnvironment::from_env(variables);
+/// assert_eq!(proxy.https.as_deref(), Some("http://proxy:3128"));
+/// assert_eq!(proxy.no, None);
+/// ```
 #[derive(Clone, Default)]
 #[non_exhaustive]
 pub struct ProxyEnvironment {

@@ -43,6 +43,31 @@ const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// else, such as a server that cannot be reached, is retried without end: the first error, and then
 /// one a minute, is logged at `warn`. `Retry-After` counts from the error that carries it. Dropping
 /// the stream closes the watch.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_core::{ResourceVersion, WatchParams};
+/// use dogwatch_wire::WatchEvent;
+/// use futures_util::TryStreamExt;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"8"}}}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let params = WatchParams::after(ResourceVersion::new("7")); // the version of a list
+/// let mut events = Api::<ConfigMap>::all(client).watch_from(params)?;
+/// let first = events.try_next().await?;
+/// assert!(matches!(first, Some(WatchEvent::Added(_))));
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a watch is read only as its stream is polled"]
 pub struct RetryWatcher<K> {
     events: BoxStream<'static, Result<WatchEvent<K>, Error>>,

@@ -34,6 +34,35 @@ pub(crate) struct WatchSource {
 ///
 /// Dropping the stream closes the watch. A slow reader applies backpressure to the server; no more
 /// than one chunk is buffered.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_core::WatchParams;
+/// use dogwatch_wire::WatchEvent;
+/// use futures_util::TryStreamExt;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"8"}}}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let mut events = Api::<ConfigMap>::all(client).watch(&WatchParams::default()).await?;
+/// while let Some(event) = events.try_next().await? {
+///     match event {
+///         WatchEvent::Added(map) => assert_eq!(map.metadata.name.as_deref(), Some("a")),
+///         WatchEvent::Error(status) => println!("{status}"),
+///         other => println!("{other:?}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a watch is read only as its stream is polled"]
 pub struct WatchStream<K> {
     ready: VecDeque<Result<WatchEvent<K>, UndecodableItem>>,

@@ -15,6 +15,34 @@ use crate::body::BoxError;
 use crate::error::Error;
 
 /// An error that ended a wait before its condition held.
+///
+/// ```
+/// use dogwatch_client::{Api, UntilError, until};
+/// use dogwatch_core::WatchParams;
+/// use dogwatch_wire::WatchEvent;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let answer = r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"8"}}}"#;
+/// # let stack = tower::service_fn(move |_: http::Request<_>| async move {
+/// #     let response = http::Response::builder().status(200);
+/// #     let body = dogwatch_client::boxed(dogwatch_client::RequestBody::from(answer));
+/// #     response.header("content-type", "application/json").body(body)
+/// # });
+/// # let url = "http://localhost".parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", stack);
+/// let maps = Api::<ConfigMap>::all(client);
+/// let events = maps.watch(&WatchParams::default()).await?;
+/// match until(events, |event| matches!(event, WatchEvent::Deleted(_))).await {
+///     Ok(_) => println!("deleted"),
+///     Err(UntilError::Closed) => println!("the server ended the watch: watch again"),
+///     Err(UntilError::Watch(error)) if error.is_expired() => println!("list again"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UntilError {
@@ -31,6 +59,16 @@ pub enum UntilError {
 }
 
 /// The return type of a condition: `bool`, or a `Result` of it.
+///
+/// ```
+/// use dogwatch_client::{BoxError, ConditionResult};
+///
+/// fn holds(result: impl ConditionResult) -> Result<bool, BoxError> {
+///     result.judge()
+/// }
+/// assert!(matches!(holds(true), Ok(true)));
+/// assert!(holds("no number".parse::<u32>().map(|it| it > 3)).is_err());
+/// ```
 pub trait ConditionResult {
     /// Returns true if the condition holds; an error ends the wait.
     ///
@@ -52,6 +90,17 @@ impl<E: Into<BoxError>> ConditionResult for Result<bool, E> {
 }
 
 /// A condition on the events of a watch, for [`in_order`].
+///
+/// ```
+/// use dogwatch_client::{EventCondition, in_order};
+/// use dogwatch_wire::WatchEvent;
+///
+/// let added: EventCondition<&str> = Box::new(|it| Ok(matches!(it, WatchEvent::Added(_))));
+/// let deleted: EventCondition<&str> = Box::new(|it| Ok(matches!(it, WatchEvent::Deleted(_))));
+/// let mut replaced = in_order([added, deleted]);
+/// assert!(matches!(replaced(&WatchEvent::Added("a")), Ok(false)));
+/// assert!(matches!(replaced(&WatchEvent::Deleted("a")), Ok(true)));
+/// ```
 pub type EventCondition<K> = Box<dyn FnMut(&WatchEvent<K>) -> Result<bool, BoxError> + Send>;
 
 /// Reads events until one meets the condition, and returns that event. client-go's

@@ -34,6 +34,33 @@ const CONSISTENCY_WAIT: Duration = Duration::from_secs(30);
 /// Builds a [`Controller`].
 ///
 /// Metrics go to the recorder that is installed when [`Self::build`] is called.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::{Action, BoxError, Context, Controller};
+/// use dogwatch_core::ObjectKey;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let deployments = SharedInformer::new(Api::<Deployment>::all(client.clone()));
+/// let replica_sets = SharedInformer::new(Api::<ReplicaSet>::all(client));
+/// let controller = Controller::of(&deployments)
+///     .named("rollout")
+///     .owns(&replica_sets)
+///     .workers(4)
+///     .reconcile_timeout(Duration::from_secs(60))
+///     .build(|_: ObjectKey, _: Context| async { Ok::<_, BoxError>(Action::Done) });
+/// assert_eq!(controller.name(), "rollout");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct ControllerBuilder<K> {
     name: String,

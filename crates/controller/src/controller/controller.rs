@@ -28,6 +28,35 @@ use crate::source::Cache;
 /// returns, and removes its handlers from the informers; informers without other owners then stop.
 /// If a reconcile is being polled on another thread at that moment, the drop waits until its next
 /// `await`.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::{Action, BoxError, Context, Controller};
+/// use dogwatch_core::ObjectKey;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let (reconciled, mut keys) = tokio::sync::mpsc::unbounded_channel();
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// let controller = Controller::of(&maps).build(move |key: ObjectKey, _: Context| {
+///     let sent = reconciled.send(key);
+///     async move {
+///         sent?;
+///         Ok::<_, BoxError>(Action::Done)
+///     }
+/// });
+/// let settings = Some(ObjectKey::namespaced("default", "settings"));
+/// controller.run(async move { while keys.recv().await != settings {} }).await?;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Controller {
     name: Arc<str>,
     as_leader: bool,

@@ -5,6 +5,33 @@ use std::time::Duration;
 use dogwatch_informer::{Health, InformerStopped};
 
 /// An error that stopped a controller. A failing reconcile does not stop it.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::{Action, BoxError, Context, Controller, ControllerError};
+/// use dogwatch_core::ObjectKey;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// maps.start();
+/// maps.stop().await; // too early
+/// let controller = Controller::of(&maps)
+///     .build(|_: ObjectKey, _: Context| async { Ok::<_, BoxError>(Action::Done) });
+/// match controller.run(std::future::pending()).await {
+///     Err(ControllerError::NotSynced { pending, .. }) => eprintln!("{}", pending.join("\n")),
+///     Err(ControllerError::Undrained { queued, .. }) => eprintln!("{queued} keys are left"),
+///     Err(ControllerError::Unwatchable { source, .. }) => eprintln!("{source}"),
+///     other => other?,
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControllerError {

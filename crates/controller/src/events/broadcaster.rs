@@ -33,6 +33,34 @@ const TICK: Duration = Duration::from_secs(30);
 
 /// The owner of the tasks that write events. Dropping it ends them at once; [`Self::shutdown`] lets
 /// them finish.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::{EventBroadcaster, NewEvent};
+/// use dogwatch_core::ListParams;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+/// use k8s_openapi::api::events::v1::Event;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let map = Api::<ConfigMap>::default_namespaced(client.clone()).get("settings").await?;
+/// let broadcaster = EventBroadcaster::builder(client.clone()).start();
+/// let recorder = broadcaster.recorder("example.com/my-controller")?;
+/// recorder.record(&map, NewEvent::normal("Loaded", "Loading").text("the settings are loaded"));
+/// assert!(broadcaster.shutdown(Duration::from_secs(10)).await, "the event was written");
+///
+/// let events = Api::<Event>::default_namespaced(client).list(&ListParams::default()).await?;
+/// assert_eq!(events.items[0].reason.as_deref(), Some("Loaded"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct EventBroadcaster {
     notes: mpsc::Sender<QueuedEvent>,
@@ -42,6 +70,21 @@ pub struct EventBroadcaster {
 }
 
 /// Builds an [`EventBroadcaster`].
+///
+/// ```
+/// use dogwatch_controller::EventBroadcaster;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let builder = EventBroadcaster::builder(client).instance("replica-1").queue(100);
+/// let broadcaster = builder.workers(2).start();
+/// # drop(broadcaster);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct EventBroadcasterBuilder {
     sink: Arc<dyn EventSink>,
@@ -51,6 +94,29 @@ pub struct EventBroadcasterBuilder {
 }
 
 /// Records events in the name of one controller. Cheap to clone.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::{Manager, NewEvent};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let map = Api::<ConfigMap>::default_namespaced(client.clone()).get("settings").await?;
+/// let manager = Manager::new(client);
+/// let recorder = manager.events("example.com/my-controller")?; // for the reconciler
+/// recorder.record(&map, NewEvent::warning("NoColour", "Loading").text("data.colour is missing"));
+/// manager.run_until(async {}).await?; // writes the event before it returns
+/// # let path = "/apis/events.k8s.io/v1/namespaces/default/events";
+/// # assert!(server.requests().verb("create").resource("events").count() == 1, "{path}");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     notes: mpsc::WeakSender<QueuedEvent>,

@@ -15,6 +15,13 @@ const MAX_WORD: usize = 128;
 const MAX_NAME: usize = 253;
 
 /// The type of an event.
+///
+/// ```
+/// use dogwatch_controller::events::EventKind;
+///
+/// assert_eq!(EventKind::Normal.as_str(), "Normal");
+/// assert_eq!(EventKind::Warning.as_str(), "Warning");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EventKind {
@@ -25,6 +32,15 @@ pub enum EventKind {
 }
 
 /// One occurrence to record as an event.
+///
+/// ```
+/// use dogwatch_controller::NewEvent;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// let pod = Pod::default();
+/// let event = NewEvent::warning("Evicted", "Draining").text("the node is drained").related(&pod);
+/// assert_ne!(event, NewEvent::normal("Evicted", "Draining"));
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
     kind: EventKind,
@@ -35,6 +51,20 @@ pub struct NewEvent {
 }
 
 /// An error for a name that is not valid for a reporting controller.
+///
+/// ```
+/// use dogwatch_controller::Manager;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let error = Manager::new(client).events("my controller").expect_err("a blank is not allowed");
+/// assert_eq!(error.name, "my controller");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{name:?} is not a valid controller name: use letters, digits, `-`, `_` and `.`, with an optional domain and slash before them"

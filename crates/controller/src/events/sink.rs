@@ -18,6 +18,37 @@ const TRIES: u32 = 12;
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// A destination of events. Implemented by [`Client`]; tests have their own.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::Error;
+/// use dogwatch_controller::EventBroadcaster;
+/// use dogwatch_controller::events::EventSink;
+/// use futures_util::FutureExt;
+/// use futures_util::future::{BoxFuture, ready};
+/// use k8s_openapi::api::events::v1::Event;
+///
+/// /// Prints events instead of writing them to a server.
+/// struct Print;
+///
+/// impl EventSink for Print {
+///     fn create(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
+///         println!("{:?}: {:?}", event.reason, event.note);
+///         ready(Ok(())).boxed()
+///     }
+///     fn patch_series(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>> {
+///         self.create(event)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let broadcaster = EventBroadcaster::over(Print).start();
+/// # assert!(broadcaster.shutdown(Duration::from_secs(10)).await);
+/// # Ok(())
+/// # }
+/// ```
 pub trait EventSink: Send + Sync + 'static {
     /// Creates a new event.
     fn create(&self, event: &Event) -> BoxFuture<'_, Result<(), Error>>;

@@ -23,6 +23,28 @@ use super::timing::{ElectionTiming, InvalidElection};
 use crate::events::EventRecorder;
 
 /// Builds a [`LeaderElector`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_controller::LeaderElector;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let elector = LeaderElector::builder(client, "my-controller")
+///     .identity("replica-1")
+///     .lease_duration(Duration::from_secs(30))
+///     .renew_deadline(Duration::from_secs(20))
+///     .on_new_leader(|holder| println!("{holder} leads"))
+///     .build()?;
+/// let leader = elector.run_while_leading(|led| async move { led.identity().to_owned() }).await?;
+/// assert_eq!(leader, "replica-1");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct LeaderElectorBuilder {
     store: LeaseStore,

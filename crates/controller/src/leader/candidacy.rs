@@ -128,6 +128,10 @@ impl Candidacy {
 
     /// Keeps the candidacy alive until `stop` resolves. Failures are logged and retried for ever.
     /// The LeaseCandidate is not deleted; servers expire it.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the candidacy as `stop` does. A request that was already sent may
+    /// still be carried out.
     pub async fn run_until(&self, stop: impl Future<Output = ()>) {
         let ours = FieldSelector::name(&self.name);
         let informer = SharedInformer::builder(self.api.clone()).fields(ours).build();

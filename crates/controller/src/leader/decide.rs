@@ -9,6 +9,21 @@ use super::record;
 
 /// The memory of an elector about the lease. Times are those of its own clock, never the server's
 /// or another holder's.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_controller::leader::{Memory, Step, decide};
+/// use k8s_openapi::api::coordination::v1::Lease;
+///
+/// let mut lease = Lease::default();
+/// lease.metadata.resource_version = Some("7".to_owned());
+/// lease.spec.get_or_insert_default().holder_identity = Some("other".to_owned());
+/// let (start, late) = (Duration::ZERO, Duration::from_secs(16));
+/// let memory = Memory::new("me", Duration::from_secs(15)).after(Some(&lease), start);
+/// assert!(matches!(decide(&memory, Some(&lease), start), Step::Wait { .. }));
+/// assert_eq!(decide(&memory, Some(&lease), late), Step::Take); // it was not renewed
+/// ```
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// The identity of the elector.
@@ -23,6 +38,15 @@ pub struct Memory {
 }
 
 /// The next step of an elector.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_controller::leader::{Memory, Step, decide};
+///
+/// let memory = Memory::new("me", Duration::from_secs(15));
+/// assert_eq!(decide(&memory, None, Duration::ZERO), Step::Create);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {

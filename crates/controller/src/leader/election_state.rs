@@ -13,6 +13,26 @@ use super::term::{Ended, Term};
 
 /// An error for a leader that should have stopped and has not: its future does not yield, so it
 /// cannot be dropped.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_controller::LeaderElector;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let elector = LeaderElector::builder(client, "my-controller").build()?;
+/// // In a liveness probe:
+/// match elector.health(Duration::from_secs(20)) {
+///     Ok(()) => println!("ok"),
+///     Err(unhealthy) => return Err(unhealthy.into()), // restart the process
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease expired {since:?} ago and the leader's work is still running")]
 #[non_exhaustive]

@@ -23,10 +23,14 @@ use crate::events::{EventRecorder, NewEvent};
 ///
 /// A process may have many, each for a lease of its own, over one client.
 ///
-/// ```no_run
-/// # async fn example(client: dogwatch_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// ```
 /// use dogwatch_controller::leader::LeaderElector;
 ///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let elector = LeaderElector::builder(client, "my-controller").build()?;
 /// elector
 ///     .run_while_leading(|led| async move {

@@ -10,6 +10,27 @@ use tokio::sync::watch;
 use super::clock::Clock;
 
 /// The reason why an election ended before the work was done.
+///
+/// ```
+/// use dogwatch_controller::LeaderElector;
+/// use dogwatch_controller::leader::Ended;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let elector = LeaderElector::builder(client, "my-controller").build()?;
+/// let stop = std::future::ready(()); // for example a signal
+/// match elector.run_until(stop, |_| std::future::pending::<()>()).await {
+///     Ok(()) => println!("the work is done"),
+///     Err(Ended::Stopped) => println!("stopped; the lease is free"),
+///     Err(Ended::NotRenewed { source }) => eprintln!("the server is not reachable: {source:?}"),
+///     Err(lost) => return Err(lost.into()), // another process may lead: exit and start again
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Ended {
@@ -59,6 +80,30 @@ pub(super) struct Term {
 /// The future itself is dropped when the lease is lost. Tasks that it spawned are not: end them
 /// with [`Self::lost`], or hold them in a `JoinSet`, which aborts them when it is dropped with the
 /// future.
+///
+/// ```
+/// use dogwatch_controller::LeaderElector;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let elector = LeaderElector::builder(client, "my-controller").identity("replica-1").build()?;
+/// elector
+///     .run_while_leading(|led| async move {
+///         assert!(led.is_leading());
+///         let background = tokio::spawn({
+///             let led = led.clone();
+///             async move { led.lost().await } // a spawned task has to end itself
+///         });
+///         println!("fencing token {}", led.transitions());
+///         drop(background);
+///     })
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Leadership {
     term: watch::Receiver<Term>,
@@ -86,6 +131,9 @@ impl Leadership {
 
     /// Waits until this term is over: the lease is lost, the election is stopped, or the work is
     /// done.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub async fn lost(&self) {
         over(self.term.clone(), &self.clock).await;
     }

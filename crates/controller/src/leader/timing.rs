@@ -9,6 +9,17 @@ use std::time::Duration;
 const JITTER_FACTOR: f64 = 1.2;
 
 /// The durations of a lease and of its renewal.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_controller::leader::ElectionTiming;
+///
+/// let mut timing = ElectionTiming::default();
+/// assert_eq!(timing.validate(), Ok(()));
+/// timing.renew_deadline = Duration::from_secs(20); // longer than the lease
+/// assert!(timing.validate().is_err());
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ElectionTiming {
@@ -22,6 +33,24 @@ pub struct ElectionTiming {
 }
 
 /// An error for invalid settings of an election.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_controller::leader::{InvalidElection, LeaderElector};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let builder = LeaderElector::builder(client, "my-controller");
+/// let error = builder.lease_duration(Duration::from_secs(5)).build().expect_err("too short");
+/// let InvalidElection::LeaseTooShort { lease, renew } = error else { panic!("{error}") };
+/// assert!(lease < renew);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidElection {

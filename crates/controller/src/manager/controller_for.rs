@@ -19,6 +19,35 @@ use crate::source::Owned;
 /// Builds a controller for the objects of one type over the informers of a [`Manager`].
 ///
 /// Created by [`Manager::controller_for`].
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dogwatch_controller::{Action, BoxError, Context, Manager};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let (names, mut reconciled) = tokio::sync::mpsc::unbounded_channel();
+/// let manager = Manager::new(client);
+/// let controller = manager
+///     .controller_for::<ConfigMap>()
+///     .configure(|it| it.workers(2))
+///     .reconcile(move |map: Arc<ConfigMap>, _: Context| {
+///         let _ = names.send(map.metadata.name.clone());
+///         async { Ok::<_, BoxError>(Action::Done) }
+///     });
+/// let settings = Some(Some("settings".to_owned()));
+/// let stop = async move { while reconciled.recv().await != settings {} };
+/// manager.controller(controller).run_until(stop).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct ControllerFor<'m, T: Object> {
     manager: &'m Manager,

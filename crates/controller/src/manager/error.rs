@@ -8,6 +8,25 @@ use crate::controller::ControllerError;
 use crate::leader::Ended;
 
 /// An error that stopped a manager. A program that gets one should exit and be restarted.
+///
+/// ```
+/// use dogwatch_controller::{Manager, ManagerError};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let manager = Manager::new(client).task("copy", |_| async { Err::<(), _>("the disk is full") });
+/// match manager.run_until(std::future::pending()).await {
+///     Err(ManagerError::LeadershipLost(reason)) => eprintln!("{reason}"), // restart
+///     Err(ManagerError::Late { still, .. }) => eprintln!("aborted: {still:?}"),
+///     Err(ManagerError::Task { name, source }) => assert_eq!(name, "copy", "{source}"),
+///     other => other?,
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ManagerError {

@@ -22,6 +22,26 @@ use crate::leader::identity::{unique_identity, unique_instance};
 use crate::leader::{ElectionTiming, InvalidElection};
 
 /// Builds a [`ShardMember`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_controller::ShardMember;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let member = ShardMember::builder(client, "my-controller")
+///     .identity("replica-1")
+///     .retry_period(Duration::from_secs(1))
+///     .build()?;
+/// assert_eq!(member.identity(), "replica-1");
+/// assert!(!member.owns("default/web"), "it does not run yet");
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct ShardMemberBuilder {
     store: LeaseStore,

@@ -11,6 +11,51 @@ pub(super) const GROUP: &str = "sharding.dogwatch.dev/group";
 /// A store of the Leases of one group. Implemented for a server; tests have their own.
 ///
 /// Any future may be dropped before it completes; its request may then still be carried out later.
+///
+/// ```
+/// # use dogwatch_client::{Api, Error};
+/// # use dogwatch_core::{DeleteParams, ListParams, Preconditions, WriteParams};
+/// # use futures_util::future::{BoxFuture, FutureExt};
+/// # use k8s_openapi::api::coordination::v1::Lease;
+/// use dogwatch_controller::sharding::{MemberSeats, ShardMember};
+///
+/// /// All Leases of a namespace that contains nothing else.
+/// struct Namespace(Api<Lease>);
+///
+/// impl MemberSeats for Namespace {
+///     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>> {
+///         async { Ok(self.0.list_all(&ListParams::default()).await?.items) }.boxed()
+///     }
+///     fn create(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
+///         async move { self.0.create(&WriteParams::default(), &lease).await }.boxed()
+///     }
+///     // `update` and `delete` do the same, for the version that the caller names.
+/// #   fn update(&self, lease: Lease) -> BoxFuture<'_, Result<Lease, Error>> {
+/// #       let name = lease.metadata.name.clone().unwrap_or_default();
+/// #       async move { self.0.replace(&name, &WriteParams::default(), &lease).await }.boxed()
+/// #   }
+/// #   fn delete<'s>(
+/// #       &'s self, name: &'s str, version: &'s str,
+/// #   ) -> BoxFuture<'s, Result<(), Error>> {
+/// #       let resource_version = Some(version.to_owned());
+/// #       let preconditions = Preconditions { resource_version, ..Preconditions::default() };
+/// #       let mut params = DeleteParams::default();
+/// #       params.preconditions = Some(preconditions);
+/// #       async move { self.0.delete(name, &params).await.map(drop) }.boxed()
+/// #   }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// # let seats = Namespace(Api::namespaced(client, "default"));
+/// let member = ShardMember::over(seats, "my-controller").build()?;
+/// # drop(member);
+/// # Ok(())
+/// # }
+/// ```
 pub trait MemberSeats: Send + Sync + 'static {
     /// Returns the newest state of all Leases of the group. It must not come from a cache.
     fn list(&self) -> BoxFuture<'_, Result<Vec<Lease>, Error>>;

@@ -10,6 +10,14 @@ use std::fmt;
 use dogwatch_core::{ListParams, Object, WatchParams};
 
 /// The field by which a server shards.
+///
+/// ```
+/// use dogwatch_controller::sharding::{ShardField, ShardSelector};
+///
+/// // All objects of a namespace are in the same shard.
+/// let shard = ShardSelector::new(ShardField::Namespace, 0, 2).expect("0 is below 2");
+/// println!("namespace shop is in shard {}", if shard.has("shop") { 0 } else { 1 });
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ShardField {
@@ -20,6 +28,16 @@ pub enum ShardField {
 }
 
 /// One of several shards of equal size. Displays as the value of the parameter `shardSelector`.
+///
+/// ```
+/// use dogwatch_controller::sharding::{ShardField, ShardSelector};
+///
+/// let shard = |index| ShardSelector::new(ShardField::Uid, index, 4);
+/// let shards: Vec<_> = (0..4).filter_map(shard).collect();
+/// let holders = shards.iter().filter(|it| it.has("5f0c9c3e-8a71-4c5d-9d0b-2f6f3f1a7b11")).count();
+/// assert_eq!((shards.len(), holders), (4, 1)); // every object is in one shard
+/// assert_eq!(shard(4), None);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardSelector {
     field: ShardField,

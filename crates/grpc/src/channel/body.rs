@@ -22,6 +22,19 @@ use crate::load::InFlight;
 ///
 /// The call counts as in flight until its end was read or the body is dropped; dropping it early
 /// cancels the call.
+///
+/// ```
+/// use dogwatch_grpc::ResponseBody;
+/// use http_body_util::BodyExt;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let empty = ResponseBody::default(); // what a test double returns
+/// let body = empty.collect().await.map_err(|_| "an empty body cannot be interrupted")?;
+/// assert!(body.to_bytes().is_empty());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
 pub struct ResponseBody {
     stream: Option<Stream>,
@@ -116,6 +129,21 @@ impl ResponseBody {
 /// A response that was interrupted: by which endpoint, and why.
 ///
 /// With the feature `tonic`, its source is a `tonic::Status`, where tonic's clients find it.
+///
+/// ```
+/// use std::error::Error;
+/// use std::iter::successors;
+/// use std::net::SocketAddr;
+///
+/// use dogwatch_grpc::Interrupted;
+///
+/// /// The endpoint that broke a response, from any error around it.
+/// fn endpoint_of(error: &(dyn Error + 'static)) -> Option<SocketAddr> {
+///     let mut causes = successors(Some(error), |&it| it.source());
+///     causes.find_map(|it| it.downcast_ref()).map(Interrupted::endpoint)
+/// }
+/// assert_eq!(endpoint_of(&std::fmt::Error), None);
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[error("the response of {endpoint} was interrupted")]
 pub struct Interrupted {

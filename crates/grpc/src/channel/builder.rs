@@ -32,6 +32,21 @@ const MIN_PING_INTERVAL: Duration = Duration::from_secs(10);
 const SMALLEST_WINDOW: u32 = 65_535;
 
 /// An invalid setting of a channel.
+///
+/// ```
+/// use dogwatch_grpc::{ConfigError, KubeChannel};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let builder = KubeChannel::to(["127.0.0.1:50051"])?;
+/// match builder.authority("not an authority").build() {
+///     Ok(channel) => println!("{channel:?}"),
+///     Err(ConfigError::Authority(text, _)) => assert_eq!(text, "not an authority"),
+///     Err(error) => return Err(error.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -50,6 +65,25 @@ pub enum ConfigError {
 }
 
 /// Builds a [`KubeChannel`]. Times are capped at a century, which is practically infinite.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_grpc::{KubeChannel, LeastRequest, Retry};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let channel = KubeChannel::to(["127.0.0.1:50051", "127.0.0.1:50052"])?
+///     .policy(LeastRequest::default())
+///     .timeout(Duration::from_secs(5))
+///     .timeout_for("shop.Cart/Watch", None) // a stream
+///     .retry_for("shop.Cart/Get", Retry::default())
+///     .lazy()
+///     .build()?;
+/// assert_eq!(channel.ready_endpoints(), 0); // it connects with the first call
+/// # Ok(())
+/// # }
+/// ```
 pub struct ChannelBuilder {
     sets: watch::Receiver<Arc<EndpointSet>>,
     policy: Policy,

@@ -95,6 +95,27 @@ pub(crate) struct MemberView {
 }
 
 /// The status of an endpoint of a channel at one moment, for debugging.
+///
+/// ```
+/// use dogwatch_grpc::{KubeChannel, State};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (_, health) = tonic_health::server::health_reporter();
+/// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// # let address = listener.local_addr()?;
+/// # let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+/// # let router = tonic::transport::Server::builder().add_service(health);
+/// # tokio::spawn(router.serve_with_incoming(incoming));
+/// let channel = KubeChannel::to([address])?.build()?;
+/// channel.connected(1).await;
+/// for status in channel.endpoints() {
+///     println!("{:?} {:?}: {} calls", status.endpoint.id, status.state, status.calls);
+///     assert_eq!(status.state, State::Ready);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct EndpointStatus {

@@ -39,6 +39,28 @@ use super::exchange::Exchange;
 /// calls that found no endpoint at once. At most a hundred addresses of a channel have their own
 /// label at a time; the others share `other`. The gauges of endpoints are sums over all channels of
 /// a target.
+///
+/// ```
+/// use dogwatch_grpc::KubeChannel;
+/// use tonic_health::pb::HealthCheckRequest;
+/// use tonic_health::pb::health_client::HealthClient;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let (_, health) = tonic_health::server::health_reporter();
+/// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// # let address = listener.local_addr()?;
+/// # let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+/// # let router = tonic::transport::Server::builder().add_service(health);
+/// # tokio::spawn(router.serve_with_incoming(incoming));
+/// // In a cluster: dogwatch_grpc::channel("kubernetes:///greeter.shop:grpc").await?
+/// let channel = KubeChannel::to([address])?.build()?;
+/// let mut client = HealthClient::new(channel.clone()); // any client that tonic generates
+/// client.check(HealthCheckRequest::default()).await?;
+/// assert_eq!(channel.ready_endpoints(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct KubeChannel {
     handle: Arc<Handle>,

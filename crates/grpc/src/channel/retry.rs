@@ -11,6 +11,19 @@ use super::status::Code;
 /// Retries calls that failed with certain codes. Only for methods that may be executed twice.
 ///
 /// Calls that share a policy share its budget.
+///
+/// ```
+/// use dogwatch_grpc::{Code, KubeChannel, Retry};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let codes = vec![Code::Unavailable, Code::ResourceExhausted];
+/// let retry = Retry { attempts: 4, codes, ..Retry::default() };
+/// let channel = KubeChannel::to(["127.0.0.1:50051"])?.retry_for("shop.Cart/Get", retry).build()?;
+/// # drop(channel);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Retry {
     /// The maximum number of attempts including the first, from 2 to 5. Defaults to 3.

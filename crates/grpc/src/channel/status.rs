@@ -28,6 +28,12 @@ const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 const LONGEST: u128 = 99_999_999;
 
 /// The gRPC status codes.
+///
+/// ```
+/// use dogwatch_grpc::Code;
+///
+/// assert_eq!(Code::Unavailable as i32, 14); // the number in `grpc-status`
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names are gRPC's own")]

@@ -13,6 +13,15 @@ use crate::endpoints::EndpointId;
 use crate::load::Load;
 
 /// The state of the connection to an endpoint.
+///
+/// ```
+/// use dogwatch_grpc::State;
+///
+/// fn is_trying(state: State) -> bool {
+///     matches!(state, State::Connecting | State::Backoff)
+/// }
+/// assert!(is_trying(State::Backoff) && !is_trying(State::Ready));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum State {

@@ -7,6 +7,20 @@ use std::time::Duration;
 /// with 20 % jitter.
 ///
 /// The defaults are those of gRPC's connection backoff document (`doc/connection-backoff.md`).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_grpc::{Backoff, KubeChannel};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let backoff = Backoff { longest: Duration::from_secs(10), ..Backoff::default() };
+/// let channel = KubeChannel::to(["127.0.0.1:50051"])?.backoff(backoff).build()?;
+/// # drop(channel);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Backoff {
     /// The delay after the first failure.

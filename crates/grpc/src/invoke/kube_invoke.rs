@@ -23,6 +23,20 @@ const LARGEST_RECEIVED: usize = 4 << 20;
 /// A call is sent with its first message, or as soon as its response is requested; it waits for an
 /// endpoint inside the channel, as that channel's calls do. It must be made on a tokio runtime.
 /// Failures are statuses, whose trailers name the endpoint as `dogwatch-endpoint`.
+///
+/// ```
+/// use dogwatch_grpc::KubeChannel;
+/// use dogwatch_grpc::invoke::KubeInvoke;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let channel = KubeChannel::to(["127.0.0.1:50051"])?.build()?;
+/// let channel = KubeInvoke::new(channel).largest_received(16 << 20);
+/// // let client = GreeterClient::new(channel);
+/// # drop(channel);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct KubeInvoke {
     channel: KubeChannel,

@@ -28,6 +28,25 @@ use crate::channel::{Code, ResponseBody};
 ///
 /// `recv` is cancel safe: if it is dropped before it completes, the next one continues where it
 /// was.
+///
+/// ```
+/// use dogwatch_grpc::invoke::KubeRecvStream;
+/// use grpc::client::{RecvStream, ResponseStreamItem};
+/// use grpc::core::RecvMessage;
+///
+/// /// Reads a response to its end; `buffer` decodes each message.
+/// async fn drain(mut response: KubeRecvStream, buffer: &mut dyn RecvMessage) {
+///     loop {
+///         match response.recv(buffer).await {
+///             ResponseStreamItem::Headers(headers) => println!("{headers:?}"),
+///             ResponseStreamItem::Message => println!("a message is in the buffer"),
+///             ResponseStreamItem::Trailers(trailers) => println!("{:?}", trailers.status()),
+///             ResponseStreamItem::StreamClosed => break,
+///         }
+///     }
+/// }
+/// # let _ = drain;
+/// ```
 pub struct KubeRecvStream {
     setup: Arc<CallSetup>,
     stage: RecvStage,

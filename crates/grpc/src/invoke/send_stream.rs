@@ -22,6 +22,18 @@ use super::upload::Piece;
 /// # Cancel safety
 ///
 /// A `send` that is dropped while it waits has sent nothing, and the stream can continue.
+///
+/// ```
+/// use dogwatch_grpc::invoke::KubeSendStream;
+/// use grpc::client::{SendOptions, SendStream};
+/// use grpc::core::SendMessage;
+///
+/// /// Sends one message, and ends the request by dropping the stream.
+/// async fn send(mut request: KubeSendStream, message: &dyn SendMessage) {
+///     let _ = request.send(message, SendOptions::new()).await; // the response has the reason
+/// }
+/// # let _ = send;
+/// ```
 pub struct KubeSendStream {
     setup: Arc<CallSetup>,
     stage: SendStage,

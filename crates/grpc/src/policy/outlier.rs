@@ -11,6 +11,18 @@ use crate::load::Tally;
 
 /// Ejects endpoints that fail more than the others, for a time that grows with each ejection. The
 /// defaults are those of A50.
+///
+/// ```
+/// use dogwatch_grpc::{KubeChannel, OutlierDetection};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let outlier = OutlierDetection { max_ejection_percent: 30, ..OutlierDetection::default() };
+/// let channel = KubeChannel::to(["127.0.0.1:50051"])?.outlier(outlier).build()?;
+/// # drop(channel);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct OutlierDetection {
     /// The interval between sweeps. Defaults to 10 s.
@@ -31,6 +43,14 @@ pub struct OutlierDetection {
 }
 
 /// Ejects endpoints whose success rate is below the mean by a number of standard deviations.
+///
+/// ```
+/// use dogwatch_grpc::{OutlierDetection, SuccessRate};
+///
+/// let success_rate = Some(SuccessRate { minimum_hosts: 3, ..SuccessRate::default() });
+/// let outlier = OutlierDetection { success_rate, ..OutlierDetection::default() };
+/// assert!(outlier.failure_percentage.is_some());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SuccessRate {
     /// The number of standard deviations. Defaults to 1.9.
@@ -44,6 +64,15 @@ pub struct SuccessRate {
 }
 
 /// Ejects endpoints that fail more than a percentage of their calls.
+///
+/// ```
+/// use dogwatch_grpc::{FailurePercentage, OutlierDetection};
+///
+/// let half = FailurePercentage { threshold: 50, ..FailurePercentage::default() };
+/// let mut outlier = OutlierDetection::default();
+/// outlier.failure_percentage = Some(half);
+/// assert!(outlier.success_rate.is_some());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct FailurePercentage {
     /// The percentage. Defaults to 85.

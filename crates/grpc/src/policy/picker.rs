@@ -19,6 +19,18 @@ use crate::random;
 const LEAST_LATENCY: f32 = 1_000.0;
 
 /// The load balancing policy: selects the endpoint for each call.
+///
+/// ```
+/// use dogwatch_grpc::{KubeChannel, Policy};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let builder = KubeChannel::to(["127.0.0.1:50051", "127.0.0.1:50052"])?;
+/// let channel = builder.policy(Policy::PickFirst).build()?;
+/// # drop(channel);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Policy {
@@ -47,6 +59,13 @@ pub enum Policy {
 }
 
 /// gRPC's least_request (A48).
+///
+/// ```
+/// use dogwatch_grpc::{LeastRequest, Policy};
+///
+/// let policy = Policy::from(LeastRequest::of(3));
+/// assert_ne!(policy, Policy::from(LeastRequest::default()));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeastRequest {
     choices: usize,
@@ -75,6 +94,15 @@ impl From<LeastRequest> for Policy {
 ///
 /// The cost of an endpoint is its latency times the calls in flight plus one. A slow response
 /// raises the latency at once; it decays with time.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_grpc::{PeakEwma, Policy};
+///
+/// let policy = Policy::from(PeakEwma { decay: Duration::from_secs(5) });
+/// assert!(matches!(policy, Policy::PeakEwma(_)));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeakEwma {
     /// The time after which a slow response counts for about a third. Defaults to 10 s.
@@ -100,6 +128,15 @@ impl From<PeakEwma> for Policy {
 /// that their clients agree with this one. While the endpoint of a key is connecting, calls with
 /// the key wait for it, for two seconds at most; once it has failed, they go to the next one on the
 /// ring, and so does a call that it refuses.
+///
+/// ```
+/// use dogwatch_grpc::{Policy, RingHash};
+/// use http::HeaderName;
+///
+/// let header = HeaderName::from_static("x-cart");
+/// let policy = Policy::from(RingHash::by_header(header).points(1024, 8192));
+/// assert!(matches!(policy, Policy::RingHash(_)));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RingHash {
     pub(crate) header: HeaderName,

@@ -4,6 +4,20 @@
 use std::time::Duration;
 
 /// Ramps up the share of a new connection over time, like Envoy's slow start.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_grpc::{KubeChannel, SlowStart};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let slow_start = SlowStart { window: Duration::from_secs(60), ..SlowStart::default() };
+/// let channel = KubeChannel::to(["127.0.0.1:50051"])?.slow_start(slow_start).build()?;
+/// # drop(channel);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlowStart {
     /// The time until the whole share is reached. Defaults to 30 s.

@@ -7,6 +7,18 @@
 use std::sync::Arc;
 
 /// Prefers endpoints in the caller's zone.
+///
+/// ```
+/// use dogwatch_grpc::{KubeChannel, ZoneAware};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let zone = ZoneAware::new("zone-a").overprovisioning(2.0).capacity(100);
+/// let channel = KubeChannel::to(["127.0.0.1:50051"])?.zone_aware(zone).build()?;
+/// # drop(channel);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ZoneAware {
     pub(crate) zone: Arc<str>,

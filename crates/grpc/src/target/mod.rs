@@ -33,6 +33,16 @@ const LONGEST_NAME: usize = 63;
 ///
 /// [`Display`](fmt::Display) writes one canonical spelling, `kubernetes://namespace/service:port`,
 /// which parses back to the same target.
+///
+/// ```
+/// use dogwatch_grpc::{Port, Target};
+///
+/// let target: Target = "kubernetes:///greeter.shop:grpc".parse()?;
+/// assert_eq!((target.service(), target.namespace()), ("greeter", Some("shop")));
+/// assert_eq!(target.port(), &Port::Name("grpc".into()));
+/// assert_eq!(target.to_string(), "kubernetes://shop/greeter:grpc");
+/// # Ok::<(), dogwatch_grpc::TargetError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
     scheme: Arc<str>,
@@ -43,6 +53,15 @@ pub struct Target {
 }
 
 /// The port of a service's endpoints to call.
+///
+/// ```
+/// use dogwatch_grpc::{Port, Target};
+///
+/// let target = Target::new("greeter")?.with_port(Port::Number(80));
+/// assert_eq!(target.port().to_string(), "80");
+/// assert_eq!("greeter.shop:8080?port=pod".parse::<Target>()?.port(), &Port::PodNumber(8080));
+/// # Ok::<(), dogwatch_grpc::TargetError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Port {
@@ -61,10 +80,27 @@ pub enum Port {
 }
 
 /// The accepted schemes: `kubernetes`, and the program's aliases for it.
+///
+/// ```
+/// use dogwatch_grpc::Schemes;
+///
+/// let schemes = Schemes::default().alias("k8s");
+/// assert_eq!(schemes.parse("k8s:///greeter.shop")?.service(), "greeter");
+/// assert!(schemes.parse("consul:///greeter").is_err());
+/// # Ok::<(), dogwatch_grpc::TargetError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schemes(Vec<Arc<str>>);
 
 /// A target that cannot be parsed. Only correcting the text helps.
+///
+/// ```
+/// use dogwatch_grpc::Target;
+///
+/// let error = "kubernetes:///".parse::<Target>().expect_err("it names no service");
+/// eprintln!("{error}"); // with the text and the remedy
+/// # assert!(error.to_string().contains("kubernetes:///"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{target:?} is not a target: {problem}")]
 pub struct TargetError {
@@ -73,6 +109,13 @@ pub struct TargetError {
 }
 
 /// The mistake in a target.
+///
+/// ```
+/// use dogwatch_grpc::{Target, TargetProblem};
+///
+/// let error = "kubernetes:///greeter:99999".parse::<Target>().expect_err("a port has 16 bits");
+/// assert!(matches!(error.problem(), TargetProblem::PortOutOfRange(port) if port == "99999"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetProblem {

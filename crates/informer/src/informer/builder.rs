@@ -54,6 +54,35 @@ enum TransformIdentity {
 }
 
 /// Builds a [`SharedInformer`].
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{Index, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml =
+/// #     "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, labels: {app: web}}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::builder(Api::<ConfigMap>::all(client))
+///     .name("web-maps")
+///     .labels("app".parse()?)
+///     .index(Index::label("app"))
+///     .transform(|mut map: ConfigMap| {
+///         map.metadata.managed_fields = None;
+///         map
+///     })
+///     .build();
+/// maps.start();
+/// maps.synced().await?;
+/// assert_eq!(maps.store().by_index("app", "web")?.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use]
 pub struct InformerBuilder<T: Object> {
     sources: Vec<Arc<dyn ListWatch<T>>>,

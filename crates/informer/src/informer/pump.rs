@@ -30,6 +30,27 @@ use crate::store::{Snapshot, StoreWriter};
 /// [`NotFound`](crate::NotFound) decides when a collection counts as gone. Under either policy, the
 /// informer's health reports it, the informer asks again from time to time, and when the collection
 /// is back, handlers receive the difference.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_core::{Gvk, ResourceType};
+/// use dogwatch_informer::{OnGone, SharedInformer};
+/// use kube_core::DynamicObject;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let widgets = ResourceType::namespaced(Gvk::new("example.com", "v1", "Widget"), "widgets");
+/// // When the definition is removed, the store forgets the widgets.
+/// let informer = SharedInformer::builder(Api::<DynamicObject>::dynamic(client, widgets))
+///     .on_gone(OnGone::Clear)
+///     .build();
+/// assert!(!informer.is_started());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnGone {

@@ -33,15 +33,20 @@ use crate::store::{Store, WaitError};
 /// then every change, in order and from a task of its own; see [`EventHandler`] for the guarantees.
 ///
 /// ```
-/// # use dogwatch_client::{Api, Client};
-/// # use dogwatch_informer::SharedInformer;
-/// # use k8s_openapi::api::core::v1::Pod;
-/// # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let pods = SharedInformer::new(Api::<Pod>::all(client));
 /// pods.on_delete(|pod| println!("{:?} is gone", pod.last().metadata.name))?;
 /// pods.start();
 /// pods.synced().await?;
-/// println!("{} pods", pods.store().len());
+/// assert_eq!(pods.store().len(), 0); // a new cluster has no pods
 /// # Ok(())
 /// # }
 /// ```
@@ -64,6 +69,25 @@ pub(crate) struct WeakInformer<T: Object>(Weak<Handle<T>>);
 pub(crate) struct Lifecycle(watch::Receiver<Phase>);
 
 /// The error of adding a handler to an informer that has stopped.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// maps.start();
+/// maps.stop().await;
+/// let error = maps.on_add(|_| {}).expect_err("the informer has stopped");
+/// assert!(error.to_string().contains(maps.name()));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the handler was not added because informer {informer} has already stopped")]
 pub struct InformerStopped {
@@ -141,6 +165,9 @@ impl<T: Object> SharedInformer<T> {
     }
 
     /// Starts the informer and waits until it has stopped.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait, not the informer, which runs as long as it has handles.
     pub async fn run(&self) {
         self.start();
         self.state().stopped().await;
@@ -148,6 +175,9 @@ impl<T: Object> SharedInformer<T> {
 
     /// Starts the informer, and stops it when the signal completes. Returns when the informer has
     /// stopped, whatever the reason.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the signal and does not stop the informer.
     pub async fn run_until(&self, signal: impl Future) {
         self.start();
         tokio::select! {
@@ -164,6 +194,10 @@ impl<T: Object> SharedInformer<T> {
     /// Changes that are still pending after
     /// [`InformerBuilder::stop_grace`](crate::InformerBuilder::stop_grace) are dropped. A handler
     /// call that never returns blocks the stop for ever.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the wait. The informer stops nevertheless, once the future was
+    /// polled.
     pub async fn stop(&self) {
         if self.handle.take_pump().is_some() {
             self.state().end();
@@ -200,6 +234,9 @@ impl<T: Object> SharedInformer<T> {
     ///
     /// # Errors
     /// Returns an error if the informer stops before it is synced.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time; the informer keeps trying.
     pub async fn synced(&self) -> Result<(), NotSynced> {
         self.state().synced().await
     }
@@ -209,6 +246,9 @@ impl<T: Object> SharedInformer<T> {
     /// # Errors
     /// Returns an error with the reason if the informer is not synced by then, or stops before.
     /// After a timeout the informer keeps trying.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time; the informer keeps trying.
     pub async fn synced_within(&self, timeout: Duration) -> Result<(), NotSynced> {
         self.state().synced_within(timeout).await
     }
@@ -219,6 +259,9 @@ impl<T: Object> SharedInformer<T> {
     /// # Errors
     /// Returns an error if the informer stops before that, if the versions cannot be compared, or
     /// if the version is that of an object that could not be decoded.
+    ///
+    /// # Cancel safety
+    /// The future may be dropped at any time.
     pub async fn wait_until(&self, version: &ResourceVersion) -> Result<(), WaitError> {
         self.state().store.wait_until(version).await
     }

@@ -39,6 +39,30 @@ pub(super) struct SharedState<T: Object> {
 }
 
 /// An error of waiting until an informer is synced.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{NotSynced, SharedInformer};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// maps.start();
+/// match maps.synced_within(Duration::ZERO).await {
+///     Err(NotSynced::Late { health, .. }) => println!("not ready yet: {health}"),
+///     Err(NotSynced::Ended { health, .. }) => return Err(health.to_string().into()),
+///     other => other?,
+/// }
+/// maps.synced().await?; // it kept trying
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotSynced {

@@ -20,9 +20,44 @@ pub(super) const LEAST_WATCH_TIMEOUT: Duration = Duration::from_secs(300);
 ///
 /// Name, namespace, uid and version must not change. It may be called more than once for the same
 /// object. If it panics, the object is lost and reported as one that cannot be decoded.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dogwatch_informer::Transform;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let slim: Transform<ConfigMap> = Arc::new(|mut map| {
+///     map.metadata.managed_fields = None;
+///     map
+/// });
+/// assert_eq!(slim(ConfigMap::default()), ConfigMap::default());
+/// ```
 pub type Transform<T> = Arc<dyn Fn(T) -> T + Send + Sync>;
 
 /// The options of a [`Reflector`](crate::Reflector).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::builder(Api::<ConfigMap>::all(client))
+///     .reflector(|it| it.without_watch_list().page_size(100).resync(Duration::from_secs(600)))
+///     .build();
+/// maps.start();
+/// maps.synced().await?;
+/// assert!(server.requests().verb("list").resource("configmaps").count() > 0);
+/// # Ok(())
+/// # }
+/// ```
 #[non_exhaustive]
 pub struct ReflectorOptions<T> {
     /// The name in logs and metrics. Defaults to the plural of the resource.
@@ -67,6 +102,26 @@ pub struct ReflectorOptions<T> {
 
 /// The required freshness of the initial state. Later states are never older than what was seen
 /// before.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{SharedInformer, Start};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// // The cheapest start: any state in the server's cache will do.
+/// let maps = SharedInformer::builder(Api::<ConfigMap>::all(client))
+///     .reflector(|it| it.start(Start::Cached))
+///     .build();
+/// maps.start();
+/// maps.synced().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Start {
@@ -84,6 +139,30 @@ pub enum Start {
 
 /// The policy for a collection that is not found: its definition is not installed yet, or was
 /// removed.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_core::{Gvk, ResourceType};
+/// use dogwatch_informer::{NotFound, SharedInformer};
+/// use kube_core::DynamicObject;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// // Wait for a definition that another program installs, however long that takes.
+/// let widgets = ResourceType::namespaced(Gvk::new("example.com", "v1", "Widget"), "widgets");
+/// let informer = SharedInformer::builder(Api::<DynamicObject>::dynamic(client, widgets))
+///     .reflector(|it| it.not_found(NotFound::KeepTrying))
+///     .build();
+/// informer.start();
+/// assert!(informer.synced_within(Duration::ZERO).await.is_err());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotFound {

@@ -39,6 +39,34 @@ const SMALL_REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// except as [`NotFound`](crate::NotFound) specifies. After any failure it resumes from the last
 /// version, or sends the whole state again as a list, so what it sent stays valid. It holds no
 /// objects. When the queue is full it waits, and so does the server.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{DeltaQueue, Reflector, ReflectorOptions, StoreWriter};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let (sender, mut deltas) = DeltaQueue::channel(DeltaQueue::CAPACITY);
+/// let maps = Arc::new(Api::<ConfigMap>::all(client));
+/// tokio::spawn(Reflector::new(maps, ReflectorOptions::default(), sender).run());
+///
+/// let mut writer = StoreWriter::new();
+/// let (mut batch, mut changes) = (Vec::new(), Vec::new());
+/// while !writer.store().is_synced() && deltas.recv_batch(&mut batch, 100).await {
+///     writer.apply(batch.drain(..), &mut changes);
+/// }
+/// assert!(writer.store().get_named(Some("default"), "settings").is_some());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Reflector<T> {
     source: Arc<dyn ListWatch<T>>,
     name: String,

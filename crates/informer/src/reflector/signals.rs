@@ -75,6 +75,31 @@ pub(super) enum Measure {
 }
 
 /// The reason why a reflector ended by itself.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::{DeltaQueue, Ended, Reflector, ReflectorOptions};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let (sender, receiver) = DeltaQueue::channel(DeltaQueue::CAPACITY);
+/// let maps = Arc::new(Api::<ConfigMap>::all(client));
+/// let reflector = Reflector::new(maps, ReflectorOptions::default(), sender);
+/// drop(receiver);
+/// match reflector.run().await {
+///     Ended::QueueClosed => println!("no reader is left"),
+///     Ended::Gone(message) => return Err(message.into()),
+///     _ => {}
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {

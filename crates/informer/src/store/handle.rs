@@ -23,6 +23,32 @@ use crate::index::{Index, IndexError};
 /// [`Self::detached`] for a handle that does not. After
 /// [`SharedInformer::stop`](crate::SharedInformer::stop) the store shows the last known state, and
 /// [`Self::is_closed`] returns true.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_core::{Object, ObjectKey, WriteParams};
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let api = Api::<ConfigMap>::default_namespaced(client);
+/// let maps = SharedInformer::new(api.clone());
+/// maps.start();
+/// let store = maps.store();
+/// store.wait_synced().await?;
+///
+/// # let mut map = ConfigMap::default();
+/// # map.metadata.name = Some("settings".to_owned());
+/// let written = api.create(&WriteParams::default(), &map).await?;
+/// store.wait_until(&written.version()).await?; // reads its own write
+/// assert!(store.contains(&ObjectKey::namespaced("default", "settings")));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Store<T> {
     cell: Arc<StateCell<T>>,
     /// The informer that fills the store, if this handle keeps it running.
@@ -40,6 +66,26 @@ pub(super) struct StateCell<T> {
 }
 
 /// An error of waiting for a state of the store.
+///
+/// ```
+/// use dogwatch_core::ResourceVersion;
+/// use dogwatch_informer::{StoreWriter, WaitError};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let writer = StoreWriter::<ConfigMap>::new();
+/// let store = writer.store();
+/// drop(writer); // as a stopped informer does
+/// match store.wait_until(&ResourceVersion::new("7")).await {
+///     Ok(()) => println!("the store shows the write"),
+///     Err(WaitError::Closed) => println!("the informer has stopped"),
+///     Err(WaitError::Unreadable) => println!("the written object could not be decoded"),
+///     Err(other) => return Err(other.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {

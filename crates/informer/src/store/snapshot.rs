@@ -13,11 +13,62 @@ use crate::index::IndexError;
 ///
 /// Taking one costs one reference count, whatever the size of the store. While it is held, it keeps
 /// the objects of its state in memory, so drop it soon.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// maps.start();
+/// maps.synced().await?;
+/// let snapshot = maps.store().snapshot();
+/// assert!(snapshot.get_named(Some("default"), "settings").is_some());
+/// // All reads of one snapshot agree.
+/// assert_eq!(snapshot.iter().count(), snapshot.len());
+/// # Ok(())
+/// # }
+/// ```
 pub struct Snapshot<T> {
     state: Arc<State<T>>,
 }
 
 /// A page of consecutive objects, and where the next page starts.
+///
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_informer::SharedInformer;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = SharedInformer::new(Api::<ConfigMap>::all(client));
+/// maps.start();
+/// maps.synced().await?;
+/// let snapshot = maps.store().snapshot();
+/// let (mut read, mut after) = (0, None);
+/// loop {
+///     let page = snapshot.page(after.as_ref(), 100);
+///     read += page.objects.len();
+///     let Some(next) = page.next else { break };
+///     after = Some(next);
+/// }
+/// assert_eq!(read, snapshot.len());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Page<T> {

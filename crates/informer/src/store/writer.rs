@@ -22,7 +22,7 @@ use crate::delta::Delta;
 ///   the same uid and version is dropped and the held `Arc` stays. `End` switches to the list
 ///   atomically. The changes are, first, the objects that the list lacks as [`Deleted::Missed`],
 ///   then the updates and additions in the order of the list. Only objects of the first list are
-///   marked as initial. Watch events between `Begin` and `End` become partition of the list;
+///   marked as initial. Watch events between `Begin` and `End` become part of the list;
 ///   `Abort`, or another `Begin`, discards all of it.
 /// - `Applied` is ignored if the held state of that object has the same version or a newer one, so
 ///   replays are harmless; but not if its version is newer than the store's.
@@ -36,6 +36,23 @@ use crate::delta::Delta;
 ///   object without a name does not infer any deletion.
 /// - The version follows objects, deletions and bookmarks, and never goes back; only the end of a
 ///   list may set it to an older one. It is unset until the first list is complete.
+///
+/// ```
+/// use dogwatch_core::ResourceVersion;
+/// use dogwatch_informer::{Change, Delta, StoreWriter};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// let mut map = ConfigMap::default();
+/// map.metadata.name = Some("settings".to_owned());
+/// let end = Delta::End { version: ResourceVersion::new("7"), unreadable: Vec::new() };
+///
+/// let mut writer = StoreWriter::new();
+/// let store = writer.store();
+/// let mut changes = Vec::new();
+/// writer.apply([Delta::Begin, Delta::Item(map), end], &mut changes);
+/// assert!(matches!(&changes[..], [Change::Added { initial: true, .. }]));
+/// assert_eq!(store.version(), ResourceVersion::new("7"));
+/// ```
 #[derive(Debug)]
 pub struct StoreWriter<T: Object> {
     cell: Arc<StateCell<T>>,

@@ -13,6 +13,17 @@ use super::RateLimiter;
 /// A token bucket: `burst` attempts at once, and `rate` per second after that.
 ///
 /// Each call takes a token, possibly one of the future, and returns the time to wait for it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_workqueue::RateLimiter;
+/// use dogwatch_workqueue::limiter::TokenBucket;
+///
+/// let bucket = TokenBucket::new(10.0, 2);
+/// assert_eq!([bucket.when(&"a"), bucket.when(&"b")], [Duration::ZERO; 2]);
+/// assert!(bucket.when(&"c") > Duration::ZERO, "the burst is used up, whatever the key");
+/// ```
 #[derive(Debug)]
 pub struct TokenBucket {
     rate: f64,

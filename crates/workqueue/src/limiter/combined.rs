@@ -8,6 +8,17 @@ use super::RateLimiter;
 /// Combines several limiters by the longest wait.
 ///
 /// Each call goes to all of them, so each of them counts each attempt.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_workqueue::RateLimiter;
+/// use dogwatch_workqueue::limiter::{ExponentialPerItem, MaxOf, TokenBucket};
+///
+/// let (base, max) = (Duration::from_millis(5), Duration::from_secs(1000));
+/// let limiter = MaxOf::new(ExponentialPerItem::new(base, max)).and(TokenBucket::new(10.0, 100));
+/// assert_eq!(limiter.when(&"web"), base); // the bucket has tokens left
+/// ```
 pub struct MaxOf<K> {
     limiters: Vec<Box<dyn RateLimiter<K>>>,
 }
@@ -47,6 +58,17 @@ impl<K> fmt::Debug for MaxOf<K> {
 }
 
 /// Limits the waits of another limiter.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_workqueue::RateLimiter;
+/// use dogwatch_workqueue::limiter::{TokenBucket, WithMaxWait};
+///
+/// let limiter = WithMaxWait::new(TokenBucket::new(0.001, 1), Duration::from_secs(30));
+/// assert_eq!(limiter.when(&"a"), Duration::ZERO);
+/// assert_eq!(limiter.when(&"b"), Duration::from_secs(30)); // not 1000 s
+/// ```
 #[derive(Debug)]
 pub struct WithMaxWait<L> {
     limiter: L,

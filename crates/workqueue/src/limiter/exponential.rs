@@ -11,6 +11,19 @@ use super::{RateLimiter, count_of};
 /// Exponential backoff: a key waits `base`, then twice that, then four times, up to `max`.
 ///
 /// It keeps a counter for each key that has failed and was not forgotten.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_workqueue::RateLimiter;
+/// use dogwatch_workqueue::limiter::ExponentialPerItem;
+///
+/// let limiter = ExponentialPerItem::new(Duration::from_millis(5), Duration::from_millis(15));
+/// let waits = [(); 3].map(|()| limiter.when(&"web").as_millis());
+/// assert_eq!(waits, [5, 10, 15]);
+/// limiter.forget(&"web");
+/// assert_eq!(limiter.requeues(&"web"), 0);
+/// ```
 #[derive(Debug)]
 pub struct ExponentialPerItem<K> {
     base: Duration,

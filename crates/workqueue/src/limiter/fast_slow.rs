@@ -9,6 +9,17 @@ use parking_lot::Mutex;
 use super::{RateLimiter, count_of};
 
 /// The first attempts of a key wait `fast`, all others `slow`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_workqueue::RateLimiter;
+/// use dogwatch_workqueue::limiter::FastSlow;
+///
+/// let limiter = FastSlow::new(Duration::from_millis(5), Duration::from_secs(10), 2);
+/// let waits = [(); 3].map(|()| limiter.when(&"web").as_millis());
+/// assert_eq!(waits, [5, 5, 10_000]);
+/// ```
 #[derive(Debug)]
 pub struct FastSlow<K> {
     fast: Duration,

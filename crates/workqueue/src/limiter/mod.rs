@@ -29,6 +29,28 @@ pub use self::presets::{client_go_limiter, default_controller_limiter, item_base
 /// It is called from many tasks concurrently and must not block. Calls about one key come in any
 /// order; a caller of `when` for a key calls `forget` when the key no longer fails, and until then
 /// the limiter may keep state for it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_workqueue::{RateLimiter, WorkQueue};
+///
+/// /// Waits the same time before every retry.
+/// struct Constant(Duration);
+///
+/// impl<K> RateLimiter<K> for Constant {
+///     fn when(&self, _key: &K) -> Duration {
+///         self.0
+///     }
+///     fn forget(&self, _key: &K) {}
+///     fn requeues(&self, _key: &K) -> u32 {
+///         0
+///     }
+/// }
+/// let queue = WorkQueue::<&str>::builder().limiter(Constant(Duration::from_secs(3))).build();
+/// # queue.add_rate_limited("web");
+/// # assert_eq!(queue.delayed(), 1);
+/// ```
 pub trait RateLimiter<K>: Send + Sync {
     /// Counts a failure of the key, and returns the time to wait before the next attempt.
     fn when(&self, key: &K) -> Duration;
