@@ -39,6 +39,7 @@ mod time;
 mod panics;
 mod health;
 mod api_error;
+mod field_errors;
 mod change_notifier;
 mod strconv;
 pub mod names;
@@ -69,5 +70,6 @@ pub mod simulators;
 mod server;
 
 pub use api_error::{ApiError, FieldError, FieldErrorKind};
+pub use field_errors::FieldErrors;
 pub use health::{BackgroundHealth, LoopHealth};
 pub use server::{ApiServer, ApiServerBuilder, StartError};

@@ -4,8 +4,9 @@
 //! Nothing of the body is kept. The caller decides what to do about a finding: reject the request,
 //! warn, or ignore it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use compact_str::CompactString;
@@ -18,6 +19,9 @@ use crate::schema::{Definitions, NoDefinitions, Scalar, Schema, Struct};
 /// The number of unknown and duplicate fields that are reported at most, as in sigs.k8s.io/json
 /// internal/golang/encoding/json/kubernetes_patch.go.
 const MAX_STRICT_ERRORS: usize = 100;
+
+/// The size of all findings about fields, in bytes, from which on no more are reported.
+const MAX_STRICT_BYTES: usize = 1024 * 1024;
 
 /// The findings of a walk over a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -86,6 +90,14 @@ enum Segment {
 struct Walk<'d> {
     definitions: &'d dyn Definitions,
     steps: Vec<Segment>,
+    /// The hashes of the paths to all of `steps`.
+    hashes: Vec<u64>,
+    hasher: RandomState,
+    /// The hashes of the reported fields. A path is as long as the keys in it, so it is not formatted
+    /// for each of many equal findings.
+    reported: HashSet<u64>,
+    /// The number of bytes of the findings about fields.
+    bytes: usize,
     findings: Findings,
 }
 
@@ -105,11 +117,40 @@ struct Node<'w, 'd> {
 
 impl<'d> Walk<'d> {
     fn new(definitions: &'d dyn Definitions) -> Self {
-        Self { definitions, steps: Vec::new(), findings: Findings::default() }
+        Self {
+            definitions,
+            steps: Vec::new(),
+            hashes: Vec::new(),
+            hasher: RandomState::new(),
+            reported: HashSet::new(),
+            bytes: 0,
+            findings: Findings::default(),
+        }
+    }
+
+    fn enter(&mut self, step: Segment) {
+        let above = self.hashes.last().copied().unwrap_or_default();
+        self.hashes.push(match &step {
+            Segment::Item(index) => self.hasher.hash_one((above, index)),
+            Segment::Field { name, .. } | Segment::Key(name) => self.hasher.hash_one((above, name)),
+        });
+        self.steps.push(step);
+    }
+
+    fn leave(&mut self) {
+        self.hashes.pop();
+        self.steps.pop();
     }
 
     /// Adds `what field "path.name"` to the findings, once.
     fn report(&mut self, what: &str, name: &str) {
+        if self.findings.strict.len() >= MAX_STRICT_ERRORS || self.bytes >= MAX_STRICT_BYTES {
+            return;
+        }
+        let above = self.hashes.last().copied().unwrap_or_default();
+        if !self.reported.insert(self.hasher.hash_one((above, what, name))) {
+            return;
+        }
         let mut path = String::new();
         for step in &self.steps {
             match step {
@@ -124,9 +165,8 @@ impl<'d> Walk<'d> {
         }
         let dot = if path.is_empty() { "" } else { "." };
         let message = format!("{what} field \"{path}{dot}{name}\"");
-        if self.findings.strict.len() < MAX_STRICT_ERRORS && !self.findings.strict.contains(&message) {
-            self.findings.strict.push(message);
-        }
+        self.bytes += message.len();
+        self.findings.strict.push(message);
     }
 
     /// Records the error of the text form of a scalar, if there is one and no error was recorded
@@ -293,9 +333,9 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
             }
         };
         for index in 0.. {
-            self.walk.steps.push(Segment::Item(index));
+            self.walk.enter(Segment::Item(index));
             let item = items.next_element_seed(Node { walk: self.walk, expected: expected.clone() });
-            self.walk.steps.pop();
+            self.walk.leave();
             if item?.is_none() {
                 break;
             }
@@ -335,9 +375,9 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
             if seen.contains(&name) {
                 self.walk.report("duplicate", &name);
             }
-            self.walk.steps.push(step);
+            self.walk.enter(step);
             let value = entries.next_value_seed(Node { walk: self.walk, expected });
-            self.walk.steps.pop();
+            self.walk.leave();
             value?;
             seen.insert(name);
         }

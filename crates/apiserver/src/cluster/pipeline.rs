@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::addresses::Addresses;
 use super::{Cluster, ObjectRef, User, Writer};
-use crate::api_error::{ApiError, FieldError};
+use crate::api_error::ApiError;
+use crate::field_errors::FieldErrors;
 use crate::custom::{self, definition};
 use crate::kinds::json_access::{self, number, text};
 use crate::kinds::prepare::{self, ClusterResources};
@@ -76,7 +77,7 @@ impl Cluster {
                 custom::object::prepare_create(object, version);
                 let rule = kind.traits.name;
                 let mut problems = validate::metadata::common(rule, kind.def.namespaced, object);
-                problems.extend(custom::object::validate_create(object, version));
+                problems.append(custom::object::validate_create(object, version));
                 custom::object::settle_numbers(object);
                 problems
             }
@@ -90,7 +91,8 @@ impl Cluster {
                 let mut problems = validate::create(kind.names(), kind.def.namespaced, object);
                 if is_definition(kind) {
                     let more = custom::check::check_create(object);
-                    problems.extend(more.into_iter().filter(|it| !problems.contains(it)).collect::<Vec<_>>());
+                    let more: Vec<_> = more.into_iter().filter(|it| !problems.contains(it)).collect();
+                    problems.extend(more);
                 }
                 problems
             }
@@ -126,14 +128,14 @@ impl Cluster {
             (Some(version), "status") => {
                 custom::object::prepare_status(new, old);
                 let mut problems = validate::metadata::update_common(new, old);
-                problems.extend(custom::object::validate_status(new, old, version));
+                problems.append(custom::object::validate_status(new, old, version));
                 problems
             }
             (Some(version), _) => {
                 custom::object::prepare_update(new, old, version);
                 let mut problems = validate::metadata::common(kind.traits.name, kind.def.namespaced, new);
-                problems.extend(validate::metadata::update_common(new, old));
-                problems.extend(custom::object::validate_update(new, old, version));
+                problems.append(validate::metadata::update_common(new, old));
+                problems.append(custom::object::validate_update(new, old, version));
                 problems
             }
             (None, part) => self.ready_builtin(place, old, new, part)?,
@@ -154,7 +156,7 @@ impl Cluster {
         old: &Value,
         new: &mut Value,
         part: &str,
-    ) -> Result<Vec<FieldError>, ApiError> {
+    ) -> Result<FieldErrors, ApiError> {
         let kind = place.kind;
         match part {
             "status" => {
@@ -163,7 +165,7 @@ impl Cluster {
                 if is_signing_request(kind) {
                     signing::keep_decisions(new, old);
                     signing::date_conditions(new, old, &self.source.stamp());
-                    problems.extend(signing::problems(new, old, false));
+                    problems.append(signing::problems(new, old, false));
                 }
                 return Ok(problems);
             }
@@ -173,7 +175,7 @@ impl Cluster {
                 }
                 crate::kinds::defaults::apply(&kind.def.group, &kind.def.version, &kind.def.kind, new);
                 let mut problems = validate::metadata::namespace_finalizers(new);
-                problems.extend(validate::metadata::update_common(new, old));
+                problems.append(validate::metadata::update_common(new, old));
                 return Ok(problems);
             }
             // Binding is the only way to set `spec.nodeName`, so the validation of updates is
@@ -189,7 +191,7 @@ impl Cluster {
                 set_or_remove(object_mut(new, "status"), "conditions", conditions);
                 signing::date_conditions(new, old, &self.source.stamp());
                 let mut problems = signing::problems(new, old, true);
-                problems.extend(validate::metadata::update_common(new, old));
+                problems.append(validate::metadata::update_common(new, old));
                 return Ok(problems);
             }
             _ => {
@@ -209,7 +211,7 @@ impl Cluster {
         }
         let mut problems = validate::update(kind.names(), new, old);
         if is_definition(kind) {
-            problems.extend(custom::check::check_update(new, old));
+            problems.append(custom::check::check_update(new, old));
         }
         Ok(problems)
     }

@@ -5,6 +5,8 @@
 //! before it validates: a problem of a schema that all versions share is a problem of
 //! `spec.validation`. CEL rules are not compiled, so no problem of theirs is found.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::dns_names::{label_faults, subdomain_faults};
@@ -17,6 +19,7 @@ use super::version_checks::{
 };
 use super::{Structural, default_checks, keywords, names, openapi, structural_rules};
 use crate::api_error::{FieldError, FieldErrorKind};
+use crate::field_errors::FieldErrors;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const AT_ROOT: &str = "only [Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength \
@@ -50,8 +53,8 @@ const ROOT_FIELDS: [&str; 22] = [
 
 /// Returns the problems of a new definition, after [`super::definition::prepare_create`]. Labels,
 /// annotations and the like are not checked.
-pub fn check_create(definition: &Value) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+pub fn check_create(definition: &Value) -> FieldErrors {
+    let mut problems = FieldErrors::new();
     let spec = &definition["spec"];
     let name = text(&definition["metadata"], "name");
     let wanted = format!("{}.{}", text(&spec["names"], "plural"), text(spec, "group"));
@@ -67,8 +70,8 @@ pub fn check_create(definition: &Value) -> Vec<FieldError> {
 }
 
 /// Returns the problems of a changed definition, after [`super::definition::prepare_update`].
-pub fn check_update(definition: &Value, old: &Value) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+pub fn check_update(definition: &Value, old: &Value) -> FieldErrors {
+    let mut problems = FieldErrors::new();
     check_both(definition, Some(old), &mut problems);
     problems
 }
@@ -81,7 +84,7 @@ pub fn format_warnings(definition: &Value, old: Option<&Value>) -> Vec<String> {
     fresh.map(|format| format!("unrecognized format {}", quoted(&format))).collect()
 }
 
-fn check_both(definition: &Value, old: Option<&Value>, problems: &mut Vec<FieldError>) {
+fn check_both(definition: &Value, old: Option<&Value>, problems: &mut FieldErrors) {
     let spec = &definition["spec"];
     check_spec(spec, problems);
     if let Some(old) = old {
@@ -109,7 +112,7 @@ fn check_both(definition: &Value, old: Option<&Value>, problems: &mut Vec<FieldE
     }
 }
 
-fn check_spec(spec: &Value, problems: &mut Vec<FieldError>) {
+fn check_spec(spec: &Value, problems: &mut FieldErrors) {
     check_group(text(spec, "group"), problems);
     check_choice("spec.scope", text(spec, "scope"), &["Cluster", "Namespaced"], problems);
     let versions = listed(spec, "versions");
@@ -148,7 +151,7 @@ fn check_spec(spec: &Value, problems: &mut Vec<FieldError>) {
     check_conversion(spec, problems);
 }
 
-fn check_group(group: &str, problems: &mut Vec<FieldError>) {
+fn check_group(group: &str, problems: &mut FieldErrors) {
     let faults = subdomain_faults(group);
     if group.is_empty() {
         problems.push(FieldError::new("spec.group", FieldErrorKind::Required, ""));
@@ -159,7 +162,7 @@ fn check_group(group: &str, problems: &mut Vec<FieldError>) {
     }
 }
 
-fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problems: &mut Vec<FieldError>) {
+fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problems: &mut FieldErrors) {
     let name = text(version, "name");
     let faults = label_faults(name);
     if !faults.is_empty() {
@@ -181,12 +184,11 @@ fn check_version(version: &Value, path: &str, shared: &SharedByVersions, problem
     }
 }
 
-fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Vec<FieldError>) {
+fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut FieldErrors) {
     let versions = listed(spec, "versions");
     let shown = shared.versions(&spec["versions"]);
-    let repeated =
-        |(index, version): (usize, &Value)| versions[..index].iter().any(|it| it["name"] == version["name"]);
-    if versions.iter().enumerate().any(repeated) {
+    let mut names = HashSet::new();
+    if !versions.iter().all(|version| names.insert(&version["name"])) {
         problems.push(invalid("spec.versions", &shown, "must contain unique version names"));
     }
     if versions.iter().filter(|version| flag(version, "storage")).count() != 1 {
@@ -202,7 +204,7 @@ fn check_version_set(spec: &Value, shared: &SharedByVersions, problems: &mut Vec
     }
 }
 
-fn check_names(names: &Value, problems: &mut Vec<FieldError>) {
+fn check_names(names: &Value, problems: &mut FieldErrors) {
     for key in ["plural", "singular", "kind", "listKind"] {
         let name = text(names, key);
         let mixed = matches!(key, "kind" | "listKind");
@@ -242,7 +244,7 @@ fn check_names(names: &Value, problems: &mut Vec<FieldError>) {
     }
 }
 
-fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<FieldError>) {
+fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut FieldErrors) {
     let Some(root) = schema.get("openAPIV3Schema").filter(|root| root.is_object()) else { return };
     let path = format!("{path}.openAPIV3Schema");
     if status {
@@ -252,17 +254,17 @@ fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<Fie
         problems.push(forbidden(&format!("{path}.nullable"), "nullable cannot be true at the root"));
     }
     let unsupported = structural_rules::unsupported(root);
-    let before = problems.len();
+    let before = problems.count();
     if unsupported.is_none() {
         let found = structural_rules::problems(root, &path);
         if found.is_empty() {
-            problems.extend(default_checks::problems(&Structural::parse(root), &path));
+            problems.append(default_checks::problems(&Structural::parse(root), &path));
         } else {
-            problems.extend(found);
+            problems.append(found);
         }
     }
-    problems.extend(openapi::problems(root, &path));
-    if let Some(keyword) = unsupported.filter(|_| problems.len() == before) {
+    problems.append(openapi::problems(root, &path));
+    if let Some(keyword) = unsupported.filter(|_| problems.count() == before) {
         problems.push(invalid(&path, "\"\"", &format!("OpenAPIV3Schema '{keyword}' is not supported")));
     }
 }
@@ -270,7 +272,7 @@ fn check_schema(schema: &Value, status: bool, path: &str, problems: &mut Vec<Fie
 /// Checks the root of a schema with a status subresource: it may only have fields that can be
 /// validated for `status` alone. Only the first problem is reported; fields that come before `type`
 /// in the internal form take precedence over it.
-fn check_root(root: &Value, path: &str, problems: &mut Vec<FieldError>) {
+fn check_root(root: &Value, path: &str, problems: &mut FieldErrors) {
     let kind = text(root, "type");
     let earlier = ["id", "$schema", "$ref"].iter().any(|key| !text(root, key).is_empty());
     if !earlier && !kind.is_empty() && kind != "object" {
@@ -287,7 +289,7 @@ fn check_root(root: &Value, path: &str, problems: &mut Vec<FieldError>) {
 }
 
 /// Checks that the versions in which objects may be stored are kept.
-fn check_stored(definition: &Value, problems: &mut Vec<FieldError>) {
+fn check_stored(definition: &Value, problems: &mut FieldErrors) {
     let stored = listed(&definition["status"], "storedVersions");
     let versions = listed(&definition["spec"], "versions");
     let field = "status.storedVersions";
@@ -296,14 +298,16 @@ fn check_stored(definition: &Value, problems: &mut Vec<FieldError>) {
         return;
     }
     let shown = compact(&Value::Array(stored.to_vec()));
+    let (names, known): (HashSet<&Value>, HashSet<&Value>) =
+        (versions.iter().map(|version| &version["name"]).collect(), stored.iter().collect());
     for version in
-        versions.iter().filter(|version| flag(version, "storage") && !stored.contains(&version["name"]))
+        versions.iter().filter(|version| flag(version, "storage") && !known.contains(&version["name"]))
     {
         let detail = format!("must have the storage version {}", text(version, "name"));
-        problems.push(invalid(field, &shown, &detail));
+        problems.push_with(|| invalid(field, &shown, &detail));
     }
     for (index, name) in stored.iter().enumerate() {
-        if !versions.iter().any(|version| version["name"] == *name) {
+        if !names.contains(name) {
             let name = name.as_str().unwrap_or_default();
             let detail = format!(
                 "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
@@ -316,7 +320,7 @@ fn check_stored(definition: &Value, problems: &mut Vec<FieldError>) {
 }
 
 /// Checks that a definition in a protected group has an approval annotation.
-fn check_approval(definition: &Value, old: Option<&Value>, problems: &mut Vec<FieldError>) {
+fn check_approval(definition: &Value, old: Option<&Value>, problems: &mut FieldErrors) {
     let group = text(&definition["spec"], "group");
     let community = ["k8s.io", "kubernetes.io"];
     if !community.iter().any(|domain| group == *domain || group.ends_with(&format!(".{domain}"))) {

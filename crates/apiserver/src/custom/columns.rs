@@ -16,6 +16,9 @@ const AGE: &str = "CreationTimestamp is a timestamp representing the server time
                    for lists. More info: \
                    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
+/// The number of bytes of text in a row of a table from which on cells are null.
+const MAX_ROW_BYTES: usize = 3 * 1024 * 1024;
+
 /// One column of `additionalPrinterColumns`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
@@ -80,12 +83,22 @@ pub fn definitions(columns: &[Column]) -> Vec<Value> {
 
 /// Returns the cells of an object: its name, then one for each column, null if there is nothing to
 /// show.
+///
+/// Cells after the first [`MAX_ROW_BYTES`] of text are null: each of many columns may show the whole
+/// object.
 pub fn cells(object: &Value, columns: &[Column], now: Timestamp) -> Vec<Value> {
+    let mut bytes = 0;
     let name = object.pointer("/metadata/name").cloned().unwrap_or_else(|| Value::String(String::new()));
     let paths = columns.iter().map_while(|column| column.path.as_ref().map(|path| (column, path)));
     let others = paths.map(|(column, path)| {
+        if bytes > MAX_ROW_BYTES {
+            return Value::Null;
+        }
         let found = path.find(object).unwrap_or_default();
-        found.first().map_or(Value::Null, |value| cell(&column.kind, value, now))
+        // A path without a result costs as much as it has visited; this counts it roughly.
+        let cell = found.first().map_or(Value::Null, |value| cell(&column.kind, value, now));
+        bytes += found.len() + cell.as_str().map_or(0, str::len);
+        cell
     });
     std::iter::once(name).chain(others).collect()
 }

@@ -5,30 +5,38 @@ use serde_json::Value;
 
 use super::Structural;
 use super::go_format::shown;
-use super::keywords;
+use super::schema_path::SchemaPath;
 use super::{embedded, metadata, prune, validate};
 use crate::api_error::{FieldError, FieldErrorKind};
+use crate::field_errors::FieldErrors;
 
 /// Returns the problems of the defaults of a structural schema.
-pub(crate) fn problems(schema: &Structural, path: &str) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+pub(crate) fn problems(schema: &Structural, path: &str) -> FieldErrors {
+    let mut problems = FieldErrors::new();
     // The root is validated like an embedded resource.
     let root = Structural { embedded: true, ..schema.clone() };
-    visit(&root, path, false, &mut problems);
+    visit(&root, &SchemaPath::root(path), false, &mut problems);
     problems
 }
 
-fn visit(schema: &Structural, path: &str, inside_meta: bool, problems: &mut Vec<FieldError>) {
+fn visit(schema: &Structural, path: &SchemaPath, inside_meta: bool, problems: &mut FieldErrors) {
     let inside_meta = inside_meta && !schema.embedded;
     if let Some(default) = &schema.default {
-        check(default, schema, &format!("{path}.default"), inside_meta, problems);
+        // The path is formatted only for a default with a problem.
+        let mut found = FieldErrors::new();
+        check(default, schema, "", inside_meta, &mut found);
+        if !found.is_empty() && problems.is_full() {
+            problems.leave_out(found.count());
+        } else if !found.is_empty() {
+            check(default, schema, &path.keyword("default").to_string(), inside_meta, problems);
+        }
     }
     if let Some(items) = schema.items.as_deref() {
-        visit(items, &format!("{path}.items"), inside_meta, problems);
+        visit(items, &path.keyword("items"), inside_meta, problems);
     }
     for (name, property) in &schema.properties {
         let meta = inside_meta || (schema.embedded && prune::is_meta(name));
-        visit(property, &keywords::property(path, name), meta, problems);
+        visit(property, &path.property(name), meta, problems);
     }
 }
 
@@ -37,7 +45,7 @@ fn check(
     schema: &Structural,
     path: &str,
     inside_meta: bool,
-    problems: &mut Vec<FieldError>,
+    problems: &mut FieldErrors,
 ) {
     let mut pruned = default.clone();
     if !inside_meta && !prune::prune_part(&mut pruned, schema).is_empty() {
@@ -59,8 +67,8 @@ fn check(
     }
     let found = embedded::problems(default, schema, path);
     if !found.is_empty() {
-        problems.extend(found);
+        problems.append(found);
         return;
     }
-    problems.extend(validate::validate_part(default, None, schema, path));
+    problems.append(validate::validate_part(default, None, schema, path));
 }

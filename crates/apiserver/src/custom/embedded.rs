@@ -6,70 +6,86 @@ use serde_json::{Map as Object, Value, json};
 use super::Structural;
 use super::dns_names::label_faults;
 use super::go_format::{quoted, shown};
-use super::nodes::{child, nodes};
+use super::nodes::Node;
+use super::value_path::ValuePath;
 use crate::api_error::{FieldError, FieldErrorKind};
+use crate::field_errors::FieldErrors;
 use crate::kinds::json_access::text;
 use crate::kinds::traits::NameRule;
 use crate::kinds::validate::metadata::common;
 
 /// Returns the problems of the resources embedded in a value at a path. The value itself counts as
 /// one if its schema says so.
-pub(crate) fn problems(value: &Value, schema: &Structural, path: &str) -> Vec<FieldError> {
-    let mut problems = Vec::new();
-    for node in nodes(value, schema, path).into_iter().filter(|node| node.schema.embedded) {
-        if let Value::Object(resource) = node.value {
-            check_version(resource.get("apiVersion"), &child(&node.path, "apiVersion"), &mut problems);
-            check_kind(resource.get("kind"), &child(&node.path, "kind"), &mut problems);
+pub(crate) fn problems(value: &Value, schema: &Structural, path: &str) -> FieldErrors {
+    let mut problems = FieldErrors::new();
+    Node { path: ValuePath::Root(path), value, schema }.walk(&mut |node| {
+        let Value::Object(resource) = node.value else { return };
+        if node.schema.embedded {
+            let field = |key| ValuePath::Field(&node.path, key);
+            check_version(resource.get("apiVersion"), &field("apiVersion"), &mut problems);
+            check_kind(resource.get("kind"), &field("kind"), &mut problems);
             if resource.get("metadata").is_some_and(Value::is_object) {
                 check_metadata(resource, &node.path, &mut problems);
             }
         }
-    }
+    });
     problems
 }
 
 /// Validates the metadata of an embedded resource like those of any object, except for the name: it
 /// may be absent, and may be any path segment.
-fn check_metadata(resource: &Object<String, Value>, path: &str, problems: &mut Vec<FieldError>) {
+fn check_metadata(resource: &Object<String, Value>, path: &ValuePath<'_>, problems: &mut FieldErrors) {
     let mut metadata = resource["metadata"].clone();
     if text(&metadata, "/name").is_empty() {
         metadata["name"] = "unnamed".into();
     }
     let namespaced = !text(&metadata, "/namespace").is_empty();
     let found = common(NameRule::PathSegment, namespaced, &json!({ "metadata": metadata }));
-    problems.extend(found.into_iter().map(|it| FieldError { field: child(path, &it.field), ..it }));
+    for it in found {
+        problems.push_with(|| FieldError { field: ValuePath::Field(path, &it.field).to_string(), ..it.clone() });
+    }
 }
 
-fn check_version(version: Option<&Value>, path: &str, problems: &mut Vec<FieldError>) {
+fn check_version(version: Option<&Value>, path: &ValuePath<'_>, problems: &mut FieldErrors) {
     if let Some(text) = text_of(version, path, problems)
         && text.matches('/').count() > 1
     {
         let detail = format!("unexpected GroupVersion string: {text}");
-        problems.push(FieldError::with_value(path, FieldErrorKind::Invalid, quoted(text), &detail));
+        problems.push_with(|| {
+            FieldError::with_value(path.to_string(), FieldErrorKind::Invalid, quoted(text), &detail)
+        });
     }
 }
 
-fn check_kind(kind: Option<&Value>, path: &str, problems: &mut Vec<FieldError>) {
+fn check_kind(kind: Option<&Value>, path: &ValuePath<'_>, problems: &mut FieldErrors) {
     let Some(text) = text_of(kind, path, problems) else { return };
     let faults = label_faults(&text.to_lowercase());
     if !faults.is_empty() {
         let detail = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
-        problems.push(FieldError::with_value(path, FieldErrorKind::Invalid, quoted(text), &detail));
+        problems.push_with(|| {
+            FieldError::with_value(path.to_string(), FieldErrorKind::Invalid, quoted(text), &detail)
+        });
     }
 }
 
-fn text_of<'a>(value: Option<&'a Value>, path: &str, problems: &mut Vec<FieldError>) -> Option<&'a str> {
-    let problem = match value {
-        None => FieldError::new(path, FieldErrorKind::Required, ""),
+fn text_of<'a>(
+    value: Option<&'a Value>,
+    path: &ValuePath<'_>,
+    problems: &mut FieldErrors,
+) -> Option<&'a str> {
+    let invalid = |value: &str, detail: &str| {
+        FieldError::with_value(path.to_string(), FieldErrorKind::Invalid, value, detail)
+    };
+    match value {
         Some(Value::String(text)) if text.is_empty() => {
-            FieldError::with_value(path, FieldErrorKind::Invalid, "\"\"", "must not be empty")
+            problems.push_with(|| invalid("\"\"", "must not be empty"));
         }
         Some(Value::String(text)) => return Some(text),
-        Some(other) => {
-            FieldError::with_value(path, FieldErrorKind::Invalid, shown(other), "must be a string")
+        Some(other) => problems.push_with(|| invalid(&shown(other), "must be a string")),
+        None => {
+            problems.push_with(|| FieldError::new(path.to_string(), FieldErrorKind::Required, ""));
         }
-    };
-    problems.push(problem);
+    }
     None
 }
 

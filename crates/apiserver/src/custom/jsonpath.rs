@@ -4,6 +4,13 @@
 
 use serde_json::Value;
 
+/// The number of values that one evaluation of a path may visit. Without it, repeated `..` and unions
+/// visit the same values again and again: `n` of them take time that is exponential in `n`.
+const MAX_VISITED: usize = 1_000_000;
+
+/// The number of bytes of all steps of a path. kube-apiserver has no limit of its own.
+const MAX_LENGTH: usize = 64 * 1024;
+
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JsonPath(Vec<Step>);
@@ -38,15 +45,18 @@ enum Comparison {
 impl JsonPath {
     /// Parses a path such as `.spec.replicas`. Returns `None` if it is not valid.
     pub fn parse(text: &str) -> Option<Self> {
+        if text.len() > MAX_LENGTH {
+            return None;
+        }
         let (steps, rest) = parse_steps(text.strip_prefix('$').unwrap_or(text), "")?;
         rest.is_empty().then_some(Self(steps))
     }
 
     /// Returns the values that the path selects; `None` if it cannot be followed, as when an index
-    /// is out of bounds or a value that is not a list is indexed. A missing field selects nothing,
-    /// which is not an error.
+    /// is out of bounds or a value that is not a list is indexed, or when too many values would have
+    /// to be visited. A missing field selects nothing, which is not an error.
     pub fn find<'a>(&self, value: &'a Value) -> Option<Vec<&'a Value>> {
-        walk(&self.0, vec![value])
+        walk(&self.0, vec![value], &mut Visits(MAX_VISITED))
     }
 }
 
@@ -225,17 +235,38 @@ fn split_outside_quotes(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
-fn walk<'a>(steps: &[Step], values: Vec<&'a Value>) -> Option<Vec<&'a Value>> {
-    steps.iter().try_fold(values, |values, step| apply(step, &values))
+/// The number of values that may still be visited.
+struct Visits(usize);
+
+impl Visits {
+    fn take(&mut self, count: usize) -> Option<()> {
+        self.0 = self.0.checked_sub(count)?;
+        Some(())
+    }
 }
 
-fn apply<'a>(step: &Step, values: &[&'a Value]) -> Option<Vec<&'a Value>> {
+fn walk<'a>(steps: &[Step], values: Vec<&'a Value>, visits: &mut Visits) -> Option<Vec<&'a Value>> {
+    steps.iter().try_fold(values, |values, step| apply(step, &values, visits))
+}
+
+fn apply<'a>(step: &Step, values: &[&'a Value], visits: &mut Visits) -> Option<Vec<&'a Value>> {
+    visits.take(values.len() + 1)?;
     let mut found = Vec::new();
     let there = values.iter().copied().filter(|value| !value.is_null());
     match step {
         Step::Field(name) => found.extend(there.filter_map(|value| value.as_object()?.get(name))),
-        Step::Every => there.for_each(|value| found.extend(children(value))),
-        Step::Descend => there.for_each(|value| descend(value, &mut found)),
+        Step::Every => {
+            for value in there {
+                let children = children(value);
+                visits.take(children.len())?;
+                found.extend(children);
+            }
+        }
+        Step::Descend => {
+            for value in there {
+                descend(value, &mut found, visits)?;
+            }
+        }
         Step::Index(index) => {
             for value in there {
                 found.push(at(value.as_array()?, *index)?);
@@ -243,13 +274,16 @@ fn apply<'a>(step: &Step, values: &[&'a Value]) -> Option<Vec<&'a Value>> {
         }
         Step::Slice { from, to, step } => {
             for value in there {
-                found.extend(slice(value.as_array()?, *from, *to, *step)?);
+                let items = slice(value.as_array()?, *from, *to, *step)?;
+                visits.take(items.len())?;
+                found.extend(items);
             }
         }
         Step::Filter { left, test } => {
             for value in values {
                 for item in value.as_array()? {
-                    if passes(item, left, test.as_ref())? {
+                    visits.take(1)?;
+                    if passes(item, left, test.as_ref(), visits)? {
                         found.push(item);
                     }
                 }
@@ -257,7 +291,7 @@ fn apply<'a>(step: &Step, values: &[&'a Value]) -> Option<Vec<&'a Value>> {
         }
         Step::Union(steps) => {
             for step in steps {
-                found.extend(apply(step, values)?);
+                found.extend(apply(step, values, visits)?);
             }
         }
     }
@@ -272,12 +306,13 @@ fn children(value: &Value) -> Vec<&Value> {
     }
 }
 
-fn descend<'a>(value: &'a Value, found: &mut Vec<&'a Value>) {
+fn descend<'a>(value: &'a Value, found: &mut Vec<&'a Value>, visits: &mut Visits) -> Option<()> {
     let children = children(value);
+    visits.take(children.len())?;
     if !children.is_empty() {
         found.push(value);
-        children.into_iter().for_each(|child| descend(child, found));
     }
+    children.into_iter().try_for_each(|child| descend(child, found, visits))
 }
 
 /// Returns the item at an index. Negative indexes count from the end.
@@ -299,18 +334,27 @@ fn slice(items: &[Value], from: Option<i64>, to: Option<i64>, step: Option<i64>)
     Some(items.iter().step_by(step).collect())
 }
 
-fn passes(item: &Value, left: &Operand, test: Option<&(Comparison, Operand)>) -> Option<bool> {
-    let values = |operand: &Operand| match operand {
-        Operand::Literal(literal) => Some(vec![literal.clone()]),
-        Operand::Path(steps) => walk(steps, vec![item]).map(|found| found.into_iter().cloned().collect()),
-    };
+fn passes(
+    item: &Value,
+    left: &Operand,
+    test: Option<&(Comparison, Operand)>,
+    visits: &mut Visits,
+) -> Option<bool> {
     let Some((comparison, right)) = test else {
-        return Some(values(left).is_some_and(|found| !found.is_empty()));
+        let found = operands(left, item, visits).is_some_and(|found| !found.is_empty());
+        return (visits.0 > 0).then_some(found);
     };
-    match (values(left)?.as_slice(), values(right)?.as_slice()) {
+    match (operands(left, item, visits)?.as_slice(), operands(right, item, visits)?.as_slice()) {
         ([], _) | (_, []) => Some(false),
         ([left], [right]) => compare(left, *comparison, right),
         _ => None,
+    }
+}
+
+fn operands<'a>(operand: &'a Operand, item: &'a Value, visits: &mut Visits) -> Option<Vec<&'a Value>> {
+    match operand {
+        Operand::Literal(literal) => Some(vec![literal]),
+        Operand::Path(steps) => walk(steps, vec![item], visits),
     }
 }
 
@@ -374,5 +418,20 @@ mod tests {
         for path in [".l[", ".l[?(@.a", ".a[x]", "a"] {
             assert_eq!(JsonPath::parse(path), None, "{path}");
         }
+    }
+
+    #[test]
+    fn a_path_that_visits_values_again_and_again_finds_nothing() {
+        let nested = (0..50).fold(json!([1]), |inner, _| json!([inner, 1]));
+        for (path, finds) in [
+            ("..[*]".to_owned(), true),
+            ("..[*]".repeat(20), false),
+            ("[*,*]".repeat(40), false),
+            (format!("..[?(@{})]", "..[*]".repeat(20)), false),
+        ] {
+            let parsed = JsonPath::parse(&path).unwrap_or_else(|| panic!("{path} is a path"));
+            assert_eq!(parsed.find(&nested).is_some(), finds, "{path}");
+        }
+        assert_eq!(JsonPath::parse(&".a".repeat(MAX_LENGTH)), None);
     }
 }

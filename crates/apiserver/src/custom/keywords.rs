@@ -1,11 +1,6 @@
-//! Access to the keywords of a schema in its JSON form, and the notation of paths in it.
+//! Access to the keywords of a schema in its JSON form.
 
 use serde_json::Value;
-
-/// Returns the path of a property.
-pub(crate) fn property(path: &str, name: &str) -> String {
-    format!("{path}.properties[{name}]")
-}
 
 /// Returns the named schemas below a keyword.
 pub(crate) fn named<'a>(schema: &'a Value, key: &str) -> impl Iterator<Item = (&'a String, &'a Value)> {

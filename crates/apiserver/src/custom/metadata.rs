@@ -8,6 +8,8 @@ use serde_json::Value;
 
 use super::Structural;
 use super::go_format::{quoted, shown};
+use super::unknown_fields::UnknownFields;
+use super::value_path::ValuePath;
 use crate::patch::json_name;
 
 enum Kind {
@@ -67,40 +69,41 @@ pub fn misfit(object: &Value) -> Option<String> {
 }
 
 /// Drops the unknown fields of the `metadata` of an object and of its embedded resources. Returns
-/// their paths, those of the root first.
+/// the paths of the first ones, those of the root before the others.
 ///
 /// # Errors
 /// The reason why an embedded resource cannot be decoded, with its path.
 pub fn coerce(object: &mut Value, schema: &Structural) -> Result<Vec<String>, String> {
-    let mut unknown = Vec::new();
+    let mut unknown = UnknownFields::default();
     if let Some(metadata) = object.get_mut("metadata") {
-        drop_unknown(metadata, META, "metadata", &mut unknown);
+        drop_unknown(metadata, META, &ValuePath::Root("metadata"), &mut unknown);
     }
-    let mut embedded = Vec::new();
-    coerce_below(object, schema, "", true, &mut embedded)?;
-    embedded.sort();
-    unknown.extend(embedded);
-    Ok(unknown)
+    let mut embedded = UnknownFields::default();
+    coerce_below(object, schema, &ValuePath::Root(""), true, &mut embedded)?;
+    let mut paths = unknown.into_paths();
+    paths.extend(embedded.into_sorted());
+    Ok(paths)
 }
 
 /// Drops unknown fields like [`coerce`], of a value such as a default, which is a resource only if
 /// its schema says so.
 pub(crate) fn coerce_part(value: &mut Value, schema: &Structural, path: &str) -> Result<Vec<String>, String> {
-    let mut unknown = Vec::new();
-    coerce_below(value, schema, path, false, &mut unknown).map(|()| unknown)
+    let mut unknown = UnknownFields::default();
+    coerce_below(value, schema, &ValuePath::Root(path), false, &mut unknown)?;
+    Ok(unknown.into_paths())
 }
 
 fn coerce_below(
     value: &mut Value,
     schema: &Structural,
-    path: &str,
+    path: &ValuePath<'_>,
     root: bool,
-    unknown: &mut Vec<String>,
+    unknown: &mut UnknownFields,
 ) -> Result<(), String> {
     match value {
         Value::Object(object) => {
             for (key, child) in object {
-                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                let below = ValuePath::Field(path, key);
                 if schema.embedded && !root {
                     coerce_meta(key, child, &below, unknown)?;
                 }
@@ -112,7 +115,7 @@ fn coerce_below(
         Value::Array(items) => {
             let Some(schema) = schema.items.as_deref() else { return Ok(()) };
             for (index, item) in items.iter_mut().enumerate() {
-                coerce_below(item, schema, &format!("{path}[{index}]"), false, unknown)?;
+                coerce_below(item, schema, &ValuePath::Item(path, index), false, unknown)?;
             }
         }
         _ => {}
@@ -120,7 +123,12 @@ fn coerce_below(
     Ok(())
 }
 
-fn coerce_meta(key: &str, child: &mut Value, path: &str, unknown: &mut Vec<String>) -> Result<(), String> {
+fn coerce_meta(
+    key: &str,
+    child: &mut Value,
+    path: &ValuePath<'_>,
+    unknown: &mut UnknownFields,
+) -> Result<(), String> {
     match key {
         "apiVersion" | "kind" if !child.is_string() => {
             Err(format!("{path}: Invalid value: {}: must be a string", shown(child)))
@@ -200,20 +208,20 @@ fn is_empty_value(value: &Value) -> bool {
 }
 
 /// Drops unknown fields, and empty lists and maps.
-fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &str, unknown: &mut Vec<String>) {
+fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &ValuePath<'_>, unknown: &mut UnknownFields) {
     let Some(object) = value.as_object_mut() else { return };
     object.retain(|key, child| {
-        let path = format!("{path}.{key}");
+        let path = ValuePath::Field(path, key);
         match fields.iter().find(|(name, _)| name == key) {
             None => {
-                unknown.push(path);
+                unknown.push(&path);
                 return false;
             }
             // Clients written in Go often send `creationTimestamp: null`.
             Some(_) if child.is_null() => return false,
             Some((_, Kind::Entries { fields, .. })) => {
                 for (index, item) in child.as_array_mut().into_iter().flatten().enumerate() {
-                    drop_unknown(item, fields, &format!("{path}[{index}]"), unknown);
+                    drop_unknown(item, fields, &ValuePath::Item(&path, index), unknown);
                 }
             }
             // Empty values are dropped, except for an empty `managedFields`, which resets all

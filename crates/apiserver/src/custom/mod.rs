@@ -9,6 +9,8 @@
 //! The `mod` lines below are in layer order: a module uses only modules declared above it.
 
 mod go_format;
+mod value_path;
+mod unknown_fields;
 mod dns_names;
 mod formats;
 mod go_syntax;
@@ -29,6 +31,7 @@ pub mod convert;
 pub mod definition;
 pub mod names;
 mod keywords;
+mod schema_path;
 mod schema_nodes;
 mod structural_rules;
 mod openapi;

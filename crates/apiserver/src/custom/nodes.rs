@@ -3,56 +3,45 @@
 use serde_json::Value;
 
 use super::Structural;
+use super::value_path::ValuePath;
 
 /// A value in an object, its path, and its schema.
-#[derive(Debug)]
-pub(crate) struct Node<'a> {
-    pub(crate) path: String,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node<'a, 'p> {
+    pub(crate) path: ValuePath<'p>,
     pub(crate) value: &'a Value,
     pub(crate) schema: &'a Structural,
 }
 
-/// Returns the value itself, at a path, and every value in it that has a schema, in pre-order.
-pub(crate) fn nodes<'a>(value: &'a Value, schema: &'a Structural, path: &str) -> Vec<Node<'a>> {
-    let mut found = Vec::new();
-    let mut open = vec![Node { path: path.to_owned(), value, schema }];
-    while let Some(node) = open.pop() {
-        let next = open.len();
-        node.push_children(&mut open);
-        open[next..].reverse();
-        found.push(node);
-    }
-    found
-}
-
-impl<'a> Node<'a> {
-    fn push_children(&self, into: &mut Vec<Self>) {
+impl<'a, 'p> Node<'a, 'p> {
+    /// Calls `visit` for the value itself and for every value in it that has a schema, in pre-order.
+    pub(crate) fn walk(&self, visit: &mut dyn FnMut(&Node<'a, '_>)) {
+        visit(self);
         match self.value {
             Value::Object(fields) => {
-                into.extend(fields.iter().filter_map(|(key, value)| self.field(key, value)))
+                for (key, value) in fields {
+                    if let Some(field) = self.field(key, value) {
+                        field.walk(visit);
+                    }
+                }
             }
             Value::Array(items) => {
                 let Some(schema) = self.schema.items.as_deref() else { return };
-                let item = |(index, value)| Node { path: format!("{}[{index}]", self.path), value, schema };
-                into.extend(items.iter().enumerate().map(item));
+                for (index, value) in items.iter().enumerate() {
+                    Node { path: ValuePath::Item(&self.path, index), value, schema }.walk(visit);
+                }
             }
             _ => {}
         }
     }
 
-    fn field(&self, key: &str, value: &'a Value) -> Option<Self> {
-        let path = &self.path;
+    fn field<'s>(&'s self, key: &'s str, value: &'a Value) -> Option<Node<'a, 's>> {
         if let Some(schema) = self.schema.properties.get(key) {
-            return Some(Node { path: child(path, key), value, schema });
+            return Some(Node { path: ValuePath::Field(&self.path, key), value, schema });
         }
         let schema = self.schema.additional_schema()?;
-        Some(Node { path: format!("{path}[{key}]"), value, schema })
+        Some(Node { path: ValuePath::Key(&self.path, key), value, schema })
     }
-}
-
-/// Returns the path of a field in a value at a path.
-pub(crate) fn child(path: &str, key: &str) -> String {
-    if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
 #[cfg(test)]
@@ -68,7 +57,9 @@ mod tests {
             "m": {"type": "object", "additionalProperties": {"type": "string"}},
         }}));
         let value = json!({"a": [{"x": "1", "unknown": 1}, {}], "m": {"k": "v"}, "other": {}});
-        let paths: Vec<String> = nodes(&value, &schema, "").into_iter().map(|node| node.path).collect();
+        let mut paths = Vec::new();
+        let root = Node { path: ValuePath::Root(""), value: &value, schema: &schema };
+        root.walk(&mut |node| paths.push(node.path.to_string()));
         assert_eq!(paths, ["", "a", "a[0]", "a[0].x", "a[1]", "m", "m[k]"]);
     }
 }

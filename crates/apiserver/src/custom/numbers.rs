@@ -6,7 +6,8 @@
 use serde_json::{Number, Value};
 
 use super::go_format::{shown_float, shown_number};
-use super::structural::{Structural, Type};
+use super::structural::{EnumValues, Structural, Type};
+use super::value_path::ValuePath;
 
 /// A violated limit.
 pub(crate) enum Fault {
@@ -25,7 +26,7 @@ pub(crate) enum Fault {
 
 /// Returns the faults of a number at a path, in the order of kube-apiserver: its range,
 /// `multipleOf`, `minimum`, `maximum`.
-pub(crate) fn faults(number: &Number, schema: &Structural, path: &str) -> Vec<Fault> {
+pub(crate) fn faults(number: &Number, schema: &Structural, path: &ValuePath<'_>) -> Vec<Fault> {
     let limits = &schema.limits;
     let kind = schema.kind.filter(|_| !schema.int_or_string);
     let range = Range { kind, format: limits.format.as_deref(), path };
@@ -52,17 +53,12 @@ pub(crate) fn faults(number: &Number, schema: &Structural, path: &str) -> Vec<Fa
 /// Returns true if a value equals an allowed one. 1 and 1.0 are the same. An integer among the
 /// allowed values is compared with the integer part of the other: that 1.5 is not an integer is
 /// reported by the check of the type.
-pub(crate) fn same(left: &Value, right: &Value) -> bool {
-    match (left, right) {
-        (Value::Number(left), Value::Number(right)) => {
-            match (left.as_i64(), right.as_i64(), right.as_f64()) {
-                (Some(left), Some(right), _) => left == right,
-                (Some(left), None, Some(right)) => left == cut(right),
-                _ => left.as_f64() == right.as_f64(),
-            }
-        }
-        _ => left == right,
-    }
+pub(crate) fn is_allowed(value: &Value, allowed: &EnumValues) -> bool {
+    let Value::Number(number) = value else { return allowed.exact.contains(value) };
+    let float = number.as_f64();
+    let integer = number.as_i64().or(float.map(cut));
+    integer.is_some_and(|it| allowed.integers.contains(&it))
+        || float.is_some_and(|it| allowed.floats.contains(&EnumValues::bits(it)))
 }
 
 /// Returns true if a number is an integer, in any notation.
@@ -83,7 +79,7 @@ pub(crate) fn listed(value: &Value) -> String {
 struct Range<'a> {
     kind: Option<Type>,
     format: Option<&'a str>,
-    path: &'a str,
+    path: &'a ValuePath<'a>,
 }
 
 impl Range<'_> {
@@ -139,7 +135,7 @@ impl Check {
         }
     }
 
-    fn fault(self, limit: &str, path: &str) -> Fault {
+    fn fault(self, limit: &str, path: &ValuePath<'_>) -> Fault {
         let should = match self {
             Self::Multiple if limit == "0" || limit.starts_with('-') => {
                 let words = format!("factor MultipleOf declared for {path} must be positive: {limit}");

@@ -8,6 +8,7 @@ use super::definition::Version;
 pub use super::go_format::settle_numbers;
 use super::{default, embedded, listtype, metadata, prune, scale, validate};
 use crate::api_error::{FieldError, FieldErrorKind};
+use crate::field_errors::FieldErrors;
 
 /// Decodes an object of a version: drops unknown fields and fills in defaults. Returns the paths of
 /// the dropped fields, in the order in which to report them ([`prune::unknown_field`]).
@@ -17,7 +18,7 @@ use crate::api_error::{FieldError, FieldErrorKind};
 /// `KIND in version "VERSION" cannot be handled as a KIND: `.
 pub fn decode(object: &mut Value, version: &Version) -> Result<Vec<String>, String> {
     let unknown = read(object, version)?;
-    default::fill(object, &version.schema);
+    default::fill(object, &version.schema)?;
     Ok(unknown)
 }
 
@@ -28,7 +29,7 @@ pub fn decode(object: &mut Value, version: &Version) -> Result<Vec<String>, Stri
 /// Those of [`decode`].
 pub fn decode_applied(object: &mut Value, version: &Version) -> Result<(), String> {
     read(object, version)?;
-    default::fill_missing(object, &version.schema);
+    default::fill_missing(object, &version.schema)?;
     Ok(())
 }
 
@@ -98,47 +99,47 @@ pub fn prepare_status(object: &mut Value, old: &Value) {
 }
 
 /// Returns the problems of a new object.
-pub fn validate_create(object: &Value, version: &Version) -> Vec<FieldError> {
+pub fn validate_create(object: &Value, version: &Version) -> FieldErrors {
     let schema = &version.schema;
     let mut problems = validate::validate(object, None, schema);
     if let Some(paths) = &version.scale {
-        problems.extend(scale::spec_problems(object, paths));
-        problems.extend(scale::status_problems(object, paths));
+        problems.append(scale::spec_problems(object, paths));
+        problems.append(scale::status_problems(object, paths));
     }
-    problems.extend(embedded::problems(object, schema, ""));
-    problems.extend(listtype::problems(object, schema));
+    problems.append(embedded::problems(object, schema, ""));
+    problems.append(listtype::problems(object, schema));
     blocked_rules(version, &mut problems);
     problems
 }
 
 /// Returns the problems of a changed object. Unchanged invalid values are accepted.
-pub fn validate_update(object: &Value, old: &Value, version: &Version) -> Vec<FieldError> {
+pub fn validate_update(object: &Value, old: &Value, version: &Version) -> FieldErrors {
     let schema = &version.schema;
     let mut problems = validate::validate(object, Some(old), schema);
     if let Some(paths) = &version.scale {
-        problems.extend(scale::spec_problems(object, paths));
-        problems.extend(scale::status_problems(object, paths));
+        problems.append(scale::spec_problems(object, paths));
+        problems.append(scale::status_problems(object, paths));
     }
-    problems.extend(embedded::problems(object, schema, ""));
+    problems.append(embedded::problems(object, schema, ""));
     if listtype::problems(old, schema).is_empty() {
-        problems.extend(listtype::problems(object, schema));
+        problems.append(listtype::problems(object, schema));
     }
     blocked_rules(version, &mut problems);
     problems
 }
 
 /// Returns the problems of a changed status. In messages, paths begin at the status.
-pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+pub fn validate_status(object: &Value, old: &Value, version: &Version) -> FieldErrors {
+    let mut problems = FieldErrors::new();
     if let (Some(status), Some(schema)) = (object.get("status"), version.schema.properties.get("status")) {
-        problems.extend(validate::validate_part(status, old.get("status"), schema, "status"));
+        problems.append(validate::validate_part(status, old.get("status"), schema, "status"));
     }
     if let Some(paths) = &version.scale {
-        problems.extend(scale::status_problems(object, paths));
+        problems.append(scale::status_problems(object, paths));
     }
-    problems.extend(embedded::problems(object, &version.schema, ""));
+    problems.append(embedded::problems(object, &version.schema, ""));
     if listtype::problems(old, &version.schema).is_empty() {
-        problems.extend(listtype::problems(object, &version.schema));
+        problems.append(listtype::problems(object, &version.schema));
     }
     blocked_rules(version, &mut problems);
     problems
@@ -147,7 +148,7 @@ pub fn validate_status(object: &Value, old: &Value, version: &Version) -> Vec<Fi
 /// Adds the message of kube-apiserver that validation rules were not checked, if the schema has
 /// rules and the object is structurally invalid (k8s.io/apiextensions-apiserver v0.36.4
 /// pkg/registry/customresource/strategy.go).
-fn blocked_rules(version: &Version, problems: &mut Vec<FieldError>) {
+fn blocked_rules(version: &Version, problems: &mut FieldErrors) {
     use FieldErrorKind::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
     let blocks = |problem: &FieldError| {
         matches!(problem.kind, NotSupported | Required | TooLong | TooMany | TypeInvalid)

@@ -4,8 +4,10 @@
 use serde_json::Value;
 
 use super::Structural;
+use super::unknown_fields::UnknownFields;
+use super::value_path::ValuePath;
 
-/// Drops the unknown fields of a whole object and returns their paths, sorted.
+/// Drops the unknown fields of a whole object and returns the paths of the first ones, sorted.
 ///
 /// `apiVersion`, `kind` and `metadata` are kept, at the root and in embedded resources:
 /// [`super::metadata`] handles those. Idempotent.
@@ -86,34 +88,27 @@ impl<'a> Known<'a> {
 }
 
 fn dropped(value: &mut Value, known: Known<'_>) -> Vec<String> {
-    let mut dropped = Vec::new();
-    prune_value(value, known, &mut String::new(), &mut dropped);
-    dropped.sort();
-    dropped
+    let mut dropped = UnknownFields::default();
+    prune_value(value, known, &ValuePath::Root(""), &mut dropped);
+    dropped.into_sorted()
 }
 
-/// Prunes a value at `path`, which has its former content again afterwards.
-fn prune_value(value: &mut Value, known: Known<'_>, path: &mut String, dropped: &mut Vec<String>) {
-    let here = path.len();
+fn prune_value(value: &mut Value, known: Known<'_>, path: &ValuePath<'_>, dropped: &mut UnknownFields) {
     match value {
         Value::Object(fields) => fields.retain(|key, field| {
-            path.push_str(if here == 0 { "" } else { "." });
-            path.push_str(key);
+            let path = ValuePath::Field(path, key);
             let action = known.field(key);
             match &action {
                 FieldAction::Keep => {}
-                FieldAction::Prune(known) => prune_value(field, *known, path, dropped),
-                FieldAction::Drop => dropped.push(path.clone()),
+                FieldAction::Prune(known) => prune_value(field, *known, &path, dropped),
+                FieldAction::Drop => dropped.push(&path),
             }
-            path.truncate(here);
             !matches!(action, FieldAction::Drop)
         }),
         Value::Array(items) => {
             let Some(known) = known.items() else { return };
             for (index, item) in items.iter_mut().enumerate() {
-                path.push_str(&format!("[{index}]"));
-                prune_value(item, known, path, dropped);
-                path.truncate(here);
+                prune_value(item, known, &ValuePath::Item(path, index), dropped);
             }
         }
         _ => {}

@@ -6,6 +6,7 @@ use serde_json::{Map as Object, Value, json};
 
 use super::go_format::shown_number;
 use crate::api_error::{ApiError, FieldError, FieldErrorKind};
+use crate::field_errors::FieldErrors;
 
 /// The paths of the fields of a Scale in an object, such as `.spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,13 +97,13 @@ pub fn apply_scale(object: &mut Value, scale: &Value, paths: &ScalePaths) -> Res
 }
 
 /// Returns the problem of the desired replicas of an object, if there is one.
-pub fn spec_problems(object: &Value, paths: &ScalePaths) -> Vec<FieldError> {
+pub fn spec_problems(object: &Value, paths: &ScalePaths) -> FieldErrors {
     replica_problem(object, &paths.spec_replicas).into_iter().collect()
 }
 
 /// Returns the problems of the replicas and the selector in the status of an object.
-pub fn status_problems(object: &Value, paths: &ScalePaths) -> Vec<FieldError> {
-    let mut problems: Vec<FieldError> = replica_problem(object, &paths.status_replicas).into_iter().collect();
+pub fn status_problems(object: &Value, paths: &ScalePaths) -> FieldErrors {
+    let mut problems: FieldErrors = replica_problem(object, &paths.status_replicas).into_iter().collect();
     if let Some(path) = &paths.selector
         && let Err(words) = nested_text(object, path)
     {

@@ -6,12 +6,13 @@
 
 use serde_json::{Value, json};
 
-use super::keywords::{flag, listed, named, property};
+use super::keywords::{flag, listed, named};
+use super::schema_path::SchemaPath;
 
 /// A node of a schema.
 #[derive(Debug)]
 pub(crate) struct SchemaNode<'a> {
-    pub(crate) path: String,
+    pub(crate) path: SchemaPath,
     pub(crate) schema: &'a Value,
     pub(crate) role: Role<'a>,
 }
@@ -37,17 +38,17 @@ pub(crate) enum Level {
 #[derive(Clone, Debug)]
 pub(crate) enum RestrictionTarget<'a> {
     /// The part, with its path.
-    Part(&'a Value, String),
+    Part(&'a Value, SchemaPath),
     /// There is no such part; it should be at this path.
-    Missing(String),
+    Missing(SchemaPath),
     /// The part is inside of a missing one, or is not checked.
     Nothing,
 }
 
 impl SchemaNode<'_> {
     /// Returns the path of one of its keywords.
-    pub(crate) fn at(&self, key: &str) -> String {
-        format!("{}.{key}", self.path)
+    pub(crate) fn at(&self, key: &str) -> SchemaPath {
+        self.path.keyword(key)
     }
 
     /// Returns true for an embedded resource.
@@ -59,19 +60,19 @@ impl SchemaNode<'_> {
 /// Returns all nodes of a schema that is at a path.
 pub(crate) fn schema_nodes<'a>(schema: &'a Value, path: &str) -> Vec<SchemaNode<'a>> {
     let mut found = Vec::new();
-    part(schema, path.to_owned(), Level::Root, &mut found);
+    part(schema, SchemaPath::root(path), Level::Root, &mut found);
     found
 }
 
-fn part<'a>(schema: &'a Value, path: String, level: Level, found: &mut Vec<SchemaNode<'a>>) {
+fn part<'a>(schema: &'a Value, path: SchemaPath, level: Level, found: &mut Vec<SchemaNode<'a>>) {
     if let Some(items) = schema.get("items") {
-        part(items, format!("{path}.items"), Level::Item, found);
+        part(items, path.keyword("items"), Level::Item, found);
     }
     for (name, inner) in named(schema, "properties") {
-        part(inner, property(&path, name), Level::Field, found);
+        part(inner, path.property(name), Level::Field, found);
     }
     if let Some(more) = schema.get("additionalProperties").filter(|it| it.is_object()) {
-        part(more, format!("{path}.additionalProperties"), Level::Field, found);
+        part(more, path.keyword("additionalProperties"), Level::Field, found);
     }
     // kube-apiserver checks only the restrictions of the root for missing parts.
     let target = if level == Level::Root {
@@ -94,7 +95,7 @@ fn is_number_or_text(schema: &Value) -> bool {
 /// `anyOf`.
 fn restrictions<'a>(
     schema: &'a Value,
-    path: &str,
+    path: &SchemaPath,
     target: &RestrictionTarget<'a>,
     exempt: bool,
     exempt_first: bool,
@@ -106,37 +107,37 @@ fn restrictions<'a>(
         }
         for (index, inner) in listed(schema, key).iter().enumerate() {
             let exempt = exempt_first && key == "allOf" && index == 0;
-            restriction(inner, format!("{path}.{key}[{index}]"), target.clone(), exempt, found);
+            restriction(inner, path.item(key, index), target.clone(), exempt, found);
         }
     }
     if let Some(not) = schema.get("not") {
-        restriction(not, format!("{path}.not"), target.clone(), false, found);
+        restriction(not, path.keyword("not"), target.clone(), false, found);
     }
 }
 
 fn restriction<'a>(
     schema: &'a Value,
-    path: String,
+    path: SchemaPath,
     target: RestrictionTarget<'a>,
     exempt: bool,
     found: &mut Vec<SchemaNode<'a>>,
 ) {
     restrictions(schema, &path, &target, exempt, false, found);
     if let Some(items) = schema.get("items") {
-        let inner = target.inner(|part| part.get("items"), |path| format!("{path}.items"));
-        restriction(items, format!("{path}.items"), inner, false, found);
+        let inner = target.inner(|part| part.get("items"), |path| path.keyword("items"));
+        restriction(items, path.keyword("items"), inner, false, found);
     }
     for (name, field) in named(schema, "properties") {
         let inner = target
-            .inner(|part| part.get("properties").and_then(|it| it.get(name)), |path| property(path, name));
-        restriction(field, property(&path, name), inner, false, found);
+            .inner(|part| part.get("properties").and_then(|it| it.get(name)), |path| path.property(name));
+        restriction(field, path.property(name), inner, false, found);
     }
     found.push(SchemaNode { path, schema, role: Role::Restriction(target) });
 }
 
 impl<'a> RestrictionTarget<'a> {
     /// Returns the target of a restriction inside of one with this target.
-    fn inner(&self, part: impl Fn(&'a Value) -> Option<&'a Value>, path: impl Fn(&str) -> String) -> Self {
+    fn inner(&self, part: impl Fn(&'a Value) -> Option<&'a Value>, path: impl Fn(&SchemaPath) -> SchemaPath) -> Self {
         match self {
             Self::Part(outer, at) => {
                 let path = path(at);

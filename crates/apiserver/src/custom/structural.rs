@@ -4,7 +4,7 @@
 //! definitions before. Pruning, defaulting, validation and printing read this form; server-side
 //! apply reads the result of [`Structural::to_schema`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Map as Object, Value};
@@ -24,6 +24,8 @@ pub struct Structural {
     pub kind: Option<Type>,
     /// `properties`.
     pub properties: BTreeMap<String, Structural>,
+    /// The properties that have a default.
+    pub(crate) defaulted: Vec<String>,
     /// `additionalProperties`.
     pub additional: Option<Additional>,
     /// `items`.
@@ -48,13 +50,27 @@ pub struct Structural {
     pub rules: Vec<Value>,
 }
 
+/// The values of an `enum`, in a form that is searched quickly: a list can have as many items as an
+/// enum has values.
+#[derive(Clone, Debug, Default)]
+pub struct EnumValues {
+    /// The values in the order of the schema.
+    pub listed: Vec<Value>,
+    /// The values other than numbers.
+    pub(crate) exact: HashSet<Value>,
+    /// The integers among the values.
+    pub(crate) integers: HashSet<i64>,
+    /// The bits of the other numbers.
+    pub(crate) floats: HashSet<u64>,
+}
+
 /// The restrictions of a value beyond its type.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     /// `format`, if it is one that is checked for the type.
     pub format: Option<String>,
     /// `enum`.
-    pub one_of_values: Vec<Value>,
+    pub one_of_values: EnumValues,
     /// `minimum`.
     pub minimum: Option<f64>,
     /// `exclusiveMinimum`.
@@ -152,9 +168,12 @@ impl Structural {
         let Some(object) = schema.as_object() else { return Self::default() };
         let kind = text(object, "type").and_then(Type::named);
         let int_or_string = flag(object, "x-kubernetes-int-or-string");
+        let properties = properties(object);
+        let defaulted = properties.iter().filter(|(_, it)| it.default.is_some()).map(|(key, _)| key.clone());
         Self {
             kind,
-            properties: properties(object),
+            defaulted: defaulted.collect(),
+            properties,
             additional: additional(object),
             items: object
                 .get("items")
@@ -215,6 +234,25 @@ impl Structural {
     }
 }
 
+impl EnumValues {
+    fn new(listed: &[Value]) -> Self {
+        let mut values = Self { listed: listed.to_vec(), ..Self::default() };
+        for value in listed {
+            match (value.as_i64(), value.as_f64()) {
+                (Some(integer), _) => _ = values.integers.insert(integer),
+                (None, Some(float)) => _ = values.floats.insert(Self::bits(float)),
+                (None, None) => _ = values.exact.insert(value.clone()),
+            }
+        }
+        values
+    }
+
+    /// Returns the bits of a float; those of both zeros are the same.
+    pub(crate) fn bits(float: f64) -> u64 {
+        (float + 0.0).to_bits()
+    }
+}
+
 impl Limits {
     fn parse(object: &Object<String, Value>, kind: Option<Type>, int_or_string: bool) -> Self {
         let list = |key| array(object, key).iter().map(Structural::parse).collect();
@@ -222,7 +260,7 @@ impl Limits {
             format: text(object, "format")
                 .filter(|format| checked(format, kind, int_or_string))
                 .map(str::to_owned),
-            one_of_values: array(object, "enum").to_vec(),
+            one_of_values: EnumValues::new(array(object, "enum")),
             minimum: number(object, "minimum"),
             exclusive_minimum: flag(object, "exclusiveMinimum"),
             maximum: number(object, "maximum"),

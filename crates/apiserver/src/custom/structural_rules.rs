@@ -8,14 +8,16 @@
 use serde_json::Value;
 
 use super::go_format::{quoted, shown};
-use super::keywords::{flag, listed, named, property, text};
+use super::keywords::{flag, listed, named, text};
 use super::pattern::Pattern;
+use super::schema_path::SchemaPath;
 use super::schema_nodes::{Level, RestrictionTarget, Role, SchemaNode, schema_nodes};
 use crate::api_error::{FieldError, FieldErrorKind};
+use crate::field_errors::FieldErrors;
 
 /// Returns the reasons why a schema is not structural, sorted by message.
-pub(crate) fn problems(schema: &Value, path: &str) -> Vec<FieldError> {
-    let mut problems = Vec::new();
+pub(crate) fn problems(schema: &Value, path: &str) -> FieldErrors {
+    let mut problems = FieldErrors::new();
     for node in schema_nodes(schema, path) {
         pattern(&node, &mut problems);
         match &node.role {
@@ -28,13 +30,12 @@ pub(crate) fn problems(schema: &Value, path: &str) -> Vec<FieldError> {
             Role::Restriction(target) => {
                 check_restriction(&node, &mut problems);
                 if let RestrictionTarget::Missing(path) = target {
-                    let detail = format!("because it is defined in {}", node.path);
-                    problems.push(required(path.clone(), &detail));
+                    problems.push_with(|| required(path.clone(), &format!("because it is defined in {}", node.path)));
                 }
             }
         }
     }
-    problems.sort_by_cached_key(ToString::to_string);
+    problems.sort();
     problems
 }
 
@@ -66,30 +67,30 @@ pub(crate) fn unsupported(schema: &Value) -> Option<&'static str> {
     own.map(|(_, name)| *name).or_else(|| below.find_map(unsupported))
 }
 
-fn forbidden(field: String, detail: &str) -> FieldError {
+fn forbidden(field: SchemaPath, detail: &str) -> FieldError {
     FieldError::new(field, FieldErrorKind::Forbidden, detail)
 }
 
-fn required(field: String, detail: &str) -> FieldError {
+fn required(field: SchemaPath, detail: &str) -> FieldError {
     FieldError::new(field, FieldErrorKind::Required, detail)
 }
 
-fn invalid(field: String, value: &str, detail: &str) -> FieldError {
+fn invalid(field: SchemaPath, value: &str, detail: &str) -> FieldError {
     FieldError::with_value(field, FieldErrorKind::Invalid, quoted(value), detail)
 }
 
 /// Checks that a pattern is a regular expression.
-fn pattern(node: &SchemaNode<'_>, problems: &mut Vec<FieldError>) {
+fn pattern(node: &SchemaNode<'_>, problems: &mut FieldErrors) {
     let pattern = text(node.schema, "pattern");
     if let Some(mistake) = Pattern::mistake(pattern) {
         let detail = format!("must be a valid regular expression, but isn't: {mistake}");
-        problems.push(invalid(node.at("pattern"), pattern, &detail));
+        problems.push_with(|| invalid(node.at("pattern"), pattern, &detail));
     }
 }
 
 /// Checks types: every part has one unless any value is allowed, a list describes its items, and
 /// the root is an object.
-fn types(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<FieldError>) {
+fn types(node: &SchemaNode<'_>, level: Level, problems: &mut FieldErrors) {
     let (schema, kind) = (node.schema, text(node.schema, "type"));
     let anything =
         flag(schema, "x-kubernetes-int-or-string") || flag(schema, "x-kubernetes-preserve-unknown-fields");
@@ -99,23 +100,23 @@ fn types(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<FieldError>) {
             Level::Item => "must not be empty for specified array items",
             Level::Field => "must not be empty for specified object fields",
         };
-        problems.push(required(node.at("type"), detail));
+        problems.push_with(|| required(node.at("type"), detail));
     }
     if kind == "array" && schema.get("items").is_none() {
-        problems.push(required(node.at("items"), "must be specified"));
+        problems.push_with(|| required(node.at("items"), "must be specified"));
     }
     if level == Level::Root {
         if !kind.is_empty() && kind != "object" {
-            problems.push(invalid(node.at("type"), kind, "must be object at the root"));
+            problems.push_with(|| invalid(node.at("type"), kind, "must be object at the root"));
         }
         if schema.get("additionalProperties").is_some() {
-            problems.push(forbidden(node.at("additionalProperties"), "must not be used at the root"));
+            problems.push_with(|| forbidden(node.at("additionalProperties"), "must not be used at the root"));
         }
     }
 }
 
 /// Checks embedded resources: each is an object with properties, or preserves unknown fields.
-fn embedded(node: &SchemaNode<'_>, problems: &mut Vec<FieldError>) {
+fn embedded(node: &SchemaNode<'_>, problems: &mut FieldErrors) {
     if !node.is_embedded() {
         return;
     }
@@ -123,50 +124,50 @@ fn embedded(node: &SchemaNode<'_>, problems: &mut Vec<FieldError>) {
     let detail = "must be object if x-kubernetes-embedded-resource is true";
     match kind {
         "object" => {}
-        "" => problems.push(required(node.at("type"), detail)),
-        kind => problems.push(invalid(node.at("type"), kind, detail)),
+        "" => problems.push_with(|| required(node.at("type"), detail)),
+        kind => problems.push_with(|| invalid(node.at("type"), kind, detail)),
     }
     if schema.get("additionalProperties").is_some() {
         let detail = "must not be used if x-kubernetes-embedded-resource is set";
-        problems.push(forbidden(node.at("additionalProperties"), detail));
+        problems.push_with(|| forbidden(node.at("additionalProperties"), detail));
     }
     let keeps = flag(schema, "x-kubernetes-preserve-unknown-fields");
     if !keeps && named(schema, "properties").next().is_none() {
         let detail = "must not be empty if x-kubernetes-embedded-resource is true without \
                       x-kubernetes-preserve-unknown-fields";
-        problems.push(required(node.at("properties"), detail));
+        problems.push_with(|| required(node.at("properties"), detail));
     }
 }
 
 /// Checks `x-kubernetes-int-or-string`: such a value has no fields.
-fn numbers_or_text(node: &SchemaNode<'_>, problems: &mut Vec<FieldError>) {
+fn numbers_or_text(node: &SchemaNode<'_>, problems: &mut FieldErrors) {
     if !flag(node.schema, "x-kubernetes-int-or-string") {
         return;
     }
     for key in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
         if flag(node.schema, key) {
             let detail = "must be false if x-kubernetes-int-or-string is true";
-            problems.push(FieldError::with_value(node.at(key), FieldErrorKind::Invalid, true, detail));
+            problems.push_with(|| FieldError::with_value(node.at(key), FieldErrorKind::Invalid, true, detail));
         }
     }
 }
 
 /// Checks the fields that every resource has: their types at the root and in embedded resources,
 /// and that the root restricts nothing but the names in `metadata`.
-fn inherited_fields(node: &SchemaNode<'_>, level: Level, problems: &mut Vec<FieldError>) {
+fn inherited_fields(node: &SchemaNode<'_>, level: Level, problems: &mut FieldErrors) {
     let whole = level == Level::Root || node.is_embedded();
     for (name, kind) in [("kind", "string"), ("apiVersion", "string"), ("metadata", "object")] {
         let Some(schema) = node.schema.get("properties").and_then(|properties| properties.get(name)) else {
             continue;
         };
-        let path = property(&node.path, name);
+        let path = node.path.property(name);
         let actual = text(schema, "type");
         if whole && actual != kind {
-            problems.push(invalid(format!("{path}.type"), actual, &format!("must be {kind}")));
+            problems.push_with(|| invalid(path.keyword("type"), actual, &format!("must be {kind}")));
         }
         if name == "metadata" && level == Level::Root && restricts_more_than_names(schema) {
             let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-            problems.push(forbidden(path, detail));
+            problems.push_with(|| forbidden(path, detail));
         }
     }
 }
@@ -212,7 +213,7 @@ const ONLY_IN_PARTS: [(&str, RequiredValue); 12] = [
 ];
 
 /// Checks that a restriction has no keyword that describes a value.
-fn check_restriction(node: &SchemaNode<'_>, problems: &mut Vec<FieldError>) {
+fn check_restriction(node: &SchemaNode<'_>, problems: &mut FieldErrors) {
     let schema = node.schema;
     for (key, required_value) in ONLY_IN_PARTS {
         let (said, detail) = match required_value {
@@ -226,16 +227,16 @@ fn check_restriction(node: &SchemaNode<'_>, problems: &mut Vec<FieldError>) {
             RequiredValue::False => (flag(schema, key), "must be false to be structural"),
         };
         if said {
-            problems.push(forbidden(node.at(key), detail));
+            problems.push_with(|| forbidden(node.at(key), detail));
         }
     }
     let more = "additionalProperties";
     if schema.get(more).is_some_and(|it| it.is_object()) || flag(schema, more) {
-        problems.push(forbidden(node.at(more), "must be undefined to be structural"));
+        problems.push_with(|| forbidden(node.at(more), "must be undefined to be structural"));
     }
     if named(schema, "properties").any(|(name, _)| name == "metadata") {
-        let path = property(&node.path, "metadata");
-        problems.push(forbidden(path, "must not be specified in a nested context"));
+        let path = node.path.property("metadata");
+        problems.push_with(|| forbidden(path, "must not be specified in a nested context"));
     }
 }
 

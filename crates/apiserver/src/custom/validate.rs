@@ -5,14 +5,17 @@
 //! items of keyed lists, not for items of other lists.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt::{self, Display};
 
 use serde_json::{Map as Object, Value};
 
 use super::go_format::{quoted, quoted_list, shown};
 use super::numbers::{self, Fault};
 use super::structural::{Additional, Structural, Type};
+use super::value_path::ValuePath;
 use super::{formats, prune};
 use crate::api_error::{FieldError, FieldErrorKind};
+use crate::field_errors::FieldErrors;
 use crate::schema::Topology;
 
 /// The field of a problem that is not about one field.
@@ -23,8 +26,11 @@ pub(crate) const NOWHERE: &str = "<nil>";
 /// its time limit of 34 seconds.
 const MOST_REPORTED: usize = 1_000;
 
+/// The size of all messages, in bytes, from which on no more problems are reported.
+const MOST_BYTES: usize = 1024 * 1024;
+
 /// Returns all problems of a whole object, by key. With `old`, unchanged invalid values pass.
-pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> Vec<FieldError> {
+pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> FieldErrors {
     problems(schema, object, old, NOWHERE)
 }
 
@@ -35,11 +41,11 @@ pub fn validate_part(
     old: Option<&Value>,
     schema: &Structural,
     prefix: &str,
-) -> Vec<FieldError> {
+) -> FieldErrors {
     problems(schema, value, old, prefix)
 }
 
-fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &str) -> Vec<FieldError> {
+fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &str) -> FieldErrors {
     let place = |found: Found| {
         let name = found.name.strip_prefix('.').unwrap_or(&found.name);
         let field = match (name.is_empty(), prefix == NOWHERE) {
@@ -49,7 +55,7 @@ fn problems(schema: &Structural, value: &Value, old: Option<&Value>, prefix: &st
         };
         FieldError { field, kind: found.kind, message: found.message }
     };
-    check(schema, value, old, "").found.into_iter().map(place).collect()
+    check(schema, value, old, &ValuePath::Root(""), false).found.into_iter().map(place).collect()
 }
 
 /// One problem. `words` is the message of kube-apiserver's validator; equal ones are reported once.
@@ -64,9 +70,16 @@ struct Found {
 /// closest is reported.
 #[derive(Default)]
 struct Outcome {
+    /// True if problems are not reported, only `failed` is set: alternatives are first compared,
+    /// and then only the closest one is reported. A message costs as much as the path is long.
+    quiet: bool,
+    /// True if there was a problem.
+    failed: bool,
     found: Vec<Found>,
     /// The words of everything in `found`.
     said: HashSet<String>,
+    /// The number of bytes in `found`.
+    bytes: usize,
     matches: usize,
 }
 
@@ -74,63 +87,91 @@ impl Outcome {
     fn add(&mut self, found: Found) {
         if !self.is_full() && !self.said.contains(&found.words) {
             self.said.insert(found.words.clone());
+            self.bytes += found.name.len() + found.message.len() + found.words.len();
             self.found.push(found);
+        }
+    }
+
+    /// Adds a problem, which is only formatted if it is reported.
+    fn add_with(&mut self, found: impl FnOnce() -> Found) {
+        self.failed = true;
+        if !self.quiet && !self.is_full() {
+            self.add(found());
         }
     }
 
     /// Returns true if no more problems are reported, so that the rest can be skipped.
     fn is_full(&self) -> bool {
-        self.found.len() >= MOST_REPORTED
+        self.found.len() >= MOST_REPORTED || self.bytes >= MOST_BYTES
     }
 
     fn forget_all(&mut self) {
+        self.failed = false;
         self.found.clear();
         self.said.clear();
+        self.bytes = 0;
     }
 
     fn merge(&mut self, other: Self) {
+        self.failed |= other.failed;
         other.found.into_iter().for_each(|found| self.add(found));
         self.matches += other.matches;
     }
 
-    fn invalid(&mut self, path: &str, value: &str, words: String) {
-        let message = format!("Invalid value: {value}: {words}");
-        self.add(Found { name: path.to_owned(), kind: FieldErrorKind::Invalid, message, words });
+    fn invalid(&mut self, path: &ValuePath<'_>, value: &str, words: impl Display) {
+        self.add_with(|| {
+            let words = words.to_string();
+            let message = format!("Invalid value: {value}: {words}");
+            Found { name: path.to_string(), kind: FieldErrorKind::Invalid, message, words }
+        });
     }
 
-    fn wrong_type(&mut self, path: &str, expected: &str, actual: &str) {
-        let words = format!("{path} in body must be of type {expected}: {}", quoted(actual));
-        let message = format!("Invalid value: {}: {words}", quoted(actual));
-        self.add(Found { name: path.to_owned(), kind: FieldErrorKind::TypeInvalid, message, words });
+    fn wrong_type(&mut self, path: &ValuePath<'_>, expected: &str, actual: &str) {
+        self.add_with(|| {
+            let words = format!("{path} in body must be of type {expected}: {}", quoted(actual));
+            let message = format!("Invalid value: {}: {words}", quoted(actual));
+            Found { name: path.to_string(), kind: FieldErrorKind::TypeInvalid, message, words }
+        });
     }
 
     /// Adds a problem that is not about one field.
-    fn nowhere(&mut self, words: String) {
-        let message = format!("Invalid value: \"\": {words}");
-        self.add(Found { name: String::new(), kind: FieldErrorKind::Invalid, message, words });
+    fn nowhere(&mut self, words: impl Display) {
+        self.add_with(|| {
+            let words = words.to_string();
+            let message = format!("Invalid value: \"\": {words}");
+            Found { name: String::new(), kind: FieldErrorKind::Invalid, message, words }
+        });
     }
 
-    fn other(&mut self, path: String, kind: FieldErrorKind, detail: &str, words: String) {
-        let message = FieldError::new("", kind, detail).message;
-        self.add(Found { name: path, kind, message, words });
+    fn other(&mut self, path: &ValuePath<'_>, kind: FieldErrorKind, detail: &str, words: impl Display) {
+        self.add_with(|| {
+            let message = FieldError::new("", kind, detail).message;
+            Found { name: path.to_string(), kind, message, words: words.to_string() }
+        });
     }
 }
 
 /// Checks a value. `old` is its former value, if known.
-fn check(schema: &Structural, value: &Value, old: Option<&Value>, path: &str) -> Outcome {
-    let mut outcome = Outcome::default();
+fn check(
+    schema: &Structural,
+    value: &Value,
+    old: Option<&Value>,
+    path: &ValuePath<'_>,
+    quiet: bool,
+) -> Outcome {
+    let mut outcome = Outcome { quiet, ..Outcome::default() };
     if value.is_null() {
         check_null(schema, path, &mut outcome);
     } else {
         check_value(schema, value, old, path, &mut outcome);
     }
-    if !outcome.found.is_empty() && old == Some(value) {
+    if outcome.failed && old == Some(value) {
         outcome.forget_all();
     }
     outcome
 }
 
-fn check_null(schema: &Structural, path: &str, outcome: &mut Outcome) {
+fn check_null(schema: &Structural, path: &ValuePath<'_>, outcome: &mut Outcome) {
     if schema.types().is_empty() || schema.nullable {
         outcome.matches += 1;
     } else {
@@ -139,7 +180,7 @@ fn check_null(schema: &Structural, path: &str, outcome: &mut Outcome) {
     check_enum(schema, &Value::Null, path, outcome);
 }
 
-fn check_value(schema: &Structural, value: &Value, old: Option<&Value>, path: &str, outcome: &mut Outcome) {
+fn check_value(schema: &Structural, value: &Value, old: Option<&Value>, path: &ValuePath<'_>, outcome: &mut Outcome) {
     if !schema.types().is_empty() || schema.limits.format.is_some() {
         check_type(schema, value, path, outcome);
         outcome.matches += 1;
@@ -173,7 +214,7 @@ fn check_value(schema: &Structural, value: &Value, old: Option<&Value>, path: &s
     outcome.matches += 1;
 }
 
-fn check_type(schema: &Structural, value: &Value, path: &str, outcome: &mut Outcome) {
+fn check_type(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
     let types = schema.types();
     let (actual, native) = match value {
         Value::Bool(_) => ("boolean", ""),
@@ -211,7 +252,7 @@ fn expected(schema: &Structural) -> String {
     names.join(",")
 }
 
-fn check_alternatives(schema: &Structural, value: &Value, path: &str, outcome: &mut Outcome) {
+fn check_alternatives(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
     let limits = &schema.limits;
     if !limits.any_of.is_empty() {
         check_any_of(&limits.any_of, value, path, outcome);
@@ -222,75 +263,100 @@ fn check_alternatives(schema: &Structural, value: &Value, path: &str, outcome: &
     if !limits.all_of.is_empty() {
         let mut passed = 0;
         for schema in &limits.all_of {
-            let result = check(schema, value, None, path);
-            passed += usize::from(result.found.is_empty());
+            let result = check(schema, value, None, path, outcome.quiet);
+            passed += usize::from(!result.failed);
             outcome.merge(result);
         }
         if passed < limits.all_of.len() {
             let more = if passed == 0 { ". None validated" } else { "" };
-            outcome.nowhere(format!("{} must validate all the schemas (allOf){more}", quoted(path)));
+            outcome.nowhere(format_args!("{} must validate all the schemas (allOf){more}", QuotedPath(path)));
         }
     }
     if let Some(not) = &limits.not
-        && check(not, value, None, path).found.is_empty()
+        && !check(not, value, None, path, true).failed
     {
-        outcome.nowhere(format!("{} must not validate the schema (not)", quoted(path)));
+        outcome.nowhere(format_args!("{} must not validate the schema (not)", QuotedPath(path)));
     }
     outcome.matches += 1;
 }
 
-fn check_any_of(schemas: &[Structural], value: &Value, path: &str, outcome: &mut Outcome) {
-    let mut closest: Option<Outcome> = None;
+/// The alternative that most checks of a value passed.
+#[derive(Default)]
+struct Closest<'a>(Option<(&'a Structural, Outcome)>);
+
+impl<'a> Closest<'a> {
+    fn consider(&mut self, schema: &'a Structural, result: Outcome) {
+        if self.0.as_ref().is_none_or(|(_, closest)| result.matches > closest.matches) {
+            self.0 = Some((schema, result));
+        }
+    }
+
+    fn report(self, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
+        let Some((schema, result)) = self.0 else { return };
+        outcome.merge(if outcome.quiet { result } else { check(schema, value, None, path, false) });
+    }
+}
+
+/// A path that is formatted with quotes.
+struct QuotedPath<'a>(&'a ValuePath<'a>);
+
+impl Display for QuotedPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&quoted(&self.0.to_string()))
+    }
+}
+
+fn check_any_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
+    let mut closest = Closest::default();
     for schema in schemas {
-        let result = check(schema, value, None, path);
-        if result.found.is_empty() {
+        let result = check(schema, value, None, path, true);
+        if !result.failed {
             return outcome.merge(result);
         }
-        if closest.as_ref().is_none_or(|closest| result.matches > closest.matches) {
-            closest = Some(result);
-        }
+        closest.consider(schema, result);
     }
-    outcome.nowhere(format!("{} must validate at least one schema (anyOf)", quoted(path)));
-    outcome.merge(closest.unwrap_or_default());
+    outcome.nowhere(format_args!("{} must validate at least one schema (anyOf)", QuotedPath(path)));
+    closest.report(value, path, outcome);
 }
 
-fn check_one_of(schemas: &[Structural], value: &Value, path: &str, outcome: &mut Outcome) {
-    let mut closest: Option<Outcome> = None;
+fn check_one_of(schemas: &[Structural], value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
+    let mut closest = Closest::default();
     let mut passed: Vec<Outcome> = Vec::new();
     for schema in schemas {
-        let result = check(schema, value, None, path);
-        if result.found.is_empty() {
+        let result = check(schema, value, None, path, true);
+        if result.failed {
+            closest.consider(schema, result);
+        } else {
             passed.push(result);
-        } else if closest.as_ref().is_none_or(|closest| result.matches > closest.matches) {
-            closest = Some(result);
         }
     }
-    let words =
-        |more: String| format!("{} must validate one and only one schema (oneOf). {more}", quoted(path));
+    let words = "must validate one and only one schema (oneOf).";
     match passed.len() {
         0 => {
-            outcome.nowhere(words("Found none valid".to_owned()));
-            outcome.merge(closest.unwrap_or_default());
+            outcome.nowhere(format_args!("{} {words} Found none valid", QuotedPath(path)));
+            closest.report(value, path, outcome);
         }
         1 => passed.into_iter().for_each(|result| outcome.merge(result)),
-        several => outcome.nowhere(words(format!("Found {several} valid alternatives"))),
+        several => {
+            outcome.nowhere(format_args!("{} {words} Found {several} valid alternatives", QuotedPath(path)));
+        }
     }
 }
 
-fn check_text(schema: &Structural, text: &str, path: &str, outcome: &mut Outcome) {
+fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &mut Outcome) {
     let limits = &schema.limits;
     let length = text.chars().count() as u64;
     outcome.matches += 1;
     if let Some(most) = limits.max_length.filter(|most| length > *most) {
-        let words = format!("{path} in body should be at most {most} chars long");
+        let words = format_args!("{path} in body should be at most {most} chars long");
         let detail = format!("may not be more than {most} bytes");
-        outcome.other(path.to_owned(), FieldErrorKind::TooLong, &detail, words);
+        outcome.other(path, FieldErrorKind::TooLong, &detail, words);
     } else if let Some(least) = limits.min_length.filter(|least| length < *least) {
-        outcome.invalid(path, &quoted(text), format!("{path} in body should be at least {least} chars long"));
+        outcome.invalid(path, &quoted(text), format_args!("{path} in body should be at least {least} chars long"));
     } else if let Some(pattern) = &limits.pattern
         && !pattern.is_match(text)
     {
-        outcome.invalid(path, &quoted(text), format!("{path} in body should match '{}'", pattern.as_str()));
+        outcome.invalid(path, &quoted(text), format_args!("{path} in body should match '{}'", pattern.as_str()));
     }
     if let Some(format) = limits.format.as_deref().filter(|format| formats::known(format)) {
         outcome.matches += 1;
@@ -300,19 +366,21 @@ fn check_text(schema: &Structural, text: &str, path: &str, outcome: &mut Outcome
     }
 }
 
-fn check_enum(schema: &Structural, value: &Value, path: &str, outcome: &mut Outcome) {
+fn check_enum(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome: &mut Outcome) {
     let allowed = &schema.limits.one_of_values;
     // Null is never allowed by an enum, even if it lists null.
-    if allowed.is_empty() || (!value.is_null() && allowed.iter().any(|known| numbers::same(known, value))) {
+    if allowed.listed.is_empty() || (!value.is_null() && numbers::is_allowed(value, allowed)) {
         return;
     }
-    let listed = quoted_list(allowed.iter().map(numbers::listed));
-    let message = format!("Unsupported value: {}: supported values: {listed}", shown(value));
-    let words = format!("{path} in body should be one of {listed}");
-    outcome.add(Found { name: path.to_owned(), kind: FieldErrorKind::NotSupported, message, words });
+    outcome.add_with(|| {
+        let listed = quoted_list(allowed.listed.iter().map(numbers::listed));
+        let message = format!("Unsupported value: {}: supported values: {listed}", shown(value));
+        let words = format!("{path} in body should be one of {listed}");
+        Found { name: path.to_string(), kind: FieldErrorKind::NotSupported, message, words }
+    });
 }
 
-fn check_items(schema: &Structural, items: &[Value], old: Option<&Value>, path: &str, outcome: &mut Outcome) {
+fn check_items(schema: &Structural, items: &[Value], old: Option<&Value>, path: &ValuePath<'_>, outcome: &mut Outcome) {
     if let Some(schema_of_items) = schema.items.as_deref() {
         let former = FormerItems::new(schema, old);
         for (index, item) in items.iter().enumerate() {
@@ -320,7 +388,7 @@ fn check_items(schema: &Structural, items: &[Value], old: Option<&Value>, path: 
                 break;
             }
             let old = former.of(item);
-            outcome.merge(check(schema_of_items, item, old, &format!("{path}[{index}]")));
+            outcome.merge(check(schema_of_items, item, old, &ValuePath::Item(path, index), outcome.quiet));
         }
     }
     let size = items.len() as u64;
@@ -328,11 +396,11 @@ fn check_items(schema: &Structural, items: &[Value], old: Option<&Value>, path: 
         outcome.invalid(
             path,
             &size.to_string(),
-            format!("{path} in body should have at least {least} items"),
+            format_args!("{path} in body should have at least {least} items"),
         );
     }
     if let Some(most) = schema.limits.max_items.filter(|most| size > *most) {
-        too_many(path, size, most, format!("{path} in body should have at most {most} items"), outcome);
+        too_many(path, size, most, format_args!("{path} in body should have at most {most} items"), outcome);
     }
 }
 
@@ -366,17 +434,17 @@ fn key_of(keys: &[String], item: &Value) -> String {
     keys.iter().map(|key| item.get(key).map_or_else(|| ";".to_owned(), |it| format!("{it};"))).collect()
 }
 
-fn too_many(path: &str, size: u64, most: u64, words: String, outcome: &mut Outcome) {
+fn too_many(path: &ValuePath<'_>, size: u64, most: u64, words: impl Display, outcome: &mut Outcome) {
     let plural = if most == 1 { "" } else { "s" };
     let detail = format!("{size}: must have at most {most} item{plural}");
-    outcome.other(path.to_owned(), FieldErrorKind::TooMany, &detail, words);
+    outcome.other(path, FieldErrorKind::TooMany, &detail, words);
 }
 
 fn check_object(
     schema: &Structural,
     object: &Object<String, Value>,
     old: Option<&Value>,
-    path: &str,
+    path: &ValuePath<'_>,
     outcome: &mut Outcome,
 ) {
     let limits = &schema.limits;
@@ -385,11 +453,11 @@ fn check_object(
         outcome.invalid(
             path,
             &size.to_string(),
-            format!("{path} in body should have at least {least} properties"),
+            format_args!("{path} in body should have at least {least} properties"),
         );
     }
     if let Some(most) = limits.max_properties.filter(|most| size > *most) {
-        too_many(path, size, most, format!("{path} in body should have at most {most} properties"), outcome);
+        too_many(path, size, most, format_args!("{path} in body should have at most {most} properties"), outcome);
     }
     for (key, value) in object {
         if outcome.is_full() {
@@ -400,22 +468,23 @@ fn check_object(
         let old = old.and_then(|old| old.get(key)).filter(|_| !path.is_empty() || !is_type_field(key));
         match (schema.properties.get(key), &schema.additional) {
             (Some(property), _) => {
-                let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                outcome.merge(check(property, value, old, &path));
+                outcome.merge(check(property, value, old, &ValuePath::Field(path, key), outcome.quiet));
             }
             (None, Some(Additional::Of(schema))) => {
-                outcome.merge(check(schema, value, old, &format!("{path}.{key}")))
+                outcome.merge(check(schema, value, old, &ValuePath::Entry(path, key), outcome.quiet))
             }
             (None, Some(Additional::Allowed(false))) => {
-                outcome.invalid(path, &quoted(key), format!("{path}.{key} in body is a forbidden property"));
+                outcome.invalid(path, &quoted(key), format_args!("{path}.{key} in body is a forbidden property"));
             }
             _ => {}
         }
     }
     for key in limits.required.iter().filter(|key| !object.contains_key(*key)) {
-        let path = format!("{path}.{key}");
-        let words = format!("{path} in body is required");
-        outcome.other(path, FieldErrorKind::Required, "", words);
+        if outcome.is_full() {
+            break;
+        }
+        let path = ValuePath::Entry(path, key);
+        outcome.other(&path, FieldErrorKind::Required, "", format_args!("{path} in body is required"));
     }
 }
 

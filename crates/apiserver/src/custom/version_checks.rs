@@ -1,15 +1,18 @@
 //! Validation of a version of a definition apart from its schema: deprecation, subresources,
 //! columns, selectable fields; and of the conversion between versions.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::Structural;
 use super::go_format::{json as compact, quoted, quoted_list};
 use super::keywords::{flag, listed, text};
 use crate::api_error::{FieldError, FieldErrorKind};
+use crate::field_errors::FieldErrors;
 
 /// Checks the deprecation warning of a version.
-pub(crate) fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<FieldError>) {
+pub(crate) fn check_deprecation(version: &Value, path: &str, problems: &mut FieldErrors) {
     let Some(warning) = version["deprecationWarning"].as_str() else { return };
     let field = format!("{path}.deprecationWarning");
     let unprintable = warning.char_indices().find(|(_, ch)| ch.is_control());
@@ -28,7 +31,7 @@ pub(crate) fn check_deprecation(version: &Value, path: &str, problems: &mut Vec<
 }
 
 /// Checks the paths of `scale`.
-pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mut Vec<FieldError>) {
+pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mut FieldErrors) {
     let Some(scale) = subresources.get("scale").filter(|scale| scale.is_object()) else { return };
     for (key, prefixes, words) in [
         ("specReplicasPath", &[".spec."] as &[&str], ".spec"),
@@ -50,7 +53,7 @@ pub(crate) fn check_subresources(subresources: &Value, path: &str, problems: &mu
 }
 
 /// Checks the columns of a version.
-pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut Vec<FieldError>) {
+pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut FieldErrors) {
     const KINDS: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
     const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
     for (index, column) in listed(version, "additionalPrinterColumns").iter().enumerate() {
@@ -81,9 +84,9 @@ pub(crate) fn check_columns(version: &Value, path: &str, problems: &mut Vec<Fiel
 }
 
 /// Checks the selectable fields of a version: known scalars outside of `metadata`, at most eight.
-pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Vec<FieldError>) {
+pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut FieldErrors) {
     let schema = Structural::parse(&version["schema"]["openAPIV3Schema"]);
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: HashSet<&str> = HashSet::new();
     for (index, field) in listed(version, "selectableFields").iter().enumerate() {
         let json_path = text(field, "jsonPath");
         let field = format!("{path}[{index}].jsonPath");
@@ -106,10 +109,8 @@ pub(crate) fn check_selectable(version: &Value, path: &str, problems: &mut Vec<F
                           formats are allowed.";
             problems.push(invalid(&field, &quoted(json_path), detail));
         }
-        if seen.contains(&json_path) {
+        if !seen.insert(json_path) {
             problems.push(FieldError::with_value(field, FieldErrorKind::Duplicate, quoted(json_path), ""));
-        } else {
-            seen.push(json_path);
         }
     }
     if seen.len() > 8 {
@@ -133,7 +134,7 @@ fn path_fault(path: &str) -> String {
 }
 
 /// Checks the conversion between versions.
-pub(crate) fn check_conversion(spec: &Value, problems: &mut Vec<FieldError>) {
+pub(crate) fn check_conversion(spec: &Value, problems: &mut FieldErrors) {
     let conversion = &spec["conversion"];
     let strategy = text(conversion, "strategy");
     if strategy != "None" && flag(spec, "preserveUnknownFields") {
@@ -178,7 +179,7 @@ pub(crate) fn check_conversion(spec: &Value, problems: &mut Vec<FieldError>) {
 }
 
 /// Checks a value against the supported ones.
-pub(crate) fn check_choice(field: &str, value: &str, choices: &[&str], problems: &mut Vec<FieldError>) {
+pub(crate) fn check_choice(field: &str, value: &str, choices: &[&str], problems: &mut FieldErrors) {
     if value.is_empty() {
         problems.push(FieldError::new(field, FieldErrorKind::Required, ""));
     } else if !choices.contains(&value) {

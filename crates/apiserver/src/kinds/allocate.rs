@@ -2,12 +2,13 @@
 //!
 //! Mirrors k8s.io/kubernetes v1.36.4 pkg/registry/core/service/storage/alloc.go.
 
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
 
 use serde_json::{Value, json};
 
 use crate::kinds::json_access::{at, each, entries, fill, flag, items, number, object, text};
-use crate::{ApiError, FieldError, FieldErrorKind};
+use crate::{ApiError, FieldError, FieldErrorKind, FieldErrors};
 
 /// The cluster-wide state that preparing an object depends on.
 pub trait ClusterResources {
@@ -69,7 +70,7 @@ pub(super) fn allocate(
 
 /// Returns the problems of the IP families that a service requests: this cluster has IPv4 addresses
 /// only.
-fn family_problems(service: &Value) -> Vec<FieldError> {
+fn family_problems(service: &Value) -> FieldErrors {
     let invalid = |field: String, value: String, why: &str| {
         FieldError::with_value(field, FieldErrorKind::Invalid, value, why)
     };
@@ -78,9 +79,13 @@ fn family_problems(service: &Value) -> Vec<FieldError> {
     if let (true, single @ Some(_)) = (addresses.is_empty(), at(service, "/spec/clusterIP")) {
         addresses.extend(single.filter(|it| *it != "").cloned());
     }
+    let too_many = too_many_addresses(&addresses, families);
+    if !too_many.is_empty() {
+        return too_many;
+    }
     let headless = addresses.first().is_some_and(|it| it == "None");
     let is_v6 = |it: &Value| it.as_str().is_some_and(|it| it.parse::<Ipv6Addr>().is_ok());
-    let unnamed: Vec<FieldError> = addresses
+    let unnamed: FieldErrors = addresses
         .iter()
         .enumerate()
         .filter(|(index, it)| *index >= families.len() && is_v6(it))
@@ -97,7 +102,7 @@ fn family_problems(service: &Value) -> Vec<FieldError> {
     let misfit = addresses.iter().zip(families).any(|(it, family)| is_v6(it) != (family == "IPv6"));
     let unselected = entries(service, "/spec/selector").next().is_none();
     if headless && unselected || misfit && !headless {
-        return Vec::new();
+        return FieldErrors::new();
     }
     let policy = at(service, "/spec/ipFamilyPolicy").filter(|it| *it == "RequireDualStack");
     let dual = policy.map(|it| {
@@ -108,6 +113,26 @@ fn family_problems(service: &Value) -> Vec<FieldError> {
         invalid(format!("spec.ipFamilies[{index}]"), it.to_string(), "not configured on this cluster")
     });
     dual.into_iter().chain(unknown).collect()
+}
+
+/// Returns the problems of a service with more addresses or families than there can be, as
+/// `ValidateServiceClusterIPsRelatedFields` of pkg/apis/core/validation/validation.go does. They are
+/// found first, because others show the whole list once for each address.
+fn too_many_addresses(addresses: &[Value], families: &[Value]) -> FieldErrors {
+    let mut problems = FieldErrors::new();
+    let mut seen = HashSet::new();
+    for (index, family) in families.iter().enumerate() {
+        if !seen.insert(family) {
+            let field = format!("spec.ipFamilies[{index}]");
+            problems.push(FieldError::with_value(field, FieldErrorKind::Duplicate, family, ""));
+        }
+    }
+    if addresses.len() > 2 {
+        let shown = Value::from(addresses.to_vec());
+        let detail = "may only hold up to 2 values";
+        problems.push(FieldError::with_value("spec.clusterIPs", FieldErrorKind::Invalid, shown, detail));
+    }
+    problems
 }
 
 /// Returns the ports of a service, with node ports if its type has them.
@@ -122,7 +147,7 @@ fn allocated_ports(
     if service_type != "NodePort" && !balanced {
         return Ok(ports);
     }
-    let held: Vec<i64> = old
+    let held: HashSet<i64> = old
         .map(|old| items(old, "/spec/ports").iter().filter_map(|port| number(port, "/nodePort")).collect())
         .unwrap_or_default();
     for (index, port) in ports.iter_mut().enumerate() {
@@ -177,10 +202,12 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
         spec.insert("clusterIPs".to_owned(), json!([single]));
     }
     if matches!(now.as_str(), "NodePort" | "LoadBalancer") {
+        let mut known = HashMap::new();
+        for port in items(old, "/spec/ports") {
+            known.entry((port.get("port"), port.get("protocol"))).or_insert(port);
+        }
         for port in each(spec, "ports").filter(|port| !port.contains_key("nodePort")) {
-            let same = items(old, "/spec/ports").iter().find(|known| {
-                known.get("port") == port.get("port") && known.get("protocol") == port.get("protocol")
-            });
+            let same = known.get(&(port.get("port"), port.get("protocol")));
             if let Some(number) = same.and_then(|known| known.get("nodePort")) {
                 port.insert("nodePort".to_owned(), number.clone());
             }
@@ -228,6 +255,16 @@ mod tests {
                 ],
             ),
             (json!({ "clusterIP": "None", "ipFamilies": ["IPv6"] }), &[]),
+            (
+                json!({ "ipFamilies": ["IPv4", "IPv4"] }),
+                &[r#"spec.ipFamilies[1]: Duplicate value: "IPv4""#],
+            ),
+            (
+                json!({ "clusterIP": "fd00::1", "clusterIPs": ["fd00::1", "fd00::2", "fd00::3"] }),
+                &[
+                    r#"spec.clusterIPs: Invalid value: ["fd00::1","fd00::2","fd00::3"]: may only hold up to 2 values"#,
+                ],
+            ),
             (
                 json!({ "clusterIP": "None", "ipFamilies": ["IPv6"], "selector": selector }),
                 &[r#"spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster"#],

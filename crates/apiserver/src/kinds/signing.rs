@@ -3,10 +3,12 @@
 //! Mirrors k8s.io/kubernetes v1.36.4 pkg/registry/certificates/certificates/strategy.go and
 //! pkg/apis/certificates/validation/validation.go.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use crate::kinds::json_access::{at, items, text};
-use crate::{FieldError, FieldErrorKind};
+use crate::{FieldError, FieldErrorKind, FieldErrors};
 
 /// Conditions that are true or absent.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
@@ -14,15 +16,17 @@ const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
 /// Sets the missing timestamps of conditions. A condition whose status has not changed keeps its
 /// transition time.
 pub(crate) fn date_conditions(new: &mut Value, old: &Value, now: &str) {
-    let before = items(old, "/status/conditions").to_vec();
+    // Of several conditions of one type and status, the last counts.
+    let before: HashMap<_, _> =
+        items(old, "/status/conditions").iter().map(|it| ((&it["type"], &it["status"]), it)).collect();
     let conditions = new.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         if at(condition, "/lastUpdateTime").is_none() {
             condition["lastUpdateTime"] = now.into();
         }
         if at(condition, "/lastTransitionTime").is_none() {
-            let same = |it: &&Value| it["type"] == condition["type"] && it["status"] == condition["status"];
-            let since = before.iter().rfind(same).and_then(|it| at(it, "/lastTransitionTime")).cloned();
+            let same = before.get(&(&condition["type"], &condition["status"]));
+            let since = same.and_then(|it| at(it, "/lastTransitionTime")).cloned();
             condition["lastTransitionTime"] = since.unwrap_or_else(|| json!(now));
         }
     }
@@ -43,10 +47,10 @@ pub(crate) fn keep_decisions(new: &mut Value, old: &Value) {
 
 /// Returns the problems of the new status of a request; `approval` permits adding `Approved` and
 /// `Denied`.
-pub(crate) fn problems(new: &Value, old: &Value, approval: bool) -> Vec<FieldError> {
-    let mut out = Vec::new();
+pub(crate) fn problems(new: &Value, old: &Value, approval: bool) -> FieldErrors {
+    let mut out = FieldErrors::new();
     let field = "status.conditions";
-    let (mut seen, mut decided) = (Vec::new(), None);
+    let (mut seen, mut decided) = (HashSet::new(), None);
     for (index, condition) in items(new, "/status/conditions").iter().enumerate() {
         let (kind, status) = (text(condition, "/type"), text(condition, "/status"));
         if kind.is_empty() {
@@ -68,11 +72,10 @@ pub(crate) fn problems(new: &Value, old: &Value, approval: bool) -> Vec<FieldErr
             }
             decided = Some(kind);
         }
-        if seen.contains(&kind) {
+        if !seen.insert(kind) {
             let at = format!("{field}[{index}].type");
             out.push(FieldError::with_value(at, FieldErrorKind::Duplicate, json!(kind), ""));
         }
-        seen.push(kind);
     }
     for kind in DECISIONS {
         let (now, before) = (of_kind(new, kind).count(), of_kind(old, kind).count());

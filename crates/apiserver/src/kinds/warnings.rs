@@ -4,6 +4,8 @@
 //! pkg/api/pod/warnings.go, and of k8s.io/apiextensions-apiserver v0.36.4
 //! pkg/registry/customresource/validator.go.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use crate::kinds::json_access::{at, items, text};
@@ -89,7 +91,7 @@ fn missing_selectors(object: &Value, spec: &str) -> Vec<String> {
 /// Returns the warnings about an object of a custom kind: finalizers without a domain may conflict
 /// with those of other writers. Finalizers that the old state has are not mentioned again.
 pub fn custom(object: &Value, old: Option<&Value>) -> Vec<String> {
-    let before = old.map(|it| items(it, "/metadata/finalizers")).unwrap_or_default();
+    let before: HashSet<&Value> = old.into_iter().flat_map(|it| items(it, "/metadata/finalizers")).collect();
     let added = items(object, "/metadata/finalizers").iter().filter(|it| !before.contains(it));
     let plain = added.filter_map(Value::as_str).filter(|it| !it.contains('/') && !STANDARD.contains(it));
     plain

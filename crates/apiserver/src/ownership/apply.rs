@@ -19,7 +19,7 @@ use super::changes::Changes;
 use super::check::{Duplicates, SchemaErrors, check};
 use super::client_side_apply::{KUBECTL, left_as_applied, renew};
 use super::element::same;
-use super::field_set::FieldSet;
+use super::field_set::{FieldSet, PathRoom};
 use super::managed::{Managed, Manager, Operation, Owned, strip};
 use super::merge::merge;
 use super::pruning::{dropped, without};
@@ -32,6 +32,10 @@ use crate::api_error::ApiError;
 /// The manager of the fields that were written before the first apply (`skipnonapplied.go` in
 /// k8s.io/apimachinery v0.36.4 pkg/util/managedfields/internal).
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
+
+/// The conflicts that are reported at most. All conflicts together can be longer than the object by
+/// orders of magnitude: a path repeats the keys above a field.
+const MOST_REPORTED: PathRoom = PathRoom { paths: 1_000, bytes: 1024 * 1024 };
 
 /// Applies a configuration to a live object, or creates the object. The result has its
 /// `managedFields` and is not defaulted yet. If nothing changes, the result is the live object; its
@@ -216,29 +220,38 @@ impl Application<'_> {
     }
 }
 
-/// Returns the 409, with a cause for each field, sorted by manager.
+/// Returns the 409, with a cause for each field, sorted by manager. kube-apiserver reports all
+/// conflicts; here the first ones are reported, and the number of the others.
 fn refusal(conflicts: BTreeMap<Manager, FieldSet>) -> ApiError {
-    let mut sorted: Vec<_> =
-        conflicts.into_iter().map(|(manager, fields)| (manager, fields.paths())).collect();
+    let count: usize = conflicts.values().map(FieldSet::len).sum();
+    let mut sorted: Vec<_> = conflicts.into_iter().collect();
     sorted.sort_by_cached_key(|(manager, _)| manager.identifier());
+    let mut room = MOST_REPORTED;
+    let sorted: Vec<(Manager, Vec<String>)> = sorted
+        .into_iter()
+        .map(|(manager, fields)| (manager, fields.first_paths(&mut room)))
+        .filter(|(_, paths)| !paths.is_empty())
+        .collect();
+    let left_out = count.saturating_sub(sorted.iter().map(|(_, paths)| paths.len()).sum());
     let message = match sorted.as_slice() {
-        [(manager, paths)] if paths.len() == 1 => {
+        [(manager, paths)] if count == 1 => {
             format!("Apply failed with 1 conflict: conflict with {manager}: {}", paths[0])
         }
         many => {
-            let count: usize = many.iter().map(|(_, paths)| paths.len()).sum();
             let lines = many.iter().flat_map(|(manager, paths)| {
                 let each = paths.iter().map(|path| format!("- {path}"));
                 std::iter::once(format!("conflicts with {manager}:")).chain(each)
             });
-            format!("Apply failed with {count} conflicts: {}", lines.collect::<Vec<_>>().join("\n"))
+            let more = (left_out > 0).then(|| format!("{left_out} more conflicts are not shown"));
+            let lines: Vec<String> = lines.chain(more).collect();
+            format!("Apply failed with {count} conflicts: {}", lines.join("\n"))
         }
     };
     let mut refusal = ApiError::new(Reason::Conflict, message);
     for (manager, paths) in &sorted {
+        let with = format!("conflict with {manager}");
         for path in paths {
-            let with = format!("conflict with {manager}");
-            refusal = refusal.cause("FieldManagerConflict", &with, &path.to_string());
+            refusal = refusal.cause("FieldManagerConflict", &with, path);
         }
     }
     refusal

@@ -2,7 +2,7 @@
 //!
 //! The messages are those of structured-merge-diff, which clients see from kube-apiserver.
 
-use std::fmt::{self, Write};
+use std::fmt::{self, Display, Write};
 
 use serde_json::Value;
 
@@ -14,6 +14,11 @@ use crate::schema::{Definitions, Scalar, Schema, Topology};
 /// The schema errors of an object, in the order in which they were found. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SchemaErrors(Vec<String>);
+
+/// The number of errors that are reported at most, and their size in bytes from which on no more
+/// are. kube-apiserver reports all.
+const MOST_REPORTED: usize = 1_000;
+const MOST_BYTES: usize = 1024 * 1024;
 
 /// The treatment of list items with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,8 +36,11 @@ pub(super) fn check(
     definitions: &dyn Definitions,
     duplicates: Duplicates,
 ) -> Result<(), SchemaErrors> {
-    let mut walk = Walk { definitions, duplicates, path: Path(Vec::new()), errors: Vec::new() };
+    let mut walk = Walk { definitions, duplicates, path: Path(Vec::new()), errors: Vec::new(), bytes: 0, left_out: 0 };
     walk.visit(object, schema);
+    if walk.left_out > 0 {
+        walk.errors.push(format!("{} more errors are not shown", walk.left_out));
+    }
     if walk.errors.is_empty() { Ok(()) } else { Err(SchemaErrors(walk.errors)) }
 }
 
@@ -41,6 +49,10 @@ struct Walk<'a> {
     duplicates: Duplicates,
     path: Path,
     errors: Vec<String>,
+    /// The number of bytes in `errors`.
+    bytes: usize,
+    /// The number of errors beyond [`MOST_REPORTED`] and [`MOST_BYTES`].
+    left_out: usize,
 }
 
 impl Walk<'_> {
@@ -49,13 +61,13 @@ impl Walk<'_> {
             (_, Value::Null) => {}
             (Shape::Scalar(scalar), value) => {
                 if let Some(error) = scalar_error(scalar, value) {
-                    self.report(&error);
+                    self.report(error);
                 }
             }
             (Shape::List(list), Value::Array(items)) => self.visit_items(&list, items),
-            (Shape::List(_), _) => self.report(&format!("expected list, got {}", plain_holder(value))),
+            (Shape::List(_), _) => self.report(format_args!("expected list, got {}", plain_holder(value))),
             (Shape::Object { members, .. }, Value::Object(fields)) => self.visit_fields(&members, fields),
-            (Shape::Object { .. }, _) => self.report(&format!("expected map, got {}", plain_holder(value))),
+            (Shape::Object { .. }, _) => self.report(format_args!("expected map, got {}", plain_holder(value))),
         }
     }
 
@@ -82,11 +94,11 @@ impl Walk<'_> {
             } else {
                 match list.element(item, self.definitions) {
                     Ok(element) => element,
-                    Err(why) => return self.report(&format!("element {index}: {why}")),
+                    Err(why) => return self.report(format_args!("element {index}: {why}")),
                 }
             };
             if !seen.insert(element.clone()) && self.duplicates == Duplicates::Refused {
-                self.report(&format!("duplicate entries for key {element}"));
+                self.report(format_args!("duplicate entries for key {element}"));
             }
             self.path.0.push(element);
             self.visit(item, &list.schema);
@@ -94,9 +106,15 @@ impl Walk<'_> {
         }
     }
 
-    fn report(&mut self, error: &str) {
+    fn report(&mut self, error: impl Display) {
+        if self.errors.len() >= MOST_REPORTED || self.bytes >= MOST_BYTES {
+            self.left_out += 1;
+            return;
+        }
         let path = &self.path;
-        self.errors.push(if path.0.is_empty() { error.to_owned() } else { format!("{path}: {error}") });
+        let error = if path.0.is_empty() { error.to_string() } else { format!("{path}: {error}") };
+        self.bytes += error.len();
+        self.errors.push(error);
     }
 }
 

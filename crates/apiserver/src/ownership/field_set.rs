@@ -4,7 +4,7 @@
 //! others continue. Knows nothing of schemas or objects.
 
 use std::cmp::Ordering;
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde_json::{Map, Value};
 
@@ -32,6 +32,15 @@ struct Node {
 /// A path from the root of an object, as messages show it: `.spec.containers[name="a"].image`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path(pub Vec<Element>);
+
+/// The limits of the paths in a message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PathRoom {
+    /// The number of paths.
+    pub(super) paths: usize,
+    /// The number of bytes of all paths.
+    pub(super) bytes: usize,
+}
 
 /// An error of decoding `fieldsV1`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,22 +80,53 @@ impl FieldSet {
 
     /// Returns true if the decoded path itself is a member, and the set below it.
     fn read(fields: &Value) -> Result<(bool, Self), BadFields> {
-        let mut all = Self::new();
         let fields = match fields {
             Value::Object(fields) => fields,
-            Value::Null => return Ok((true, all)),
+            Value::Null => return Ok((true, Self::new())),
             _ => return Err(BadFields::NotAnObject),
         };
         let mut member = false;
+        let mut nodes = Vec::with_capacity(fields.len());
         for (key, value) in fields {
             if key == "." {
                 member = true;
             } else if let Some(element) = Element::parse(key)? {
                 let (member, below) = Self::read(value)?;
-                all.put(element, member, below);
+                nodes.push(Node { element, member, below });
             }
         }
+        let all = Self::from_nodes(nodes);
         Ok((member || all.is_empty(), all))
+    }
+
+    /// Returns the set of these nodes, which may be in any order, and several of which may have the
+    /// same element. Each must be a member or have members below it.
+    fn from_nodes(mut nodes: Vec<Node>) -> Self {
+        if nodes.is_sorted_by(|a, b| a.element < b.element) {
+            return Self { nodes };
+        }
+        // Inserting them one by one would move all nodes behind each.
+        nodes.sort_by(|a, b| a.element.cmp(&b.element));
+        let mut merged: Vec<Node> = Vec::with_capacity(nodes.len());
+        let mut rest = nodes.into_iter().peekable();
+        while let Some(mut node) = rest.next() {
+            let mut below = Vec::new();
+            while let Some(same) = rest.next_if(|next| next.element == node.element) {
+                node.member |= same.member;
+                below.extend(same.below.nodes);
+            }
+            if !below.is_empty() {
+                below.splice(0..0, std::mem::take(&mut node.below.nodes));
+                node.below = Self::from_nodes(below);
+            }
+            merged.push(node);
+        }
+        Self { nodes: merged }
+    }
+
+    /// Returns the paths in any of the sets.
+    pub(super) fn union_of(sets: impl IntoIterator<Item = Self>) -> Self {
+        Self::from_nodes(sets.into_iter().flat_map(|set| set.nodes).collect())
     }
 
     /// Encodes the set as `fieldsV1`.
@@ -163,10 +203,21 @@ impl FieldSet {
 
     /// Adds all paths of the other set.
     fn absorb(&mut self, other: Self) {
-        if self.is_empty() {
-            *self = other;
-        } else {
-            other.nodes.into_iter().for_each(|node| self.put(node.element, node.member, node.below));
+        if self.is_empty() || other.is_empty() {
+            self.nodes.extend(other.nodes);
+            return;
+        }
+        let (left, right) = (std::mem::take(&mut self.nodes), other.nodes);
+        self.nodes.reserve(left.len().max(right.len()));
+        for pair in merge_join(left, right, |a, b| a.element.cmp(&b.element)) {
+            self.nodes.push(match pair {
+                Pair::Left(node) | Pair::Right(node) => node,
+                Pair::Both(mut node, same) => {
+                    node.member |= same.member;
+                    node.below.absorb(same.below);
+                    node
+                }
+            });
         }
     }
 
@@ -293,6 +344,44 @@ impl FieldSet {
         ways
     }
 
+    /// Returns the number of paths.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.iter().map(|node| usize::from(node.member) + node.below.len()).sum()
+    }
+
+    /// Returns the first paths as messages show them: at most `room.paths`, and no more when they
+    /// exceed `room.bytes`. Both are reduced by those that are returned.
+    pub(super) fn first_paths(&self, room: &mut PathRoom) -> Vec<String> {
+        let mut paths = Vec::new();
+        self.format(&mut String::new(), room, &mut paths);
+        paths
+    }
+
+    fn format(&self, way: &mut String, room: &mut PathRoom, paths: &mut Vec<String>) {
+        let here = way.len();
+        let step = |way: &mut String, element: &Element| {
+            way.truncate(here);
+            _ = write!(way, "{element}");
+        };
+        for node in self.nodes.iter().filter(|node| node.member) {
+            if room.paths == 0 || room.bytes == 0 {
+                return;
+            }
+            step(way, &node.element);
+            room.paths -= 1;
+            room.bytes = room.bytes.saturating_sub(way.len());
+            paths.push(way.clone());
+        }
+        for node in self.nodes.iter().filter(|node| !node.below.is_empty()) {
+            if room.paths == 0 || room.bytes == 0 {
+                return;
+            }
+            step(way, &node.element);
+            node.below.format(way, room, paths);
+        }
+        way.truncate(here);
+    }
+
     /// Returns all paths in the order of messages: those that end at a step before those that
     /// continue.
     pub fn paths(&self) -> Vec<Path> {
@@ -370,6 +459,8 @@ mod tests {
             }
             prop_assert_eq!(a.difference(&b).union(&a.intersection(&b)), a.clone());
             prop_assert!(a.difference(&a).is_empty() && a.without_trees(&a).is_empty());
+            prop_assert_eq!(FieldSet::union_of([a.clone(), b.clone()]), a.union(&b));
+            prop_assert_eq!(a.clone().joined(b.clone()), a.union(&b));
             prop_assert_eq!(a.within_trees(&a), a);
         }
 
@@ -379,6 +470,26 @@ mod tests {
                 let _ = FieldSet::from_json(&fields);
             }
         }
+    }
+
+    #[test]
+    fn elements_in_any_order_and_spelling_are_one_sorted_set() {
+        let spelled = set(json!({"v:1": {"f:b": {}}, "v:1.0": {"f:a": {}}, "i:10": {}, "i:9": {}, "f:x": {}}));
+        let paths: Vec<String> = spelled.paths().iter().map(ToString::to_string).collect();
+        assert_eq!(paths, [".x", "[9]", "[10]", "[=1].a", "[=1].b"]);
+        let mut inserted = FieldSet::new();
+        spelled.paths().iter().rev().for_each(|path| inserted.insert(&path.0));
+        assert_eq!(inserted, spelled);
+    }
+
+    #[test]
+    fn only_the_first_paths_are_formatted() {
+        let all = set(json!({"f:a": {".": {}, "f:b": {}, "f:c": {}}, "f:d": {}}));
+        let first = |paths: usize, bytes: usize| all.first_paths(&mut PathRoom { paths, bytes });
+        let every: Vec<String> = all.paths().iter().map(ToString::to_string).collect();
+        assert_eq!((first(9, 99), all.len()), (every.clone(), 4));
+        assert_eq!(first(3, 99), every[..3]);
+        assert_eq!(first(9, 5), every[..3], "the path that exceeds the limit is the last one");
     }
 
     #[test]

@@ -180,14 +180,20 @@ impl Managed {
                 Some(first) => folded.push((first.clone(), manager)),
             }
         }
+        let mut moved = BTreeMap::new();
         for (first, manager) in folded.into_iter().take(excess) {
-            self.fold(&first, &manager);
+            self.fold(&first, &manager, &mut moved);
+        }
+        for (old, sets) in moved {
+            if let Some(into) = self.sets.get_mut(&old) {
+                into.fields = std::mem::take(&mut into.fields).joined(FieldSet::union_of(sets));
+            }
         }
     }
 
-    /// Moves the fields of a manager to the old updates of its version. If there are none yet,
-    /// `first` becomes that entry.
-    fn fold(&mut self, first: &Manager, manager: &Manager) {
+    /// Removes a manager, and adds its fields to those to be moved to the old updates of its
+    /// version. If there are none yet, `first` becomes that entry.
+    fn fold(&mut self, first: &Manager, manager: &Manager, moved: &mut BTreeMap<Manager, Vec<FieldSet>>) {
         let old =
             Manager::new(OLD_UPDATES.to_owned(), Operation::Update, &manager.api_version, String::new());
         if !self.sets.contains_key(&old)
@@ -195,8 +201,8 @@ impl Managed {
         {
             self.sets.insert(old.clone(), owned);
         }
-        if let (Some(moved), Some(into)) = (self.sets.remove(manager), self.sets.get_mut(&old)) {
-            into.fields = std::mem::take(&mut into.fields).joined(moved.fields);
+        if let Some(owned) = self.sets.remove(manager) {
+            moved.entry(old.clone()).or_default().push(owned.fields);
         }
         // The merged entry gets the time of the last one merged into it.
         match self.times.get(manager).cloned() {

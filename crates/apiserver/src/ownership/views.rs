@@ -64,14 +64,14 @@ pub(super) fn owned_in(
     managed: &Managed,
     target: &Target<'_>,
 ) -> Result<FieldSet, SchemaErrors> {
-    let mut by_version: BTreeMap<&str, FieldSet> = BTreeMap::new();
+    let mut by_version: BTreeMap<&str, Vec<FieldSet>> = BTreeMap::new();
     for owned in managed.sets.values() {
-        let all = by_version.entry(&owned.api_version).or_default();
-        *all = all.union(&owned.fields);
+        by_version.entry(&owned.api_version).or_default().push(owned.fields.clone());
     }
-    let mut found = by_version.remove(version).unwrap_or_default();
+    let mut found = FieldSet::union_of(by_version.remove(version).unwrap_or_default());
     let same = FieldSet::of_fields(IN_ALL_VERSIONS);
-    for (another, fields) in by_version {
+    for (another, sets) in by_version {
+        let fields = FieldSet::union_of(sets);
         let failed = |why: SchemaErrors| {
             why.within(&format!(
                 "failed add back owned items: failed to convert merged object at version {another}"

@@ -39,22 +39,26 @@ pub(super) fn check_length(operations: &[Value]) -> Result<(), ApiError> {
 /// that keeps a large document at the depth limit would walk over all of it after each operation.
 const MAX_MEASURED_VALUES: usize = 10_000_000;
 
+/// The number of list items that all operations of one patch may move to another index. Without it,
+/// each of many operations at the front of a long list would move all of it.
+const MAX_SHIFTED_ITEMS: usize = 100_000_000;
+
 /// Applies the operations in order. All or nothing: the first operation that does not apply fails
 /// the patch.
 pub(super) fn apply(original: &Value, operations: &[Value]) -> Result<Value, ApiError> {
     let mut document = original.clone();
-    let mut copied = 0;
+    let (mut copied, mut shifted) = (0, 0);
     // An upper bound of the depth, measured exactly only when it exceeds the limit.
     let mut measured = 0;
     let mut depth = measure(original, &mut measured);
     for operation in operations {
         let operation = Operation(operation.as_object().ok_or_else(rejected)?);
-        operation.run(&mut document, &mut copied).ok_or_else(rejected)?;
+        operation.run(&mut document, &mut copied, &mut shifted).ok_or_else(rejected)?;
         depth = depth.max(operation.depth_after(depth));
         if depth > depth::TEXT {
             depth = measure(&document, &mut measured);
         }
-        if depth > depth::TEXT || measured > MAX_MEASURED_VALUES {
+        if depth > depth::TEXT || measured > MAX_MEASURED_VALUES || shifted > MAX_SHIFTED_ITEMS {
             return Err(rejected());
         }
     }
@@ -75,14 +79,14 @@ fn measure(value: &Value, visited: &mut usize) -> usize {
 struct Operation<'a>(&'a Map<String, Value>);
 
 impl Operation<'_> {
-    fn run(&self, document: &mut Value, copied: &mut usize) -> Option<()> {
+    fn run(&self, document: &mut Value, copied: &mut usize, shifted: &mut usize) -> Option<()> {
         match self.text("op")? {
-            "add" => add(document, self.text("path")?, self.value()),
-            "remove" => remove(document, self.text("path")?).map(drop),
+            "add" => add(document, self.text("path")?, self.value(), shifted),
+            "remove" => remove(document, self.text("path")?, shifted).map(drop),
             "replace" => replace(document, self.text("path")?, self.value()),
             "move" => {
-                let value = remove(document, self.text("from")?)?;
-                add(document, self.text("path")?, value)
+                let value = remove(document, self.text("from")?, shifted)?;
+                add(document, self.text("path")?, value, shifted)
             }
             "copy" => {
                 let value = get(document, self.text("from")?)?.clone();
@@ -90,7 +94,7 @@ impl Operation<'_> {
                 if *copied > MAX_COPIED_BYTES {
                     return None;
                 }
-                add(document, self.text("path")?, value)
+                add(document, self.text("path")?, value, shifted)
             }
             "test" => self.test(document),
             _ => None,
@@ -102,7 +106,7 @@ impl Operation<'_> {
         let equal = if path.is_empty() {
             Some(&*document) == self.0.get("value")
         } else {
-            *get(document, path)? == self.value()
+            get(document, path)? == self.0.get("value").unwrap_or(&Value::Null)
         };
         equal.then_some(())
     }
@@ -127,7 +131,7 @@ impl Operation<'_> {
     }
 }
 
-fn add(document: &mut Value, path: &str, value: Value) -> Option<()> {
+fn add(document: &mut Value, path: &str, value: Value, shifted: &mut usize) -> Option<()> {
     let (container, key) = parent(document, path)?;
     match container {
         Value::Object(fields) => {
@@ -136,6 +140,7 @@ fn add(document: &mut Value, path: &str, value: Value) -> Option<()> {
         Value::Array(items) if key == "-" => items.push(value),
         Value::Array(items) => {
             let at = index(&key, items.len() + 1)?;
+            *shifted += items.len() - at;
             items.insert(at, value);
         }
         _ => return None,
@@ -143,11 +148,15 @@ fn add(document: &mut Value, path: &str, value: Value) -> Option<()> {
     Some(())
 }
 
-fn remove(document: &mut Value, path: &str) -> Option<Value> {
+fn remove(document: &mut Value, path: &str, shifted: &mut usize) -> Option<Value> {
     let (container, key) = parent(document, path)?;
     match container {
         Value::Object(fields) => fields.remove(&key),
-        Value::Array(items) => index(&key, items.len()).map(|at| items.remove(at)),
+        Value::Array(items) => {
+            let at = index(&key, items.len())?;
+            *shifted += items.len() - at;
+            Some(items.remove(at))
+        }
         _ => None,
     }
 }
@@ -334,6 +343,17 @@ mod tests {
         // Each operation would walk over all 200,000 values.
         assert_eq!(apply(&large, &many), Err(rejected()));
         assert_eq!(apply(&large, &many[..40]), Ok(large));
+    }
+
+    #[test]
+    fn a_patch_cannot_move_a_long_list_again_and_again() {
+        let long = json!({ "l": vec![0; 50_000] });
+        let remove = vec![json!({"op": "remove", "path": "/l/0"}); MAX_OPERATIONS];
+        let front = vec![json!({"op": "add", "path": "/l/0", "value": 1}); MAX_OPERATIONS];
+        let back = vec![json!({"op": "add", "path": "/l/-", "value": 1}); MAX_OPERATIONS];
+        assert_eq!(apply(&long, &remove), Err(rejected()));
+        assert_eq!(apply(&long, &front), Err(rejected()));
+        assert!(apply(&long, &back).is_ok() && apply(&long, &remove[..1_000]).is_ok());
     }
 
     #[test]

@@ -224,6 +224,10 @@ fn cannot_be(value: &Value, wanted: &str) -> String {
     format!("json: cannot unmarshal {} into Go value of type {wanted}", go_format::json_name(value))
 }
 
+/// The number of unknown fields that are reported at most, as in sigs.k8s.io/json
+/// internal/golang/encoding/json/kubernetes_patch.go.
+const MAX_STRICT_ERRORS: usize = 100;
+
 /// Returns the strict errors for unknown fields of operations.
 fn unknown_operation_fields(operations: &[Value]) -> Vec<String> {
     let known = ["op", "path", "from", "value"];
@@ -231,7 +235,9 @@ fn unknown_operation_fields(operations: &[Value]) -> Vec<String> {
     for (i, operation) in operations.iter().enumerate() {
         let keys = operation.as_object().into_iter().flat_map(Map::keys);
         for key in keys.filter(|key| !known.contains(&key.as_str())) {
-            errors.push(format!("json patch unknown field \"[{i}].{key}\""));
+            if errors.len() < MAX_STRICT_ERRORS {
+                errors.push(format!("json patch unknown field \"[{i}].{key}\""));
+            }
         }
     }
     errors

@@ -2,10 +2,9 @@
 //!
 //! The messages are those of k8s.io/apimachinery v0.36.4 third_party/forked/golang/json/fields.go.
 
-use serde_json::Value;
-
 use crate::ApiError;
 use crate::schema::{Definitions, PatchStrategy, Scalar, Schema};
+use crate::strconv;
 
 /// A resolved schema, and its name in messages.
 #[derive(Clone)]
@@ -38,7 +37,7 @@ impl<'a> SchemaNode<'a> {
             let name = &self.name;
             ApiError::unexplained(format!(
                 "unable to find api field in struct {name} for the json field {}",
-                Value::from(key)
+                strconv::quote(key)
             ))
         };
         match &self.schema {

@@ -7,24 +7,22 @@ use serde_json::Value;
 use crate::kinds::json_access::{at, text};
 use crate::kinds::names;
 use crate::strconv;
+pub(super) use crate::FieldErrors;
 use crate::{FieldError, FieldErrorKind};
-
-/// The problems found so far in an object.
-pub(super) type FieldErrors = Vec<FieldError>;
 
 /// Reports a missing value.
 pub(super) fn required(out: &mut FieldErrors, field: &str, detail: &str) {
-    out.push(FieldError::new(field, FieldErrorKind::Required, detail));
+    out.push_with(|| FieldError::new(field, FieldErrorKind::Required, detail));
 }
 
 /// Reports a value that must not be set, or must not be changed.
 pub(super) fn forbidden(out: &mut FieldErrors, field: &str, detail: &str) {
-    out.push(FieldError::new(field, FieldErrorKind::Forbidden, detail));
+    out.push_with(|| FieldError::new(field, FieldErrorKind::Forbidden, detail));
 }
 
 /// Reports an invalid value.
 pub(super) fn invalid(out: &mut FieldErrors, field: &str, value: &Value, detail: &str) {
-    out.push(FieldError::with_value(field, FieldErrorKind::Invalid, shown(value), detail));
+    out.push_with(|| FieldError::with_value(field, FieldErrorKind::Invalid, shown(value), detail));
 }
 
 /// Formats a value as in messages: a string quoted as in Go, anything else as JSON.
@@ -41,14 +39,16 @@ pub(super) fn invalid_string(out: &mut FieldErrors, field: &str, value: &str, re
 
 /// Reports a value that occurs more than once.
 pub(super) fn duplicate(out: &mut FieldErrors, field: &str, value: &Value) {
-    out.push(FieldError::with_value(field, FieldErrorKind::Duplicate, shown(value), ""));
+    out.push_with(|| FieldError::with_value(field, FieldErrorKind::Duplicate, shown(value), ""));
 }
 
 /// Reports a value that is not one of the supported ones.
 pub(super) fn unsupported(out: &mut FieldErrors, field: &str, value: &Value, supported: &[&str]) {
-    let listed: Vec<String> = supported.iter().map(|it| format!("{it:?}")).collect();
-    let detail = format!("supported values: {}", listed.join(", "));
-    out.push(FieldError::with_value(field, FieldErrorKind::NotSupported, shown(value), &detail));
+    out.push_with(|| {
+        let listed: Vec<String> = supported.iter().map(|it| format!("{it:?}")).collect();
+        let detail = format!("supported values: {}", listed.join(", "));
+        FieldError::with_value(field, FieldErrorKind::NotSupported, shown(value), &detail)
+    });
 }
 
 /// Checks that a string is one of the supported ones. An absent one is not.

@@ -308,10 +308,10 @@ fn resources(out: &mut FieldErrors, container: &Value, path: &str) {
         }
     }
     for (name, value) in entries(container, "/resources/requests") {
-        let limit = entries(container, "/resources/limits").find(|(key, _)| *key == name);
+        let limit = container["resources"]["limits"].get(name);
         let overcommits = STANDARD_RESOURCES.contains(&name);
         let Some(request) = Quantity::read(value) else { continue };
-        match limit.and_then(|(_, limit)| Quantity::read(limit)) {
+        match limit.and_then(Quantity::read) {
             Some(limit) => {
                 let shown = Value::from(request.canonical());
                 if !overcommits && !request.equals(limit) {

@@ -117,7 +117,7 @@ fn config_map(out: &mut FieldErrors, object: &Value) {
     let mut size = 0;
     for (key, value) in entries(object, "/data") {
         invalid_string(out, &format!("data[{key}]"), key, names::config_key(key));
-        if entries(object, "/binaryData").any(|(other, _)| other == key) {
+        if object["binaryData"].get(key).is_some() {
             let detail = "duplicate of key present in binaryData";
             invalid(out, &format!("data[{key}]"), &key.into(), detail);
         }
@@ -301,9 +301,9 @@ fn endpoints(out: &mut FieldErrors, object: &Value) {
                 }
                 let field = format!("{path}.{list}[{index}].ip");
                 let ip = text(one, "/ip");
-                let before = out.len();
+                let before = out.count();
                 address(out, &field, ip);
-                if out.len() > before {
+                if out.count() > before {
                     invalid(out, &field, &ip.into(), "must be a valid IP address");
                 }
                 routable_address(out, &field, ip);

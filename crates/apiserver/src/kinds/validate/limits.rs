@@ -9,6 +9,9 @@ use crate::kinds::json_access::{at, entries, items, text};
 use crate::kinds::names;
 use crate::kinds::quantity::Quantity;
 
+/// The resources that a quota with the scope `BestEffort` can limit.
+const BEST_EFFORT: &[&str] = &["pods"];
+
 /// The resources without a domain that a quota can limit.
 const STANDARD_RESOURCES: &[&str] = &[
     "cpu",
@@ -125,22 +128,27 @@ pub(super) fn quota(out: &mut FieldErrors, object: &Value) {
         }
     }
     let scopes = items(object, "/spec/scopes");
+    let beyond = |counts: &[&str]| entries(object, "/spec/hard").filter(|(name, _)| !counts.contains(name)).count();
+    let (beyond_best_effort, beyond_pods) = (beyond(BEST_EFFORT), beyond(OF_PODS));
     for scope in scopes.iter().filter_map(Value::as_str) {
-        let counts: &[&str] = match scope {
-            "BestEffort" => &["pods"],
+        let mut rest = match scope {
+            "BestEffort" => beyond_best_effort,
             "Terminating"
             | "NotTerminating"
             | "NotBestEffort"
             | "PriorityClass"
-            | "CrossNamespacePodAffinity" => OF_PODS,
+            | "CrossNamespacePodAffinity" => beyond_pods,
             _ => {
                 invalid(out, "spec.scopes", &object["spec"]["scopes"], "unsupported scope");
                 continue;
             }
         };
-        for _ in entries(object, "/spec/hard").filter(|(name, _)| !counts.contains(name)) {
+        // One error for each resource, as in kube-apiserver.
+        while rest > 0 && !out.is_full() {
             invalid(out, "spec.scopes", &object["spec"]["scopes"], "unsupported scope applied to resource");
+            rest -= 1;
         }
+        out.leave_out(rest);
     }
     let has = |scope: &str| scopes.iter().any(|it| it == scope);
     for (one, other) in [("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")] {

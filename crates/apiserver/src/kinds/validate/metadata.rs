@@ -1,5 +1,7 @@
 //! Validation of the metadata of objects of all kinds.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::check::{FieldErrors, forbidden, immutable, invalid, invalid_string, required};
@@ -16,7 +18,7 @@ const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 const STANDARD_FINALIZERS: &[&str] = &["kubernetes", "orphan", "foregroundDeletion"];
 
 /// Validates the metadata of a new object of a built-in kind.
-pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> Vec<FieldError> {
+pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> FieldErrors {
     let mut out = common(NameRule::of(group, plural), namespaced, object);
     if requires_standard_finalizers(group, plural) {
         standard_finalizers(&mut out, object);
@@ -25,7 +27,7 @@ pub fn create(group: &str, plural: &str, namespaced: bool, object: &Value) -> Ve
 }
 
 /// Validates the metadata of a new object of any kind, with this rule for names.
-pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> Vec<FieldError> {
+pub fn common(rule: NameRule, namespaced: bool, object: &Value) -> FieldErrors {
     let mut out = FieldErrors::new();
     let name = text(object, "/metadata/name");
     let prefix = text(object, "/metadata/generateName");
@@ -94,7 +96,7 @@ fn passes(group: &str, plural: &str) -> Passes {
 
 /// Validates the metadata of the new state of an object of a built-in kind. FieldErrors are
 /// repeated as often as in kube-apiserver.
-pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> FieldErrors {
     let passes = passes(group, plural);
     let mut out = FieldErrors::new();
     for _ in 0..passes.fixed {
@@ -113,7 +115,7 @@ pub fn update(group: &str, plural: &str, new: &Value, old: &Value) -> Vec<FieldE
 }
 
 /// Validates the metadata of the new state of any object, without repeats.
-pub fn update_common(new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn update_common(new: &Value, old: &Value) -> FieldErrors {
     let mut out = FieldErrors::new();
     immutable_fields(&mut out, new, old);
     labels_and_owners(&mut out, new);
@@ -134,7 +136,7 @@ fn immutable_fields(out: &mut FieldErrors, new: &Value, old: &Value) {
     if at(old, "/metadata/deletionTimestamp").is_none() {
         return;
     }
-    let before = items(old, "/metadata/finalizers");
+    let before: HashSet<&Value> = items(old, "/metadata/finalizers").iter().collect();
     let added: Vec<String> = items(new, "/metadata/finalizers")
         .iter()
         .filter(|it| !before.contains(it))
@@ -174,6 +176,7 @@ pub(super) fn annotations(out: &mut FieldErrors, object: &Value, pointer: &str, 
 fn owners(out: &mut FieldErrors, object: &Value) {
     let field = "metadata.ownerReferences";
     let mut controller: Option<&Value> = None;
+    let mut all: Option<String> = None;
     for owner in items(object, "/metadata/ownerReferences") {
         let version = text(owner, "/apiVersion");
         let parts: Vec<&str> = version.split('/').collect();
@@ -196,23 +199,28 @@ fn owners(out: &mut FieldErrors, object: &Value) {
         }
         if flag(owner, "/controller") {
             if let Some(first) = controller {
-                let all: Vec<String> = items(object, "/metadata/ownerReferences")
-                    .iter()
-                    .map(|owner| ShownFields(&owner_fields(owner)).to_string())
-                    .collect();
-                let named = |owner: &Value| format!("{}/{}", text(owner, "/kind"), text(owner, "/name"));
-                let detail = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
-                    named(first),
-                    named(owner)
-                );
-                let shown = format!("[{}]", all.join(","));
-                out.push(FieldError::with_value(field, FieldErrorKind::Invalid, shown, &detail));
+                out.push_with(|| {
+                    let all = all.get_or_insert_with(|| shown_owners(object));
+                    let named = |owner: &Value| format!("{}/{}", text(owner, "/kind"), text(owner, "/name"));
+                    let detail = format!(
+                        "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+                        named(first),
+                        named(owner)
+                    );
+                    FieldError::with_value(field, FieldErrorKind::Invalid, all, &detail)
+                });
             } else {
                 controller = Some(owner);
             }
         }
     }
+}
+
+/// Formats all owner references of an object.
+fn shown_owners(object: &Value) -> String {
+    let owners = items(object, "/metadata/ownerReferences").iter();
+    let all: Vec<String> = owners.map(|owner| ShownFields(&owner_fields(owner)).to_string()).collect();
+    format!("[{}]", all.join(","))
 }
 
 /// Returns the fields of an owner reference in the order in which messages show them.
@@ -274,8 +282,8 @@ pub(super) fn finalizer(out: &mut FieldErrors, name: &str, field: &str, indexed:
 }
 
 /// Validates the finalizers in a write to `/finalize` of a namespace.
-pub fn namespace_finalizers(namespace: &Value) -> Vec<FieldError> {
-    let mut out = Vec::new();
+pub fn namespace_finalizers(namespace: &Value) -> FieldErrors {
+    let mut out = FieldErrors::new();
     for (index, name) in items(namespace, "/spec/finalizers").iter().filter_map(Value::as_str).enumerate() {
         let field = format!("spec.finalizers[{index}]");
         standard_finalizer(&mut out, name, &field);

@@ -26,11 +26,11 @@ mod named_groups;
 
 use serde_json::Value;
 
-use crate::FieldError;
+use crate::FieldErrors;
 use crate::kinds::prepare::KindNames;
 
 /// Validates a new object.
-pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<FieldError> {
+pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> FieldErrors {
     let mut out = metadata::create(names.group, names.plural, namespaced, object);
     match (names.group, names.kind) {
         ("", "Pod") => pod::create(&mut out, object),
@@ -50,14 +50,14 @@ pub fn create(names: KindNames<'_>, namespaced: bool, object: &Value) -> Vec<Fie
 }
 
 /// Validates an object whose status has changed.
-pub fn update_status(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn update_status(names: KindNames<'_>, new: &Value, old: &Value) -> FieldErrors {
     let mut out = metadata::update(names.group, names.plural, new, old);
     status::update(&mut out, names.group, names.kind, new, old);
     out
 }
 
 /// Validates a pod whose ephemeral containers or resources have changed.
-pub fn update_pod_part(part: &str, new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn update_pod_part(part: &str, new: &Value, old: &Value) -> FieldErrors {
     let mut out = metadata::update_common(new, old);
     match part {
         "ephemeralcontainers" => pod::update_ephemeral(&mut out, new, old),
@@ -68,7 +68,7 @@ pub fn update_pod_part(part: &str, new: &Value, old: &Value) -> Vec<FieldError> 
 
 /// Validates the new state of an object. A problem may occur more than once, as in the causes of
 /// kube-apiserver.
-pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
+pub fn update(names: KindNames<'_>, new: &Value, old: &Value) -> FieldErrors {
     let mut out = metadata::update(names.group, names.plural, new, old);
     match (names.group, names.kind) {
         ("", "Pod") => pod::update(&mut out, new, old),

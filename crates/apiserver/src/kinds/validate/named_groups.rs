@@ -249,9 +249,9 @@ fn scaling_rules(out: &mut FieldErrors, spec: &Value) {
 
 fn role(out: &mut FieldErrors, object: &Value, namespaced: bool) {
     for (index, chosen) in items(object, "/aggregationRule/clusterRoleSelectors").iter().enumerate() {
-        let (field, before) = (format!("aggregationRule.clusterRoleSelectors[{index}]"), out.len());
+        let (field, before) = (format!("aggregationRule.clusterRoleSelectors[{index}]"), out.count());
         selector::check(out, chosen, &field);
-        if out.len() > before {
+        if out.count() > before {
             invalid(out, &field, &Value::Null, "invalid label selector.");
         }
     }

@@ -1,6 +1,6 @@
 //! Validation of pods, and of pod templates in other kinds.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -115,9 +115,13 @@ pub(super) fn update_ephemeral(out: &mut FieldErrors, new: &Value, old: &Value) 
             required(out, &format!("{path}.image"), "");
         }
     }
+    let mut by_name = HashMap::new();
+    for container in now {
+        by_name.entry(text(container, "/name")).or_insert(container);
+    }
     for before in items(old, "/spec/ephemeralContainers") {
         let name = text(before, "/name");
-        let what = match now.iter().find(|it| text(it, "/name") == name) {
+        let what = match by_name.get(name).copied() {
             None => "removed",
             Some(after) if after != before => "changed",
             Some(_) => continue,

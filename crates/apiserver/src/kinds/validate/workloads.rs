@@ -2,6 +2,7 @@
 //! jobs.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
@@ -100,9 +101,9 @@ fn selected_template(out: &mut FieldErrors, spec: &Value, of: &str, must_select:
             right = false;
         }
         Some(chosen) => {
-            let before = out.len();
+            let before = out.count();
             selector::check(out, chosen, "spec.selector");
-            if out.len() > before {
+            if out.count() > before {
                 selector::invalid_selector(out, chosen, "spec.selector", "invalid label selector");
                 return pod::template(out, &template, "spec.template");
             }
@@ -241,14 +242,15 @@ fn stateful_template(spec: &Value) -> Cow<'_, Value> {
         pod.remove("hostname");
         pod.remove("subdomain");
         let mut volumes: Vec<Value> = Vec::new();
+        let mut names = HashSet::new();
         for claim in claims {
             let name = text(claim, "/metadata/name");
-            if !volumes.iter().any(|it| it["name"] == name) {
+            if names.insert(name) {
                 volumes.push(json!({ "name": name, "persistentVolumeClaim": { "claimName": name } }));
             }
         }
         let own = pod.get("volumes").and_then(Value::as_array).into_iter().flatten();
-        let replaced = |it: &Value| volumes.iter().any(|claim| claim["name"] == it["name"]);
+        let replaced = |it: &Value| it["name"].as_str().is_some_and(|name| names.contains(name));
         let kept: Vec<_> = own.filter(|it| !replaced(it)).cloned().collect();
         volumes.extend(kept);
         pod.insert("volumes".to_owned(), volumes.into());
