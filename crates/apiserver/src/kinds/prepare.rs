@@ -118,6 +118,9 @@ pub fn for_update(
             copy(new, old, "spec");
             defaults::apply(names.group, names.version, names.kind, new);
         }
+        // A signer trusts the user and the request that were approved (k8s.io/kubernetes v1.36.4
+        // pkg/registry/certificates/certificates/strategy.go).
+        ("certificates.k8s.io", "CertificateSigningRequest") => copy(new, old, "spec"),
         ("", "Pod") => keep_server_fields(new, old),
         ("", "PersistentVolumeClaim") => normalize_sources(new),
         ("coordination.k8s.io", "Lease") => drop_election_fields(new),
