@@ -342,7 +342,7 @@ impl Cluster {
 /// pkg/apis/core/validation/validation.go.
 fn check_target(kind: &str, name: &str) -> Result<(), ApiError> {
     let kind = (!matches!(kind, "" | "Node"))
-        .then(|| format!(r#"target.kind: Unsupported value: {kind:?}: supported values: "<empty>", "Node""#));
+        .then(|| format!(r#"target.kind: Unsupported value: {kind:?}: supported values: "Node", "<empty>""#));
     let name = name.is_empty().then(|| "target.name: Required value".to_owned());
     let problems: Vec<String> = kind.into_iter().chain(name).collect();
     match problems.as_slice() {

@@ -75,11 +75,19 @@ pub fn for_create(
 /// that subresource; all other fields keep their old values.
 pub fn only_part(part: &str, new: &mut Value, old: &Value) {
     let mut spec = old["spec"].clone();
+    let names = |pod: &Value| {
+        ["containers", "initContainers"].map(|list| {
+            let containers = items(pod, &format!("/spec/{list}")).iter();
+            containers.map(|it| text(it, "/name").to_owned()).collect::<Vec<_>>()
+        })
+    };
     match part {
         "ephemeralcontainers" => match new.pointer("/spec/ephemeralContainers") {
             Some(containers) => spec["ephemeralContainers"] = containers.clone(),
             None => drop(spec.as_object_mut().map(|it| it.remove("ephemeralContainers"))),
         },
+        // Validation rejects containers that were added, removed, renamed or moved.
+        "resize" if names(new) != names(old) => return,
         "resize" => {
             for list in ["containers", "initContainers"] {
                 for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {

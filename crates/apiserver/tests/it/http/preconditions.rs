@@ -148,7 +148,7 @@ async fn a_binding_goes_to_a_node() {
     server.pod("p").await;
     let binding = json!({ "metadata": { "name": "p" }, "target": { "kind": "Pod", "name": "n" } });
     let rejected = server.post(&format!("{PODS}/p/binding"), binding).await;
-    let why = r#"target.kind: Unsupported value: "Pod": supported values: "<empty>", "Node""#;
+    let why = r#"target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>""#;
     assert_eq!(rejected.error(), (500, why.to_owned()));
 }
 
@@ -222,6 +222,62 @@ async fn an_unready_pod_is_evicted_without_spending_the_budget() {
     let always = json!({ "spec": { "unhealthyPodEvictionPolicy": "AlwaysAllow" } });
     assert_eq!(server.merge(&format!("{BUDGETS}/b"), always).await.code, 200);
     assert_eq!(server.evict("other", json!({})).await.code, 201);
+}
+
+/// The QoS class of a running pod is fixed: the kubelet has set up its cgroups for it.
+#[tokio::test]
+async fn a_resize_changes_cpu_and_memory_only() {
+    let server = Server::start().await;
+    let container =
+        |name: &str, resources: Value| json!({ "name": name, "image": "i", "resources": resources });
+    let amounts =
+        json!({ "requests": { "cpu": "1", "example.com/gpu": "1" }, "limits": { "example.com/gpu": "1" } });
+    let pod = json!({ "metadata": { "name": "p" },
+        "spec": { "containers": [container("a", amounts.clone()), container("b", json!({}))] } });
+    assert_eq!(server.post(PODS, pod).await.code, 201);
+    let resize = |containers: Value| {
+        let server = &server;
+        let patch = json!({ "spec": { "containers": containers } });
+        async move { server.merge(&format!("{PODS}/p/resize"), patch).await }
+    };
+    let invalid = |why: &str| (422, format!("Pod \"p\" is invalid: {why}"));
+    let b = container("b", json!({}));
+    let with = |cpu: Value, gpu: &str| {
+        let mut amounts =
+            json!({ "requests": { "example.com/gpu": gpu }, "limits": { "example.com/gpu": gpu } });
+        if !cpu.is_null() {
+            amounts["requests"]["cpu"] = cpu;
+        }
+        container("a", amounts)
+    };
+    let removed = resize(json!([with(Value::Null, "1"), b])).await.error();
+    assert!(
+        removed.1.contains(
+            "spec.containers[0].resources.requests: Forbidden: resource requests cannot be removed"
+        ),
+        "{removed:?}"
+    );
+    assert!(
+        removed.1.contains(r#"spec: Invalid value: "Burstable": Pod QOS Class may not change"#),
+        "{removed:?}"
+    );
+    let other = resize(json!([with(json!("2"), "2"), b])).await.error();
+    assert_eq!(other, invalid("spec: Forbidden: only cpu and memory resources are mutable"));
+    let moved = resize(json!([b, with(json!("2"), "1")])).await.error();
+    assert!(
+        moved.1.contains("spec.containers[0].name: Forbidden: containers may not be renamed or reordered"),
+        "{moved:?}"
+    );
+    let fewer = resize(json!([with(json!("2"), "1")])).await.error();
+    assert_eq!(
+        fewer,
+        invalid("spec.containers: Forbidden: containers may not be added or removed on resize")
+    );
+    let resized = resize(json!([with(json!("2"), "1"), b])).await;
+    assert_eq!(
+        (resized.code.as_u16(), &resized.json()["spec"]["containers"][0]["resources"]["requests"]["cpu"]),
+        (200, &json!("2"))
+    );
 }
 
 /// A signer issues a certificate for the user and the request that were approved.
