@@ -32,7 +32,7 @@ use crate::store::Store;
 /// let lister = maps.lister();
 /// maps.start();
 /// maps.synced().await?;
-/// let settings = lister.get(&ObjectKey::namespaced("default", "settings"))?;
+/// let settings = lister.get(&ObjectKey::namespaced("default", "settings")).expect("it is listed");
 /// assert_eq!(settings.metadata.name.as_deref(), Some("settings"));
 /// assert_eq!(lister.list(&"app=web".parse()?).len(), 1);
 /// # Ok(())
@@ -60,7 +60,7 @@ pub struct Lister<T> {
 /// maps.start();
 /// maps.synced().await?;
 /// let lister = maps.lister().namespaced("default");
-/// assert!(lister.get("settings").is_ok());
+/// assert!(lister.get("settings").is_some());
 /// assert!(lister.list(&"app=web".parse()?).is_empty());
 /// # Ok(())
 /// # }

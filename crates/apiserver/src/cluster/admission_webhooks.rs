@@ -213,22 +213,6 @@ impl Cluster {
         Ok(warnings)
     }
 
-    /// Calls mutating and validating webhooks for an object that is never stored.
-    ///
-    /// # Errors
-    /// Those of [`Self::mutate`].
-    pub(super) async fn admit_by_webhooks(
-        &self,
-        asked: &AdmissionAttributes<'_>,
-        object: &mut Value,
-    ) -> Result<Vec<String>, ApiError> {
-        let mut changed = Some(object.take());
-        let mut warnings = self.mutate(asked, &mut changed).await?;
-        warnings.extend(self.approve(asked, changed.as_ref()).await?);
-        *object = changed.unwrap_or_default();
-        Ok(warnings)
-    }
-
     /// Returns true if any webhooks are configured.
     pub(super) fn has_webhooks(&self) -> bool {
         let any = |it: &CollectionName| {

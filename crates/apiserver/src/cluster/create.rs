@@ -4,11 +4,14 @@ use serde_json::Value;
 
 use super::address_claim::AddressClaim;
 use super::admission_webhooks::AdmissionAttributes;
+use super::decode::{AFTER_MUTATION, dedup_owner_references, settle_as};
 use super::pipeline::{Owning, metadata_mut};
+use super::preconditions::{check_key, check_name};
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
 use crate::api_error::ApiError;
 use crate::kinds::json_access::{at, text};
 use crate::store::Expect;
+use crate::webhook::review;
 
 /// The number of attempts to find a free generated name: `maxNameGenerationCreateAttempts` in
 /// k8s.io/apiserver v0.36.4 pkg/registry/generic/registry/store.go.
@@ -29,16 +32,22 @@ impl Cluster {
         mut object: Value,
         writer: &Writer,
     ) -> Result<WriteOutcome, ApiError> {
+        Self::settle_namespace(place, &mut object)?;
         if place.part.is_empty() && place.kind.def.has_verb("get") {
-            Self::settle_namespace(place, &mut object)?;
             return self.make(place, object, writer, Owning::Track).await;
         }
         // Reviews, bindings and subresources are answered and never stored.
         if place.part.is_empty() {
-            Self::settle_namespace(place, &mut object)?;
+            // Subresources have it as a precondition (`SubresourceObjectMetaPreserver` in
+            // k8s.io/apiserver v0.36.4 pkg/registry/rest/rest.go).
+            metadata_mut(&mut object).remove("uid");
         }
-        let mut warnings =
-            self.admit_by_webhooks(&AdmissionAttributes::create(place, writer), &mut object).await?;
+        let asked = AdmissionAttributes::create(place, writer);
+        let mut mutated = Some(object.clone());
+        let mut warnings = self.mutate(&asked, &mut mutated).await?;
+        let mutated = mutated.unwrap_or_default();
+        let object = if mutated == object { object } else { settled(place, mutated)? };
+        warnings.extend(self.approve(&asked, Some(&object)).await?);
         let written = if !place.part.is_empty() {
             self.create_part(place, object, writer).await?
         } else if place.kind.is("", "bindings") {
@@ -67,7 +76,8 @@ impl Cluster {
         let asked = AdmissionAttributes::create(place, writer);
         let mut mutated = Some(object);
         let mut warnings = self.mutate(&asked, &mut mutated).await?;
-        let object = mutated.unwrap_or_default();
+        let mut object = mutated.unwrap_or_default();
+        warnings.extend(dedup_owner_references(&mut object, AFTER_MUTATION));
         let generates =
             text(&object, "/metadata/name").is_empty() && !text(&object, "/metadata/generateName").is_empty();
         let written = if generates {
@@ -114,11 +124,18 @@ impl Cluster {
         versioned: &str,
     ) -> Result<WriteOutcome, ApiError> {
         let (place, writer) = (asked.place(), asked.writer());
+        // Webhooks may have changed the metadata. A namespace other than that of the request is
+        // rejected, as by `BeforeCreate` in k8s.io/apiserver v0.36.4 pkg/registry/rest/create.go. A
+        // new object may get another name, unless the request names it.
+        Self::settle_namespace(place, &mut new)?;
+        if !place.name.is_empty() {
+            check_name(place, &new)?;
+        }
         let name = text(&new, "/metadata/name").to_owned();
         metadata_mut(&mut new).insert("uid".to_owned(), self.source.uid().into());
         let _claim =
             AddressClaim::of(self, place.kind, text(&new, "/metadata/uid"), place.key_of(&name).ok());
-        self.ready_new(place, &mut new)?;
+        self.ready_new(place, &mut new, &writer.user)?;
         let mut warnings = self.approve(asked, Some(&new)).await?;
         if !versioned.is_empty() && versioned != "0" {
             // In kube-apiserver the storage layer rejects this (k8s.io/apiserver v0.36.4
@@ -162,7 +179,11 @@ impl Cluster {
         }
         self.ready_to_store(kind, &object).await?;
         self.check_defined(kind)?;
+        // Webhooks may have taken their time: the namespace may be gone since the first check, and
+        // nothing would delete an object in it.
+        self.admit_to_namespace(place, name)?;
         let draft = kind.draft(&object)?;
+        check_key(&draft, &key)?;
         match self.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {
                 Self::remember_shown(kind, &stored, &object);
@@ -172,4 +193,13 @@ impl Cluster {
             Err(lost) => Err(exists(lost.current.map(|it| it.to_value()))),
         }
     }
+}
+
+/// Decodes an object that a webhook has changed and that is not stored: it must still be one of the
+/// kind that the endpoint takes.
+fn settled(place: &ObjectRef<'_>, mut object: Value) -> Result<Value, ApiError> {
+    let def = &place.kind.def;
+    let gvk = def.subresource(place.part).map_or_else(|| def.gvk(), |it| def.subresource_gvk(it));
+    settle_as(&gvk, &mut object).map_err(|why| review::broken(&why))?;
+    Ok(object)
 }

@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use bytes::Bytes;
+use dogwatch_core::Gvk;
 use serde_json::Value;
 
 use crate::api_error::{ApiError, FieldError, FieldErrorKind};
@@ -71,6 +72,9 @@ pub fn decode(
     Ok((object, warnings))
 }
 
+/// The text in the warning about duplicate owner references of an object that webhooks have seen.
+pub(super) const AFTER_MUTATION: &str = " after mutating admission happens";
+
 /// Drops owner references that are equal to earlier ones, and returns the warning about it.
 /// kube-apiserver does this instead of rejecting them (`dedupOwnerReferences` in k8s.io/apiserver
 /// v0.36.4 pkg/endpoints/handlers/rest.go). `when` is the text that the warning about a patch has
@@ -114,6 +118,19 @@ pub fn decode_as(
     defaults::apply(group, version, kind, &mut object);
     set_type_meta(&mut object, api_version, kind);
     Ok((object, check_strict([twice, strict].concat(), validation, refused)?))
+}
+
+/// Completes an object of a built-in kind by its name, such as the Eviction of a pod, after a change.
+///
+/// # Errors
+/// The reason why the object cannot be decoded.
+pub(super) fn settle_as(gvk: &Gvk, object: &mut Value) -> Result<(), String> {
+    let schema = BuiltinDefinitions.of_kind(&gvk.group, &gvk.version, &gvk.kind).unwrap_or(Schema::Any);
+    let bytes = object.to_string();
+    settle_typed(&schema, bytes.as_bytes(), object)?;
+    defaults::apply(&gvk.group, &gvk.version, &gvk.kind, object);
+    set_type_meta(object, &gvk.api_version(), &gvk.kind);
+    Ok(())
 }
 
 /// Completes an object that a patch produced: drops unknown fields and fills in defaults. Returns

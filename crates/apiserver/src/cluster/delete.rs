@@ -133,7 +133,8 @@ impl Cluster {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
             check_preconditions(place, options, &current)?;
             let mut warnings = warnings.clone();
-            if self.has_webhooks() {
+            // For an eviction, the webhooks have been called with the Eviction.
+            if self.has_webhooks() && place.part != "eviction" {
                 self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
                 let old = kind.show(&current);
                 let asked = AdmissionAttributes::delete(place, &old, writer, options.to_value());
@@ -277,7 +278,9 @@ impl Cluster {
                 }
                 match (refinalized, held) {
                     (true, true) => DeletionStep::Mark { object, then_remove: false },
-                    (_, false) if is_to_be_removed(kind, &object) => DeletionStep::Remove,
+                    // A webhook may have given a grace period to a new object of a kind that has
+                    // none.
+                    (_, false) if grace.is_none() || is_to_be_removed(kind, &object) => DeletionStep::Remove,
                     _ => DeletionStep::Wait,
                 }
             }
@@ -379,7 +382,7 @@ fn add_finalizer(object: &mut Value, name: &str) {
 }
 
 /// Checks that the object is the one that the preconditions name.
-fn check_preconditions(
+pub(super) fn check_preconditions(
     place: &ObjectRef<'_>,
     options: &DeleteOptions,
     current: &Encoded,

@@ -30,6 +30,7 @@ mod namespaces;
 mod admission_webhooks;
 mod conversion;
 mod unenforced;
+mod preconditions;
 mod create;
 mod update;
 mod patch;

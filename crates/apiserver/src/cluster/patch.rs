@@ -4,10 +4,13 @@ use bytes::Bytes;
 use dogwatch_core::Reason;
 use serde_json::{Value, json};
 
-use super::decode::{check_custom_kind, check_strict, check_type, dedup_owner_references, settle};
+use super::decode::{
+    AFTER_MUTATION, check_custom_kind, check_strict, check_type, dedup_owner_references, settle,
+};
 use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
-use super::update::{ATTEMPTS, Attempt, check_name, check_version};
+use super::preconditions::{check_name, check_version};
+use super::update::{ATTEMPTS, Attempt};
 use super::{Cluster, FieldValidation, ObjectRef, WriteOutcome, Writer};
 use crate::api_error::ApiError;
 use crate::builtin;
@@ -204,7 +207,7 @@ fn settle_patched(
     }
     let strict = patch.strict_errors().iter().cloned().chain(found).collect();
     let mut warnings = check_strict(strict, writer.validation, |why| patch.unfit(&patched, why))?;
-    warnings.extend(dedup_owner_references(new, " after mutating admission happens"));
+    warnings.extend(dedup_owner_references(new, AFTER_MUTATION));
     Ok(warnings)
 }
 

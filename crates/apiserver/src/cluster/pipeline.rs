@@ -42,8 +42,8 @@ struct ClusterSurroundings<'a> {
 }
 
 impl Cluster {
-    /// Starts the preparation of a new object: removes system fields, records who owns the rest,
-    /// and writes the requesting user into a CertificateSigningRequest.
+    /// Starts the preparation of a new object: removes system fields, and records who owns the
+    /// rest.
     pub(super) fn begin_new(
         &self,
         place: &ObjectRef<'_>,
@@ -60,15 +60,21 @@ impl Cluster {
         if owning == Owning::Track {
             self.own(place, None, object, writer);
         }
-        if is_signing_request(place.kind) {
-            set_requesting_user(object, &writer.user);
-        }
     }
 
     /// Prepares a new object that has a name and a uid: applies the rules of its kind and validates
     /// it.
-    pub(super) fn ready_new(&self, place: &ObjectRef<'_>, object: &mut Value) -> Result<(), ApiError> {
+    pub(super) fn ready_new(
+        &self,
+        place: &ObjectRef<'_>,
+        object: &mut Value,
+        user: &User,
+    ) -> Result<(), ApiError> {
         let kind = place.kind;
+        // After the webhooks, which must not choose another user.
+        if is_signing_request(kind) {
+            set_requesting_user(object, user);
+        }
         let metadata = metadata_mut(object);
         metadata.insert("creationTimestamp".to_owned(), self.source.stamp().into());
         let name = text(object, "/metadata/name").to_owned();
@@ -159,7 +165,8 @@ impl Cluster {
     ) -> Result<FieldErrors, ApiError> {
         let kind = place.kind;
         match part {
-            "status" => {
+            // An eviction adds a condition to the status of its pod.
+            "status" | "eviction" => {
                 prepare::for_status_update(kind.names(), new, old);
                 let mut problems = validate::update_status(kind.names(), new, old);
                 if is_signing_request(kind) {

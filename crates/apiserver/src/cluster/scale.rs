@@ -1,7 +1,5 @@
 //! The scale subresource: reads and writes the number of replicas wherever the object keeps it.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
 use super::admission_webhooks::AdmissionAttributes;
@@ -9,7 +7,8 @@ use super::decode::check_strict;
 use super::patch::{decode_applied, decode_patch};
 use super::pipeline::{Owning, metadata_mut, object_mut};
 use super::place::MODIFIED;
-use super::update::{ATTEMPTS, Attempt, check_version};
+use super::preconditions::{check_stored, check_version};
+use super::update::{ATTEMPTS, Attempt};
 use super::{Cluster, ObjectRef, PatchBody, ResponseObject, WriteOutcome, Writer};
 use crate::api_error::{ApiError, FieldError, FieldErrorKind};
 use crate::builtin::{self, BuiltinDefinitions};
@@ -20,6 +19,7 @@ use crate::ownership::{self, OneVersion, Replicas, Reset, Target};
 use crate::registry::{Family, Kind};
 use crate::schema::Schema;
 use crate::store::Encoded;
+use crate::webhook::review;
 
 const API_VERSION: &str = "autoscaling/v1";
 
@@ -38,7 +38,8 @@ impl Cluster {
         wanted: &Value,
         writer: &Writer,
     ) -> Result<WriteOutcome, ApiError> {
-        self.rescale(place, writer, Owning::Track, |_| Ok((wanted.clone(), Vec::new()))).await
+        let uid = text(wanted, "/metadata/uid");
+        self.rescale(place, uid, (writer, Owning::Track), |_| Ok((wanted.clone(), Vec::new()))).await
     }
 
     /// Patches the Scale of an object.
@@ -51,7 +52,7 @@ impl Cluster {
         let schema = schema();
         match patch {
             PatchBody::Patch(kind, body) => {
-                self.rescale(place, writer, Owning::Track, |base| {
+                self.rescale(place, "", (writer, Owning::Track), |base| {
                     let patch = decode_patch(place, *kind, body, writer)?;
                     let mut scale = patch.apply(base, &schema, &BuiltinDefinitions)?;
                     let patched = scale.clone();
@@ -64,7 +65,7 @@ impl Cluster {
             }
             PatchBody::Apply { body, force } => {
                 let (applied, warnings) = decode_applied(body, writer.validation)?;
-                self.rescale(place, writer, Owning::Settled, |base| {
+                self.rescale(place, "", (writer, Owning::Settled), |base| {
                     let owner = owner(self, writer);
                     let target = target(&schema);
                     let mut scale = ownership::apply(Some(base), &applied, &target, &owner, *force)?;
@@ -76,24 +77,34 @@ impl Cluster {
         }
     }
 
-    /// Changes the Scale of an object. `next` is called again after a conflict with another write.
+    /// Changes the Scale of an object, which must have this uid unless it is empty. `next` is called
+    /// again after a conflict with another write.
     async fn rescale(
         &self,
         place: &ObjectRef<'_>,
-        writer: &Writer,
-        owning: Owning,
+        uid: &str,
+        (writer, owning): (&Writer, Owning),
         next: impl Fn(&Value) -> Result<(Value, Vec<String>), ApiError> + Send + Sync,
     ) -> Result<WriteOutcome, ApiError> {
         let kind = place.kind;
         let paths = paths(kind);
+        let key = place.key()?;
         for _ in 0..ATTEMPTS {
-            let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
+            let current = self.get(kind, &key).ok_or_else(|| kind.not_found(place.name))?;
+            check_stored(kind, &key, (uid, ""), Some(&current))?;
             self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
-            let (old, new, warnings) = self.scaled(place, &current, &paths, (writer, owning), &next)?;
+            let old = kind.show(&current);
+            let mut base = finished(kind, &old, scale::patch_base(&old, &paths)?);
+            ownership::to_scale(&old, &mut base, &replicas_of(kind));
+            let (mut scale, mut warnings) = next(&base)?;
+            if owning == Owning::Track {
+                ownership::update(Some(&base), &mut scale, &target(&schema()), &owner(self, writer));
+            }
+            warnings.extend(self.mutate_scale(place, &base, &mut scale, writer).await?);
+            let new = scaled(place, &current, &old, &scale, &paths)?;
             let shown = |it: &Value| Ok(finished(kind, it, scale::scale_of(it, &paths)?));
             let (before, after): (Value, Value) = (shown(&old)?, shown(&new)?);
             let asked = AdmissionAttributes::update(place, &before, writer);
-            let mut warnings = warnings;
             warnings.extend(self.approve(&asked, Some(&after)).await?);
             match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
                 Attempt::Again => {}
@@ -111,41 +122,58 @@ impl Cluster {
         Err(kind.conflict(place.name, MODIFIED))
     }
 
-    /// Returns an object, the same object with another Scale, and the warnings of `next`.
-    fn scaled(
+    /// Calls the mutating webhooks with a Scale. Returns their warnings.
+    async fn mutate_scale(
         &self,
         place: &ObjectRef<'_>,
-        current: &Arc<Encoded>,
-        paths: &ScalePaths,
-        (writer, owning): (&Writer, Owning),
-        next: &(impl Fn(&Value) -> Result<(Value, Vec<String>), ApiError> + Send + Sync),
-    ) -> Result<(Value, Value, Vec<String>), ApiError> {
-        let kind = place.kind;
-        let replicas = replicas_of(kind);
-        let old = kind.show(current);
-        let mut base = finished(kind, &old, scale::patch_base(&old, paths)?);
-        ownership::to_scale(&old, &mut base, &replicas);
-        let (mut scale, warnings) = next(&base)?;
-        check_version(place, text(&scale, "/metadata/resourceVersion"), current, false)?;
-        // The validation of custom objects reports a negative number at the field that holds it.
-        if kind.custom_version().is_none() && number(&scale, "/spec/replicas").is_some_and(|it| it < 0) {
-            let problem = FieldError::with_value(
-                "spec.replicas",
-                FieldErrorKind::Invalid,
-                number(&scale, "/spec/replicas").unwrap_or_default(),
-                "must be greater than or equal to 0",
-            );
+        before: &Value,
+        scale: &mut Value,
+        writer: &Writer,
+    ) -> Result<Vec<String>, ApiError> {
+        let asked = AdmissionAttributes::update(place, before, writer);
+        let mut mutated = Some(scale.clone());
+        let warnings = self.mutate(&asked, &mut mutated).await?;
+        let mut mutated = mutated.unwrap_or_default();
+        if mutated != *scale {
+            settle(&schema(), &mut mutated).map_err(|why| review::broken(&why))?;
+            *scale = mutated;
+        }
+        Ok(warnings)
+    }
+}
+
+/// Returns an object with another Scale.
+fn scaled(
+    place: &ObjectRef<'_>,
+    current: &Encoded,
+    old: &Value,
+    scale: &Value,
+    paths: &ScalePaths,
+) -> Result<Value, ApiError> {
+    let kind = place.kind;
+    check_version(place, text(scale, "/metadata/resourceVersion"), current, false)?;
+    // The validation of custom objects reports a negative number at the field that holds it.
+    if kind.custom_version().is_none() {
+        if let Some(replicas) = number(scale, "/spec/replicas").filter(|it| *it < 0) {
+            let why = "must be greater than or equal to 0";
+            let problem = FieldError::with_value("spec.replicas", FieldErrorKind::Invalid, replicas, why);
             return Err(ApiError::invalid("autoscaling", "Scale", place.name, &[problem]));
         }
-        if owning == Owning::Track {
-            ownership::update(Some(&base), &mut scale, &target(&schema()), &owner(self, writer));
+        let uid = text(scale, "/metadata/uid");
+        if !uid.is_empty() && uid != current.uid() {
+            let resource = format!("{}/scale", kind.def.plural);
+            let why = format!(
+                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+                current.uid()
+            );
+            return Err(ApiError::conflict(&kind.def.group, &resource, place.name, &why));
         }
-        let mut new = old.clone();
-        scale::apply_scale(&mut new, &scale, paths)?;
-        ownership::from_scale(&mut new, &scale, &kind.def.api_version(), &replicas);
-        metadata_mut(&mut new).remove("resourceVersion");
-        Ok((old, new, warnings))
     }
+    let mut new = old.clone();
+    scale::apply_scale(&mut new, scale, paths)?;
+    ownership::from_scale(&mut new, scale, &kind.def.api_version(), &replicas_of(kind));
+    metadata_mut(&mut new).remove("resourceVersion");
+    Ok(new)
 }
 
 fn schema() -> Schema {

@@ -160,6 +160,17 @@ impl Cluster {
         let namespace = account.namespace().unwrap_or_default();
         let object = self.bindable(namespace, collection, name);
         let object = object.ok_or_else(|| ApiError::not_found("", plural, name))?;
+        if kind == "Pod" {
+            let user = text(&object.to_value(), "/spec/serviceAccountName").to_owned();
+            // A pod that names no account uses the one with this name.
+            let user = if user.is_empty() { "default" } else { user.as_str() };
+            if user != account.name() {
+                return Err(ApiError::bad_request(format!(
+                    "cannot bind token for serviceaccount {:?} to pod running with different serviceaccount name.",
+                    account.name()
+                )));
+            }
+        }
         let asked = text(reference, "/uid");
         if !asked.is_empty() && asked != object.uid() {
             let why = format!(
@@ -190,11 +201,31 @@ impl Cluster {
     }
 
     /// Answers a TokenRequest for a service account.
+    ///
+    /// # Errors
+    /// 404 if there is no such account; 409 if the request names another uid; 422 if it names
+    /// another account.
     pub(super) fn request_token(&self, key: &ObjectKey, request: &Value) -> Result<Value, ApiError> {
+        const GROUP: &str = "authentication.k8s.io";
+        let said = text(request, "/metadata/name");
+        if !said.is_empty() && said != key.name() {
+            let why = "must match the service account name if specified";
+            let problem =
+                FieldError::with_value("metadata.name", FieldErrorKind::Invalid, format!("{said:?}"), why);
+            return Err(ApiError::invalid(GROUP, "TokenRequest", key.name(), &[problem]));
+        }
         let account = self
             .store()
             .get(&"/serviceaccounts".into(), key)
             .ok_or_else(|| ApiError::not_found("", "serviceaccounts", key.name()))?;
+        let uid = text(request, "/metadata/uid");
+        if !uid.is_empty() && uid != account.uid() {
+            let why = format!(
+                "the UID in the token request ({uid}) does not match the UID of the service account ({})",
+                account.uid()
+            );
+            return Err(ApiError::conflict(GROUP, "TokenRequest", key.name(), &why));
+        }
         let seconds = number(request, "/spec/expirationSeconds").unwrap_or(3600);
         let wrong = match seconds {
             ..SHORTEST => Some("may not specify a duration less than 10 minutes"),
@@ -204,7 +235,7 @@ impl Cluster {
         if let Some(why) = wrong {
             let field = "spec.expirationSeconds";
             let problem = FieldError::with_value(field, FieldErrorKind::Invalid, seconds, why);
-            return Err(ApiError::invalid("authentication.k8s.io", "TokenRequest", "", &[problem]));
+            return Err(ApiError::invalid(GROUP, "TokenRequest", "", &[problem]));
         }
         let bound = self.bound_object(key, request)?;
         let mut audiences = items(request, "/spec/audiences").to_vec();

@@ -6,14 +6,15 @@ use serde_json::Value;
 
 use super::address_claim::AddressClaim;
 use super::admission_webhooks::AdmissionAttributes;
+use super::decode::{AFTER_MUTATION, dedup_owner_references};
 use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
+use super::preconditions::{check_key, check_name, check_stored, check_version};
 use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
-use crate::api_error::{ApiError, FieldError, FieldErrorKind};
+use crate::api_error::ApiError;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
-use crate::strconv;
 
 /// The number of attempts to write without a resource version while other writes conflict.
 pub(super) const ATTEMPTS: usize = 64;
@@ -45,16 +46,27 @@ impl Cluster {
             return self.update_scale(place, &object, writer).await;
         }
         let wanted = text(&object, "/metadata/resourceVersion").to_owned();
+        let uid = text(&object, "/metadata/uid").to_owned();
+        let key = place.key()?;
         for _ in 0..ATTEMPTS {
-            let Some(current) = self.get(place.kind, &place.key()?) else {
-                if !place.kind.traits.allow_create_on_update || !place.part.is_empty() {
-                    return Err(place.kind.not_found(place.name));
+            let current = self.get(place.kind, &key);
+            let creates = place.kind.traits.allow_create_on_update && place.part.is_empty();
+            if current.is_none() && !creates {
+                return Err(place.kind.not_found(place.name));
+            }
+            check_stored(place.kind, &key, (&uid, ""), current.as_deref())?;
+            let Some(current) = current else {
+                let mut new = object.clone();
+                metadata_mut(&mut new).remove("resourceVersion");
+                match self.make(place, new, writer, Owning::Track).await {
+                    // Created by another request meanwhile.
+                    Err(refusal) if refusal.0.is_already_exists() && self.get(place.kind, &key).is_some() => {
+                        continue;
+                    }
+                    made => return made,
                 }
-                metadata_mut(&mut object).remove("resourceVersion");
-                return self.make(place, object, writer, Owning::Track).await;
             };
             check_version(place, &wanted, &current, true)?;
-            check_uid(place, text(&object, "/metadata/uid"), &current)?;
             self.ready_to_show(place.kind, std::slice::from_ref(&current)).await?;
             let old = place.kind.show(&current);
             match self.attempt(place, &current, &old, object.clone(), writer, Owning::Track).await? {
@@ -109,12 +121,16 @@ impl Cluster {
         let asked = AdmissionAttributes::update(place, old, writer);
         // For these subresources the webhooks have been called before, with the subresource instead
         // of the whole object.
-        let calls_webhooks = !matches!(place.part, "binding" | "scale");
+        let calls_webhooks = !matches!(place.part, "binding" | "eviction" | "scale");
         let mut warned = Vec::new();
         if calls_webhooks {
             let mut mutated = Some(new);
             warned = self.mutate(&asked, &mut mutated).await?;
             new = mutated.unwrap_or_default();
+            warned.extend(dedup_owner_references(&mut new, AFTER_MUTATION));
+            // A webhook must not move the object to another namespace: `BeforeUpdate` in
+            // k8s.io/apiserver v0.36.4 pkg/registry/rest/update.go.
+            Self::settle_namespace(place, &mut new)?;
         }
         let _claim = AddressClaim::of(self, kind, current.uid(), Some(current.key().clone()));
         self.ready_change(place, old, &mut new)?;
@@ -129,6 +145,7 @@ impl Cluster {
         self.ready_to_store(kind, &new).await?;
         self.check_defined(kind)?;
         let draft = kind.draft(&new)?;
+        check_key(&draft, current.key())?;
         if draft.says_what(current) && !is_to_be_removed(kind, &new) {
             return done(WriteOutcome::stored(Arc::clone(current), false));
         }
@@ -164,70 +181,4 @@ pub(super) fn is_to_be_removed(kind: &Kind, object: &Value) -> bool {
         && items(object, "/metadata/finalizers").is_empty()
         && number(object, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
         && (!kind.is("", "namespaces") || items(object, "/spec/finalizers").is_empty())
-}
-
-/// Checks that the name of an object is that of the request.
-pub(super) fn check_name(place: &ObjectRef<'_>, object: &Value) -> Result<(), ApiError> {
-    match text(object, "/metadata/name") {
-        "" => Err(ApiError::bad_request(format!(
-            "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            place.name
-        ))),
-        name if name == place.name => Ok(()),
-        name => Err(ApiError::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            place.name
-        ))),
-    }
-}
-
-/// Checks that the object still has the version that the client has seen, if the client names one.
-/// With `needed`, kinds that require a version reject a write without one.
-pub(super) fn check_version(
-    place: &ObjectRef<'_>,
-    wanted: &str,
-    current: &Encoded,
-    needed: bool,
-) -> Result<(), ApiError> {
-    if wanted.is_empty() || wanted == "0" {
-        if !needed || !place.kind.traits.requires_version_on_update {
-            return Ok(());
-        }
-        let problem = FieldError::with_value(
-            "metadata.resourceVersion",
-            FieldErrorKind::Invalid,
-            0,
-            "must be specified for an update",
-        );
-        return Err(ApiError::invalid(&place.kind.def.group, &place.kind.def.plural, place.name, &[problem]));
-    }
-    let version: u64 =
-        wanted.parse().map_err(|it| ApiError::unexplained(strconv::error("ParseUint", wanted, &it)))?;
-    if version == current.version() { Ok(()) } else { Err(place.kind.conflict(place.name, MODIFIED)) }
-}
-
-/// Checks that the object has the uid that the client names, if it names one.
-fn check_uid(place: &ObjectRef<'_>, wanted: &str, current: &Encoded) -> Result<(), ApiError> {
-    if wanted.is_empty() || wanted == current.uid() {
-        return Ok(());
-    }
-    let why = format!(
-        "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {}",
-        registry_path(place.kind),
-        current.key(),
-        current.uid()
-    );
-    Err(place.kind.conflict(place.name, &why))
-}
-
-/// Returns the path in etcd under which kube-apiserver stores a kind (k8s.io/kubernetes v1.36.4
-/// pkg/kubeapiserver/default_storage_factory_builder.go).
-fn registry_path(kind: &Kind) -> String {
-    match (kind.def.group.as_str(), kind.def.plural.as_str()) {
-        ("", "services") => "services/specs".to_owned(),
-        ("", "endpoints") => "services/endpoints".to_owned(),
-        ("", "nodes") => "minions".to_owned(),
-        (group, plural) if kind.def.custom => format!("{group}/{plural}"),
-        (_, plural) => plural.to_owned(),
-    }
 }

@@ -1,5 +1,8 @@
 //! Deletes events an hour after their last change. Events that exist at the start expire an hour
 //! after it.
+//!
+//! An event is removed as by the lease of etcd that kube-apiserver gives it: without admission, and
+//! in spite of finalizers.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,10 +11,10 @@ use std::time::Duration;
 use dogwatch_core::ObjectKey;
 use tokio::time::Instant;
 
-use super::background::{builtin, writer};
+use super::background::builtin;
 use super::feed::{Feed, FeedEvent};
-use crate::cluster::{Cluster, DeleteOptions, ObjectRef};
-use crate::store::Encoded;
+use crate::cluster::Cluster;
+use crate::store::{Encoded, Expect};
 use crate::time;
 
 /// The lifetime of an event after its last change: the default of `--event-ttl` in
@@ -59,7 +62,6 @@ impl Expiring {
 /// Deletes expired events. Never returns; dropping the future stops it safely.
 pub(super) async fn run(cluster: Arc<Cluster>) {
     let kind = builtin(&cluster, "", "v1", "events");
-    let writer = writer("event-expiry", "kube-apiserver");
     let mut feed = Feed::new(cluster.store().clone());
     feed.follow(&kind.collection);
     let mut expiring = Expiring::default();
@@ -76,10 +78,10 @@ pub(super) async fn run(cluster: Arc<Cluster>) {
             }
         }
         while let Some((key, version)) = expiring.take(Instant::now()) {
-            let options = DeleteOptions { version: Some(version.to_string()), ..DeleteOptions::default() };
-            // An event that is gone, or has changed since, is not deleted; no other error is
-            // possible for an event.
-            let _ = cluster.delete(&ObjectRef::of(&kind, &key), &options, &writer).await;
+            // An event that is gone, or has changed since, is not deleted: the feed reports the
+            // change, and the event expires later.
+            let expect = Expect::At(version);
+            let _ = cluster.storage().commit(&kind.collection, &key, expect, None).await;
             tokio::task::yield_now().await;
         }
         let next = expiring.next();

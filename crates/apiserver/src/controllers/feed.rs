@@ -248,8 +248,8 @@ async fn notify_changes(
 ) {
     loop {
         let Ok(mut cursor) = store.watch(&collection, version) else {
-            dirty.mark(&collection);
             version = store.revision();
+            dirty.mark(&collection);
             continue;
         };
         while cursor.next().await.is_ok() {
@@ -257,8 +257,10 @@ async fn notify_changes(
             while let Ok(Some(_)) = cursor.try_next() {}
             dirty.mark(&collection);
         }
-        dirty.mark(&collection);
+        // The version is read before the mark. A change after it is found by the next cursor; a
+        // change before it is there when the controller reacts to the mark.
         version = store.revision();
+        dirty.mark(&collection);
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::kinds::json_access::{at, each, entries, fill, flag, items, number, object, text};
 use crate::{ApiError, FieldError, FieldErrorKind, FieldErrors};
@@ -202,15 +202,9 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
         spec.insert("clusterIPs".to_owned(), json!([single]));
     }
     if matches!(now.as_str(), "NodePort" | "LoadBalancer") {
-        let mut known = HashMap::new();
-        for port in items(old, "/spec/ports") {
-            known.entry((port.get("port"), port.get("protocol"))).or_insert(port);
-        }
-        for port in each(spec, "ports").filter(|port| !port.contains_key("nodePort")) {
-            let same = known.get(&(port.get("port"), port.get("protocol")));
-            if let Some(number) = same.and_then(|known| known.get("nodePort")) {
-                port.insert("nodePort".to_owned(), number.clone());
-            }
+        // Without automatic allocation, a node port that an update leaves out is released.
+        if now == "NodePort" || spec.get("allocateLoadBalancerNodePorts") != Some(&false.into()) {
+            keep_node_ports(spec, old);
         }
     } else if matches!(before, "NodePort" | "LoadBalancer") {
         each(spec, "ports").for_each(|port| {
@@ -221,9 +215,53 @@ pub(super) fn keep_allocated(new: &mut Value, old: &Value) {
     }
 }
 
+/// Keeps the node ports that an update leaves out. A port is the same if it has the same name,
+/// whatever else the update changes, unless another port of the update has its number.
+fn keep_node_ports(spec: &mut Map<String, Value>, old: &Value) {
+    let node_port = |port: &Map<String, Value>| {
+        port.get("nodePort").and_then(Value::as_i64).filter(|number| *number != 0)
+    };
+    let used: HashSet<i64> = each(spec, "ports").filter_map(|port| node_port(port)).collect();
+    // The last one counts if two have the same name.
+    let known: HashMap<&str, &Value> =
+        items(old, "/spec/ports").iter().map(|port| (text(port, "/name"), port)).collect();
+    for port in each(spec, "ports").filter(|port| node_port(port).is_none()) {
+        let name = port.get("name").and_then(Value::as_str).unwrap_or_default();
+        let kept = known.get(name).and_then(|known| number(known, "/nodePort"));
+        if let Some(kept) = kept.filter(|it| *it != 0 && !used.contains(it)) {
+            port.insert("nodePort".to_owned(), kept.into());
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Returns the node ports of a service that is updated from one list of ports to another.
+    fn kept(old: Value, new: Value) -> Vec<Option<i64>> {
+        let service = |ports: Value| json!({ "spec": { "type": "NodePort", "clusterIP": "10.96.0.7", "ports": ports } });
+        let mut new = service(new);
+        keep_allocated(&mut new, &service(old));
+        items(&new, "/spec/ports").iter().map(|it| number(it, "/nodePort")).collect()
+    }
+
+    /// `patchAllocatedValues` of k8s.io/kubernetes v1.36.4
+    /// pkg/registry/core/service/storage/storage.go.
+    #[test]
+    fn a_port_keeps_its_node_port_by_name_whatever_else_changes() {
+        let old = json!([{ "name": "http", "port": 80, "protocol": "TCP", "nodePort": 30001 },
+            { "name": "dns", "port": 53, "protocol": "UDP", "nodePort": 30002 }]);
+        let moved = json!([{ "name": "http", "port": 8080, "protocol": "TCP" }, { "name": "dns", "port": 54, "protocol": "TCP" }]);
+        assert_eq!(kept(old.clone(), moved), [Some(30001), Some(30002)]);
+        let renamed = json!([{ "name": "web", "port": 80, "protocol": "TCP" }]);
+        assert_eq!(kept(old.clone(), renamed), [None], "a new name is a new port");
+        let taken = json!([{ "name": "other", "port": 81, "protocol": "TCP", "nodePort": 30001 },
+            { "name": "http", "port": 80, "protocol": "TCP", "nodePort": 0 }]);
+        assert_eq!(kept(old, taken), [Some(30001), Some(0)], "another port has taken it");
+        let unnamed = json!([{ "port": 80, "protocol": "TCP", "nodePort": 30001 }]);
+        assert_eq!(kept(unnamed, json!([{ "port": 81, "protocol": "UDP" }])), [Some(30001)]);
+    }
 
     #[test]
     fn ip_families_that_the_cluster_lacks_are_rejected_by_name() {

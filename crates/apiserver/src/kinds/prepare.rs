@@ -75,11 +75,19 @@ pub fn for_create(
 /// that subresource; all other fields keep their old values.
 pub fn only_part(part: &str, new: &mut Value, old: &Value) {
     let mut spec = old["spec"].clone();
+    let names = |pod: &Value| {
+        ["containers", "initContainers"].map(|list| {
+            let containers = items(pod, &format!("/spec/{list}")).iter();
+            containers.map(|it| text(it, "/name").to_owned()).collect::<Vec<_>>()
+        })
+    };
     match part {
         "ephemeralcontainers" => match new.pointer("/spec/ephemeralContainers") {
             Some(containers) => spec["ephemeralContainers"] = containers.clone(),
             None => drop(spec.as_object_mut().map(|it| it.remove("ephemeralContainers"))),
         },
+        // Validation rejects containers that were added, removed, renamed or moved.
+        "resize" if names(new) != names(old) => return,
         "resize" => {
             for list in ["containers", "initContainers"] {
                 for container in spec.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
@@ -118,6 +126,9 @@ pub fn for_update(
             copy(new, old, "spec");
             defaults::apply(names.group, names.version, names.kind, new);
         }
+        // A signer trusts the user and the request that were approved (k8s.io/kubernetes v1.36.4
+        // pkg/registry/certificates/certificates/strategy.go).
+        ("certificates.k8s.io", "CertificateSigningRequest") => copy(new, old, "spec"),
         ("", "Pod") => keep_server_fields(new, old),
         ("", "PersistentVolumeClaim") => normalize_sources(new),
         ("coordination.k8s.io", "Lease") => drop_election_fields(new),

@@ -46,6 +46,7 @@ pub struct ApiServerBuilder {
     pub(super) config: ServerConfig,
     pub(super) tls: bool,
     pub(super) anonymous: Option<Anonymous>,
+    allow_exposure: bool,
     pub(super) tokens: Vec<(SecretString, User)>,
     seed: Option<u64>,
     clock: Option<Timestamp>,
@@ -80,6 +81,7 @@ impl Default for ApiServerBuilder {
             config,
             tls: false,
             anonymous: None,
+            allow_exposure: false,
             tokens: Vec::new(),
             seed: None,
             clock: None,
@@ -92,7 +94,8 @@ impl Default for ApiServerBuilder {
 impl ApiServerBuilder {
     /// Sets the address to listen on. Defaults to a free port of 127.0.0.1.
     ///
-    /// An address outside the loopback also requires TLS and a token.
+    /// An address outside the loopback also requires TLS, a token, and that requests without
+    /// credentials are rejected; see [`Self::allow_exposure`].
     pub fn bind(mut self, address: SocketAddr) -> Self {
         self.config.bind = Some(address);
         self
@@ -137,8 +140,18 @@ impl ApiServerBuilder {
 
     /// Sets the treatment of requests without credentials. Without TLS and without a token they
     /// default to the administrator's; otherwise they are rejected.
+    ///
+    /// The server does not authorize: `system:anonymous` may do everything, too.
     pub fn anonymous(mut self, anonymous: Anonymous) -> Self {
         self.anonymous = Some(anonymous);
+        self
+    }
+
+    /// Allows an address outside the loopback without TLS, without a token, or with requests that
+    /// have no credentials. Everyone who can reach the address can then read and change every
+    /// object, Secrets included. Defaults to off.
+    pub fn allow_exposure(mut self, on: bool) -> Self {
+        self.allow_exposure = on;
         self
     }
 
@@ -245,14 +258,20 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Rejects a server that other machines can reach without credentials.
+    /// Rejects a server that other machines could use without credentials.
     pub(super) fn check_exposure(&self) -> Result<(), StartError> {
-        let guarded = self.tls && !self.tokens.is_empty() && self.config.anonymous != Anonymous::Admin;
-        match self.config.bind {
-            Some(address) if !guarded && !address.ip().to_canonical().is_loopback() => {
-                Err(StartError::Exposed { address })
-            }
-            _ => Ok(()),
+        let remote = |it: &SocketAddr| !it.ip().to_canonical().is_loopback();
+        let Some(address) = self.config.bind.filter(remote).filter(|_| !self.allow_exposure) else {
+            return Ok(());
+        };
+        if !self.tls || self.tokens.is_empty() {
+            return Err(StartError::Exposed { address });
+        }
+        // There is no authorizer: a request of `system:anonymous` may do everything, like one of the
+        // administrator.
+        match self.config.anonymous {
+            Anonymous::Refused => Ok(()),
+            Anonymous::Allowed | Anonymous::Admin => Err(StartError::ExposedToAnonymous { address }),
         }
     }
 
@@ -268,6 +287,32 @@ impl ApiServerBuilder {
             (seed, clock) => {
                 Source::seeded(seed.unwrap_or_else(rand::random), clock.unwrap_or(DEFAULT_CLOCK_START))
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_rejected(change: impl FnOnce(ApiServerBuilder) -> ApiServerBuilder, anonymous: Anonymous) -> bool {
+        let mut builder = change(ApiServerBuilder::default());
+        builder.config.anonymous = anonymous;
+        builder.check_exposure().is_err()
+    }
+
+    #[test]
+    fn an_address_off_loopback_needs_credentials_unless_exposure_is_allowed() {
+        let remote: SocketAddr = "192.0.2.1:443".parse().expect("an address");
+        let guarded = |it: ApiServerBuilder| it.bind(remote).tls(true).token("t");
+        assert!(!is_rejected(guarded, Anonymous::Refused));
+        assert!(is_rejected(guarded, Anonymous::Allowed) && is_rejected(guarded, Anonymous::Admin));
+        assert!(is_rejected(|it| it.bind(remote), Anonymous::Refused));
+        for anonymous in [Anonymous::Allowed, Anonymous::Admin] {
+            assert!(!is_rejected(|it| guarded(it).allow_exposure(true), anonymous));
+            assert!(!is_rejected(|it| it.bind(remote).allow_exposure(true), anonymous));
+            assert!(!is_rejected(|it| it, anonymous), "the default is the loopback");
+            assert!(!is_rejected(|it| it.in_process(), anonymous));
         }
     }
 }

@@ -41,6 +41,16 @@ pub enum StartError {
         /// The requested address.
         address: SocketAddr,
     },
+    /// Other machines could use the server without credentials, in spite of TLS and a token: do not
+    /// call [`anonymous`](crate::ApiServerBuilder::anonymous), or listen on the loopback.
+    #[error(
+        "{address} is not a loopback address, and requests without credentials would be allowed to do everything: \
+         reject them (Anonymous::Refused), listen on a loopback address, or call allow_exposure(true)"
+    )]
+    ExposedToAnonymous {
+        /// The requested address.
+        address: SocketAddr,
+    },
     /// The certificates could not be generated.
     #[error("cannot set up TLS")]
     Tls(#[source] BoxError),

@@ -74,7 +74,9 @@ impl Reconciler for Scheduler {
             return Ok(Next::touch());
         };
         let name = text(node, "/metadata/name");
-        let binding = json!({ "apiVersion": "v1", "kind": "Binding", "metadata": { "name": key.name() },
+        // The uid keeps a decision about a former pod of this name from binding the present one.
+        let metadata = json!({ "name": key.name(), "uid": pod["metadata"]["uid"] });
+        let binding = json!({ "apiVersion": "v1", "kind": "Binding", "metadata": metadata,
             "target": { "apiVersion": "v1", "kind": "Node", "name": name } });
         match cluster.create(&place.part("binding"), binding, &writer).await {
             Ok(_) => {

@@ -137,7 +137,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// Returns an error and changes nothing if the precondition does not hold.
+    /// Returns an error and changes nothing if the precondition does not hold, or if the key of the
+    /// draft is another: such an object could not be found under the name that it shows.
     pub fn commit(
         &self,
         collection: &CollectionName,
@@ -154,7 +155,7 @@ impl Store {
             (Expect::At(version), Some(current)) => current.version() == version,
             _ => false,
         };
-        if !holds {
+        if !holds || draft.as_ref().is_some_and(|it| it.key() != key) {
             return Err(Lost { current });
         }
         let version = *revision + 1;
@@ -418,6 +419,18 @@ mod tests {
     fn create(store: &Store, name: &str) -> u64 {
         let (key, draft) = draft(name);
         store.commit(&pods(), &key, Expect::Absent, Some(draft)).expect("absent").version()
+    }
+
+    #[test]
+    fn an_object_is_stored_under_its_own_key_only() {
+        let store = Store::default();
+        let (_, other) = draft("other");
+        let key = ObjectKey::cluster("a");
+        assert!(store.commit(&pods(), &key, Expect::Absent, Some(other.clone())).is_err());
+        let version = create(&store, "a");
+        assert!(store.commit(&pods(), &key, Expect::At(version), Some(other)).is_err());
+        assert_eq!(store.revision(), version, "nothing has changed");
+        assert_eq!(store.get(&pods(), &key).expect("stored").version(), version);
     }
 
     #[test]

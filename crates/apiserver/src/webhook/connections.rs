@@ -55,15 +55,19 @@ struct Connection {
 
 /// The failure of a call.
 enum Failure {
-    /// No response arrived on the connection.
-    Unanswered(String),
-    /// The response was cut off, or is too long.
+    /// The connection was closed before the request was sent.
+    Unsent(String),
+    /// The webhook may have received the request: there is no response, or it was cut off or is too
+    /// long.
     Broken(String),
 }
 
 impl Connections {
-    /// Sends a request to a host. If no response arrives on a kept connection, the other end has
-    /// closed it meanwhile: the next one is used then, and finally a new one.
+    /// Sends a request to a host, once. A kept connection that the other end has closed meanwhile is
+    /// skipped: the next one is used then, and finally a new one.
+    ///
+    /// A request that may have arrived is not sent again, as in Go's client (`shouldRetryRequest` in
+    /// net/http/transport.go): the webhook may have side effects, or have failed because of it.
     ///
     /// # Errors
     /// The reason why there is no response, with messages like those of kube-apiserver.
@@ -73,6 +77,8 @@ impl Connections {
         request: &Request<Full<Bytes>>,
     ) -> Result<(StatusCode, Bytes), String> {
         while let Some(mut kept) = self.take(host) {
+            // Lets the connection's task read what has arrived, in particular the end of the stream.
+            tokio::task::yield_now().await;
             if !matches!(tokio::time::timeout(READY, kept.sender.ready()).await, Ok(Ok(()))) {
                 continue;
             }
@@ -81,13 +87,13 @@ impl Connections {
                     self.keep(host, kept);
                     return Ok(answer);
                 }
-                Err(Failure::Unanswered(_)) => {}
+                Err(Failure::Unsent(_)) => {}
                 Err(Failure::Broken(why)) => return Err(why),
             }
         }
         let mut opened = Connection::open(host).await?;
         let called = opened.call(request.clone()).await;
-        let answer = called.map_err(|(Failure::Unanswered(why) | Failure::Broken(why))| why)?;
+        let answer = called.map_err(|(Failure::Unsent(why) | Failure::Broken(why))| why)?;
         self.keep(host, opened);
         Ok(answer)
     }
@@ -140,8 +146,12 @@ impl Connection {
     }
 
     async fn call(&mut self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Failure> {
-        let answer = self.sender.send_request(request).await;
-        let answer = answer.map_err(|why| Failure::Unanswered(why.to_string()))?;
+        let answer = self.sender.try_send_request(request).await.map_err(|mut why| {
+            // The request is returned only if no byte of it was written.
+            let unsent = why.take_message().is_some();
+            let why = why.into_error().to_string();
+            if unsent { Failure::Unsent(why) } else { Failure::Broken(why) }
+        })?;
         let code = answer.status();
         let body = Limited::new(answer.into_body(), LONGEST).collect().await;
         Ok((code, body.map_err(|why| Failure::Broken(why.to_string()))?.to_bytes()))

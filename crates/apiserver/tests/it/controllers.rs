@@ -466,6 +466,28 @@ async fn an_event_expires_an_hour_after_its_last_change() {
     assert!(it.all(EVENTS).is_empty());
 }
 
+/// An event whose deletion failed once used to stay for ever. In kube-apiserver the lease of etcd
+/// removes it, which knows neither webhooks nor finalizers.
+#[tokio::test(start_paused = true)]
+async fn an_event_expires_in_spite_of_webhooks_and_finalizers() {
+    let it = start().await;
+    it.add(json!({ "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": { "name": "w" }, "webhooks": [{ "name": "w.example.com", "admissionReviewVersions": ["v1"],
+            "sideEffects": "None", "clientConfig": { "service": { "namespace": "default", "name": "gone" } },
+            "rules": [{ "operations": ["DELETE"], "apiGroups": [""], "apiVersions": ["*"], "resources": ["events"] }] }] }))
+    .await;
+    for (name, finalizers) in [("plain", json!([])), ("held", json!(["example.com/hold"]))] {
+        it.add(json!({ "apiVersion": "v1", "kind": "Event",
+            "metadata": { "name": name, "namespace": "default", "finalizers": finalizers },
+            "involvedObject": { "namespace": "default" }, "reason": "Test", "count": 1 }))
+            .await;
+    }
+    it.advance(Duration::from_secs(59 * 60)).await;
+    assert_eq!(it.all(EVENTS).len(), 2);
+    it.advance(Duration::from_secs(2 * 60)).await;
+    assert_eq!(it.all(EVENTS), Vec::<Value>::new());
+}
+
 #[tokio::test(start_paused = true)]
 async fn controllers_handle_changes_made_before_they_started() {
     let it = TestCluster::with(Controllers::none()).await;

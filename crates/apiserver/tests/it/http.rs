@@ -8,6 +8,7 @@ mod nesting_depth;
 mod admission_webhooks;
 mod races;
 mod panics;
+mod preconditions;
 mod read;
 mod shards;
 mod non_resource;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use dogwatch_apiserver::auth::Anonymous;
 use dogwatch_apiserver::cluster::{Cluster, ObjectRef, User, Writer};
 use dogwatch_apiserver::{ApiServer, StartError};
 use dogwatch_core::ObjectKey;
@@ -162,6 +163,20 @@ async fn a_server_off_loopback_needs_tls_and_a_token() {
         let rejected = builder.start().await.unwrap_err();
         assert!(matches!(rejected, StartError::Exposed { .. }), "{tls} {token}: {rejected}");
     }
+}
+
+/// There is no authorizer, so an anonymous client may read all Secrets.
+#[tokio::test]
+async fn a_server_off_loopback_must_reject_requests_without_credentials() {
+    let everywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    for anonymous in [Anonymous::Allowed, Anonymous::Admin] {
+        let builder = ApiServer::builder().bind(everywhere).tls(true).token("hunter2");
+        let rejected = builder.anonymous(anonymous).start().await.unwrap_err();
+        assert!(matches!(rejected, StartError::ExposedToAnonymous { .. }), "{rejected}");
+        assert!(rejected.to_string().contains("allow_exposure"), "{rejected}");
+    }
+    let loopback = ApiServer::builder().tls(true).token("hunter2").anonymous(Anonymous::Allowed);
+    loopback.start().await.unwrap().stop().await;
 }
 
 #[tokio::test]

@@ -61,7 +61,7 @@ pub fn update_pod_part(part: &str, new: &Value, old: &Value) -> FieldErrors {
     let mut out = metadata::update_common(new, old);
     match part {
         "ephemeralcontainers" => pod::update_ephemeral(&mut out, new, old),
-        _ => pod::resize(&mut out, new),
+        _ => pod::resize(&mut out, new, old),
     }
     out
 }

@@ -12,8 +12,9 @@ use super::metadata::{annotations, labels};
 use super::selector;
 use super::sysctl::sysctls;
 use super::volume::volumes;
-use crate::kinds::json_access::{at, flag, items, number, text};
+use crate::kinds::json_access::{at, entries, flag, items, number, text};
 use crate::kinds::names;
+use crate::kinds::prepare::qos_class;
 
 const MUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
@@ -88,9 +89,84 @@ pub(super) fn update(out: &mut FieldErrors, new: &Value, old: &Value) {
     }
 }
 
-/// Validates a resized pod.
-pub(super) fn resize(out: &mut FieldErrors, pod: &Value) {
-    spec(out, &pod["spec"], "spec");
+/// Validates a resized pod: its containers may have other amounts of cpu and memory than before, as
+/// long as its QoS class is the same.
+///
+/// Mirrors `ValidatePodResize` in k8s.io/kubernetes v1.36.4 pkg/apis/core/validation/validation.go,
+/// without the check that the kubelet reports the resources of running containers.
+pub(super) fn resize(out: &mut FieldErrors, new: &Value, old: &Value) {
+    spec(out, &new["spec"], "spec");
+    let class = match text(old, "/status/qosClass") {
+        "" => qos_class(old),
+        class => class,
+    };
+    if class != qos_class(new) {
+        invalid(out, "spec", &class.into(), "Pod QOS Class may not change as a result of resizing");
+    }
+    if reordered(out, new, old) {
+        return;
+    }
+    let pairs = |list: &str| {
+        let pointer = format!("/spec/{list}");
+        items(new, &pointer).iter().zip(items(old, &pointer)).enumerate()
+    };
+    for list in ["initContainers", "containers"] {
+        for (index, (now, before)) in pairs(list) {
+            for part in ["requests", "limits"] {
+                let kept = |(name, _): (&str, &Value)| now["resources"][part].get(name).is_some();
+                if !entries(before, &format!("/resources/{part}")).all(kept) {
+                    let detail = format!("resource {part} cannot be removed");
+                    forbidden(out, &format!("spec.{list}[{index}].resources.{part}"), &detail);
+                }
+            }
+        }
+    }
+    for _ in pairs("containers").filter(|(_, (now, before))| fixed_parts(now) != fixed_parts(before)) {
+        forbidden(out, "spec", "only cpu and memory resources are mutable");
+    }
+    for (index, (now, before)) in pairs("initContainers") {
+        if fixed_parts(now) != fixed_parts(before) {
+            let detail = "only cpu and memory resources for init or sidecar containers are mutable";
+            forbidden(out, &format!("spec.initContainers[{index}]"), detail);
+        }
+    }
+}
+
+/// Reports containers that a resize adds, removes, renames or moves. Returns true if there are any.
+fn reordered(out: &mut FieldErrors, new: &Value, old: &Value) -> bool {
+    let problems = out.len();
+    for list in ["containers", "initContainers"] {
+        let (now, before) = (items(new, &format!("/spec/{list}")), items(old, &format!("/spec/{list}")));
+        if now.len() != before.len() {
+            let detail = format!("{list} may not be added or removed on resize");
+            forbidden(out, &format!("spec.{list}"), &detail);
+            continue;
+        }
+        for (index, _) in
+            now.iter().zip(before).enumerate().filter(|(_, (now, before))| now["name"] != before["name"])
+        {
+            let detail = format!("{list} may not be renamed or reordered on resize");
+            forbidden(out, &format!("spec.{list}[{index}].name"), &detail);
+        }
+    }
+    out.len() > problems
+}
+
+/// Returns a container without its cpu and memory.
+fn fixed_parts(container: &Value) -> Value {
+    let mut container = container.clone();
+    let Some(resources) = container.get_mut("resources").and_then(Value::as_object_mut) else {
+        return container;
+    };
+    for part in ["requests", "limits"] {
+        let Some(amounts) = resources.get_mut(part).and_then(Value::as_object_mut) else { continue };
+        amounts.remove("cpu");
+        amounts.remove("memory");
+        if amounts.is_empty() {
+            resources.remove(part);
+        }
+    }
+    container
 }
 
 /// Validates a pod with changed ephemeral containers: their names are unique, and existing ones are

@@ -32,7 +32,10 @@ pub(super) fn create(out: &mut FieldErrors, kind: &str, object: &Value) {
         "DaemonSet" => daemon_set(out, spec),
         "ReplicationController" => replication_controller(out, spec),
         "Job" => job(out, object),
-        "CronJob" => cron_job(out, object),
+        "CronJob" => {
+            cron_job_name(out, object);
+            cron_job(out, object);
+        }
         "ControllerRevision" => match object.get("data") {
             None | Some(Value::Null) => required(out, "data", "data is mandatory"),
             Some(Value::Object(_)) => {}
@@ -51,7 +54,12 @@ pub(super) fn update(out: &mut FieldErrors, kind: &str, new: &Value, old: &Value
         }
         return;
     }
-    create(out, kind, new);
+    match kind {
+        // kube-apiserver does not check the length of the name again, for CronJobs that are older
+        // than the limit.
+        "CronJob" => cron_job(out, new),
+        _ => create(out, kind, new),
+    }
     match kind {
         "Deployment" | "ReplicaSet" | "DaemonSet" => fixed_selector(out, new, old),
         "StatefulSet" => {
@@ -439,13 +447,16 @@ fn job_update(out: &mut FieldErrors, new: &Value, old: &Value) {
     }
 }
 
-fn cron_job(out: &mut FieldErrors, object: &Value) {
+fn cron_job_name(out: &mut FieldErrors, object: &Value) {
     let name = text(object, "/metadata/name");
     // The controller appends 11 characters, a hyphen and a timestamp, to make the name of a job,
     // which is limited to 63 (k8s.io/kubernetes v1.36.4 pkg/apis/batch/validation/validation.go).
     if name.len() > 52 {
         invalid(out, "metadata.name", &name.into(), "must be no more than 52 characters");
     }
+}
+
+fn cron_job(out: &mut FieldErrors, object: &Value) {
     let spec = &object["spec"];
     cron::schedule(out, spec);
     not_negative(out, spec, "/startingDeadlineSeconds", "spec.startingDeadlineSeconds");
@@ -476,6 +487,18 @@ mod tests {
         let mut out = FieldErrors::default();
         create(&mut out, "StatefulSet", object);
         out.iter().map(|it| it.to_string()).collect()
+    }
+
+    #[test]
+    fn the_length_of_the_name_of_a_cron_job_is_checked_on_creation_only() {
+        let job = json!({ "metadata": { "name": "c".repeat(53) }, "spec": { "schedule": "* * * * *" } });
+        let limit = |out: &FieldErrors| out.iter().any(|it| it.to_string().contains("52 characters"));
+        let mut out = FieldErrors::default();
+        create(&mut out, "CronJob", &job);
+        assert!(limit(&out), "{out:?}");
+        let mut out = FieldErrors::default();
+        update(&mut out, "CronJob", &job, &job);
+        assert!(!limit(&out), "{out:?}");
     }
 
     #[test]

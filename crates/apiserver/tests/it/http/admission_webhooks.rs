@@ -143,6 +143,220 @@ async fn concurrent_calls_do_not_wait_for_each_other() {
     assert_eq!(tokio::join!(writes, open).0, [201; 5]);
 }
 
+/// The webhook may have done its work before the connection was lost, so the call is not repeated.
+#[tokio::test]
+async fn a_webhook_that_closes_the_connection_without_a_response_is_called_once() {
+    let server = Server::start().await;
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let respond: Responder = |request| match request["name"].as_str() {
+        Some("unanswered") => Value::Null,
+        _ => json!({ "allowed": true }),
+    };
+    let webhook = Webhook::gated(respond, std::sync::Arc::clone(&gate)).await;
+    install(&server, "validating", webhook.client_config(), json!({})).await;
+    // Five calls at the same time leave five idle connections.
+    let writes = (0..5).map(|index| server.post(MAPS, map(&format!("a-{index}"), json!({}))));
+    let writes = futures_util::future::join_all(writes.map(|it| async { it.await.code.as_u16() }));
+    let open = async {
+        let all = async {
+            while webhook.requests().len() < 5 {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), all).await.expect("five calls arrive");
+        gate.add_permits(100);
+    };
+    assert_eq!(tokio::join!(writes, open).0, [201; 5]);
+    let rejected = server.post(MAPS, map("unanswered", json!({}))).await.error();
+    assert!(rejected.0 == 500 && rejected.1.contains("failed to call webhook"), "{rejected:?}");
+    assert_eq!(webhook.requests().len(), 6, "five calls, and one without a response");
+    assert_eq!(server.post(MAPS, map("answered", json!({}))).await.code, 201);
+}
+
+/// Returns a response that applies a JSON patch.
+fn patching(patch: &Value) -> Value {
+    json!({ "allowed": true, "patchType": "JSONPatch", "patch": STANDARD.encode(patch.to_string()) })
+}
+
+/// Such an object used to be stored under a key that was not its own, and could not be deleted.
+#[tokio::test]
+async fn a_webhook_cannot_move_an_object_to_another_namespace() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|_| {
+        patching(&json!([{ "op": "add", "path": "/metadata/namespace", "value": "kube-system" }]))
+    })
+    .await;
+    assert_eq!(server.post(MAPS, map("before", json!({}))).await.code, 201);
+    let rules = json!({ "rules": [{ "operations": ["CREATE", "UPDATE"], "apiGroups": ["*"], "apiVersions": ["*"],
+        "resources": ["configmaps", "nodes", "pods/status"] }] });
+    install(&server, "mutating", webhook.client_config(), rules).await;
+    let why = "the namespace of the provided object does not match the namespace sent on the request";
+    let refused = (400, why.to_owned());
+    assert_eq!(server.post(MAPS, map("a", json!({}))).await.error(), refused);
+    let generated = json!({ "metadata": { "generateName": "a-" } });
+    assert_eq!(server.post(MAPS, generated).await.error(), refused);
+    let apply = ("content-type", "application/apply-patch+yaml");
+    let applied = |name: &str| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "k": "w" } });
+    for name in ["a", "before"] {
+        let path = format!("{MAPS}/{name}?fieldManager=m&force=true");
+        let sent = server.send("PATCH", &path, &[apply], &applied(name).to_string()).await;
+        assert_eq!(sent.error(), refused, "{name}");
+    }
+    let path = format!("{MAPS}/before");
+    let put = server.send("PUT", &path, &[JSON], &applied("before").to_string()).await;
+    assert_eq!(put.error(), refused);
+    assert_eq!(server.merge(&path, json!({ "data": { "k": "x" } })).await.error(), refused);
+    // The namespace of an object outside all namespaces is dropped.
+    let node = server.post("/api/v1/nodes", json!({ "metadata": { "name": "n" } })).await;
+    assert_eq!((node.code.as_u16(), node.json()["metadata"].get("namespace")), (201, None));
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod =
+        json!({ "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    assert_eq!(server.post(pods, pod).await.code, 201);
+    let status = json!({ "status": { "phase": "Running" } });
+    assert_eq!(server.merge(&format!("{pods}/p/status"), status).await.error(), refused);
+    let names = server.get("/api/v1/configmaps").await.json();
+    let names: Vec<_> = names["items"].as_array().unwrap().iter().map(|it| &it["metadata"]["name"]).collect();
+    assert!(!names.contains(&&json!("a")) && names.contains(&&json!("before")), "{names:?}");
+    assert_eq!(server.send("DELETE", &path, &[], "").await.code, 200);
+    assert_eq!(server.get(&path).await.code, 404);
+}
+
+#[tokio::test]
+async fn a_webhook_can_name_a_new_object_but_not_rename_one() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|_| {
+        patching(&json!([{ "op": "add", "path": "/metadata/name", "value": "other" },
+            { "op": "add", "path": "/metadata/deletionGracePeriodSeconds", "value": 30 },
+            { "op": "add", "path": "/metadata/deletionTimestamp", "value": "2026-01-02T03:04:05Z" }]))
+    })
+    .await;
+    assert_eq!(server.post(MAPS, map("before", json!({}))).await.code, 201);
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let rules = json!({ "rules": [{ "operations": ["CREATE", "UPDATE"], "apiGroups": ["*"], "apiVersions": ["*"],
+        "resources": ["configmaps", "leases"] }] });
+    install(&server, "mutating", webhook.client_config(), rules).await;
+    let made = server.post(MAPS, map("a", json!({}))).await;
+    assert_eq!((made.code.as_u16(), &made.json()["metadata"]["name"]), (201, &json!("other")));
+    assert_eq!(server.get(&format!("{MAPS}/a")).await.code, 404);
+    // A ConfigMap has no grace period, whatever its metadata says.
+    assert_eq!(server.send("DELETE", &format!("{MAPS}/other"), &[], "").await.code, 200);
+    assert_eq!(server.get(&format!("{MAPS}/other")).await.code, 404);
+    let changed = server.merge(&format!("{MAPS}/before"), json!({ "data": { "k": "x" } })).await.error();
+    assert!(changed.0 == 422 && changed.1.contains("metadata.name"), "{changed:?}");
+    let lease = json!({ "metadata": { "name": "l" } }).to_string();
+    let put = server.send("PUT", &format!("{leases}/l"), &[JSON], &lease).await.error();
+    let why = "the name of the object (other) does not match the name on the URL (l)";
+    assert_eq!(put, (400, why.to_owned()));
+    assert_eq!(server.get(&format!("{leases}/other")).await.code, 404);
+}
+
+#[tokio::test]
+async fn a_mutating_webhook_can_change_a_scale() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|request| {
+        assert_eq!((&request["kind"]["kind"], &request["subResource"]), (&json!("Scale"), &json!("scale")));
+        assert_eq!(request["oldObject"]["kind"], "Scale");
+        match request["object"]["spec"]["replicas"].as_i64() {
+            Some(8) => patching(&json!([{ "op": "add", "path": "/spec/replicas", "value": "many" }])),
+            _ => patching(&json!([{ "op": "add", "path": "/spec/replicas", "value": 3 }])),
+        }
+    })
+    .await;
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let template = json!({ "metadata": { "labels": { "app": "d" } }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    let deployment = json!({ "metadata": { "name": "d" }, "spec": { "replicas": 2, "template": template,
+        "selector": { "matchLabels": { "app": "d" } } } });
+    assert_eq!(server.post(deployments, deployment).await.code, 201);
+    let rules = json!({ "rules": [{ "operations": ["UPDATE"], "apiGroups": ["apps"], "apiVersions": ["*"],
+        "resources": ["*/scale"] }] });
+    install(&server, "mutating", webhook.client_config(), rules).await;
+    let path = format!("{deployments}/d/scale");
+    let scale = |replicas: i64| json!({ "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": "d" }, "spec": { "replicas": replicas } });
+    let put = server.send("PUT", &path, &[JSON], &scale(5).to_string()).await;
+    assert_eq!((put.code.as_u16(), &put.json()["spec"]["replicas"]), (200, &json!(3)));
+    assert_eq!(server.get(&format!("{deployments}/d")).await.json()["spec"]["replicas"], 3);
+    let patched = server.merge(&path, json!({ "spec": { "replicas": 7 } })).await;
+    assert_eq!((patched.code.as_u16(), &patched.json()["spec"]["replicas"]), (200, &json!(3)));
+    let apply = ("content-type", "application/apply-patch+yaml");
+    let applied = server
+        .send("PATCH", &format!("{path}?fieldManager=m&force=true"), &[apply], &scale(6).to_string())
+        .await;
+    assert_eq!((applied.code.as_u16(), &applied.json()["spec"]["replicas"]), (200, &json!(3)));
+    assert_eq!(webhook.requests().len(), 3);
+    assert_eq!(server.merge(&path, json!({ "spec": { "replicas": 8 } })).await.code, 500);
+}
+
+#[tokio::test]
+async fn an_object_is_not_created_in_a_namespace_deleted_while_a_webhook_responds() {
+    let server = Server::start().await;
+    let gate = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
+    let webhook = Webhook::gated(|_| json!({ "allowed": true }), std::sync::Arc::clone(&gate)).await;
+    let namespace = json!({ "metadata": { "name": "x" } });
+    assert_eq!(server.post("/api/v1/namespaces", namespace).await.code, 201);
+    install(&server, "validating", webhook.client_config(), json!({})).await;
+    let write = server.post("/api/v1/namespaces/x/configmaps", map("a", json!({})));
+    let delete = async {
+        let called = async {
+            while webhook.requests().is_empty() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(20), called)
+            .await
+            .expect("the webhook is called");
+        let deleted = server.send("DELETE", "/api/v1/namespaces/x", &[], "").await;
+        gate.add_permits(1);
+        deleted.code.as_u16()
+    };
+    let (written, deleted) = tokio::join!(write, delete);
+    assert_eq!((written.code.as_u16(), deleted), (403, 200), "{written:?}");
+}
+
+#[tokio::test]
+async fn a_webhook_cannot_turn_a_request_for_a_token_into_something_else() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|request| match request["object"]["spec"]["expirationSeconds"].as_i64() {
+        Some(1000) => patching(&json!([{ "op": "replace", "path": "/spec", "value": "none" }])),
+        _ => patching(&json!([{ "op": "add", "path": "/spec/expirationSeconds", "value": 900 }])),
+    })
+    .await;
+    let rules = json!({ "rules": [{ "operations": ["CREATE"], "apiGroups": ["*"], "apiVersions": ["*"],
+        "resources": ["serviceaccounts/token"] }] });
+    install(&server, "mutating", webhook.client_config(), rules).await;
+    let account = json!({ "metadata": { "name": "a" } });
+    assert_eq!(server.post("/api/v1/namespaces/default/serviceaccounts", account).await.code, 201);
+    let request = |seconds: i64| {
+        let server = &server;
+        let request = json!({ "spec": { "audiences": [], "expirationSeconds": seconds } });
+        async move { server.post("/api/v1/namespaces/default/serviceaccounts/a/token", request).await }
+    };
+    let made = request(700).await;
+    assert_eq!((made.code.as_u16(), &made.json()["spec"]["expirationSeconds"]), (201, &json!(900)));
+    let rejected = request(1000).await.error();
+    assert!(rejected.0 == 500 && rejected.1.starts_with("Internal error occurred"), "{rejected:?}");
+}
+
+/// k8s.io/kubernetes v1.36.4 pkg/registry/core/pod/storage/eviction.go deletes with
+/// `ValidateAllObjectFunc`: the eviction itself has been admitted already.
+#[tokio::test]
+async fn an_eviction_is_reviewed_as_an_eviction_only() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|request| json!({ "allowed": request["subResource"] == "eviction" })).await;
+    let pods = "/api/v1/namespaces/default/pods";
+    let pod =
+        json!({ "metadata": { "name": "p" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    assert_eq!(server.post(pods, pod).await.code, 201);
+    let rules = json!({ "rules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"],
+        "resources": ["pods", "pods/*"] }] });
+    install(&server, "validating", webhook.client_config(), rules).await;
+    let eviction = json!({ "apiVersion": "policy/v1", "kind": "Eviction", "metadata": { "name": "p" } });
+    let evicted = server.post(&format!("{pods}/p/eviction"), eviction).await;
+    assert_eq!(evicted.code, 201, "{evicted:?}");
+    assert_eq!(server.get(&format!("{pods}/p")).await.code, 404);
+    assert_eq!(webhook.requests().len(), 1);
+}
+
 #[tokio::test]
 async fn a_webhook_with_another_certificate_is_not_trusted() {
     let server = Server::start().await;

@@ -19,7 +19,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// A function that returns the response to a request, without its uid.
+/// A function that returns the response to a request, without its uid. Null closes the connection
+/// without a response.
 pub(super) type Responder = fn(&Value) -> Value;
 
 /// A webhook on loopback with a self-signed certificate. Stops when it is dropped.
@@ -115,13 +116,16 @@ async fn reply(
     log: &Mutex<Vec<Value>>,
     gate: &Semaphore,
     respond: Responder,
-) -> Result<Response<Full<Bytes>>, hyper::Error> {
+) -> Result<Response<Full<Bytes>>, Box<dyn std::error::Error + Send + Sync>> {
     assert_eq!(request.uri().path(), "/hook");
     let body = request.into_body().collect().await?.to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
     log.lock().unwrap().push(review["request"].clone());
     gate.acquire().await.unwrap().forget();
     let mut response = respond(&review["request"]);
+    if response.is_null() {
+        return Err("no response".into());
+    }
     response["uid"] = review["request"]["uid"].clone();
     let review = json!({ "apiVersion": review["apiVersion"], "kind": review["kind"], "response": response });
     Ok(Response::new(Full::new(review.to_string().into())))
