@@ -63,7 +63,7 @@ impl Cluster {
         let versioned = text(&object, "/metadata/resourceVersion").to_owned();
         let mut object = object;
         metadata_mut(&mut object).remove("resourceVersion");
-        self.begin_new(place, &mut object, writer, owning);
+        self.begin_new(place, &mut object, writer, owning).await;
         let asked = AdmissionAttributes::create(place, writer);
         let mut mutated = Some(object);
         let mut warnings = self.mutate(&asked, &mut mutated).await?;
@@ -160,12 +160,10 @@ impl Cluster {
             }
             return Ok(WriteOutcome { warnings, ..WriteOutcome::value(object, true) });
         }
-        self.ready_to_store(kind, &object).await?;
+        let draft = self.draft(kind, &object).await?;
         self.check_defined(kind)?;
-        let draft = kind.draft(&object)?;
         match self.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {
-                Self::remember_shown(kind, &stored, &object);
                 self.definitions_changed(kind).await;
                 Ok(WriteOutcome { warnings, ..WriteOutcome::stored(stored, true) })
             }

@@ -25,8 +25,12 @@ const API_VERSION: &str = "autoscaling/v1";
 
 impl Cluster {
     /// Returns the Scale of an object.
-    pub(super) fn read_scale(place: &ObjectRef<'_>, current: &Encoded) -> Result<Value, ApiError> {
-        let object = place.kind.show(current);
+    pub(super) async fn read_scale(
+        &self,
+        place: &ObjectRef<'_>,
+        current: &Encoded,
+    ) -> Result<Value, ApiError> {
+        let object = self.show(place.kind, current).await?;
         let scale = scale::read_scale(&object, &paths(place.kind))?;
         Ok(finished(place.kind, &object, scale))
     }
@@ -88,17 +92,20 @@ impl Cluster {
         let paths = paths(kind);
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
-            self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
-            let (old, new, warnings) = self.scaled(place, &current, &paths, (writer, owning), &next)?;
-            let shown = |it: &Value| Ok(finished(kind, it, scale::scale_of(it, &paths)?));
-            let (before, after): (Value, Value) = (shown(&old)?, shown(&new)?);
+            let old = self.show(kind, &current).await?;
+            let (new, warnings) = self.scaled(place, &current, &old, &paths, (writer, owning), &next)?;
+            let before = finished(kind, &old, scale::scale_of(&old, &paths)?);
+            let after = finished(kind, &new, scale::scale_of(&new, &paths)?);
             let asked = AdmissionAttributes::update(place, &before, writer);
             let mut warnings = warnings;
             warnings.extend(self.approve(&asked, Some(&after)).await?);
             match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
                 Attempt::Again => {}
                 Attempt::Done(written) => {
-                    let object = written.object.to_value(kind);
+                    let object = match written.object {
+                        ResponseObject::Stored(stored) => self.show(kind, &stored).await?,
+                        ResponseObject::Value(object) => object,
+                    };
                     let scale = finished(kind, &object, scale::scale_of(&object, &paths)?);
                     return Ok(WriteOutcome {
                         object: ResponseObject::Value(scale),
@@ -111,20 +118,20 @@ impl Cluster {
         Err(kind.conflict(place.name, MODIFIED))
     }
 
-    /// Returns an object, the same object with another Scale, and the warnings of `next`.
+    /// Returns an object with another Scale, and the warnings of `next`.
     fn scaled(
         &self,
         place: &ObjectRef<'_>,
         current: &Arc<Encoded>,
+        old: &Value,
         paths: &ScalePaths,
         (writer, owning): (&Writer, Owning),
         next: &(impl Fn(&Value) -> Result<(Value, Vec<String>), ApiError> + Send + Sync),
-    ) -> Result<(Value, Value, Vec<String>), ApiError> {
+    ) -> Result<(Value, Vec<String>), ApiError> {
         let kind = place.kind;
         let replicas = replicas_of(kind);
-        let old = kind.show(current);
-        let mut base = finished(kind, &old, scale::patch_base(&old, paths)?);
-        ownership::to_scale(&old, &mut base, &replicas);
+        let mut base = finished(kind, old, scale::patch_base(old, paths)?);
+        ownership::to_scale(old, &mut base, &replicas);
         let (mut scale, warnings) = next(&base)?;
         check_version(place, text(&scale, "/metadata/resourceVersion"), current, false)?;
         // The validation of custom objects reports a negative number at the field that holds it.
@@ -144,7 +151,7 @@ impl Cluster {
         scale::apply_scale(&mut new, &scale, paths)?;
         ownership::from_scale(&mut new, &scale, &kind.def.api_version(), &replicas);
         metadata_mut(&mut new).remove("resourceVersion");
-        Ok((old, new, warnings))
+        Ok((new, warnings))
     }
 }
 

@@ -80,44 +80,54 @@ async fn delete_objects(
     writer: &Writer,
 ) -> Result<Next, ApiError> {
     let now = cluster.source().stamp();
+    let uid = text(definition, "/metadata/uid");
     if !names::is_true(definition, "Terminating") {
         let mark = |it: &mut Value| {
-            names::mark_terminating(it, &now);
-            true
+            let is_same = finalizers::is_same(it, uid);
+            if is_same {
+                names::mark_terminating(it, &now);
+            }
+            is_same
         };
         cluster.change(&place.part("status"), writer, mark).await?;
     }
     let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
     let collection: CollectionName = format!("{group}/{plural}").into();
     let since = cluster.store().revision();
+    cluster.refresh_definitions();
     let served = items(definition, "/spec/versions").iter().map(|it| text(it, "/name"));
     let catalog = cluster.catalog();
+    // Another definition of the name may have been created meanwhile: its objects stay.
+    let Some(defined) = catalog.definitions().find(|it| it.uid() == uid) else { return Ok(Next::touch()) };
     let kind = served.into_iter().find_map(|it| catalog.kind(group, it, plural));
     let left = match kind.filter(|it| it.def.custom) {
         Some(kind) => purge(cluster, &kind, None, writer).await?,
-        None => remove_unserved(cluster, &collection, definition).await,
+        None if defined.has_begun() => remove_unserved(cluster, &collection).await,
+        // The collection of a definition that was never established belongs to another one.
+        None => Remaining::default(),
     };
     if left.objects > 0 {
         return Ok(Next { waits_for: vec![collection], since, ..Next::touch() });
     }
     let mark = |it: &mut Value| {
         let was = it["status"].clone();
-        names::mark_emptied(it, &now);
+        if finalizers::is_same(it, uid) {
+            names::mark_emptied(it, &now);
+        }
         it["status"] != was
     };
     cluster.change(&place.part("status"), writer, mark).await?;
-    let release = |it: &mut Value| finalizers::remove(it, "/metadata/finalizers", CLEANUP);
+    let release = |it: &mut Value| {
+        finalizers::is_same(it, uid) && finalizers::remove(it, "/metadata/finalizers", CLEANUP)
+    };
     cluster.change(place, writer, release).await?;
     Ok(Next::touch())
 }
 
 /// Removes objects that no version serves, so that no request could delete them: those of a
-/// definition whose versions are all disabled. The collection of a definition that was never
-/// established belongs to another definition and is not touched.
-async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, definition: &Value) -> Remaining {
-    if !names::is_true(definition, "Established") {
-        return Remaining::default();
-    }
+/// definition whose versions are all disabled, or whose status says that it is not established any
+/// more.
+async fn remove_unserved(cluster: &Cluster, collection: &CollectionName) -> Remaining {
     let objects: Vec<_> = cluster.store().read(collection, |history, version| {
         history.list_at(version, None).into_iter().flatten().cloned().collect()
     });

@@ -99,8 +99,21 @@ impl Feed {
         }
     }
 
+    /// Stops following a collection. Returns its last changes, also if the collection was removed
+    /// since; without those that are compacted.
+    pub(crate) fn leave_with_changes(&mut self, collection: &CollectionName) -> Vec<FeedEvent> {
+        let Some(mut followed) = self.followed.remove(collection) else { return Vec::new() };
+        followed.notifier.abort();
+        let mut news = Vec::new();
+        while let Ok(Some(change)) = followed.cursor.try_next() {
+            news.push(FeedEvent::Changed(Arc::clone(collection), change));
+        }
+        news
+    }
+
     /// Returns the followed collections.
-    pub(crate) fn followed(&self) -> impl Iterator<Item = &CollectionName> {
+    #[cfg(test)]
+    fn followed(&self) -> impl Iterator<Item = &CollectionName> {
         self.followed.keys()
     }
 
@@ -386,6 +399,12 @@ mod tests {
         feed.leave(&pods);
         create(&store, &pods, "c");
         assert!(described(feed.catch_up()).is_empty());
+        feed.follow_from(&pods, store.revision()).unwrap();
+        create(&store, &pods, "d");
+        store.remove(&pods);
+        assert_eq!(described(feed.leave_with_changes(&pods)), [r#"/pods None -> Some("d")"#]);
+        assert!(store.collections().is_empty(), "the collection was not created again");
+        assert!(feed.followed().next().is_none() && feed.leave_with_changes(&pods).is_empty());
         store.compact(store.revision());
         assert!(feed.follow_from(&pods, before).is_err());
     }
