@@ -95,11 +95,14 @@ async fn delete_objects(
     let collection: CollectionName = format!("{group}/{plural}").into();
     let since = cluster.store().revision();
     cluster.refresh_definitions();
-    let served = items(definition, "/spec/versions").iter().map(|it| text(it, "/name"));
+    let mut versions: Vec<&Value> = items(definition, "/spec/versions").iter().collect();
+    // Objects in the storage version need no conversion, whose webhook may be gone already.
+    versions.sort_by_key(|it| it["storage"] != true);
+    let mut served = versions.into_iter().map(|it| text(it, "/name"));
     let catalog = cluster.catalog();
     // Another definition of the name may have been created meanwhile: its objects stay.
     let Some(defined) = catalog.definitions().find(|it| it.uid() == uid) else { return Ok(Next::touch()) };
-    let kind = served.into_iter().find_map(|it| catalog.kind(group, it, plural));
+    let kind = served.find_map(|it| catalog.kind(group, it, plural));
     let left = match kind.filter(|it| it.def.custom) {
         Some(kind) => purge(cluster, &kind, None, writer).await?,
         None if defined.has_begun() => remove_unserved(cluster, &collection).await,
@@ -136,4 +139,51 @@ async fn remove_unserved(cluster: &Cluster, collection: &CollectionName) -> Rema
         let _ = cluster.storage().commit(collection, object.key(), Expect::At(object.version()), None).await;
     }
     Remaining::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::{DeleteOptions, Source};
+    use crate::controllers::gated_storage::GatedStorage;
+
+    /// Regression test: the finalizer was removed by the name of the definition alone.
+    #[tokio::test(start_paused = true)]
+    async fn a_definition_that_replaces_a_deleted_one_keeps_its_finalizer() {
+        let source = Source::seeded(1, "2026-01-02T03:04:05Z".parse().unwrap());
+        let mut gate = None;
+        let cluster = Cluster::new(source).with_storage(|store| {
+            let (storage, made) = GatedStorage::new(store);
+            gate = Some(made);
+            storage
+        });
+        let (gate, writer) = (gate.unwrap(), Writer::server("test"));
+        let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "as.e.test" },
+            "spec": { "group": "e.test", "scope": "Cluster", "names": { "plural": "as", "kind": "A" },
+                "versions": [{ "name": "v1", "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": { "type": "object" } } }] } });
+        let object = json!({ "apiVersion": "e.test/v1", "kind": "A", "metadata": { "name": "held" } });
+        let (kind, key) = (builtin(&cluster, GROUP, "v1", PLURAL), ObjectKey::cluster("as.e.test"));
+        let place = ObjectRef::of(&kind, &key);
+        cluster.add(definition.clone(), &writer).await.unwrap();
+        cluster.add(object, &writer).await.unwrap();
+        cluster.delete(&place, &DeleteOptions::default(), &writer).await.unwrap();
+        let replace = async {
+            gate.arrived.acquire().await.unwrap().forget();
+            let release = |it: &mut Value| finalizers::remove(it, "/metadata/finalizers", CLEANUP);
+            cluster.change(&place, &writer, release).await.unwrap();
+            assert!(cluster.get(&kind, &key).is_none());
+            cluster.add(definition, &writer).await.unwrap();
+            cluster.delete(&place, &DeleteOptions::default(), &writer).await.unwrap();
+            gate.open.add_permits(1);
+        };
+        let mut controller = Definitions;
+        let (synced, ()) = tokio::join!(controller.sync(&cluster, &key), replace);
+        synced.unwrap();
+        let kept = cluster.get(&kind, &key).expect("its objects were not deleted yet").to_value();
+        assert_eq!(kept["metadata"]["finalizers"], json!([CLEANUP]));
+    }
 }

@@ -327,6 +327,47 @@ fn set_condition(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Source;
+    use crate::controllers::gated_storage::GatedStorage;
+
+    /// Regression test: the finalizer was removed, and content deleted, by the name of the namespace
+    /// alone.
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_that_replaces_a_deleted_one_keeps_its_finalizer_and_its_content() {
+        let source = Source::seeded(1, "2026-01-02T03:04:05Z".parse().unwrap());
+        let mut gate = None;
+        let cluster = Cluster::new(source).with_storage(|store| {
+            let (storage, made) = GatedStorage::new(store);
+            gate = Some(made);
+            storage
+        });
+        let (gate, writer) = (gate.unwrap(), Writer::server("test"));
+        let object = |kind: &str, name: &str, namespace: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": namespace } });
+        cluster.add(object("Namespace", "a", ""), &writer).await.unwrap();
+        cluster.add(object("ConfigMap", "held", "a"), &writer).await.unwrap();
+        let (kind, key) = (builtin(&cluster, "", "v1", "namespaces"), ObjectKey::cluster("a"));
+        let place = ObjectRef::of(&kind, &key);
+        cluster.delete(&place, &crate::cluster::DeleteOptions::default(), &writer).await.unwrap();
+        let mut controller = Namespaces::default();
+        assert!(controller.sync(&cluster, &key).await.unwrap().after.is_some(), "a pause");
+        tokio::time::advance(PAUSE).await;
+        let replace = async {
+            gate.arrived.acquire().await.unwrap().forget();
+            let release = |it: &mut Value| finalizers::remove(it, "/spec/finalizers", FINALIZER);
+            cluster.change(&place.part("finalize"), &writer, release).await.unwrap();
+            assert!(cluster.get(&kind, &key).is_none());
+            cluster.add(object("Namespace", "a", ""), &writer).await.unwrap();
+            cluster.add(object("Secret", "new", "a"), &writer).await.unwrap();
+            gate.open.add_permits(1);
+        };
+        let (synced, ()) = tokio::join!(controller.sync(&cluster, &key), replace);
+        synced.unwrap();
+        let namespace = cluster.get(&kind, &key).unwrap().to_value();
+        assert_eq!(namespace["spec"]["finalizers"], json!([FINALIZER]));
+        assert_eq!(namespace["status"], json!({ "phase": "Active" }));
+        let secrets = builtin(&cluster, "", "v1", "secrets");
+        assert_eq!(cluster.list(&secrets, Some("a")).len(), 1);
+    }
 
     fn condition<'a>(namespace: &'a Value, kind: &str) -> &'a Value {
         items(namespace, "/status/conditions").iter().find(|it| it["type"] == kind).unwrap()

@@ -26,7 +26,15 @@ impl Service {
     ) -> Result<Answer, ApiError> {
         let deletion = self.deletion(exchange, body).await?;
         let writer = deleter(exchange, &deletion);
-        match self.cluster.delete(&parsed.place(), &deletion.options, &writer).await? {
+        let place = parsed.place();
+        // kube-apiserver reads the object in the version of the request first: a failed conversion
+        // must not be the response to a deletion that has begun.
+        if parsed.kind.converted_by_webhook().is_some()
+            && let Some(found) = self.cluster.get(&parsed.kind, &place.key()?)
+        {
+            self.cluster.ready_to_show(&parsed.kind, std::slice::from_ref(&found)).await?;
+        }
+        match self.cluster.delete(&place, &deletion.options, &writer).await? {
             Deleted::Gone { object, shows_object: true, warnings, .. } => {
                 self.deleted(parsed, exchange, StatusCode::OK, object, &warnings).await
             }

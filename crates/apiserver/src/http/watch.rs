@@ -303,7 +303,8 @@ impl Watch {
             Err(refusal) => return self.fail(&refusal),
         };
         let mut batch = Batch::default();
-        for object in objects.into_iter().filter(|it| self.selection.holds(it)) {
+        let selects = self.before_conversion.is_some();
+        for object in objects.into_iter().filter(|it| !selects || self.selection.holds(it)) {
             self.encoder.event(&Frame::initial(object), self.cluster.source(), &mut batch.pieces);
             batch.events += 1;
         }

@@ -140,6 +140,7 @@ impl<'a> Collector<'a> {
         };
         // Every deletion of a definition matters, also one that is compacted before it is seen.
         collector.feed.follow_each(&definitions.collection);
+        collector.read_deleted_kinds();
         collector.refresh();
         collector
     }
@@ -173,6 +174,19 @@ impl<'a> Collector<'a> {
         for uid in self.graph.of_collection(collection) {
             let look = self.graph.forget(&uid, kind.def.namespaced);
             look.into_iter().for_each(|uid| self.pending.add(Work::Object(uid)));
+        }
+    }
+
+    /// Finds the definitions that were deleted before the collector started, as far as the log
+    /// reaches back.
+    fn read_deleted_kinds(&mut self) {
+        let store = self.cluster.store();
+        let oldest = store.read(&self.definitions, |history, _| history.oldest());
+        let Ok(mut cursor) = store.watch(&self.definitions, oldest) else { return };
+        while let Ok(Some(change)) = cursor.try_next() {
+            if let (None, Some(definition)) = (&change.after, &change.before) {
+                self.forget_definition(&definition.to_value(), change.version);
+            }
         }
     }
 

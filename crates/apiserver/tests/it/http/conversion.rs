@@ -340,6 +340,34 @@ async fn appliers_of_different_versions_share_an_object() {
     assert_eq!(dropped.json()["spec"]["places"], 5, "{dropped:?}");
 }
 
+static BROKEN: AtomicBool = AtomicBool::new(false);
+
+/// As in kube-apiserver, owners are not tracked if the object cannot be converted to their version:
+/// a webhook that is down must not block writes in the storage version, such as those that remove
+/// finalizers.
+#[tokio::test]
+async fn the_storage_version_can_be_written_while_the_webhook_fails() {
+    let server = Server::start().await;
+    let webhook = Webhook::start(|request| match BROKEN.load(Ordering::SeqCst) {
+        true => json!({ "result": { "status": "Failed", "message": "not today" } }),
+        false => RENAME(request),
+    })
+    .await;
+    define_vans(&server, &webhook).await;
+    let (old, new) = (format!("{OLD_VANS}/a"), format!("{NEW_VANS}/a"));
+    apply(&server, &new, "one", "", &van("v2", "a", json!({ "places": 4 }))).await;
+    BROKEN.store(true, Ordering::SeqCst);
+    let failed = (500, "conversion webhook for e.test/v1, Kind=Van failed: not today".to_owned());
+    let applied = van("v1", "a", json!({ "colour": "red" }));
+    assert_eq!(apply(&server, &old, "two", "", &applied).await.error(), failed);
+    assert_eq!(server.get(&format!("{new}/status")).await.error(), failed);
+    assert_eq!(server.get(&format!("{new}/scale")).await.error(), failed);
+    assert_eq!(server.send("DELETE", &new, &[JSON], "").await.error(), failed);
+    let written = server.merge(&old, json!({ "spec": { "colour": "blue" } })).await;
+    assert_eq!(written.json()["spec"], json!({ "seats": 4, "colour": "blue" }), "{written:?}");
+    assert!(managers(&written.json()).is_empty());
+}
+
 static REPAIRED: AtomicBool = AtomicBool::new(false);
 
 /// Conversions used to be cached as long as the definition stayed the same.
