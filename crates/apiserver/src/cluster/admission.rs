@@ -126,7 +126,7 @@ impl Cluster {
         let mut new = old.clone();
         object_mut(&mut new, "status").insert("used".to_owned(), used);
         let place = ObjectRef::of(kind, quota.key()).part("status");
-        self.begin_change(&place, &old, &mut new, &Writer::server("kube-apiserver"), Owning::Track);
+        self.begin_change(&place, &old, &mut new, &Writer::server("kube-apiserver"), Owning::Track).await;
         self.ready_change(&place, &old, &mut new)?;
         let draft = kind.draft(&new)?;
         let expect = Expect::At(quota.version());

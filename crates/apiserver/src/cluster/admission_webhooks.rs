@@ -60,6 +60,12 @@ struct MatchedWebhook {
     kind: Option<Arc<Kind>>,
 }
 
+/// The objects of a write in the version of a webhook.
+struct SeenObjects {
+    object: Option<Value>,
+    old: Option<Value>,
+}
+
 impl<'a> AdmissionAttributes<'a> {
     /// Describes a creation.
     pub(super) fn create(place: &'a ObjectRef<'a>, writer: &'a Writer) -> Self {
@@ -127,9 +133,8 @@ impl<'a> AdmissionAttributes<'a> {
         options
     }
 
-    /// Returns the `request` of a review, for a webhook that sees the object as `kind`.
-    fn request(&self, uid: &str, kind: &Kind, object: Option<&Value>) -> Value {
-        let show = |it: &Value| self.shown(kind, it);
+    /// Returns the `request` of a review, for a webhook that sees the objects as `kind`.
+    fn request(&self, uid: &str, kind: &Kind, seen: &SeenObjects) -> Value {
         let (gvk, plain) = (self.gvk(kind), self.gvk(self.place.kind));
         let mut request = json!({
             "uid": uid,
@@ -139,12 +144,13 @@ impl<'a> AdmissionAttributes<'a> {
             "requestResource": resource(self.place.kind),
             "operation": self.operation,
             "userInfo": self.writer.user.info(),
-            "object": object.map(show),
-            "oldObject": self.old.map(show),
+            "object": seen.object,
+            "oldObject": seen.old,
             "dryRun": self.writer.dry_run,
             "options": self.options(),
         });
-        let (name, namespace) = (self.name(object), self.place.namespace.unwrap_or_default().to_owned());
+        let (name, namespace) =
+            (self.name(seen.object.as_ref()), self.place.namespace.unwrap_or_default().to_owned());
         let part = self.place.part.to_owned();
         for (field, value) in [
             ("name", name),
@@ -159,12 +165,10 @@ impl<'a> AdmissionAttributes<'a> {
         request
     }
 
-    /// Converts an object from the version of the request to that of another kind.
-    fn shown(&self, kind: &Kind, object: &Value) -> Value {
-        if kind.def.api_version() == self.place.kind.def.api_version() || !self.place.part.is_empty() {
-            return object.clone();
-        }
-        kind.shown(self.place.kind.to_stored(object.clone()))
+    /// Returns true if the written object has another form in the version of `kind`. The objects of
+    /// subresources such as `scale` have a version of their own.
+    fn differs_in(&self, kind: &Kind) -> bool {
+        self.gvk(kind) != self.gvk(self.place.kind)
     }
 }
 
@@ -208,7 +212,7 @@ impl Cluster {
         let verdicts = join_all(hooks.iter().map(|it| self.ask(it, asked, object))).await;
         let mut warnings = Vec::new();
         for verdict in verdicts {
-            warnings.extend(verdict?.map(|it| it.warnings).unwrap_or_default());
+            warnings.extend(verdict?.map(|(it, _)| it.warnings).unwrap_or_default());
         }
         Ok(warnings)
     }
@@ -293,21 +297,30 @@ impl Cluster {
         asked: &AdmissionAttributes<'_>,
         object: &mut Option<Value>,
     ) -> Result<Vec<String>, ApiError> {
-        let Some(verdict) = self.ask(hook, asked, object.as_ref()).await? else { return Ok(Vec::new()) };
-        if let (Some(patch), Some(before)) = (&verdict.patch, object.as_ref()) {
-            *object = Some(patched(hook, asked, before, patch).map_err(|why| review::broken(&why))?);
+        let Some((verdict, seen)) = self.ask(hook, asked, object.as_ref()).await? else {
+            return Ok(Vec::new());
+        };
+        if let (Some(patch), Some(before)) = (&verdict.patch, seen.object) {
+            let plain = asked.place.kind;
+            let kind = hook.kind.as_deref().unwrap_or(plain);
+            let patched = patched(kind, asked, &before, patch).map_err(|why| review::broken(&why))?;
+            *object = Some(if asked.differs_in(kind) {
+                self.convert_between(kind, plain, &patched).await?
+            } else {
+                patched
+            });
         }
         Ok(verdict.warnings)
     }
 
-    /// Calls one webhook. Returns `None` if its selectors do not match, or if it does not respond
-    /// and has `failurePolicy: Ignore`.
+    /// Calls one webhook. Returns its verdict with the objects that it has seen, or `None` if its
+    /// selectors do not match, or if it does not respond and has `failurePolicy: Ignore`.
     async fn ask(
         &self,
         hook: &MatchedWebhook,
         asked: &AdmissionAttributes<'_>,
         object: Option<&Value>,
-    ) -> Result<Option<Verdict>, ApiError> {
+    ) -> Result<Option<(Verdict, SeenObjects)>, ApiError> {
         let (webhook, name) = (&hook.webhook, text(&hook.webhook, "/name"));
         if !self.selected(webhook, asked, object) {
             return Ok(None);
@@ -317,8 +330,15 @@ impl Cluster {
                 "admission webhook {name:?} does not support dry run"
             )));
         }
-        match self.call_webhook(hook, asked, object).await {
-            Ok(verdict) if verdict.allowed => Ok(Some(verdict)),
+        // A failure to convert is an error in spite of the failure policy, as in k8s.io/apiserver
+        // v0.36.4 pkg/admission/plugin/webhook/mutating/dispatcher.go.
+        let kind = hook.kind.as_deref().unwrap_or(asked.place.kind);
+        let seen = SeenObjects {
+            object: self.seen_by(kind, asked, object).await?,
+            old: self.seen_by(kind, asked, asked.old).await?,
+        };
+        match self.call_webhook(hook, asked, &seen).await {
+            Ok(verdict) if verdict.allowed => Ok(Some((verdict, seen))),
             Ok(verdict) => Err(review::denied(name, verdict.status.as_ref())),
             Err(why) if text(webhook, "/failurePolicy") == "Ignore" => {
                 tracing::warn!(webhook = name, %why, "failed to call a webhook; ignored because of its failurePolicy");
@@ -328,18 +348,33 @@ impl Cluster {
         }
     }
 
+    /// Converts an object of the request to the version in which a webhook sees it.
+    async fn seen_by(
+        &self,
+        kind: &Kind,
+        asked: &AdmissionAttributes<'_>,
+        object: Option<&Value>,
+    ) -> Result<Option<Value>, ApiError> {
+        match object {
+            Some(object) if asked.differs_in(kind) => {
+                self.convert_between(asked.place.kind, kind, object).await.map(Some)
+            }
+            same => Ok(same.cloned()),
+        }
+    }
+
     async fn call_webhook(
         &self,
         hook: &MatchedWebhook,
         asked: &AdmissionAttributes<'_>,
-        object: Option<&Value>,
+        seen: &SeenObjects,
     ) -> Result<Verdict, String> {
         let webhook = &hook.webhook;
         let version = review::version_for(webhook)
             .ok_or_else(|| "no admissionReviewVersions that this server knows".to_owned())?;
         let uid = self.source.uid();
         let kind = hook.kind.as_deref().unwrap_or(asked.place.kind);
-        let question = review::question(version, &asked.request(&uid, kind, object));
+        let question = review::question(version, &asked.request(&uid, kind, seen));
         let target = self.target(at(webhook, "/clientConfig").unwrap_or(&Value::Null))?;
         let seconds = number(webhook, "/timeoutSeconds").unwrap_or(DEFAULT_TIMEOUT_SECONDS).clamp(1, 30);
         let limit = Duration::from_secs(seconds.unsigned_abs());
@@ -386,26 +421,20 @@ impl Cluster {
     }
 }
 
-/// Applies the JSON patch of a webhook to an object of the request's version.
+/// Applies the JSON patch of a webhook to an object of the webhook's version.
 fn patched(
-    hook: &MatchedWebhook,
+    kind: &Kind,
     asked: &AdmissionAttributes<'_>,
     before: &Value,
     patch: &[u8],
 ) -> Result<Value, String> {
-    let plain = asked.place.kind;
-    let kind = hook.kind.as_deref().unwrap_or(plain);
     let patch = Patch::decode(PatchKind::Json, patch, false).map_err(|it| it.0.message)?;
-    let seen = asked.shown(kind, before);
-    let mut object = patch.apply(&seen, &kind.schema, kind.definitions()).map_err(|it| it.0.message)?;
+    let mut object = patch.apply(before, &kind.schema, kind.definitions()).map_err(|it| it.0.message)?;
     if asked.gvk(kind) == kind.def.gvk() {
         let bytes = object.to_string();
         settle(kind, bytes.as_bytes(), &mut object)?;
     }
-    Ok(match &hook.kind {
-        Some(kind) if asked.place.part.is_empty() => plain.shown(kind.to_stored(object)),
-        _ => object,
-    })
+    Ok(object)
 }
 
 fn labels(object: &Value) -> Value {

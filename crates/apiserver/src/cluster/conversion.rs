@@ -1,74 +1,186 @@
 //! Conversion by webhooks: objects of a custom kind are converted before they are shown in another
 //! version, or stored.
 //!
-//! [`Kind::show`] and [`Kind::draft`] are synchronous, so their callers await the conversion here
-//! first. The converted objects are cached with the kind, where both look them up.
+//! [`Kind::show`] and [`Kind::draft`] are synchronous, and return an object that only a webhook can
+//! convert as an error. So their callers await the conversion here first. Converted objects are not
+//! kept longer than the request that needs them: a webhook may be repaired at any time, and a
+//! conversion that is not found must never be replaced by another `apiVersion` alone.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::Cluster;
+use super::{Cluster, ResponseObject};
 use crate::api_error::ApiError;
-use crate::custom::CustomKind;
+use crate::custom::convert::Conversions;
+use crate::custom::{CustomKind, convert};
 use crate::kinds::json_access::{at, text};
-use crate::registry::Kind;
-use crate::store::Encoded;
+use crate::registry::{Kind, Unconverted};
+use crate::store::{Draft, Encoded};
 use crate::webhook::{call, conversion};
 
 /// The time a webhook has to convert the objects of one request: `defaultRequestTimeout` in
 /// k8s.io/apiserver v0.36.4 pkg/util/webhook/webhook.go.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The approximate number of bytes of objects in one call of a webhook. Responses are larger, and
+/// have a limit.
+const BATCH: usize = 4 * 1024 * 1024;
 
 impl Cluster {
-    /// Converts stored objects to the version of a kind, if that takes a webhook. Afterwards they
-    /// can be shown.
+    /// Converts stored objects to the version of a kind, as far as that takes a webhook, with one
+    /// call for all of them. Returns them in order. Afterwards they can be shown.
     ///
     /// # Errors
     /// 500 with the error of the webhook, or with the reason why it did not respond.
-    pub async fn ready_to_show(&self, kind: &Kind, stored: &[Arc<Encoded>]) -> Result<(), ApiError> {
-        let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
-        let objects = stored.iter().map(|it| it.to_value()).collect();
-        self.convert(custom, &kind.def.version, objects).await
+    pub async fn ready_to_show(
+        &self,
+        kind: &Kind,
+        stored: &[Arc<Encoded>],
+    ) -> Result<Vec<Arc<Encoded>>, ApiError> {
+        let mut ready = stored.to_vec();
+        let Some(custom) = kind.converted_by_webhook() else { return Ok(ready) };
+        let (mut places, mut objects) = (Vec::new(), Vec::new());
+        for (place, stored) in stored.iter().enumerate() {
+            if let Err(Unconverted(object)) = kind.try_show(stored) {
+                places.push(place);
+                objects.push(object);
+            }
+        }
+        let converted = self.convert(custom, &kind.def.version, objects).await?;
+        for (place, object) in places.into_iter().zip(converted) {
+            ready[place] = Arc::new(kind.encode_converted(object, stored[place].version())?);
+        }
+        Ok(ready)
     }
 
-    /// Converts an object from the version of the kind to the storage version, if that takes a
-    /// webhook.
+    /// Converts a stored object to the version of a kind.
     ///
     /// # Errors
     /// Those of [`Self::ready_to_show`].
-    pub(super) async fn ready_to_store(&self, kind: &Kind, object: &Value) -> Result<(), ApiError> {
-        let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
-        let Some(storage) = custom.storage() else { return Ok(()) };
-        self.convert(custom, &storage.name, vec![object.clone()]).await
+    pub(super) async fn show(&self, kind: &Kind, stored: &Encoded) -> Result<Value, ApiError> {
+        self.finish(kind, kind.try_show(stored)).await
     }
 
-    /// Caches the form in which the writer sent an object that was just stored, so that showing it
-    /// takes no conversion.
-    pub(super) fn remember_shown(kind: &Kind, stored: &Encoded, shown: &Value) {
-        let Some(custom) = kind.converted_by_webhook() else { return };
-        let stored = stored.to_value();
-        let mut shown = shown.clone();
-        shown["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"].clone();
-        custom.conversions.keep(&stored, &kind.def.version, shown);
+    /// Converts a value in its stored form to the version of a kind.
+    ///
+    /// # Errors
+    /// Those of [`Self::ready_to_show`].
+    pub(super) async fn show_value(&self, kind: &Kind, stored: Value) -> Result<Value, ApiError> {
+        self.finish(kind, kind.shown(stored)).await
     }
 
-    async fn convert(&self, custom: &CustomKind, version: &str, objects: Vec<Value>) -> Result<(), ApiError> {
-        let wanted = format!("{}/{version}", custom.group);
-        let mut left = objects;
-        left.retain(|it| it["apiVersion"] != *wanted && custom.conversions.find(it, version).is_none());
-        let Some(first) = left.first() else { return Ok(()) };
-        let which = format!("{}, Kind={}", text(first, "/apiVersion"), custom.names.kind);
-        let converted = self
-            .call_conversion_webhook(custom, &wanted, &left)
-            .await
-            .map_err(|why| ApiError::unexplained(format!("conversion webhook for {which} failed: {why}")))?;
-        custom.conversions.make_room();
-        for (from, to) in left.iter().zip(converted) {
-            custom.conversions.keep(from, version, to);
+    /// Converts the object of a response to the version of the request. Afterwards it can be shown.
+    ///
+    /// # Errors
+    /// Those of [`Self::ready_to_show`].
+    pub async fn ready_to_respond(
+        &self,
+        kind: &Kind,
+        object: ResponseObject,
+    ) -> Result<ResponseObject, ApiError> {
+        let ResponseObject::Stored(stored) = &object else { return Ok(object) };
+        if kind.converted_by_webhook().is_none() {
+            return Ok(object);
         }
+        let mut ready = self.ready_to_show(kind, std::slice::from_ref(stored)).await?;
+        Ok(ready.pop().map_or(object, ResponseObject::Stored))
+    }
+
+    /// Prepares an object of a kind for storing, converted to the storage version.
+    ///
+    /// # Errors
+    /// Those of [`Self::ready_to_show`] and [`Kind::draft`].
+    pub(super) async fn draft(&self, kind: &Kind, object: &Value) -> Result<Draft, ApiError> {
+        let storage = kind.converted_by_webhook().and_then(|it| Some((it, it.storage()?)));
+        match storage {
+            Some((custom, storage)) if convert::takes_webhook(object, custom, &storage.name) => {
+                let converted = self.convert_one(custom, &storage.name, object.clone()).await?;
+                kind.draft_converted(converted)
+            }
+            _ => kind.draft(object),
+        }
+    }
+
+    /// Converts an object from the version of one kind to that of another.
+    ///
+    /// # Errors
+    /// Those of [`Self::ready_to_show`].
+    pub(super) async fn convert_between(
+        &self,
+        from: &Kind,
+        to: &Kind,
+        object: &Value,
+    ) -> Result<Value, ApiError> {
+        if from.def.api_version() == to.def.api_version() {
+            return Ok(object.clone());
+        }
+        match to.converted_by_webhook() {
+            Some(custom) if convert::takes_webhook(object, custom, &to.def.version) => {
+                self.finish(to, Err(Unconverted(object.clone()))).await
+            }
+            _ => Ok(to.shown(from.to_stored(object.clone())?)?),
+        }
+    }
+
+    /// Converts the object that a computation has missed, if it has missed one.
+    ///
+    /// # Errors
+    /// Those of [`Self::ready_to_show`].
+    pub(super) async fn convert_missing(
+        &self,
+        kind: &Kind,
+        conversions: &mut Conversions,
+    ) -> Result<(), ApiError> {
+        let Some((object, version)) = conversions.take_missing() else { return Ok(()) };
+        let Some(custom) = kind.converted_by_webhook() else { return Ok(()) };
+        let converted = self.convert_one(custom, &version, object.clone()).await?;
+        conversions.add(&object, &version, converted);
         Ok(())
+    }
+
+    async fn finish(&self, kind: &Kind, shown: Result<Value, Unconverted>) -> Result<Value, ApiError> {
+        match (shown, kind.converted_by_webhook()) {
+            (Ok(object), _) => Ok(object),
+            (Err(Unconverted(object)), Some(custom)) => {
+                let mut converted = self.convert_one(custom, &kind.def.version, object).await?;
+                kind.complete_converted(&mut converted);
+                Ok(converted)
+            }
+            (Err(unconverted), None) => Err(unconverted.into()),
+        }
+    }
+
+    async fn convert_one(
+        &self,
+        custom: &CustomKind,
+        version: &str,
+        object: Value,
+    ) -> Result<Value, ApiError> {
+        let converted = self.convert(custom, version, vec![object]).await?;
+        converted.into_iter().next().ok_or_else(|| ApiError::internal("a webhook returned no object"))
+    }
+
+    /// Calls the webhook of a kind to convert objects, none of which is in that version.
+    async fn convert(
+        &self,
+        custom: &CustomKind,
+        version: &str,
+        objects: Vec<Value>,
+    ) -> Result<Vec<Value>, ApiError> {
+        let wanted = format!("{}/{version}", custom.group);
+        let mut converted = Vec::with_capacity(objects.len());
+        for batch in batches(&objects) {
+            for object in batch {
+                check_version(custom, text(object, "/apiVersion"))?;
+            }
+            let Some(first) = batch.first() else { continue };
+            let which = format!("{}, Kind={}", text(first, "/apiVersion"), custom.names.kind);
+            converted.extend(self.call_conversion_webhook(custom, &wanted, batch).await.map_err(|why| {
+                ApiError::unexplained(format!("conversion webhook for {which} failed: {why}"))
+            })?);
+        }
+        Ok(converted)
     }
 
     async fn call_conversion_webhook(
@@ -85,5 +197,61 @@ impl Cluster {
         let question = conversion::question(version, &uid, wanted, objects);
         let answer = call::post(&self.webhooks, &target, &question, TIMEOUT).await?;
         conversion::read(&answer, &uid, wanted, objects)
+    }
+}
+
+/// Rejects an object in a version that the definition does not have, as `ConvertToVersion` in
+/// k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/conversion/converter.go.
+fn check_version(custom: &CustomKind, api_version: &str) -> Result<(), ApiError> {
+    let version = api_version.rsplit_once('/').filter(|(group, _)| *group == custom.group);
+    if version.is_some_and(|(_, name)| custom.versions.iter().any(|it| it.name == name)) {
+        return Ok(());
+    }
+    let message = format!("request to convert CR from an invalid group/version: {api_version}");
+    Err(ApiError::unexplained(message))
+}
+
+/// Splits objects into batches for one call each.
+fn batches(objects: &[Value]) -> impl Iterator<Item = &[Value]> {
+    let mut left = objects;
+    std::iter::from_fn(move || {
+        let mut total = 0_usize;
+        let fits = |it: &&Value| {
+            let before = total;
+            total = total.saturating_add(size(it));
+            before == 0 || total <= BATCH
+        };
+        let count = left.iter().take_while(fits).count();
+        let (batch, rest) = left.split_at(count);
+        left = rest;
+        (count > 0).then_some(batch)
+    })
+}
+
+/// Returns the approximate size of a value as JSON.
+fn size(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len().saturating_add(2),
+        Value::Array(items) => items.iter().fold(2, |sum, it| sum.saturating_add(size(it)).saturating_add(1)),
+        Value::Object(fields) => fields.iter().fold(2, |sum, (key, it)| {
+            sum.saturating_add(key.len()).saturating_add(size(it)).saturating_add(4)
+        }),
+        _ => 8,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn batches_are_limited_by_size_but_hold_at_least_one_object() {
+        let (small, large) = (json!("x".repeat(BATCH / 3)), json!("x".repeat(2 * BATCH)));
+        let objects = [small.clone(), small.clone(), small, large.clone(), large];
+        let sizes: Vec<_> = batches(&objects).map(<[Value]>::len).collect();
+        assert_eq!(sizes, [2, 1, 1, 1]);
+        assert_eq!(batches(&[]).count(), 0);
     }
 }

@@ -72,7 +72,7 @@ impl Cluster {
         let versioned = text(&object, "/metadata/resourceVersion").to_owned();
         let mut object = object;
         metadata_mut(&mut object).remove("resourceVersion");
-        self.begin_new(place, &mut object, writer, owning);
+        self.begin_new(place, &mut object, writer, owning).await;
         let asked = AdmissionAttributes::create(place, writer);
         let mut mutated = Some(object);
         let mut warnings = self.mutate(&asked, &mut mutated).await?;
@@ -177,16 +177,14 @@ impl Cluster {
             }
             return Ok(WriteOutcome { warnings, ..WriteOutcome::value(object, true) });
         }
-        self.ready_to_store(kind, &object).await?;
+        let draft = self.draft(kind, &object).await?;
         self.check_defined(kind)?;
         // Webhooks may have taken their time: the namespace may be gone since the first check, and
         // nothing would delete an object in it.
         self.admit_to_namespace(place, name)?;
-        let draft = kind.draft(&object)?;
         check_key(&draft, &key)?;
         match self.storage.commit(&kind.collection, &key, Expect::Absent, Some(draft)).await {
             Ok(stored) => {
-                Self::remember_shown(kind, &stored, &object);
                 self.definitions_changed(kind).await;
                 Ok(WriteOutcome { warnings, ..WriteOutcome::stored(stored, true) })
             }

@@ -135,8 +135,7 @@ impl Cluster {
             let mut warnings = warnings.clone();
             // For an eviction, the webhooks have been called with the Eviction.
             if self.has_webhooks() && place.part != "eviction" {
-                self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
-                let old = kind.show(&current);
+                let old = self.show(kind, &current).await?;
                 let asked = AdmissionAttributes::delete(place, &old, writer, options.to_value());
                 warnings.extend(self.mutate(&asked, &mut None).await?);
                 warnings.extend(self.approve(&asked, None).await?);
@@ -151,15 +150,12 @@ impl Cluster {
                 DeletionStep::Wait => return Ok(going(ResponseObject::Stored(current))),
                 DeletionStep::Remove => (current, true),
                 DeletionStep::Mark { object, then_remove } if writer.dry_run => {
-                    if then_remove {
-                        return Ok(self.gone(
-                            kind,
-                            &current,
-                            ResponseObject::Value(kind.shown(object)),
-                            &warnings,
-                        ));
-                    }
-                    return Ok(going(ResponseObject::Value(kind.shown(object))));
+                    let shown = ResponseObject::Value(self.show_value(kind, object).await?);
+                    return Ok(if then_remove {
+                        self.gone(kind, &current, shown, &warnings)
+                    } else {
+                        going(shown)
+                    });
                 }
                 DeletionStep::Mark { object, then_remove } => {
                     let Some(marked) = self.mark(kind, &current, object).await? else { continue };
@@ -229,7 +225,7 @@ impl Cluster {
     fn stored_draft(&self, kind: &Kind, object: Value) -> Result<crate::store::Draft, ApiError> {
         match kind.converted_by_webhook() {
             Some(_) => kind.stored_draft(&object),
-            None => kind.draft(&kind.shown(object)),
+            None => kind.draft(&kind.shown(object)?),
         }
     }
 

@@ -68,8 +68,7 @@ impl Cluster {
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &place.key()?).ok_or_else(|| kind.not_found(place.name))?;
             let patch = decode_patch(place, patch_kind, body, writer)?;
-            self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
-            let old = kind.show(&current);
+            let old = self.show(kind, &current).await?;
             let mut new = patch.apply(&old, &kind.schema, kind.definitions())?;
             if patch_kind == PatchKind::Strategic {
                 // A strategic merge patch works on a typed object, whose type it cannot change.
@@ -114,16 +113,19 @@ impl Cluster {
             if named.is_some_and(Value::is_string) || (named.is_none() && current.is_none()) {
                 check_patched(place, &applied)?;
             }
-            self.ready_to_show(kind, current.as_slice()).await?;
-            let old = current.as_ref().map(|it| kind.show(it));
+            let old = match &current {
+                Some(current) => Some(self.show(kind, current).await?),
+                None => None,
+            };
             let owner = ownership::Writer {
                 manager: &writer.manager,
                 subresource: place.part,
                 now: self.source.now(),
             };
-            let mut new = self.with_target(place, |target| {
+            let apply = |target: &ownership::Target<'_>| {
                 ownership::apply(old.as_ref(), &applied, target, &owner, force)
-            })?;
+            };
+            let mut new = self.with_conversions(place, apply).await??;
             match kind.custom_version() {
                 Some(version) => custom::object::decode_applied(&mut new, version),
                 None => settle(kind, new.to_string().as_bytes(), &mut new).map(drop),

@@ -1,7 +1,7 @@
 //! The steps between decoding and storage that all verbs share: field ownership, the rules of the
 //! kind, validation.
 
-use std::sync::MutexGuard;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dogwatch_core::ObjectKey;
 use serde_json::{Map, Value, json};
@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 use super::addresses::Addresses;
 use super::{Cluster, ObjectRef, User, Writer};
 use crate::api_error::ApiError;
-use crate::field_errors::FieldErrors;
+use crate::custom::convert::{self, Conversions};
 use crate::custom::{self, definition};
+use crate::field_errors::FieldErrors;
 use crate::kinds::json_access::{self, number, text};
 use crate::kinds::prepare::{self, ClusterResources};
 use crate::kinds::signing;
@@ -19,6 +20,10 @@ use crate::kinds::validate;
 use crate::ownership::{self, Reset, Target, Versions};
 use crate::registry::{Catalog, Family, Kind};
 use crate::schema::Schema;
+
+/// The maximum number of conversions to compute the owners of one object. Each version in which a
+/// manager has written takes a few.
+const MAX_CONVERSIONS: usize = 1_000;
 
 /// The way in which `managedFields` are updated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +38,8 @@ pub(super) enum Owning {
 struct KindVersions<'a> {
     kind: &'a Kind,
     catalog: &'a Catalog,
+    /// The conversions by the webhook of the kind.
+    conversions: &'a Mutex<Conversions>,
 }
 
 /// Access to the rest of the cluster for the preparation of an object.
@@ -44,7 +51,7 @@ struct ClusterSurroundings<'a> {
 impl Cluster {
     /// Starts the preparation of a new object: removes system fields, and records who owns the
     /// rest.
-    pub(super) fn begin_new(
+    pub(super) async fn begin_new(
         &self,
         place: &ObjectRef<'_>,
         object: &mut Value,
@@ -58,7 +65,7 @@ impl Cluster {
             metadata.remove(field);
         }
         if owning == Owning::Track {
-            self.own(place, None, object, writer);
+            self.own(place, None, object, writer).await;
         }
     }
 
@@ -107,7 +114,7 @@ impl Cluster {
     }
 
     /// Starts the preparation of a changed object: keeps system fields and records who owns what.
-    pub(super) fn begin_change(
+    pub(super) async fn begin_change(
         &self,
         place: &ObjectRef<'_>,
         old: &Value,
@@ -117,7 +124,7 @@ impl Cluster {
     ) {
         keep_system_fields(old, new);
         if owning == Owning::Track {
-            self.own(place, Some(old), new, writer);
+            self.own(place, Some(old), new, writer).await;
         }
     }
 
@@ -224,19 +231,69 @@ impl Cluster {
     }
 
     /// Updates `managedFields` for a write other than an apply.
-    pub(super) fn own(&self, place: &ObjectRef<'_>, old: Option<&Value>, new: &mut Value, writer: &Writer) {
-        self.with_target(place, |target| {
-            let writer = ownership::Writer {
-                manager: &writer.manager,
-                subresource: place.part,
-                now: self.source.now(),
-            };
-            ownership::update(old, new, target, &writer);
+    pub(super) async fn own(
+        &self,
+        place: &ObjectRef<'_>,
+        old: Option<&Value>,
+        new: &mut Value,
+        writer: &Writer,
+    ) {
+        let writer =
+            ownership::Writer { manager: &writer.manager, subresource: place.part, now: self.source.now() };
+        if place.kind.converted_by_webhook().is_none() {
+            let conversions = Mutex::default();
+            let own = |target: &Target<'_>| ownership::update(old, new, target, &writer);
+            return self.with_target(place, &conversions, own);
+        }
+        let before = &*new;
+        let owned = self.with_conversions(place, |target| {
+            let mut owned = before.clone();
+            ownership::update(old, &mut owned, target, &writer);
+            owned
         });
+        match owned.await {
+            Ok(owned) => *new = owned,
+            // As kube-apiserver does (`UpdateNoErrors` in k8s.io/apimachinery v0.36.4
+            // pkg/util/managedfields/internal/fieldmanager.go): otherwise a webhook that fails would
+            // block all writes, also those in the storage version.
+            Err(refusal) => {
+                tracing::warn!(%refusal, "cannot convert an object to update its managedFields");
+                metadata_mut(new).remove("managedFields");
+            }
+        }
+    }
+
+    /// Calls `run` with the description of what a write to this place may own. Calls it again, after
+    /// a conversion by the webhook of the kind, until it has all conversions that it needs.
+    ///
+    /// # Errors
+    /// 500 if the webhook fails.
+    pub(super) async fn with_conversions<T>(
+        &self,
+        place: &ObjectRef<'_>,
+        run: impl Fn(&Target<'_>) -> T + Send + Sync,
+    ) -> Result<T, ApiError> {
+        let mut known = Conversions::default();
+        for _ in 0..MAX_CONVERSIONS {
+            let conversions = Mutex::new(known);
+            let result = self.with_target(place, &conversions, &run);
+            known = conversions.into_inner().unwrap_or_else(PoisonError::into_inner);
+            if !known.has_missing() {
+                return Ok(result);
+            }
+            drop(result);
+            self.convert_missing(place.kind, &mut known).await?;
+        }
+        Err(ApiError::internal("the managers of the object use too many versions"))
     }
 
     /// Calls `run` with the description of what a write to this place may own.
-    pub(super) fn with_target<T>(&self, place: &ObjectRef<'_>, run: impl FnOnce(&Target<'_>) -> T) -> T {
+    fn with_target<T>(
+        &self,
+        place: &ObjectRef<'_>,
+        conversions: &Mutex<Conversions>,
+        run: impl FnOnce(&Target<'_>) -> T,
+    ) -> T {
         let kind = place.kind;
         let catalog = self.catalog();
         let reset = reset_of(kind, place.part);
@@ -246,7 +303,7 @@ impl Cluster {
             schema: &kind.schema,
             definitions: kind.definitions(),
             empty: kind.empty(),
-            versions: &KindVersions { kind, catalog: &catalog },
+            versions: &KindVersions { kind, catalog: &catalog, conversions },
             reset: &reset,
         })
     }
@@ -274,8 +331,14 @@ impl Versions for KindVersions<'_> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         if let Family::Custom { kind, .. } = &self.kind.family {
             let wanted = kind.versions.iter().find(|it| kind.group == group && it.name == version)?;
-            let mut converted = object.clone();
-            custom::convert::to_version(&mut converted, &kind.group, &wanted.name);
+            let converted = if convert::takes_webhook(object, kind, &wanted.name) {
+                let mut known = self.conversions.lock().unwrap_or_else(PoisonError::into_inner);
+                known.find(object, &wanted.name)?
+            } else {
+                let mut renamed = object.clone();
+                convert::to_version(&mut renamed, &kind.group, &wanted.name);
+                renamed
+            };
             return Some((converted, wanted.schema.to_schema()));
         }
         let wanted = self.catalog.kind_of(api_version, &self.kind.def.kind)?;
@@ -284,8 +347,8 @@ impl Versions for KindVersions<'_> {
             return None;
         }
         let from = self.catalog.kind_of(object["apiVersion"].as_str()?, &self.kind.def.kind)?;
-        let stored = from.to_stored(object.clone());
-        Some((wanted.shown(stored), wanted.schema.clone()))
+        let stored = from.to_stored(object.clone()).ok()?;
+        Some((wanted.shown(stored).ok()?, wanted.schema.clone()))
     }
 }
 

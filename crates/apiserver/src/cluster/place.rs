@@ -114,7 +114,8 @@ impl WriteOutcome {
 }
 
 impl ResponseObject {
-    /// Returns the object as a value in the version of a kind.
+    /// Returns the object as a value in the version of a kind. A stored object that takes a webhook
+    /// stays in its stored version.
     pub fn to_value(&self, kind: &Kind) -> Value {
         match self {
             Self::Stored(stored) => kind.show(stored),

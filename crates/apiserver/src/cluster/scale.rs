@@ -25,8 +25,12 @@ const API_VERSION: &str = "autoscaling/v1";
 
 impl Cluster {
     /// Returns the Scale of an object.
-    pub(super) fn read_scale(place: &ObjectRef<'_>, current: &Encoded) -> Result<Value, ApiError> {
-        let object = place.kind.show(current);
+    pub(super) async fn read_scale(
+        &self,
+        place: &ObjectRef<'_>,
+        current: &Encoded,
+    ) -> Result<Value, ApiError> {
+        let object = self.show(place.kind, current).await?;
         let scale = scale::read_scale(&object, &paths(place.kind))?;
         Ok(finished(place.kind, &object, scale))
     }
@@ -92,8 +96,7 @@ impl Cluster {
         for _ in 0..ATTEMPTS {
             let current = self.get(kind, &key).ok_or_else(|| kind.not_found(place.name))?;
             check_stored(kind, &key, (uid, ""), Some(&current))?;
-            self.ready_to_show(kind, std::slice::from_ref(&current)).await?;
-            let old = kind.show(&current);
+            let old = self.show(kind, &current).await?;
             let mut base = finished(kind, &old, scale::patch_base(&old, &paths)?);
             ownership::to_scale(&old, &mut base, &replicas_of(kind));
             let (mut scale, mut warnings) = next(&base)?;
@@ -109,7 +112,10 @@ impl Cluster {
             match self.attempt(place, &current, &old, new, writer, Owning::Settled).await? {
                 Attempt::Again => {}
                 Attempt::Done(written) => {
-                    let object = written.object.to_value(kind);
+                    let object = match written.object {
+                        ResponseObject::Stored(stored) => self.show(kind, &stored).await?,
+                        ResponseObject::Value(object) => object,
+                    };
                     let scale = finished(kind, &object, scale::scale_of(&object, &paths)?);
                     return Ok(WriteOutcome {
                         object: ResponseObject::Value(scale),

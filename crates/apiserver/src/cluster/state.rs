@@ -65,6 +65,13 @@ impl Cluster {
         self
     }
 
+    /// Replaces the storage, which must have this cluster's store as its local copy.
+    #[cfg(test)]
+    pub(crate) fn with_storage<S: Storage + 'static>(mut self, storage: impl FnOnce(Store) -> S) -> Self {
+        self.storage = Arc::new(storage(self.store().clone()));
+        self
+    }
+
     /// Returns the local store, which reads and watches are served from.
     pub fn store(&self) -> &Store {
         self.storage.local()

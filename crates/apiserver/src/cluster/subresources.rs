@@ -39,12 +39,12 @@ impl Cluster {
     ///
     /// # Errors
     /// 404 if there is no such object; the error of reading the subresource.
-    pub fn read_part(&self, place: &ObjectRef<'_>) -> Result<ResponseObject, ApiError> {
+    pub async fn read_part(&self, place: &ObjectRef<'_>) -> Result<ResponseObject, ApiError> {
         let current = self.get(place.kind, &place.key()?).ok_or_else(|| place.kind.not_found(place.name))?;
         match place.part {
-            "scale" => Self::read_scale(place, &current).map(ResponseObject::Value),
+            "scale" => self.read_scale(place, &current).await.map(ResponseObject::Value),
             "log" => Err(self.unreachable(place, &current)),
-            _ => Ok(ResponseObject::Stored(current)),
+            _ => self.ready_to_respond(place.kind, ResponseObject::Stored(current)).await,
         }
     }
 

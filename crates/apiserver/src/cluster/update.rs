@@ -67,8 +67,7 @@ impl Cluster {
                 }
             };
             check_version(place, &wanted, &current, true)?;
-            self.ready_to_show(place.kind, std::slice::from_ref(&current)).await?;
-            let old = place.kind.show(&current);
+            let old = self.show(place.kind, &current).await?;
             match self.attempt(place, &current, &old, object.clone(), writer, Owning::Track).await? {
                 Attempt::Done(written) => return Ok(written),
                 Attempt::Again => {}
@@ -91,8 +90,7 @@ impl Cluster {
     ) -> Result<Option<ResponseObject>, ApiError> {
         for _ in 0..ATTEMPTS {
             let Some(current) = self.get(place.kind, &place.key()?) else { return Ok(None) };
-            self.ready_to_show(place.kind, std::slice::from_ref(&current)).await?;
-            let old = place.kind.show(&current);
+            let old = self.show(place.kind, &current).await?;
             let mut new = old.clone();
             if !change(&mut new) {
                 return Ok(Some(ResponseObject::Stored(current)));
@@ -117,7 +115,7 @@ impl Cluster {
         owning: Owning,
     ) -> Result<Attempt, ApiError> {
         let kind = place.kind;
-        self.begin_change(place, old, &mut new, writer, owning);
+        self.begin_change(place, old, &mut new, writer, owning).await;
         let asked = AdmissionAttributes::update(place, old, writer);
         // For these subresources the webhooks have been called before, with the subresource instead
         // of the whole object.
@@ -142,9 +140,8 @@ impl Cluster {
         let warnings = warned;
         let done =
             |written: WriteOutcome| Ok(Attempt::Done(WriteOutcome { warnings: warnings.clone(), ..written }));
-        self.ready_to_store(kind, &new).await?;
+        let draft = self.draft(kind, &new).await?;
         self.check_defined(kind)?;
-        let draft = kind.draft(&new)?;
         check_key(&draft, current.key())?;
         if draft.says_what(current) && !is_to_be_removed(kind, &new) {
             return done(WriteOutcome::stored(Arc::clone(current), false));
@@ -165,7 +162,6 @@ impl Cluster {
         }
         match self.storage.commit(&kind.collection, key, expect, Some(draft)).await {
             Ok(stored) => {
-                Self::remember_shown(kind, &stored, &new);
                 self.definitions_changed(kind).await;
                 done(WriteOutcome::stored(stored, false))
             }

@@ -80,44 +80,57 @@ async fn delete_objects(
     writer: &Writer,
 ) -> Result<Next, ApiError> {
     let now = cluster.source().stamp();
+    let uid = text(definition, "/metadata/uid");
     if !names::is_true(definition, "Terminating") {
         let mark = |it: &mut Value| {
-            names::mark_terminating(it, &now);
-            true
+            let is_same = finalizers::is_same(it, uid);
+            if is_same {
+                names::mark_terminating(it, &now);
+            }
+            is_same
         };
         cluster.change(&place.part("status"), writer, mark).await?;
     }
     let (group, plural) = (text(definition, "/spec/group"), text(definition, "/spec/names/plural"));
     let collection: CollectionName = format!("{group}/{plural}").into();
     let since = cluster.store().revision();
-    let served = items(definition, "/spec/versions").iter().map(|it| text(it, "/name"));
+    cluster.refresh_definitions();
+    let mut versions: Vec<&Value> = items(definition, "/spec/versions").iter().collect();
+    // Objects in the storage version need no conversion, whose webhook may be gone already.
+    versions.sort_by_key(|it| it["storage"] != true);
+    let mut served = versions.into_iter().map(|it| text(it, "/name"));
     let catalog = cluster.catalog();
-    let kind = served.into_iter().find_map(|it| catalog.kind(group, it, plural));
+    // Another definition of the name may have been created meanwhile: its objects stay.
+    let Some(defined) = catalog.definitions().find(|it| it.uid() == uid) else { return Ok(Next::touch()) };
+    let kind = served.find_map(|it| catalog.kind(group, it, plural));
     let left = match kind.filter(|it| it.def.custom) {
         Some(kind) => purge(cluster, &kind, None, writer).await?,
-        None => remove_unserved(cluster, &collection, definition).await,
+        None if defined.has_begun() => remove_unserved(cluster, &collection).await,
+        // The collection of a definition that was never established belongs to another one.
+        None => Remaining::default(),
     };
     if left.objects > 0 {
         return Ok(Next { waits_for: vec![collection], since, ..Next::touch() });
     }
     let mark = |it: &mut Value| {
         let was = it["status"].clone();
-        names::mark_emptied(it, &now);
+        if finalizers::is_same(it, uid) {
+            names::mark_emptied(it, &now);
+        }
         it["status"] != was
     };
     cluster.change(&place.part("status"), writer, mark).await?;
-    let release = |it: &mut Value| finalizers::remove(it, "/metadata/finalizers", CLEANUP);
+    let release = |it: &mut Value| {
+        finalizers::is_same(it, uid) && finalizers::remove(it, "/metadata/finalizers", CLEANUP)
+    };
     cluster.change(place, writer, release).await?;
     Ok(Next::touch())
 }
 
 /// Removes objects that no version serves, so that no request could delete them: those of a
-/// definition whose versions are all disabled. The collection of a definition that was never
-/// established belongs to another definition and is not touched.
-async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, definition: &Value) -> Remaining {
-    if !names::is_true(definition, "Established") {
-        return Remaining::default();
-    }
+/// definition whose versions are all disabled, or whose status says that it is not established any
+/// more.
+async fn remove_unserved(cluster: &Cluster, collection: &CollectionName) -> Remaining {
     let objects: Vec<_> = cluster.store().read(collection, |history, version| {
         history.list_at(version, None).into_iter().flatten().cloned().collect()
     });
@@ -126,4 +139,51 @@ async fn remove_unserved(cluster: &Cluster, collection: &CollectionName, definit
         let _ = cluster.storage().commit(collection, object.key(), Expect::At(object.version()), None).await;
     }
     Remaining::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::cluster::{DeleteOptions, Source};
+    use crate::controllers::gated_storage::GatedStorage;
+
+    /// Regression test: the finalizer was removed by the name of the definition alone.
+    #[tokio::test(start_paused = true)]
+    async fn a_definition_that_replaces_a_deleted_one_keeps_its_finalizer() {
+        let source = Source::seeded(1, "2026-01-02T03:04:05Z".parse().unwrap());
+        let mut gate = None;
+        let cluster = Cluster::new(source).with_storage(|store| {
+            let (storage, made) = GatedStorage::new(store);
+            gate = Some(made);
+            storage
+        });
+        let (gate, writer) = (gate.unwrap(), Writer::server("test"));
+        let definition = json!({ "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "as.e.test" },
+            "spec": { "group": "e.test", "scope": "Cluster", "names": { "plural": "as", "kind": "A" },
+                "versions": [{ "name": "v1", "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": { "type": "object" } } }] } });
+        let object = json!({ "apiVersion": "e.test/v1", "kind": "A", "metadata": { "name": "held" } });
+        let (kind, key) = (builtin(&cluster, GROUP, "v1", PLURAL), ObjectKey::cluster("as.e.test"));
+        let place = ObjectRef::of(&kind, &key);
+        cluster.add(definition.clone(), &writer).await.unwrap();
+        cluster.add(object, &writer).await.unwrap();
+        cluster.delete(&place, &DeleteOptions::default(), &writer).await.unwrap();
+        let replace = async {
+            gate.arrived.acquire().await.unwrap().forget();
+            let release = |it: &mut Value| finalizers::remove(it, "/metadata/finalizers", CLEANUP);
+            cluster.change(&place, &writer, release).await.unwrap();
+            assert!(cluster.get(&kind, &key).is_none());
+            cluster.add(definition, &writer).await.unwrap();
+            cluster.delete(&place, &DeleteOptions::default(), &writer).await.unwrap();
+            gate.open.add_permits(1);
+        };
+        let mut controller = Definitions;
+        let (synced, ()) = tokio::join!(controller.sync(&cluster, &key), replace);
+        synced.unwrap();
+        let kept = cluster.get(&kind, &key).expect("its objects were not deleted yet").to_value();
+        assert_eq!(kept["metadata"]["finalizers"], json!([CLEANUP]));
+    }
 }

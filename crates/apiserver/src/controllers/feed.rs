@@ -99,9 +99,16 @@ impl Feed {
         }
     }
 
-    /// Returns the followed collections.
-    pub(crate) fn followed(&self) -> impl Iterator<Item = &CollectionName> {
-        self.followed.keys()
+    /// Stops following a collection. Returns its last changes, also if the collection was removed
+    /// since; without those that are compacted.
+    pub(crate) fn leave_with_changes(&mut self, collection: &CollectionName) -> Vec<FeedEvent> {
+        let Some(mut followed) = self.followed.remove(collection) else { return Vec::new() };
+        followed.notifier.abort();
+        let mut news = Vec::new();
+        while let Ok(Some(change)) = followed.cursor.try_next() {
+            news.push(FeedEvent::Changed(Arc::clone(collection), change));
+        }
+        news
     }
 
     /// Waits until there is something to take.
@@ -373,6 +380,20 @@ mod tests {
         store.compact(store.revision());
         let expected = [r#"/pods Some("last") -> None"#, r#"/pods None -> Some("behind")"#];
         assert_eq!(described(feed.catch_up()), expected);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_changes_of_a_removed_collection_are_reported_when_it_is_left() {
+        let store = Store::default();
+        let pods: CollectionName = "/pods".into();
+        let mut feed = Feed::new(store.clone());
+        feed.follow(&pods);
+        feed.take();
+        create(&store, &pods, "a");
+        store.remove(&pods);
+        assert_eq!(described(feed.leave_with_changes(&pods)), [r#"/pods None -> Some("a")"#]);
+        assert!(store.collections().is_empty(), "the collection was not created again");
+        assert!(feed.followed.is_empty() && feed.leave_with_changes(&pods).is_empty());
     }
 
     #[tokio::test(start_paused = true)]

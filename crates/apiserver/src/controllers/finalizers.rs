@@ -12,6 +12,12 @@ pub(super) fn remove(object: &mut Value, pointer: &str, finalizer: &str) -> bool
     finalizers.len() < before
 }
 
+/// Returns true if an object has this uid. An object of the same name that was created later is
+/// another one, and keeps its finalizers and its status.
+pub(super) fn is_same(object: &Value, uid: &str) -> bool {
+    object["metadata"]["uid"] == uid
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -23,6 +23,8 @@ pub(crate) mod recorder;
 mod pauses;
 mod finalizers;
 mod purge;
+#[cfg(test)]
+mod gated_storage;
 mod namespaces;
 mod definitions;
 mod volumes;

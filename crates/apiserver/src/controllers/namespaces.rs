@@ -92,11 +92,15 @@ impl Reconciler for Namespaces {
             return Ok(Next::after(pause));
         }
         let place = ObjectRef::of(&kind, key);
+        let uid = text(&namespace, "/metadata/uid").to_owned();
         let writer = writer("namespace-controller", "kube-controller-manager");
         if text(&namespace, "/status/phase") != "Terminating" {
             let mark = |it: &mut Value| {
-                it["status"]["phase"] = "Terminating".into();
-                true
+                let is_same = finalizers::is_same(it, &uid);
+                if is_same {
+                    it["status"]["phase"] = "Terminating".into();
+                }
+                is_same
             };
             cluster.change(&place.part("status"), &writer, mark).await?;
         }
@@ -105,11 +109,16 @@ impl Reconciler for Namespaces {
         }
         let since = cluster.store().revision();
         let elapsed = elapsed(&namespace, cluster.source().now());
-        let pass = empty(cluster, key.name(), elapsed, &writer).await;
+        // A client may finalize the namespace and create another of its name at any time.
+        let exists = || cluster.get(&kind, key).is_some_and(|it| it.uid() == uid);
+        let pass = empty(cluster, key.name(), elapsed, &writer, exists).await;
         let now = cluster.source().stamp();
-        cluster.change(&place.part("status"), &writer, |it| report(it, &pass, &now)).await?;
+        let report = |it: &mut Value| finalizers::is_same(it, &uid) && report(it, &pass, &now);
+        cluster.change(&place.part("status"), &writer, report).await?;
         if pass.remaining.is_empty() && pass.failures.is_empty() {
-            let finalize = |it: &mut Value| finalizers::remove(it, "/spec/finalizers", FINALIZER);
+            let finalize = |it: &mut Value| {
+                finalizers::is_same(it, &uid) && finalizers::remove(it, "/spec/finalizers", FINALIZER)
+            };
             cluster.change(&place.part("finalize"), &writer, finalize).await?;
             self.begun.end(key);
             return Ok(Next::touch());
@@ -124,14 +133,26 @@ impl Reconciler for Namespaces {
     }
 }
 
-/// Deletes the content of a namespace: pods first, and nothing else while there are any.
-async fn empty(cluster: &Cluster, namespace: &str, elapsed: i64, writer: &Writer) -> DeletionPass {
+/// Deletes the content of a namespace: pods first, and nothing else while there are any. Stops when
+/// `exists` returns false.
+async fn empty(
+    cluster: &Cluster,
+    namespace: &str,
+    elapsed: i64,
+    writer: &Writer,
+    exists: impl Fn() -> bool + Send,
+) -> DeletionPass {
     let catalog = cluster.catalog();
     let deletable = |it: &Kind| it.def.namespaced && it.def.has_verb("delete");
     let mut kinds: Vec<_> = catalog.stored().into_iter().filter(|it| deletable(it)).collect();
     kinds.sort_by_key(|it| !it.is("", "pods"));
     let mut pass = DeletionPass::default();
     for kind in kinds {
+        // The objects are listed at once after this check, and deleted by their uid: those of a later
+        // namespace are not among them.
+        if !exists() {
+            break;
+        }
         let pods = kind.is("", "pods");
         let grace = if pods { longest_grace(cluster, &kind, namespace) } else { 0 };
         let left = purge(cluster, &kind, Some(namespace), writer).await;
@@ -306,6 +327,47 @@ fn set_condition(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::Source;
+    use crate::controllers::gated_storage::GatedStorage;
+
+    /// Regression test: the finalizer was removed, and content deleted, by the name of the namespace
+    /// alone.
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_that_replaces_a_deleted_one_keeps_its_finalizer_and_its_content() {
+        let source = Source::seeded(1, "2026-01-02T03:04:05Z".parse().unwrap());
+        let mut gate = None;
+        let cluster = Cluster::new(source).with_storage(|store| {
+            let (storage, made) = GatedStorage::new(store);
+            gate = Some(made);
+            storage
+        });
+        let (gate, writer) = (gate.unwrap(), Writer::server("test"));
+        let object = |kind: &str, name: &str, namespace: &str| json!({ "apiVersion": "v1", "kind": kind, "metadata": { "name": name, "namespace": namespace } });
+        cluster.add(object("Namespace", "a", ""), &writer).await.unwrap();
+        cluster.add(object("ConfigMap", "held", "a"), &writer).await.unwrap();
+        let (kind, key) = (builtin(&cluster, "", "v1", "namespaces"), ObjectKey::cluster("a"));
+        let place = ObjectRef::of(&kind, &key);
+        cluster.delete(&place, &crate::cluster::DeleteOptions::default(), &writer).await.unwrap();
+        let mut controller = Namespaces::default();
+        assert!(controller.sync(&cluster, &key).await.unwrap().after.is_some(), "a pause");
+        tokio::time::advance(PAUSE).await;
+        let replace = async {
+            gate.arrived.acquire().await.unwrap().forget();
+            let release = |it: &mut Value| finalizers::remove(it, "/spec/finalizers", FINALIZER);
+            cluster.change(&place.part("finalize"), &writer, release).await.unwrap();
+            assert!(cluster.get(&kind, &key).is_none());
+            cluster.add(object("Namespace", "a", ""), &writer).await.unwrap();
+            cluster.add(object("Secret", "new", "a"), &writer).await.unwrap();
+            gate.open.add_permits(1);
+        };
+        let (synced, ()) = tokio::join!(controller.sync(&cluster, &key), replace);
+        synced.unwrap();
+        let namespace = cluster.get(&kind, &key).unwrap().to_value();
+        assert_eq!(namespace["spec"]["finalizers"], json!([FINALIZER]));
+        assert_eq!(namespace["status"], json!({ "phase": "Active" }));
+        let secrets = builtin(&cluster, "", "v1", "secrets");
+        assert_eq!(cluster.list(&secrets, Some("a")).len(), 1);
+    }
 
     fn condition<'a>(namespace: &'a Value, kind: &str) -> &'a Value {
         items(namespace, "/status/conditions").iter().find(|it| it["type"] == kind).unwrap()

@@ -1,18 +1,12 @@
 //! Conversion between the versions of a custom kind. With the strategy `None` only `apiVersion`
-//! changes. With a webhook, the cluster calls it before it shows or stores objects, and caches the
-//! converted objects here.
+//! changes. With a webhook, the cluster calls it, and the result is completed here.
 
 use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-/// The number of conversions after which a new generation of the cache begins.
-const GENERATION_SIZE: usize = 1_000;
-
-type Key = [u8; 32];
+use super::definition::{CustomKind, Version};
+use super::{object, prune};
 
 /// Changes the `apiVersion` of an object to another version of its group.
 pub fn to_version(object: &mut Value, group: &str, version: &str) {
@@ -21,53 +15,67 @@ pub fn to_version(object: &mut Value, group: &str, version: &str) {
     }
 }
 
-/// A cache of the objects that a webhook has converted, by the object before the conversion. Holds
-/// at least those of the last few requests.
-#[derive(Default)]
+/// Returns true if only the webhook of a kind can convert an object to a version.
+pub fn takes_webhook(object: &Value, kind: &CustomKind, version: &str) -> bool {
+    kind.webhook.is_some() && object["apiVersion"] != format!("{}/{version}", kind.group) && !is_empty(object)
+}
+
+/// Returns true for an object without content, which is empty in every version. kube-apiserver does
+/// not call webhooks for such objects (`isEmptyUnstructuredObject` in
+/// k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/conversion/webhook_converter.go).
+fn is_empty(object: &Value) -> bool {
+    object.as_object().is_none_or(|it| it.keys().all(|key| key == "apiVersion" || key == "kind"))
+}
+
+/// Completes an object that was converted to a version, to be shown: fields unknown to that version
+/// are pruned; no defaults are set.
+pub fn complete(object: &mut Value, version: &Version) {
+    prune::prune(object, &version.schema);
+    object::settle_numbers(object);
+}
+
+/// The conversions of one object that a computation has needed so far, by the object before the
+/// conversion.
+///
+/// The computation of field ownership is synchronous, and finds out only on the way what it has to
+/// convert. It is repeated until nothing is missing: a run that misses a conversion records it, and
+/// its result is discarded.
+#[derive(Debug, Default)]
 pub struct Conversions {
-    /// The current generation, and the one before it.
-    kept: Mutex<(HashMap<Key, Value>, HashMap<Key, Value>)>,
+    done: HashMap<(String, String), Value>,
+    missing: Option<(Value, String)>,
 }
 
 impl Conversions {
-    /// Makes room for the conversions of a request: if the current generation is full, it replaces
-    /// the previous one.
-    pub fn make_room(&self) {
-        let mut kept = self.kept();
-        if kept.0.len() >= GENERATION_SIZE {
-            kept.1 = std::mem::take(&mut kept.0);
+    /// Returns the form of an object in another version. If it is not known, it is recorded as
+    /// missing, unless a conversion is missing already: what a run asks for after that may be
+    /// nonsense.
+    pub fn find(&mut self, object: &Value, version: &str) -> Option<Value> {
+        let found = self.done.get(&key(object, version)).cloned();
+        if found.is_none() && self.missing.is_none() {
+            self.missing = Some((object.clone(), version.to_owned()));
         }
+        found
     }
 
-    /// Stores the form of an object in another version.
-    pub fn keep(&self, object: &Value, version: &str, converted: Value) {
-        self.kept().0.insert(key(object, version), converted);
+    /// Returns true if a conversion was missing since the last call of [`Self::take_missing`].
+    pub fn has_missing(&self) -> bool {
+        self.missing.is_some()
     }
 
-    /// Returns the form of an object in another version, if a webhook has converted it.
-    pub fn find(&self, object: &Value, version: &str) -> Option<Value> {
-        let (key, kept) = (key(object, version), self.kept());
-        kept.0.get(&key).or_else(|| kept.1.get(&key)).cloned()
+    /// Returns the object and the version of the missing conversion, if there is one.
+    pub fn take_missing(&mut self) -> Option<(Value, String)> {
+        self.missing.take()
     }
 
-    fn kept(&self) -> MutexGuard<'_, (HashMap<Key, Value>, HashMap<Key, Value>)> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Prints the number of conversions and none of their content.
-impl fmt::Debug for Conversions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Conversions").field("kept", &self.kept().0.len()).finish_non_exhaustive()
+    /// Adds the form of an object in another version.
+    pub fn add(&mut self, object: &Value, version: &str, converted: Value) {
+        self.done.insert(key(object, version), converted);
     }
 }
 
-fn key(object: &Value, version: &str) -> Key {
-    let mut digest = Sha256::new();
-    digest.update(version);
-    digest.update([0]);
-    digest.update(object.to_string());
-    digest.finalize().into()
+fn key(object: &Value, version: &str) -> (String, String) {
+    (version.to_owned(), object.to_string())
 }
 
 #[cfg(test)]
@@ -77,18 +85,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversions_are_found_by_object_and_version_until_newer_ones_evict_them() {
-        let conversions = Conversions::default();
-        conversions.keep(&json!({ "a": 1 }), "v2", json!("converted"));
-        assert_eq!(conversions.find(&json!({ "a": 1 }), "v2"), Some(json!("converted")));
-        assert_eq!(conversions.find(&json!({ "a": 1 }), "v3"), None);
-        assert_eq!(conversions.find(&json!({ "a": 2 }), "v2"), None);
-        for round in 0..2 {
-            assert!(conversions.find(&json!({ "a": 1 }), "v2").is_some(), "round {round}");
-            (0..GENERATION_SIZE).for_each(|it| conversions.keep(&json!(it), "v2", json!(round)));
-            conversions.make_room();
-        }
+    fn the_first_missing_conversion_is_recorded_until_it_is_added() {
+        let mut conversions = Conversions::default();
         assert_eq!(conversions.find(&json!({ "a": 1 }), "v2"), None);
-        assert!(format!("{conversions:?}").len() < 60);
+        assert_eq!(conversions.find(&json!({ "a": 2 }), "v2"), None);
+        assert_eq!(conversions.take_missing(), Some((json!({ "a": 1 }), "v2".to_owned())));
+        assert_eq!(conversions.take_missing(), None);
+        conversions.add(&json!({ "a": 1 }), "v2", json!("converted"));
+        assert_eq!(conversions.find(&json!({ "a": 1 }), "v2"), Some(json!("converted")));
+        assert_eq!(conversions.take_missing(), None);
+        assert_eq!(conversions.find(&json!({ "a": 1 }), "v3"), None);
+        assert_eq!(conversions.take_missing(), Some((json!({ "a": 1 }), "v3".to_owned())));
     }
 }

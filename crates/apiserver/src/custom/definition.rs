@@ -7,7 +7,6 @@ use serde_json::{Map as Object, Value, json};
 
 use super::Structural;
 use super::columns::Column;
-use super::convert::Conversions;
 use super::go_format::shown;
 use super::scale::ScalePaths;
 use crate::discovery::by_stability;
@@ -28,8 +27,7 @@ pub struct CustomKind {
     pub versions: Vec<Version>,
     /// The webhook that converts between versions; `None` for the strategy `None`.
     pub webhook: Option<Value>,
-    /// The objects that the webhook has converted.
-    pub conversions: Arc<Conversions>,
+    /// The id of the schema of the first version; those of the others follow.
     schema_id: u64,
     /// The uid of the definition: one of the same name that was created later is another kind.
     definition_uid: String,
@@ -145,8 +143,7 @@ impl CustomKind {
             scope,
             webhook: (spec["conversion"]["strategy"] == "Webhook")
                 .then(|| spec["conversion"]["webhook"].clone()),
-            conversions: Arc::default(),
-            schema_id: NEXT_SCHEMA.fetch_add(1, Ordering::Relaxed),
+            schema_id: NEXT_SCHEMA.fetch_add(versions.len() as u64, Ordering::Relaxed),
             definition_uid: definition["metadata"]["uid"].as_str().unwrap_or_default().to_owned(),
         }
     }
@@ -156,11 +153,16 @@ impl CustomKind {
         &self.definition_uid
     }
 
-    /// Returns a number that is unique to this compilation in this process. Objects keep it, which
-    /// distinguishes objects that were written under these schemas from those that were written
-    /// before the definition was changed.
-    pub fn schema_id(&self) -> u64 {
-        self.schema_id
+    /// Returns a number that is unique to a version of this compilation in this process. Objects
+    /// keep it, which distinguishes objects that were written under this schema from those that
+    /// were written in another version, or before the definition was changed.
+    pub fn schema_id(&self, version: usize) -> u64 {
+        self.schema_id.saturating_add(version as u64)
+    }
+
+    /// Returns the index of the version that objects are stored in.
+    pub fn storage_index(&self) -> Option<usize> {
+        self.versions.iter().position(|it| it.storage)
     }
 
     /// Returns the version of that name, if it is served.

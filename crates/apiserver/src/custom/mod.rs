@@ -27,7 +27,6 @@ mod embedded;
 pub mod jsonpath;
 pub mod scale;
 pub mod columns;
-pub mod convert;
 pub mod definition;
 pub mod names;
 mod keywords;
@@ -40,6 +39,7 @@ mod internal;
 mod version_checks;
 pub mod check;
 pub mod object;
+pub mod convert;
 
 pub use definition::{CustomKind, Names, Scope, Version};
 pub use structural::Structural;

@@ -26,9 +26,17 @@ impl Service {
     ) -> Result<Answer, ApiError> {
         let deletion = self.deletion(exchange, body).await?;
         let writer = deleter(exchange, &deletion);
-        match self.cluster.delete(&parsed.place(), &deletion.options, &writer).await? {
+        let place = parsed.place();
+        // kube-apiserver reads the object in the version of the request first: a failed conversion
+        // must not be the response to a deletion that has begun.
+        if parsed.kind.converted_by_webhook().is_some()
+            && let Some(found) = self.cluster.get(&parsed.kind, &place.key()?)
+        {
+            self.cluster.ready_to_show(&parsed.kind, std::slice::from_ref(&found)).await?;
+        }
+        match self.cluster.delete(&place, &deletion.options, &writer).await? {
             Deleted::Gone { object, shows_object: true, warnings, .. } => {
-                self.deleted(parsed, exchange, StatusCode::OK, &object, &warnings)
+                self.deleted(parsed, exchange, StatusCode::OK, object, &warnings).await
             }
             Deleted::Gone { uid, warnings, .. } => {
                 let (def, name) = (&parsed.kind.def, parsed.place().name);
@@ -44,10 +52,7 @@ impl Service {
             }
             Deleted::Going { object, accepted, warnings } => {
                 let code = if accepted { StatusCode::ACCEPTED } else { StatusCode::OK };
-                if let ResponseObject::Stored(stored) = &object {
-                    self.cluster.ready_to_show(&parsed.kind, std::slice::from_ref(stored)).await?;
-                }
-                self.deleted(parsed, exchange, code, &object, &warnings)
+                self.deleted(parsed, exchange, code, object, &warnings).await
             }
         }
     }
@@ -65,11 +70,10 @@ impl Service {
         let writer = deleter(exchange, &deletion);
         let (kind, negotiated) = (&parsed.kind, &exchange.negotiated);
         // The response shows the listed objects as they were before their deletion.
-        let page = self.page(kind, &options, &selection).await.map_err(|it| it.refusal)?;
-        self.cluster.ready_to_show(kind, &page.items).await?;
+        let (page, shown) = self.shown_page(kind, &options, &selection).await.map_err(|it| it.refusal)?;
         self.cluster.delete_listed(kind, &page.items, &deletion.options, &writer).await?;
         let metadata = ListMetadata::of(&page, &selection);
-        let items = page.items.iter().map(|it| &**it);
+        let items = shown.iter().map(|it| &**it);
         let pieces = show::list(items, &metadata, kind, negotiated, self.cluster.source().now())?;
         let mut answer = answer::document(StatusCode::OK, pieces, negotiated, &self.settings);
         answer::warn(&mut answer, warning_of_deleting(kind, &deletion.options));
@@ -85,15 +89,16 @@ impl Service {
         Deletion::read(&bytes, || incoming::form(exchange.headers), exchange.query)
     }
 
-    fn deleted(
+    async fn deleted(
         &self,
         parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
         code: StatusCode,
-        object: &ResponseObject,
+        object: ResponseObject,
         warnings: &[String],
     ) -> Result<Answer, ApiError> {
-        let pieces = show::object(object, &parsed.kind, &exchange.negotiated, self.cluster.source().now())?;
+        let object = self.cluster.ready_to_respond(&parsed.kind, object).await?;
+        let pieces = show::object(&object, &parsed.kind, &exchange.negotiated, self.cluster.source().now())?;
         let mut answer = answer::document(code, pieces, &exchange.negotiated, &self.settings);
         answer::warn(&mut answer, warnings);
         Ok(answer)

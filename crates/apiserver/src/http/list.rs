@@ -1,5 +1,7 @@
 //! Lists of collections.
 
+use std::sync::Arc;
+
 use dogwatch_core::{FieldSelector, LabelSelector};
 use http::StatusCode;
 
@@ -13,6 +15,7 @@ use crate::api_error::ApiError;
 use crate::reading::{self, Page, Selection};
 use crate::registry::Kind;
 use crate::request::{ContinueToken, ListOptions, ListVersion, ShardSelector};
+use crate::store::Encoded;
 
 /// The error of a list, and the token to continue it in spite of the error.
 #[derive(Debug)]
@@ -39,13 +42,38 @@ impl Service {
     ) -> Result<Answer, ListError> {
         let options = ListOptions::parse(query.pairs())?;
         let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
-        let page = self.page(&parsed.kind, &options, &selection).await?;
-        self.cluster.ready_to_show(&parsed.kind, &page.items).await?;
+        let (page, shown) = self.shown_page(&parsed.kind, &options, &selection).await?;
         let metadata = ListMetadata::of(&page, &selection);
         let now = self.cluster.source().now();
-        let items = page.items.iter().map(|it| &**it);
+        let items = shown.iter().map(|it| &**it);
         let pieces = show::list(items, &metadata, &parsed.kind, negotiated, now)?;
         Ok(answer::document(StatusCode::OK, pieces, negotiated, &self.settings))
+    }
+
+    /// Reads a list, and converts its objects to the version of the kind. Returns it with the
+    /// converted objects, one for each that is listed.
+    ///
+    /// Labels and fields are those of the version of the request. If a webhook converts between
+    /// versions, the stored object does not have them, so that a page is selected after the
+    /// conversion. It may then hold fewer objects than the limit.
+    pub(super) async fn shown_page(
+        &self,
+        kind: &Kind,
+        options: &ListOptions,
+        selection: &Selection,
+    ) -> Result<(Page, Vec<Arc<Encoded>>), ListError> {
+        if kind.converted_by_webhook().is_none() || !selection.selects_content() {
+            let page = self.page(kind, options, selection).await?;
+            let shown = self.cluster.ready_to_show(kind, &page.items).await?;
+            return Ok((page, shown));
+        }
+        let mut page = self.page(kind, options, &selection.without_content()).await?;
+        let shown = self.cluster.ready_to_show(kind, &page.items).await?;
+        let pairs = page.items.into_iter().zip(shown).filter(|(_, shown)| selection.holds(shown));
+        let (items, shown) = pairs.unzip();
+        page.items = items;
+        page.remaining = None;
+        Ok((page, shown))
     }
 
     /// Reads the objects and metadata of a list.

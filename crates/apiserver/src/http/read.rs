@@ -31,11 +31,10 @@ impl Service {
         let shown = if place.part.is_empty() {
             let found = self.cluster.get(place.kind, &place.key()?);
             let found = found.ok_or_else(|| place.kind.not_found(place.name))?;
-            self.cluster.ready_to_show(place.kind, std::slice::from_ref(&found)).await?;
-            ResponseObject::Stored(found)
+            self.cluster.ready_to_respond(place.kind, ResponseObject::Stored(found)).await?
         } else {
             self.cluster.check_container(&place, query.get("container"))?;
-            self.cluster.read_part(&place)?
+            self.cluster.read_part(&place).await?
         };
         let pieces = show::object(&shown, place.kind, negotiated, self.cluster.source().now())?;
         Ok(answer::document(StatusCode::OK, pieces, negotiated, &self.settings))

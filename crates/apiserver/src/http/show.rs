@@ -12,7 +12,7 @@ use crate::cluster::ResponseObject;
 use crate::custom::columns as custom_columns;
 use crate::print;
 use crate::reading::{Page, Selection};
-use crate::registry::Kind;
+use crate::registry::{Kind, Unconverted};
 use crate::request::{ContinueToken, ObjectForm};
 use crate::store::Encoded;
 
@@ -45,7 +45,10 @@ pub(super) fn object(
     {
         return Ok(Pieces::from_iter([stored.bytes()]));
     }
-    let value = shown.to_value(kind);
+    let value = match shown {
+        ResponseObject::Stored(stored) => kind.try_show(stored)?,
+        ResponseObject::Value(value) => value.clone(),
+    };
     let shown = match negotiated.form {
         _ if value["kind"] == "Status" => value,
         ObjectForm::Table => {
@@ -71,21 +74,22 @@ pub(super) fn list<'a>(
     negotiated: &Negotiated,
     now: Timestamp,
 ) -> Result<Pieces, ApiError> {
-    let values =
-        |items: &mut dyn Iterator<Item = &'a Encoded>| items.map(|it| kind.show(it)).collect::<Vec<_>>();
+    let values = |items: &mut dyn Iterator<Item = &'a Encoded>| {
+        items.map(|it| kind.try_show(it)).collect::<Result<Vec<_>, _>>()
+    };
     let mut items = items;
     let shown = match negotiated.form {
         ObjectForm::Table => {
-            let values = values(&mut items);
+            let values = values(&mut items)?;
             let columns = columns(kind, &json!({ "kind": kind.def.kind }));
             let rows = values.iter().map(|it| row(kind, it, negotiated, now)).collect();
             print::table(Some(columns), metadata.to_value(false), rows)
         }
         ObjectForm::MetadataList => {
-            print::partial_metadata_list(metadata.to_value(false), &values(&mut items))
+            print::partial_metadata_list(metadata.to_value(false), &values(&mut items)?)
         }
         ObjectForm::Metadata => return Err(is_a_list(kind)),
-        _ => return Ok(whole_list(items, metadata, kind)),
+        _ => return Ok(whole_list(items, metadata, kind)?),
     };
     Ok(Pieces::from(shown.to_string().into_bytes()))
 }
@@ -149,7 +153,11 @@ impl ListMetadata {
 
 /// Concatenates the stored bytes of all items. Items of built-in kinds leave out the kind and
 /// version that the list has.
-fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetadata, kind: &Kind) -> Pieces {
+fn whole_list<'a>(
+    items: impl Iterator<Item = &'a Encoded>,
+    metadata: &ListMetadata,
+    kind: &Kind,
+) -> Result<Pieces, Unconverted> {
     let custom = kind.def.custom;
     let (list_kind, api_version) = (json!(kind.def.list_kind()), json!(kind.def.api_version()));
     let mut shown = metadata.to_value(custom);
@@ -183,7 +191,7 @@ fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetad
                 pieces.push(item.bare_bytes());
             }
             (false, _) => {
-                let mut value = kind.show(item);
+                let mut value = kind.try_show(item)?;
                 if let Some(fields) = value.as_object_mut().filter(|_| !custom) {
                     fields.remove("kind");
                     fields.remove("apiVersion");
@@ -193,7 +201,7 @@ fn whole_list<'a>(items: impl Iterator<Item = &'a Encoded>, metadata: &ListMetad
         }
     }
     pieces.push(Bytes::from(tail));
-    pieces
+    Ok(pieces)
 }
 
 /// Returns the name of the Go type of a built-in kind in kube-apiserver.

@@ -51,6 +51,8 @@ use crate::time;
 /// The maximum number of bytes of events in one batch: enough for one write, few enough to share
 /// the connection.
 const BATCH: usize = 64 * 1024;
+/// The number of bytes of an event besides its object, approximately.
+const EVENT_FRAME: usize = 30;
 /// The maximum number of initial events in one batch. A webhook may have to convert them, which
 /// takes time.
 const MAX_INITIAL: usize = 500;
@@ -67,6 +69,9 @@ struct Watch {
     cluster: Arc<Cluster>,
     kind: Arc<Kind>,
     selection: Selection,
+    /// The conditions that can be checked before a webhook has converted an object, if the other
+    /// conditions can only be checked after that.
+    before_conversion: Option<Selection>,
     encoder: WatchEncoder,
     faults: WatchFaults,
     definition: DefinitionFollower,
@@ -147,6 +152,9 @@ impl Service {
             return Err(ApiError::bad_request("fieldSelector metadata.name doesn't match requested name"));
         }
         let selection = self.selection(parsed, query, &options.labels, &options.fields)?;
+        let converts = parsed.kind.converted_by_webhook().is_some();
+        let before_conversion =
+            (converts && selection.selects_content()).then(|| selection.without_content());
         let now = Instant::now();
         // Spread over one to two times the minimum, as `handleWatch` does in k8s.io/apiserver
         // v0.36.4 pkg/endpoints/handlers/get.go, so that the watches of one moment do not all end
@@ -158,6 +166,7 @@ impl Service {
             cluster: Arc::clone(&self.cluster),
             kind: Arc::clone(&parsed.kind),
             selection,
+            before_conversion,
             encoder: WatchEncoder::new(Arc::clone(&parsed.kind), *negotiated),
             faults,
             definition: DefinitionFollower::of(&self.cluster, &parsed.kind),
@@ -252,7 +261,7 @@ impl Watch {
         let (state, revision) = store.read(&self.kind.collection, |history, revision| {
             let all = history.list_in(revision, self.selection.namespace.as_deref(), None);
             let all = all.into_iter().flatten();
-            (all.filter(|it| self.selection.holds(it)).cloned().collect::<Vec<_>>(), revision)
+            (all.filter(|it| self.filter().holds(it)).cloned().collect::<Vec<_>>(), revision)
         });
         match store.watch(&self.kind.collection, revision) {
             Ok(cursor) => {
@@ -280,20 +289,26 @@ impl Watch {
             return;
         }
         let WatchState::Initial(state, _) = &mut self.state else { return };
-        let ahead = state.as_slice().len().min(MAX_INITIAL);
-        if let Err(refusal) = self.cluster.ready_to_show(&self.kind, &state.as_slice()[..ahead]).await {
-            return self.fail(&refusal);
-        }
+        let (room, mut size) = (self.faults.room().min(MAX_INITIAL), 0_usize);
+        let fits = |it: &&Arc<Encoded>| {
+            let before = size;
+            size = size.saturating_add(it.bytes().len()).saturating_add(EVENT_FRAME);
+            before < BATCH
+        };
+        let count = state.as_slice().iter().take(room).take_while(fits).count();
+        let objects: Vec<_> = state.by_ref().take(count).collect();
+        let is_last = state.len() == 0;
+        let objects = match self.cluster.ready_to_show(&self.kind, &objects).await {
+            Ok(objects) => objects,
+            Err(refusal) => return self.fail(&refusal),
+        };
         let mut batch = Batch::default();
-        let room = self.faults.room().min(MAX_INITIAL);
-        while batch.pieces.len() < BATCH
-            && batch.events < room
-            && let Some(object) = state.next()
-        {
+        let selects = self.before_conversion.is_some();
+        for object in objects.into_iter().filter(|it| !selects || self.selection.holds(it)) {
             self.encoder.event(&Frame::initial(object), self.cluster.source(), &mut batch.pieces);
             batch.events += 1;
         }
-        if state.len() == 0 {
+        if is_last {
             if self.bookmarks {
                 batch.pieces.push(self.encoder.bookmark(
                     self.sent_version,
@@ -372,10 +387,12 @@ impl Watch {
         }
         let (mut next, mut batch) = (Some(first), Batch::default());
         while let Some(change) = next.take() {
-            if let Some(frame) = self.next_event(&change) {
+            if self.is_next(&change)
+                && let Some(frame) = event_for(&change, &self.selection)
+            {
                 self.add(&frame, &mut batch);
             }
-            next = self.next_if_room(&batch);
+            next = self.next_if_room(batch.pieces.len(), batch.events);
         }
         if self.faults.reshapes() {
             self.deliver(batch);
@@ -388,31 +405,60 @@ impl Watch {
     /// Sends changes like [`Self::send`], where a fault rule or a webhook may have to be waited
     /// for.
     async fn send_from(&mut self, first: Arc<Change>) {
-        let (mut next, mut batch) = (Some(first), Batch::default());
+        let (mut next, mut changes, mut size) = (Some(first), Vec::new(), 0_usize);
         while let Some(change) = next.take() {
-            if let Some(frame) = self.next_event(&change) {
-                if batch.events == 0 && !self.may_deliver().await {
+            if self.is_next(&change)
+                && let Some(frame) = event_for(&change, self.filter())
+            {
+                if changes.is_empty() && !self.may_deliver().await {
                     return;
                 }
-                let shown = std::slice::from_ref(&frame.object);
-                if let Err(refusal) = self.cluster.ready_to_show(&self.kind, shown).await {
-                    return self.fail(&refusal);
-                }
-                self.add(&frame, &mut batch);
+                size = size.saturating_add(frame.object.bytes().len()).saturating_add(EVENT_FRAME);
+                changes.push(change);
             }
-            next = self.next_if_room(&batch);
+            next = self.next_if_room(size, changes.len());
         }
+        let frames = match self.frames(&changes).await {
+            Ok(frames) => frames,
+            Err(refusal) => return self.fail(&refusal),
+        };
+        let mut batch = Batch::default();
+        frames.iter().for_each(|it| self.add(it, &mut batch));
         self.deliver(batch);
     }
 
-    /// Returns the event for the next change, if there is one.
-    fn next_event(&mut self, change: &Change) -> Option<Frame> {
-        // A watch from a future version does not get the changes before it.
-        if change.version <= self.sent_version {
-            return None;
+    /// Returns the events of changes, with objects that can be shown.
+    async fn frames(&self, changes: &[Arc<Change>]) -> Result<Vec<Frame>, ApiError> {
+        if self.before_conversion.is_none() {
+            let mut frames: Vec<_> = changes.iter().filter_map(|it| event_for(it, &self.selection)).collect();
+            let objects: Vec<_> = frames.iter().map(|it| Arc::clone(&it.object)).collect();
+            let objects = self.cluster.ready_to_show(&self.kind, &objects).await?;
+            frames.iter_mut().zip(objects).for_each(|(frame, object)| frame.object = object);
+            return Ok(frames);
         }
-        self.sent_version = change.version;
-        event_for(change, &self.selection)
+        // Both states decide about the event, each in the version of the watch.
+        let states: Vec<_> =
+            changes.iter().flat_map(|it| it.before.iter().chain(&it.after)).cloned().collect();
+        let mut states = self.cluster.ready_to_show(&self.kind, &states).await?.into_iter();
+        let convert = |change: &Arc<Change>| {
+            let before = change.before.as_ref().and_then(|_| states.next());
+            let after = change.after.as_ref().and_then(|_| states.next());
+            event_for(&Change::new(change.version, before, after), &self.selection)
+        };
+        Ok(changes.iter().filter_map(convert).collect())
+    }
+
+    /// Returns the conditions on stored objects.
+    fn filter(&self) -> &Selection {
+        self.before_conversion.as_ref().unwrap_or(&self.selection)
+    }
+
+    /// Returns true if a change was not sent yet, and records that it is sent or skipped now. A
+    /// watch from a future version does not get the changes before it.
+    fn is_next(&mut self, change: &Change) -> bool {
+        let is_next = change.version > self.sent_version;
+        self.sent_version = self.sent_version.max(change.version);
+        is_next
     }
 
     fn add(&mut self, frame: &Frame, batch: &mut Batch) {
@@ -421,8 +467,8 @@ impl Watch {
     }
 
     /// Returns the next change, if it has happened already and there is room for it.
-    fn next_if_room(&mut self, batch: &Batch) -> Option<Arc<Change>> {
-        if batch.pieces.len() >= BATCH || batch.events >= self.faults.room() {
+    fn next_if_room(&mut self, size: usize, events: usize) -> Option<Arc<Change>> {
+        if size >= BATCH || events >= self.faults.room() {
             return None;
         }
         let WatchState::Live(cursor) = &mut self.state else { return None };

@@ -39,8 +39,10 @@ impl WatchEncoder {
         if self.negotiated.form == ObjectForm::Whole && self.kind.shows_bytes_of(&frame.object) {
             frame.write(out);
         } else {
-            let object = self.kind.show(&frame.object);
-            out.push(self.shaped(frame.event_type.as_str(), object, source.now()));
+            match self.kind.try_show(&frame.object) {
+                Ok(object) => out.push(self.shaped(frame.event_type.as_str(), object, source.now())),
+                Err(unconverted) => out.push(Self::error(&unconverted.into())),
+            }
         }
     }
 

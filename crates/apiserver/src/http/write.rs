@@ -40,6 +40,7 @@ impl Service {
         let (object, warnings) = read_object(parsed, &Body { bytes, form }, writer.validation)?;
         let written = self.cluster.create(&parsed.place(), object, &writer).await;
         self.answered(parsed, exchange, written.map(|it| WriteOutcome { created: true, ..it }), warnings)
+            .await
     }
 
     /// Replaces an object or a subresource.
@@ -54,7 +55,7 @@ impl Service {
         let form = incoming::form(exchange.headers)?;
         let (object, warnings) = read_object(parsed, &Body { bytes, form }, writer.validation)?;
         let written = self.cluster.update(&parsed.place(), object, &writer).await;
-        self.answered(parsed, exchange, written, warnings)
+        self.answered(parsed, exchange, written, warnings).await
     }
 
     /// Patches an object, or applies one.
@@ -74,11 +75,11 @@ impl Service {
         };
         let writer = writer(options, exchange.query, exchange.headers, exchange.user.clone())?;
         let written = self.cluster.patch(&parsed.place(), &patch, &writer).await?;
-        self.written(parsed, exchange, written, Vec::new())
+        self.written(parsed, exchange, written, Vec::new()).await
     }
 
     /// Builds the response to a write. Warnings about the body are also added to an error response.
-    fn answered(
+    async fn answered(
         &self,
         parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
@@ -86,7 +87,7 @@ impl Service {
         warnings: Vec<String>,
     ) -> Result<Answer, ApiError> {
         match written {
-            Ok(written) => self.written(parsed, exchange, written, warnings),
+            Ok(written) => self.written(parsed, exchange, written, warnings).await,
             Err(refusal) if warnings.is_empty() => Err(refusal),
             Err(refusal) => {
                 let mut answer = self.refuse(&refusal, None, exchange.headers, exchange.query);
@@ -96,7 +97,7 @@ impl Service {
         }
     }
 
-    fn written(
+    async fn written(
         &self,
         parsed: &ParsedRequest,
         exchange: &Exchange<'_>,
@@ -105,7 +106,8 @@ impl Service {
     ) -> Result<Answer, ApiError> {
         let code = if written.created { StatusCode::CREATED } else { StatusCode::OK };
         let negotiated = &exchange.negotiated;
-        let pieces = show::object(&written.object, &parsed.kind, negotiated, self.cluster.source().now())?;
+        let object = self.cluster.ready_to_respond(&parsed.kind, written.object).await?;
+        let pieces = show::object(&object, &parsed.kind, negotiated, self.cluster.source().now())?;
         let mut answer = answer::document(code, pieces, negotiated, &self.settings);
         answer::warn(&mut answer, warnings.iter().chain(&written.warnings));
         Ok(answer)

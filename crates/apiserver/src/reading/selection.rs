@@ -36,6 +36,23 @@ impl Selection {
             && self.shards.as_ref().is_none_or(|it| it.has(object.uid(), key.namespace()))
     }
 
+    /// Returns true if the selection depends on more than namespace, name and shard, so that it may
+    /// differ between the versions of an object.
+    pub fn selects_content(&self) -> bool {
+        !self.labels.is_everything() || self.fields.terms().any(|(field, ..)| !is_key_field(field))
+    }
+
+    /// Returns the selection without the conditions on labels, and on fields other than namespace
+    /// and name.
+    #[must_use]
+    pub fn without_content(&self) -> Self {
+        let mut fields = FieldSelector::everything();
+        for (field, value, equal) in self.fields.terms().filter(|(field, ..)| is_key_field(field)) {
+            fields = if equal { fields.equals(field, value) } else { fields.not_equals(field, value) };
+        }
+        Self { labels: LabelSelector::default(), fields, ..self.clone() }
+    }
+
     /// Returns the key of the only object that can be selected, if namespace and name are given.
     pub(super) fn only_key(&self) -> Option<ObjectKey> {
         let name = self.name.as_deref().or_else(|| self.fields.required("metadata.name"))?;
@@ -55,6 +72,11 @@ impl Selection {
     pub fn is_selective(&self) -> bool {
         self.name.is_some() || !self.labels.is_everything() || !self.fields.is_everything()
     }
+}
+
+/// Returns true for the fields that are the same in all versions of an object.
+fn is_key_field(field: &str) -> bool {
+    matches!(field, "metadata.name" | "metadata.namespace")
 }
 
 #[cfg(test)]

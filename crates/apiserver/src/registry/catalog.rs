@@ -74,7 +74,8 @@ impl Catalog {
     /// definitions.
     pub(super) fn collections_added_since(&self, before: &Self) -> impl Iterator<Item = &CollectionName> {
         let known = |it: &&Arc<StoredDefinition>| {
-            before.established(it.key()).is_some_and(|known| it.is_same_definition_as(known))
+            let known = before.definitions.get(it.key()).filter(|known| known.has_begun());
+            known.is_some_and(|known| it.is_same_definition_as(known))
         };
         let established = self.definitions.values().filter(|it| it.is_established());
         established.filter(move |it| !known(it)).map(|it| &it.collection)
@@ -84,10 +85,6 @@ impl Catalog {
     pub(super) fn collections_removed_in(&self, next: &Self) -> impl Iterator<Item = &CollectionName> {
         let gone = self.definitions.values().filter(|it| !next.definitions.contains_key(it.key()));
         gone.map(|it| &it.collection)
-    }
-
-    fn established(&self, key: &ObjectKey) -> Option<&Arc<StoredDefinition>> {
-        self.definitions.get(key).filter(|it| it.is_established())
     }
 
     /// Returns the stored definitions, including those whose kinds are not served.

@@ -33,6 +33,9 @@ pub struct StoredDefinition {
     /// The accepted names (`status.acceptedNames`).
     pub accepted: Names,
     established: bool,
+    /// True if it was ever established: then its collection may hold objects, and another status
+    /// must not discard them.
+    begun: bool,
     terminating: bool,
     served: Arc<ServedKinds>,
 }
@@ -63,9 +66,12 @@ impl StoredDefinition {
             requested,
             accepted: Names::read(&definition["status"]["acceptedNames"]),
             established: names::is_true(&definition, "Established"),
+            begun: false,
             terminating: names::is_true(&definition, "Terminating"),
             served: Arc::default(),
         };
+        let begun = before.is_some_and(|it| it.begun && it.is_same_definition_as(&read));
+        read.begun = read.established || begun;
         match before.filter(|it| it.compiles_to_the_same(&read)) {
             _ if !read.established => {}
             Some(before) => read.served = Arc::clone(&before.served),
@@ -101,6 +107,11 @@ impl StoredDefinition {
     /// Returns true if its kind is served.
     pub fn is_established(&self) -> bool {
         self.established
+    }
+
+    /// Returns true if its kind is served, or was served before its status was changed.
+    pub fn has_begun(&self) -> bool {
+        self.begun
     }
 
     /// Returns true while the definition is being deleted. Its objects are deleted first.

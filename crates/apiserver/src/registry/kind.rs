@@ -54,6 +54,18 @@ pub enum Family {
     },
 }
 
+/// An object that only the conversion webhook of its kind can convert, in its present version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unconverted(pub Value);
+
+impl From<Unconverted> for ApiError {
+    fn from(Unconverted(object): Unconverted) -> Self {
+        let (version, kind, name) =
+            (text(&object, "/apiVersion"), text(&object, "/kind"), text(&object, "/metadata/name"));
+        Self::internal(format!("{version} {kind} {name:?} was not converted by the webhook of its kind"))
+    }
+}
+
 impl Kind {
     /// Creates a built-in kind.
     pub(super) fn builtin(def: &Arc<ResourceDef>) -> Self {
@@ -126,7 +138,7 @@ impl Kind {
     /// Returns the custom kind if a webhook converts between its versions.
     pub(crate) fn converted_by_webhook(&self) -> Option<&CustomKind> {
         match &self.family {
-            Family::Custom { kind, .. } if kind.webhook.is_some() && kind.versions.len() > 1 => Some(kind),
+            Family::Custom { kind, .. } if kind.webhook.is_some() => Some(kind),
             _ => None,
         }
     }
@@ -136,29 +148,39 @@ impl Kind {
         self.def.group == group && self.def.plural == plural
     }
 
-    /// Returns true if the stored bytes of an object can be served unchanged.
+    /// Returns true if the bytes of an object can be served unchanged.
     pub fn shows_bytes_of(&self, stored: &Encoded) -> bool {
         match &self.family {
             Family::Builtin | Family::Custom { evolved: false, .. } => true,
             Family::Event | Family::AutoscalerV1 => false,
-            Family::Custom { kind, version, .. } => {
-                kind.versions[*version].storage && stored.schema() == Some(kind.schema_id())
-            }
+            Family::Custom { kind, version, .. } => stored.schema() == Some(kind.schema_id(*version)),
         }
     }
 
-    /// Converts a stored object to this version.
+    /// Converts a stored object to this version. An object that takes a webhook stays in its stored
+    /// version; see [`Self::try_show`].
     pub fn show(&self, stored: &Encoded) -> Value {
+        self.try_show(stored).unwrap_or_else(|Unconverted(object)| object)
+    }
+
+    /// Converts a stored object to this version.
+    ///
+    /// # Errors
+    /// The object, if only a webhook can convert it.
+    pub fn try_show(&self, stored: &Encoded) -> Result<Value, Unconverted> {
         let value = stored.to_value();
-        if self.shows_bytes_of(stored) { value } else { self.shown(value) }
+        if self.shows_bytes_of(stored) { Ok(value) } else { self.shown(value) }
     }
 
     /// Converts a stored value to this version. It may have been stored under another schema.
-    pub fn shown(&self, stored: Value) -> Value {
+    ///
+    /// # Errors
+    /// The object as its stored version shows it, if only a webhook can convert it.
+    pub fn shown(&self, stored: Value) -> Result<Value, Unconverted> {
         match &self.family {
-            Family::Builtin | Family::Custom { evolved: false, .. } => stored,
-            Family::Event => events::to_events_group(&stored),
-            Family::AutoscalerV1 => autoscaling::to_v1(&stored),
+            Family::Builtin | Family::Custom { evolved: false, .. } => Ok(stored),
+            Family::Event => Ok(events::to_events_group(&stored)),
+            Family::AutoscalerV1 => Ok(autoscaling::to_v1(&stored)),
             Family::Custom { kind, version, .. } => {
                 in_version(as_stored(stored, kind), kind, &kind.versions[*version])
             }
@@ -166,37 +188,85 @@ impl Kind {
     }
 
     /// Converts an object of this version to its stored form.
-    pub fn to_stored(&self, object: Value) -> Value {
+    ///
+    /// # Errors
+    /// The object, if only a webhook can convert it.
+    pub fn to_stored(&self, object: Value) -> Result<Value, Unconverted> {
         match &self.family {
             Family::Custom { kind, .. } => match kind.storage().filter(|it| it.name != self.def.version) {
-                Some(storage) => as_stored(in_version(object, kind, storage), kind),
-                None => object,
+                Some(storage) => Ok(as_stored(in_version(object, kind, storage)?, kind)),
+                None => Ok(object),
             },
-            Family::Event => events::to_core_group(&object),
-            Family::AutoscalerV1 => autoscaling::to_v2(&object),
-            Family::Builtin => object,
+            Family::Event => Ok(events::to_core_group(&object)),
+            Family::AutoscalerV1 => Ok(autoscaling::to_v2(&object)),
+            Family::Builtin => Ok(object),
         }
     }
 
     /// Prepares an object of this version for storing.
     ///
     /// # Errors
-    /// 422 if the object is nested too deeply, 500 if it has no name to store it under.
+    /// 422 if the object is nested too deeply, 500 if it has no name to store it under, or if only
+    /// a webhook can convert it to its stored form.
     pub fn draft(&self, object: &Value) -> Result<Draft, ApiError> {
         let as_it_is = match &self.family {
             Family::Builtin => true,
             Family::Custom { kind, .. } => kind.storage().is_none_or(|it| it.name == self.def.version),
             Family::Event | Family::AutoscalerV1 => false,
         };
-        let draft = if as_it_is {
-            self.stored_draft(object)
-        } else {
-            self.stored_draft(&self.to_stored(object.clone()))
+        let storage = match &self.family {
+            Family::Custom { kind, .. } => kind.storage_index(),
+            _ => None,
         };
-        match &self.family {
-            Family::Custom { kind, .. } => draft.map(|it| it.under(kind.schema_id())),
-            _ => draft,
+        if as_it_is {
+            self.draft_in(object, storage)
+        } else {
+            self.draft_in(&self.to_stored(object.clone())?, storage)
         }
+    }
+
+    /// Prepares an object that a webhook has converted to the storage version for storing.
+    ///
+    /// # Errors
+    /// As for [`Kind::draft`]; 500 if the object does not have the form of that version.
+    pub(crate) fn draft_converted(&self, mut object: Value) -> Result<Draft, ApiError> {
+        let storage = match &self.family {
+            Family::Custom { kind, .. } => kind.storage_index().map(|it| (it, &kind.versions[it])),
+            _ => None,
+        };
+        if let Some((_, version)) = storage {
+            custom::object::decode(&mut object, version).map_err(ApiError::internal)?;
+            custom::object::settle_numbers(&mut object);
+        }
+        self.draft_in(&object, storage.map(|(it, _)| it))
+    }
+
+    /// Encodes an object that a webhook has converted to this version. Its bytes can be served.
+    ///
+    /// # Errors
+    /// As for [`Kind::draft`].
+    pub(crate) fn encode_converted(&self, mut object: Value, version: u64) -> Result<Encoded, ApiError> {
+        let Family::Custom { version: index, .. } = &self.family else {
+            return Ok(self.stored_draft(&object)?.at(version));
+        };
+        self.complete_converted(&mut object);
+        Ok(self.draft_in(&object, Some(*index))?.at(version))
+    }
+
+    /// Completes an object that a webhook has converted to this version.
+    pub(crate) fn complete_converted(&self, object: &mut Value) {
+        if let Some(version) = self.custom_version() {
+            custom::convert::complete(object, version);
+        }
+    }
+
+    /// Prepares an object in the form of a version of the custom kind, if it is one.
+    fn draft_in(&self, object: &Value, version: Option<usize>) -> Result<Draft, ApiError> {
+        let draft = self.stored_draft(object)?;
+        Ok(match (&self.family, version) {
+            (Family::Custom { kind, .. }, Some(version)) => draft.under(kind.schema_id(version)),
+            _ => draft,
+        })
     }
 
     /// Prepares an object that is in its stored form already, under whichever schema, for storing.
@@ -276,15 +346,17 @@ fn as_stored(object: Value, kind: &CustomKind) -> Value {
 
 /// Converts a custom object to another version. Fields unknown to that version are pruned; no
 /// defaults are set.
-fn in_version(mut object: Value, kind: &CustomKind, version: &custom::Version) -> Value {
-    let by_webhook =
-        kind.webhook.is_some() && object["apiVersion"] != format!("{}/{}", kind.group, version.name);
-    match kind.conversions.find(&object, &version.name).filter(|_| by_webhook) {
-        Some(converted) => object = converted,
-        None => custom::convert::to_version(&mut object, &kind.group, &version.name),
+///
+/// # Errors
+/// The object, if only a webhook can convert it. To change its `apiVersion` alone would lose the
+/// fields that have other names in that version.
+fn in_version(mut object: Value, kind: &CustomKind, version: &custom::Version) -> Result<Value, Unconverted> {
+    if custom::convert::takes_webhook(&object, kind, &version.name) {
+        return Err(Unconverted(object));
     }
+    custom::convert::to_version(&mut object, &kind.group, &version.name);
     custom::prune::prune(&mut object, &version.schema);
-    object
+    Ok(object)
 }
 
 /// Returns the name of the collection that stores the objects of a resource.

@@ -16,7 +16,7 @@ use arc_swap::ArcSwap;
 
 pub use catalog::Catalog;
 pub use definition::StoredDefinition;
-pub use kind::{Family, Kind};
+pub use kind::{Family, Kind, Unconverted};
 
 use crate::store::{CollectionName, Encoded};
 
@@ -163,6 +163,14 @@ mod tests {
             ["begin example.com/pets"],
             "the definition was deleted and created again"
         );
+        assert_eq!(define(&registry, &[]), ["end example.com/pets"]);
+        let mut pets = definition("pets", 20);
+        assert_eq!(define(&registry, &[pets.clone()]), ["begin example.com/pets"]);
+        for (version, status) in [(21, json!({})), (22, pets["status"].clone())] {
+            pets["status"] = status;
+            pets["metadata"]["resourceVersion"] = version.to_string().into();
+            assert!(define(&registry, &[pets.clone()]).is_empty(), "the objects remain without the status");
+        }
         assert_eq!(define(&registry, &[]), ["end example.com/pets"]);
         let mut unnamed = definition("unnamed", 10);
         unnamed["status"] = json!({});

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::depth;
 use crate::kinds::json_access::{items, text};
+use crate::kinds::validate;
 
 const GROUP: &str = "apiextensions.k8s.io";
 /// The versions of a review that can be sent, the preferred one first.
@@ -73,14 +74,32 @@ fn accepted(index: usize, from: &Value, to: &Value, desired: &str) -> Result<Val
     let mut metadata = from["metadata"].clone();
     if let Some(fields) = metadata.as_object_mut() {
         for field in ["labels", "annotations"] {
-            match to["metadata"].get(field) {
-                Some(said) => fields.insert(field.to_owned(), said.clone()),
+            match to["metadata"].get(field).filter(|it| !it.is_null()) {
+                Some(said) => {
+                    if from["metadata"].get(field) != Some(said) {
+                        check_field(field, said).map_err(wrong)?;
+                    }
+                    fields.insert(field.to_owned(), said.clone())
+                }
                 None => fields.remove(field),
             };
         }
     }
     object["metadata"] = metadata;
     Ok(object)
+}
+
+/// Checks labels or annotations that a webhook has changed (`restoreObjectMeta` in
+/// k8s.io/apiextensions-apiserver v0.36.4 pkg/apiserver/conversion/webhook_converter.go).
+fn check_field(field: &str, said: &Value) -> Result<(), String> {
+    let Some(entries) = said.as_object() else {
+        return Err(format!("metadata.{field} must be an object in the converted object"));
+    };
+    if let Some((key, _)) = entries.iter().find(|(_, it)| !it.is_string()) {
+        return Err(format!("metadata.{field}[{key}] must be a string in the converted object"));
+    }
+    let problems = validate::metadata::labels_and_annotations(&json!({ "metadata": { field: said } }));
+    problems.first().map_or(Ok(()), |it| Err(it.to_string()))
 }
 
 #[cfg(test)]

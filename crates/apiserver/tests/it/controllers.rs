@@ -545,3 +545,29 @@ async fn history_is_trimmed_after_its_retention_period() {
     let size = it.cluster.store().read(&kind.collection, |all, _| all.size());
     assert_eq!(size, 0, "trimmed history holds no memory");
 }
+
+/// The objects of a kind are deleted with its definition, and then the kind of the owner is not
+/// served any more: it used to be unknown to the collector if the owner had existed.
+#[tokio::test(start_paused = true)]
+async fn dependents_of_custom_objects_are_deleted_with_the_definition() {
+    let it = start().await;
+    it.add(definition("widgets", "Widget")).await;
+    let owning = it.add(widget("default", "w")).await;
+    it.add(map("default", "m", &[owner(&owning, true)])).await;
+    it.add(map("default", "free", &[])).await;
+    it.delete(DEFINITIONS, "widgets.example.com", None).await;
+    it.until_gone(DEFINITIONS, "widgets.example.com").await;
+    it.until_gone(MAPS, "default/m").await;
+    assert!(it.get(MAPS, "default/free").is_some());
+    // Again, with a collector that follows the kind already.
+    it.add(definition("widgets", "Widget")).await;
+    let owning = it.add(widget("default", "w")).await;
+    it.add(map("default", "m", &[owner(&owning, true)])).await;
+    it.advance(Duration::from_secs(10)).await;
+    it.delete(DEFINITIONS, "widgets.example.com", None).await;
+    it.until_gone(MAPS, "default/m").await;
+    // A reference that was written after the deletion may name an owner that does not exist yet.
+    it.add(map("default", "early", &[owner(&owning, true)])).await;
+    it.advance(Duration::from_secs(100)).await;
+    assert!(it.get(MAPS, "default/early").is_some());
+}

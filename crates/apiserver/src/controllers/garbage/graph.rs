@@ -33,6 +33,9 @@ pub(super) struct Graph {
     nodes: HashMap<Uid, Node>,
     /// The dependents by the uid of an owner, which need not be a node, nor exist.
     dependents: HashMap<Uid, BTreeSet<Uid>>,
+    /// The owners that are known to be gone, and whether they were in a namespace. The store cannot
+    /// be asked for an owner whose kind is not served any more. Invariant: each has dependents.
+    gone: HashMap<Uid, bool>,
 }
 
 impl Graph {
@@ -98,9 +101,36 @@ impl Graph {
         look
     }
 
+    /// Returns `None` unless an owner is known to be gone, and true if it was in a namespace.
+    pub(super) fn gone(&self, uid: &str) -> Option<bool> {
+        self.gone.get(uid).copied()
+    }
+
+    /// Records that all objects of a kind are gone, because its definition was deleted. Returns the
+    /// objects to process: their dependents.
+    pub(super) fn forget_kind(&mut self, group: &str, kind: &str, namespaced: bool) -> Vec<Uid> {
+        let is_it = |it: &&OwnerRef| {
+            let (of, _) = it.api_version.rsplit_once('/').unwrap_or_default();
+            of == group && it.kind == kind
+        };
+        let mut look = Vec::new();
+        for (uid, node) in &self.nodes {
+            for owner in node.meta.owners.iter().filter(is_it) {
+                self.gone.insert(Uid::from(owner.uid.as_str()), namespaced);
+                look.push(Arc::clone(uid));
+            }
+        }
+        // The order of a hash map differs between processes.
+        look.sort_unstable();
+        look
+    }
+
     /// Removes an object that is gone. Returns the objects to process: its dependents, and owners
-    /// that may have waited for it.
-    pub(super) fn forget(&mut self, uid: &str) -> Vec<Uid> {
+    /// that may have waited for it. `namespaced` is true if it was in a namespace.
+    pub(super) fn forget(&mut self, uid: &str, namespaced: bool) -> Vec<Uid> {
+        if let Some((owner, _)) = self.dependents.get_key_value(uid) {
+            self.gone.insert(Arc::clone(owner), namespaced);
+        }
         let mut look: Vec<Uid> = self.dependents(uid).map(|(it, _)| Arc::clone(it)).collect();
         if let Some((uid, node)) = self.nodes.remove_entry(uid) {
             self.unlink(&uid, &node.meta.owners);
@@ -115,6 +145,7 @@ impl Graph {
                 dependents.remove(uid);
                 if dependents.is_empty() {
                     self.dependents.remove(owner.uid.as_str());
+                    self.gone.remove(owner.uid.as_str());
                 }
             }
         }
@@ -139,7 +170,7 @@ mod tests {
     }
 
     fn forget(graph: &mut Graph, uid: &str) -> Vec<String> {
-        let mut look = graph.forget(uid);
+        let mut look = graph.forget(uid, true);
         look.sort();
         look.iter().map(ToString::to_string).collect()
     }
@@ -187,6 +218,41 @@ mod tests {
         assert_eq!(observe(&mut graph, "b", OwnerMeta::default()), Vec::<String>::new());
         assert!(graph.dependents("a").next().is_none());
         assert_eq!(graph.all().len(), 1);
+    }
+
+    #[test]
+    fn gone_owners_are_remembered_while_they_have_dependents() {
+        let mut graph = Graph::default();
+        observe(&mut graph, "b", owned(&[("a", true)]));
+        assert_eq!(graph.gone("a"), None);
+        forget(&mut graph, "a");
+        forget(&mut graph, "x");
+        assert_eq!((graph.gone("a"), graph.gone("x")), (Some(true), None));
+        forget(&mut graph, "b");
+        assert!(graph.gone.is_empty());
+    }
+
+    #[test]
+    fn all_owners_of_a_kind_are_gone_with_its_definition() {
+        let mut graph = Graph::default();
+        let owner = |api_version: &str, kind: &str, uid: &str| {
+            let mut owner = OwnerRef::to(uid, true);
+            (owner.api_version, owner.kind) = (api_version.to_owned(), kind.to_owned());
+            owner
+        };
+        for (uid, owner) in [
+            ("1", owner("e.test/v1", "A", "a")),
+            ("2", owner("e.test/v2", "A", "b")),
+            ("3", owner("e.test/v1", "B", "c")),
+            ("4", owner("v1", "A", "d")),
+        ] {
+            observe(&mut graph, uid, OwnerMeta { owners: vec![owner], ..OwnerMeta::default() });
+        }
+        assert_eq!(graph.forget_kind("e.test", "A", false), ["1", "2"].map(Uid::from));
+        let gone = ["a", "b", "c", "d"].map(|it| graph.gone(it));
+        assert_eq!(gone, [Some(false), Some(false), None, None]);
+        ["1", "2"].map(|it| drop(forget(&mut graph, it)));
+        assert!(graph.gone.is_empty());
     }
 
     proptest::proptest! {

@@ -30,6 +30,8 @@ use super::pending::Pending;
 use super::recorder::{self, Event};
 use crate::api_error::ApiError;
 use crate::cluster::{Cluster, DeleteOptions, ObjectRef, Propagation, Writer};
+use crate::custom::names;
+use crate::kinds::json_access::text;
 use crate::panics::caught;
 use crate::registry::{Catalog, Kind};
 use crate::store::{CollectionName, Encoded};
@@ -43,6 +45,9 @@ pub(super) const NAME: &str = "garbage-collector";
 /// The delay after which the catalog is read again after a change of a definition, in case it was
 /// updated a moment later.
 const CATALOG_RECHECK: Duration = Duration::from_millis(100);
+
+/// The maximum number of deleted kinds that are remembered.
+const MAX_DELETED_KINDS: usize = 1_000;
 
 /// Collects garbage. Never returns; dropping the future stops it safely.
 pub(super) async fn run(cluster: Arc<Cluster>) {
@@ -97,7 +102,17 @@ struct Collector<'a> {
     kinds: BTreeMap<CollectionName, Arc<Kind>>,
     catalog: Option<Arc<Catalog>>,
     definitions: CollectionName,
+    /// The kinds whose definition was deleted, by group and kind.
+    deleted_kinds: BTreeMap<(String, String), DeletedKind>,
     writer: Writer,
+}
+
+/// A kind whose definition was deleted.
+#[derive(Debug)]
+struct DeletedKind {
+    namespaced: bool,
+    /// The version of the deletion.
+    revision: u64,
 }
 
 /// The states of all owners of an object.
@@ -120,8 +135,12 @@ impl<'a> Collector<'a> {
             kinds: BTreeMap::new(),
             catalog: None,
             definitions: Arc::clone(&definitions.collection),
+            deleted_kinds: BTreeMap::new(),
             writer: writer("generic-garbage-collector", "kube-controller-manager"),
         };
+        // Every deletion of a definition matters, also one that is compacted before it is seen.
+        collector.feed.follow_each(&definitions.collection);
+        collector.read_deleted_kinds();
         collector.refresh();
         collector
     }
@@ -134,18 +153,80 @@ impl<'a> Collector<'a> {
         }
         // Events are many and never dependents.
         let kinds = catalog.stored().into_iter().filter(|it| &*it.collection != "/events");
-        self.kinds = kinds.map(|it| (Arc::clone(&it.collection), it)).collect();
-        let gone: Vec<_> = self.feed.followed().filter(|it| !self.kinds.contains_key(*it)).cloned().collect();
-        gone.iter().for_each(|it| self.feed.leave(it));
+        let kinds = kinds.map(|it| (Arc::clone(&it.collection), it)).collect();
+        let mut left = std::mem::replace(&mut self.kinds, kinds);
+        left.retain(|collection, _| !self.kinds.contains_key(collection));
+        left.iter().for_each(|(collection, kind)| self.leave(collection, kind, &catalog));
         self.kinds.keys().for_each(|it| self.feed.follow(it));
         self.catalog = Some(catalog);
         // Objects that wait for an owner of a kind that was not served may proceed now.
         self.pending.retry_all_now();
     }
 
+    /// Stops following a kind that is not served any more. Its objects are gone if its definition
+    /// was deleted.
+    fn leave(&mut self, collection: &CollectionName, kind: &Kind, catalog: &Catalog) {
+        let changes = self.feed.leave_with_changes(collection);
+        self.apply(changes);
+        if catalog.definitions().any(|it| it.collection == *collection) {
+            return;
+        }
+        for uid in self.graph.of_collection(collection) {
+            let look = self.graph.forget(&uid, kind.def.namespaced);
+            look.into_iter().for_each(|uid| self.pending.add(Work::Object(uid)));
+        }
+    }
+
+    /// Finds the definitions that were deleted before the collector started, as far as the log
+    /// reaches back.
+    fn read_deleted_kinds(&mut self) {
+        let store = self.cluster.store();
+        let oldest = store.read(&self.definitions, |history, _| history.oldest());
+        let Ok(mut cursor) = store.watch(&self.definitions, oldest) else { return };
+        while let Ok(Some(change)) = cursor.try_next() {
+            if let (None, Some(definition)) = (&change.after, &change.before) {
+                self.forget_definition(&definition.to_value(), change.version);
+            }
+        }
+    }
+
+    /// Records that a definition was deleted, and all objects of its kind with it. The kind may
+    /// never have been followed: it can come and go between two steps.
+    fn forget_definition(&mut self, definition: &Value, revision: u64) -> Vec<Uid> {
+        let (group, kind) = (text(definition, "/spec/group"), text(definition, "/status/acceptedNames/kind"));
+        // The names of a definition that is not established may be those of another one.
+        if kind.is_empty() || !names::is_true(definition, "Established") {
+            return Vec::new();
+        }
+        let namespaced = text(definition, "/spec/scope") == "Namespaced";
+        self.deleted_kinds.insert((group.to_owned(), kind.to_owned()), DeletedKind { namespaced, revision });
+        if self.deleted_kinds.len() > MAX_DELETED_KINDS {
+            let oldest = self.deleted_kinds.iter().min_by_key(|(_, it)| it.revision);
+            let oldest = oldest.map(|(name, _)| name.clone());
+            oldest.and_then(|it| self.deleted_kinds.remove(&it));
+        }
+        self.graph.forget_kind(group, kind, namespaced)
+    }
+
+    /// Returns `None` unless an owner of a kind that is not served is known to be gone, and true if
+    /// it was in a namespace. `version` is that of the dependent: one that was written after the
+    /// definition was deleted may name an owner that does not exist yet.
+    fn gone_with_kind(&self, owner: &OwnerRef, version: u64) -> Option<bool> {
+        let deleted = || {
+            let (group, _) = owner.api_version.rsplit_once('/')?;
+            let deleted = self.deleted_kinds.get(&(group.to_owned(), owner.kind.clone()))?;
+            (version < deleted.revision).then_some(deleted.namespaced)
+        };
+        self.graph.gone(&owner.uid).or_else(deleted)
+    }
+
     /// Applies changes to the graph: those of dirty collections, or of all.
     fn absorb(&mut self, everywhere: bool) {
         let steps = if everywhere { self.feed.catch_up() } else { self.feed.take() };
+        self.apply(steps);
+    }
+
+    fn apply(&mut self, steps: Vec<FeedEvent>) {
         for step in steps {
             let look = match step {
                 FeedEvent::Listed(collection, objects) => self.list(&collection, &objects),
@@ -155,8 +236,15 @@ impl<'a> Collector<'a> {
                         self.pending.add_after(Work::Catalog, CATALOG_RECHECK);
                     }
                     match (&change.after, &change.before) {
+                        (None, Some(before)) if collection == self.definitions => {
+                            let mut look = self.forget_definition(&before.to_value(), change.version);
+                            look.extend(self.graph.forget(before.uid(), false));
+                            look
+                        }
                         (Some(after), _) => self.observe(&collection, after),
-                        (None, Some(before)) => self.graph.forget(before.uid()),
+                        (None, Some(before)) => {
+                            self.graph.forget(before.uid(), before.key().namespace().is_some())
+                        }
                         (None, None) => Vec::new(),
                     }
                 }
@@ -176,7 +264,8 @@ impl<'a> Collector<'a> {
         let there: HashSet<&str> = objects.iter().map(|it| it.uid()).collect();
         for uid in self.graph.of_collection(collection) {
             if !there.contains(&*uid) {
-                look.extend(self.graph.forget(&uid));
+                let namespaced = self.graph.node(&uid).is_some_and(|it| it.key.namespace().is_some());
+                look.extend(self.graph.forget(&uid, namespaced));
             }
         }
         look.extend(self.graph.all());
@@ -189,7 +278,7 @@ impl<'a> Collector<'a> {
         let Some(Node { collection, key, fresh, .. }) = self.graph.node(uid).cloned() else { return Ok(()) };
         let Some(kind) = self.kinds.get(&collection).cloned() else { return Ok(()) };
         let Some(stored) = self.cluster.get(&kind, &key).filter(|it| it.uid() == &**uid) else {
-            self.gone(uid);
+            self.gone(uid, &key);
             return Ok(());
         };
         let meta = OwnerMeta::read(&stored);
@@ -197,7 +286,7 @@ impl<'a> Collector<'a> {
             self.absorb(true);
             decide::decide_deleting(&meta, uid, &self.graph)
         } else {
-            let states = match self.states(&kind, &key, &meta) {
+            let states = match self.states(&kind, &key, stored.version(), &meta) {
                 Owners::Known(states) => states,
                 Owners::Impossible => return Ok(()),
                 Owners::Unknown(kind) => {
@@ -291,22 +380,31 @@ impl<'a> Collector<'a> {
         match self.cluster.delete(&ObjectRef::of(kind, key), &options, &self.writer).await {
             Ok(_) => Ok(()),
             Err(refusal) if refusal.0.code == 404 => {
-                self.gone(uid);
+                self.gone(uid, key);
                 Ok(())
             }
             Err(refusal) => Err(refusal),
         }
     }
 
-    fn gone(&mut self, uid: &Uid) {
-        self.graph.forget(uid).into_iter().for_each(|it| self.pending.add(Work::Object(it)));
+    fn gone(&mut self, uid: &Uid, key: &ObjectKey) {
+        let look = self.graph.forget(uid, key.namespace().is_some());
+        look.into_iter().for_each(|it| self.pending.add(Work::Object(it)));
     }
 
-    fn states(&self, kind: &Kind, key: &ObjectKey, meta: &OwnerMeta) -> Owners {
+    fn states(&self, kind: &Kind, key: &ObjectKey, version: u64, meta: &OwnerMeta) -> Owners {
         let catalog = self.cluster.catalog();
         let mut states = Vec::with_capacity(meta.owners.len());
         for owner in &meta.owners {
             let Some(owner_kind) = catalog.kind_of(&owner.api_version, &owner.kind) else {
+                match self.gone_with_kind(owner, version) {
+                    Some(true) if !kind.def.namespaced => return Owners::Impossible,
+                    Some(_) => {
+                        states.push(OwnerState::Dangling);
+                        continue;
+                    }
+                    None => {}
+                }
                 return Owners::Unknown(format!("{}/{}", owner.api_version, owner.kind));
             };
             if owner_kind.def.namespaced && !kind.def.namespaced {
@@ -353,7 +451,10 @@ impl<'a> Collector<'a> {
                  in namespace {namespace:?}"
             );
             let event = Event::warning("OwnerRefInvalidNamespace", message);
-            recorder::record(self.cluster, &self.writer, &kind.show(stored), &event).await;
+            // The names of an object are the same in all versions.
+            let mut about = stored.to_value();
+            about["apiVersion"] = kind.def.api_version().into();
+            recorder::record(self.cluster, &self.writer, &about, &event).await;
         }
     }
 }

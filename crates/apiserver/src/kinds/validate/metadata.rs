@@ -123,6 +123,14 @@ pub fn update_common(new: &Value, old: &Value) -> FieldErrors {
     out
 }
 
+/// Validates the labels and annotations of an object.
+pub(crate) fn labels_and_annotations(object: &Value) -> Vec<FieldError> {
+    let mut out = FieldErrors::new();
+    labels(&mut out, object, "/metadata/labels", "metadata.labels");
+    annotations(&mut out, object, "/metadata/annotations", "metadata.annotations");
+    out
+}
+
 fn labels_and_owners(out: &mut FieldErrors, object: &Value) {
     labels(out, object, "/metadata/labels", "metadata.labels");
     annotations(out, object, "/metadata/annotations", "metadata.annotations");
