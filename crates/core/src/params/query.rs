@@ -71,6 +71,12 @@ pub(super) fn seconds(query: &mut Query, timeout: Option<Duration>) {
     put(query, "timeoutSeconds", seconds);
 }
 
+/// Formats a query as one line.
+#[cfg(test)]
+pub(super) fn text(query: Query) -> String {
+    query.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,10 +94,4 @@ mod tests {
             assert_eq!(text(query), expected, "{timeout:?}");
         }
     }
-}
-
-/// Formats a query as one line.
-#[cfg(test)]
-pub(super) fn text(query: Query) -> String {
-    query.into_iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&")
 }
