@@ -114,6 +114,12 @@ impl FromIterator<FieldError> for FieldErrors {
     }
 }
 
+impl<const N: usize> PartialEq<[FieldError; N]> for FieldErrors {
+    fn eq(&self, other: &[FieldError; N]) -> bool {
+        self.errors == other
+    }
+}
+
 impl IntoIterator for FieldErrors {
     type Item = FieldError;
     type IntoIter = std::vec::IntoIter<FieldError>;

@@ -26,6 +26,8 @@
 //! - **Containers.** Nothing runs in pods, simulated or not: `exec`, `attach`, `portforward`,
 //!   `proxy` and logs are rejected.
 //! - **Persistence.** All objects are in memory and are lost when the server stops.
+//! - **Long errors.** Of the validation errors of an object and the conflicts of an apply, the first
+//!   thousand are reported, and of unknown fields the first hundred.
 //!
 //! A server that requires no credentials rejects requests that a web page could send to it: see
 //! [`ApiServerBuilder::advertise`] for a server that clients reach by a name other than localhost.

@@ -194,4 +194,13 @@ mod tests {
             assert_eq!(age(seconds), text, "{seconds}");
         }
     }
+
+    #[test]
+    fn the_text_of_a_row_is_limited() {
+        let object = json!({"metadata": {"name": "a"}, "spec": "x".repeat(MAX_ROW_BYTES / 2)});
+        let columns = vec![Column::read(&json!({"name": "c", "type": "string", "jsonPath": ".spec"})); 100];
+        let cells = cells(&object, &columns, Timestamp::UNIX_EPOCH);
+        assert_eq!(cells.len(), 101);
+        assert_eq!(cells.iter().filter(|cell| cell.is_null()).count(), 98, "two cells reach the limit");
+    }
 }

@@ -40,13 +40,7 @@ fn visit(schema: &Structural, path: &SchemaPath, inside_meta: bool, problems: &m
     }
 }
 
-fn check(
-    default: &Value,
-    schema: &Structural,
-    path: &str,
-    inside_meta: bool,
-    problems: &mut FieldErrors,
-) {
+fn check(default: &Value, schema: &Structural, path: &str, inside_meta: bool, problems: &mut FieldErrors) {
     let mut pruned = default.clone();
     if !inside_meta && !prune::prune_part(&mut pruned, schema).is_empty() {
         problems.push(FieldError::with_value(

@@ -42,7 +42,8 @@ fn check_metadata(resource: &Object<String, Value>, path: &ValuePath<'_>, proble
     let namespaced = !text(&metadata, "/namespace").is_empty();
     let found = common(NameRule::PathSegment, namespaced, &json!({ "metadata": metadata }));
     for it in found {
-        problems.push_with(|| FieldError { field: ValuePath::Field(path, &it.field).to_string(), ..it.clone() });
+        problems
+            .push_with(|| FieldError { field: ValuePath::Field(path, &it.field).to_string(), ..it.clone() });
     }
 }
 

@@ -208,7 +208,12 @@ fn is_empty_value(value: &Value) -> bool {
 }
 
 /// Drops unknown fields, and empty lists and maps.
-fn drop_unknown(value: &mut Value, fields: &[(&str, Kind)], path: &ValuePath<'_>, unknown: &mut UnknownFields) {
+fn drop_unknown(
+    value: &mut Value,
+    fields: &[(&str, Kind)],
+    path: &ValuePath<'_>,
+    unknown: &mut UnknownFields,
+) {
     let Some(object) = value.as_object_mut() else { return };
     object.retain(|key, child| {
         let path = ValuePath::Field(path, key);

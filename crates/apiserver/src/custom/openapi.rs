@@ -17,7 +17,11 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 /// Returns the problems of a schema, from the root down.
 pub(crate) fn problems(schema: &Value, path: &str) -> FieldErrors {
     let mut walker = Walker { problems: FieldErrors::new() };
-    walker.node(schema, &SchemaPath::root(path), &NodeContext { root: true, no_defaults: None, inside_meta: false });
+    walker.node(
+        schema,
+        &SchemaPath::root(path),
+        &NodeContext { root: true, no_defaults: None, inside_meta: false },
+    );
     walker.problems
 }
 

@@ -137,7 +137,11 @@ fn restriction<'a>(
 
 impl<'a> RestrictionTarget<'a> {
     /// Returns the target of a restriction inside of one with this target.
-    fn inner(&self, part: impl Fn(&'a Value) -> Option<&'a Value>, path: impl Fn(&SchemaPath) -> SchemaPath) -> Self {
+    fn inner(
+        &self,
+        part: impl Fn(&'a Value) -> Option<&'a Value>,
+        path: impl Fn(&SchemaPath) -> SchemaPath,
+    ) -> Self {
         match self {
             Self::Part(outer, at) => {
                 let path = path(at);

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::go_format::{quoted, shown};
 use super::keywords::{flag, listed, named, text};
 use super::pattern::Pattern;
-use super::schema_path::SchemaPath;
 use super::schema_nodes::{Level, RestrictionTarget, Role, SchemaNode, schema_nodes};
+use super::schema_path::SchemaPath;
 use crate::api_error::{FieldError, FieldErrorKind};
 use crate::field_errors::FieldErrors;
 
@@ -30,7 +30,9 @@ pub(crate) fn problems(schema: &Value, path: &str) -> FieldErrors {
             Role::Restriction(target) => {
                 check_restriction(&node, &mut problems);
                 if let RestrictionTarget::Missing(path) = target {
-                    problems.push_with(|| required(path.clone(), &format!("because it is defined in {}", node.path)));
+                    problems.push_with(|| {
+                        required(path.clone(), &format!("because it is defined in {}", node.path))
+                    });
                 }
             }
         }
@@ -147,7 +149,8 @@ fn numbers_or_text(node: &SchemaNode<'_>, problems: &mut FieldErrors) {
     for key in ["x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"] {
         if flag(node.schema, key) {
             let detail = "must be false if x-kubernetes-int-or-string is true";
-            problems.push_with(|| FieldError::with_value(node.at(key), FieldErrorKind::Invalid, true, detail));
+            problems
+                .push_with(|| FieldError::with_value(node.at(key), FieldErrorKind::Invalid, true, detail));
         }
     }
 }

@@ -36,12 +36,7 @@ pub fn validate(object: &Value, old: Option<&Value>, schema: &Structural) -> Fie
 
 /// Validates a part of an object like [`validate`], such as `status`: paths begin with `prefix`,
 /// messages do not.
-pub fn validate_part(
-    value: &Value,
-    old: Option<&Value>,
-    schema: &Structural,
-    prefix: &str,
-) -> FieldErrors {
+pub fn validate_part(value: &Value, old: Option<&Value>, schema: &Structural, prefix: &str) -> FieldErrors {
     problems(schema, value, old, prefix)
 }
 
@@ -180,7 +175,13 @@ fn check_null(schema: &Structural, path: &ValuePath<'_>, outcome: &mut Outcome) 
     check_enum(schema, &Value::Null, path, outcome);
 }
 
-fn check_value(schema: &Structural, value: &Value, old: Option<&Value>, path: &ValuePath<'_>, outcome: &mut Outcome) {
+fn check_value(
+    schema: &Structural,
+    value: &Value,
+    old: Option<&Value>,
+    path: &ValuePath<'_>,
+    outcome: &mut Outcome,
+) {
     if !schema.types().is_empty() || schema.limits.format.is_some() {
         check_type(schema, value, path, outcome);
         outcome.matches += 1;
@@ -352,11 +353,19 @@ fn check_text(schema: &Structural, text: &str, path: &ValuePath<'_>, outcome: &m
         let detail = format!("may not be more than {most} bytes");
         outcome.other(path, FieldErrorKind::TooLong, &detail, words);
     } else if let Some(least) = limits.min_length.filter(|least| length < *least) {
-        outcome.invalid(path, &quoted(text), format_args!("{path} in body should be at least {least} chars long"));
+        outcome.invalid(
+            path,
+            &quoted(text),
+            format_args!("{path} in body should be at least {least} chars long"),
+        );
     } else if let Some(pattern) = &limits.pattern
         && !pattern.is_match(text)
     {
-        outcome.invalid(path, &quoted(text), format_args!("{path} in body should match '{}'", pattern.as_str()));
+        outcome.invalid(
+            path,
+            &quoted(text),
+            format_args!("{path} in body should match '{}'", pattern.as_str()),
+        );
     }
     if let Some(format) = limits.format.as_deref().filter(|format| formats::known(format)) {
         outcome.matches += 1;
@@ -380,7 +389,13 @@ fn check_enum(schema: &Structural, value: &Value, path: &ValuePath<'_>, outcome:
     });
 }
 
-fn check_items(schema: &Structural, items: &[Value], old: Option<&Value>, path: &ValuePath<'_>, outcome: &mut Outcome) {
+fn check_items(
+    schema: &Structural,
+    items: &[Value],
+    old: Option<&Value>,
+    path: &ValuePath<'_>,
+    outcome: &mut Outcome,
+) {
     if let Some(schema_of_items) = schema.items.as_deref() {
         let former = FormerItems::new(schema, old);
         for (index, item) in items.iter().enumerate() {
@@ -457,7 +472,13 @@ fn check_object(
         );
     }
     if let Some(most) = limits.max_properties.filter(|most| size > *most) {
-        too_many(path, size, most, format_args!("{path} in body should have at most {most} properties"), outcome);
+        too_many(
+            path,
+            size,
+            most,
+            format_args!("{path} in body should have at most {most} properties"),
+            outcome,
+        );
     }
     for (key, value) in object {
         if outcome.is_full() {
@@ -474,7 +495,11 @@ fn check_object(
                 outcome.merge(check(schema, value, old, &ValuePath::Entry(path, key), outcome.quiet))
             }
             (None, Some(Additional::Allowed(false))) => {
-                outcome.invalid(path, &quoted(key), format_args!("{path}.{key} in body is a forbidden property"));
+                outcome.invalid(
+                    path,
+                    &quoted(key),
+                    format_args!("{path}.{key} in body is a forbidden property"),
+                );
             }
             _ => {}
         }

@@ -293,10 +293,7 @@ mod tests {
                 ],
             ),
             (json!({ "clusterIP": "None", "ipFamilies": ["IPv6"] }), &[]),
-            (
-                json!({ "ipFamilies": ["IPv4", "IPv4"] }),
-                &[r#"spec.ipFamilies[1]: Duplicate value: "IPv4""#],
-            ),
+            (json!({ "ipFamilies": ["IPv4", "IPv4"] }), &[r#"spec.ipFamilies[1]: Duplicate value: "IPv4""#]),
             (
                 json!({ "clusterIP": "fd00::1", "clusterIPs": ["fd00::1", "fd00::2", "fd00::3"] }),
                 &[

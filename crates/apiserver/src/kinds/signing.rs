@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use serde_json::{Value, json};
 
 use crate::kinds::json_access::{at, items, text};
-use crate::{FieldError, FieldErrorKind, FieldErrors};
+use crate::{FieldError, FieldErrorKind, FieldErrors, strconv};
 
 /// Conditions that are true or absent.
 const DECISIONS: [&str; 3] = ["Approved", "Denied", "Failed"];
@@ -61,20 +61,25 @@ pub(crate) fn problems(new: &Value, old: &Value, approval: bool) -> FieldErrors 
             out.push(FieldError::new(format!("{field}[{index}].status"), FieldErrorKind::Required, ""));
         } else if status != "True" && (decision || !matches!(status, "False" | "Unknown")) {
             let supported = if decision { "\"True\"" } else { "\"False\", \"True\", \"Unknown\"" };
-            let (at, value) = (format!("{field}[{index}].status"), json!(status));
+            let (at, value) = (format!("{field}[{index}].status"), strconv::quote(status));
             let detail = format!("supported values: {supported}");
             out.push(FieldError::with_value(at, FieldErrorKind::NotSupported, value, &detail));
         }
         if matches!(kind, "Approved" | "Denied") {
             if decided.is_some_and(|it| it != kind) {
                 let detail = "Approved and Denied conditions are mutually exclusive";
-                out.push(FieldError::with_value(field, FieldErrorKind::Invalid, json!(kind), detail));
+                out.push(FieldError::with_value(
+                    field,
+                    FieldErrorKind::Invalid,
+                    strconv::quote(kind),
+                    detail,
+                ));
             }
             decided = Some(kind);
         }
         if !seen.insert(kind) {
             let at = format!("{field}[{index}].type");
-            out.push(FieldError::with_value(at, FieldErrorKind::Duplicate, json!(kind), ""));
+            out.push(FieldError::with_value(at, FieldErrorKind::Duplicate, strconv::quote(kind), ""));
         }
     }
     for kind in DECISIONS {

@@ -36,7 +36,8 @@ pub(super) fn check(
     definitions: &dyn Definitions,
     duplicates: Duplicates,
 ) -> Result<(), SchemaErrors> {
-    let mut walk = Walk { definitions, duplicates, path: Path(Vec::new()), errors: Vec::new(), bytes: 0, left_out: 0 };
+    let mut walk =
+        Walk { definitions, duplicates, path: Path(Vec::new()), errors: Vec::new(), bytes: 0, left_out: 0 };
     walk.visit(object, schema);
     if walk.left_out > 0 {
         walk.errors.push(format!("{} more errors are not shown", walk.left_out));
@@ -67,7 +68,9 @@ impl Walk<'_> {
             (Shape::List(list), Value::Array(items)) => self.visit_items(&list, items),
             (Shape::List(_), _) => self.report(format_args!("expected list, got {}", plain_holder(value))),
             (Shape::Object { members, .. }, Value::Object(fields)) => self.visit_fields(&members, fields),
-            (Shape::Object { .. }, _) => self.report(format_args!("expected map, got {}", plain_holder(value))),
+            (Shape::Object { .. }, _) => {
+                self.report(format_args!("expected map, got {}", plain_holder(value)))
+            }
         }
     }
 

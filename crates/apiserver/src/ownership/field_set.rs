@@ -474,7 +474,8 @@ mod tests {
 
     #[test]
     fn elements_in_any_order_and_spelling_are_one_sorted_set() {
-        let spelled = set(json!({"v:1": {"f:b": {}}, "v:1.0": {"f:a": {}}, "i:10": {}, "i:9": {}, "f:x": {}}));
+        let spelled =
+            set(json!({"v:1": {"f:b": {}}, "v:1.0": {"f:a": {}}, "i:10": {}, "i:9": {}, "f:x": {}}));
         let paths: Vec<String> = spelled.paths().iter().map(ToString::to_string).collect();
         assert_eq!(paths, [".x", "[9]", "[10]", "[=1].a", "[=1].b"]);
         let mut inserted = FieldSet::new();

@@ -25,7 +25,7 @@ use crate::builtin;
 use crate::depth;
 use crate::request::json as request_json;
 use crate::schema::{Definitions, Schema};
-use crate::{ApiError, FieldError, FieldErrorKind};
+use crate::{ApiError, FieldError, FieldErrorKind, strconv};
 
 /// The type of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -166,7 +166,7 @@ impl Patch {
             }
             _ => patched.to_string(),
         };
-        let problem = FieldError::with_value("patch", FieldErrorKind::Invalid, Value::from(shown), why);
+        let problem = FieldError::with_value("patch", FieldErrorKind::Invalid, strconv::quote(&shown), why);
         ApiError::invalid("", "", "", &[problem])
     }
 }

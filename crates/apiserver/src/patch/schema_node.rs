@@ -82,3 +82,19 @@ impl<'a> SchemaNode<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::schema::{NoDefinitions, Struct};
+
+    #[test]
+    fn an_unknown_field_is_quoted_as_in_go() {
+        let node = SchemaNode::new(&Schema::Struct(Arc::new(Struct::default())), &NoDefinitions);
+        let error = node.field("a\u{7}\u{7f}é").err().expect("the field is unknown");
+        let message = r#"unable to find api field in struct  for the json field "a\a\x7fé""#;
+        assert_eq!(error.0.message, message);
+    }
+}

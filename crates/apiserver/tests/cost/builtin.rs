@@ -31,7 +31,8 @@ fn merge(into: &mut Value, from: Value) {
 }
 
 fn pod_with(spec: Value) -> Value {
-    let mut pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+    let mut pod =
+        json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
     merge(&mut pod["spec"], spec);
     pod
 }
@@ -82,37 +83,108 @@ fn owner(i: usize) -> Value {
 #[test]
 fn metadata_costs_in_proportion_to_its_size() {
     assert_proportional(&[
-        ("labels", 500, |n| metadata(json!({ "labels": map(n, |i| (format!("k{i}"), json!("v"))) })), 0),
-        ("invalid labels", 500, |n| metadata(json!({ "labels": map(n, |i| (format!("k {i}"), json!("v v"))) })), 0),
-        ("annotations", 500, |n| metadata(json!({ "annotations": map(n, |i| (format!("k{i}"), json!("v"))) })), 0),
-        ("invalid annotations", 500, |n| metadata(json!({ "annotations": map(n, |i| (format!("k {i}"), json!(""))) })), 0),
-        ("finalizers", 500, |n| metadata(json!({ "finalizers": list(n, |i| json!(format!("a.b/f{i}"))) })), 0),
-        ("invalid finalizers", 500, |n| metadata(json!({ "finalizers": list(n, |i| json!(format!("f {i}"))) })), 0),
-        ("finalizers of a deleted object", 500, |n| {
-            let now = json!({ "finalizers": list(n, |i| json!(format!("a.b/f{i}"))) });
-            let other = json!({ "metadata": { "finalizers": list(n, |i| json!(format!("a.b/g{i}"))) } });
-            let path = format!("{CONFIG_MAPS}/a");
-            then(then(metadata(now), Sent::delete(path.clone(), &json!({}))), Sent::merge(path, &other))
-        }, 0),
-        ("changed finalizers", 500, |n| {
-            let now = json!({ "finalizers": list(n, |i| json!(format!("a.b/f{i}"))) });
-            let other = json!({ "metadata": { "finalizers": list(n, |i| json!(format!("a.b/g{i}"))) } });
-            then(metadata(now), Sent::merge(format!("{CONFIG_MAPS}/a"), &other))
-        }, 0),
-        ("owners", 200, |n| metadata(json!({ "ownerReferences": list(n, |i| { let mut it = owner(i); it["controller"] = json!(false); it }) })), 0),
-        ("controllers", 100, |n| metadata(json!({ "ownerReferences": list(n, owner) })), 0),
-        ("owners of a wrong kind", 200, |n| metadata(json!({ "ownerReferences": list(n, |i| json!({ "apiVersion": "v1", "kind": "Event", "name": format!("e{i}"), "uid": "u" })) })), 0),
-        ("empty owners", 500, |n| metadata(json!({ "ownerReferences": list(n, |_| json!({})) })), 0),
-        ("unknown fields", 1_000, |n| config_map(map(n, |i| (format!("f{i}"), json!(1)))), 0),
-        ("unknown fields below a long key", 4_000, |n| {
-            let wide = map(n, |i| (format!("{i}"), json!(1)));
-            let spec = json!({ "data": { "k".repeat(n): "" }, "metadata": { "labels": { "l".repeat(n): wide } } });
-            config_map(spec)
-        }, 0),
-        ("duplicate fields", 2_000, |n| {
-            let body = format!(r#"{{"metadata":{{"name":"a"}},"data":{{{}}}}}"#, vec![r#""k":"v""#; n].join(","));
-            vec![Sent::of("POST", format!("{CONFIG_MAPS}?fieldValidation=Strict"), "application/json", body)]
-        }, 0),
+        ("labels", 250, |n| metadata(json!({ "labels": map(n, |i| (format!("k{i}"), json!("v"))) })), 201),
+        (
+            "invalid labels",
+            250,
+            |n| metadata(json!({ "labels": map(n, |i| (format!("k {i}"), json!("v v"))) })),
+            422,
+        ),
+        (
+            "annotations",
+            250,
+            |n| metadata(json!({ "annotations": map(n, |i| (format!("k{i}"), json!("v"))) })),
+            201,
+        ),
+        (
+            "invalid annotations",
+            250,
+            |n| metadata(json!({ "annotations": map(n, |i| (format!("k {i}"), json!(""))) })),
+            422,
+        ),
+        (
+            "finalizers",
+            250,
+            |n| metadata(json!({ "finalizers": list(n, |i| json!(format!("a.b/f{i}"))) })),
+            201,
+        ),
+        (
+            "invalid finalizers",
+            250,
+            |n| metadata(json!({ "finalizers": list(n, |i| json!(format!("f {i}"))) })),
+            422,
+        ),
+        (
+            "finalizers of a deleted object",
+            250,
+            |n| {
+                let now = json!({ "finalizers": list(n, |i| json!(format!("a.b/f{i}"))) });
+                let other = json!({ "metadata": { "finalizers": list(n, |i| json!(format!("a.b/g{i}"))) } });
+                let path = format!("{CONFIG_MAPS}/a");
+                then(then(metadata(now), Sent::delete(path.clone(), &json!({}))), Sent::merge(path, &other))
+            },
+            422,
+        ),
+        (
+            "changed finalizers",
+            250,
+            |n| {
+                let now = json!({ "finalizers": list(n, |i| json!(format!("a.b/f{i}"))) });
+                let other = json!({ "metadata": { "finalizers": list(n, |i| json!(format!("a.b/g{i}"))) } });
+                then(metadata(now), Sent::merge(format!("{CONFIG_MAPS}/a"), &other))
+            },
+            200,
+        ),
+        (
+            "owners",
+            100,
+            |n| {
+                metadata(
+                    json!({ "ownerReferences": list(n, |i| { let mut it = owner(i); it["controller"] = json!(false); it }) }),
+                )
+            },
+            201,
+        ),
+        ("controllers", 50, |n| metadata(json!({ "ownerReferences": list(n, owner) })), 422),
+        (
+            "owners of a wrong kind",
+            100,
+            |n| {
+                metadata(
+                    json!({ "ownerReferences": list(n, |i| json!({ "apiVersion": "v1", "kind": "Event", "name": format!("e{i}"), "uid": "u" })) }),
+                )
+            },
+            422,
+        ),
+        ("empty owners", 250, |n| metadata(json!({ "ownerReferences": list(n, |_| json!({})) })), 422),
+        ("unknown fields", 500, |n| config_map(map(n, |i| (format!("f{i}"), json!(1)))), 201),
+        (
+            "unknown fields below a long key",
+            2_000,
+            |n| {
+                let wide = map(n, |i| (format!("{i}"), json!(1)));
+                let spec = json!({ "data": { "k".repeat(n): "" }, "metadata": { "labels": { "l".repeat(n): wide } } });
+                config_map(spec)
+            },
+            400,
+        ),
+        (
+            "duplicate fields",
+            1_000,
+            |n| {
+                let body = format!(
+                    r#"{{"metadata":{{"name":"a"}},"data":{{{}}}}}"#,
+                    vec![r#""k":"v""#; n].join(",")
+                );
+                vec![Sent::of(
+                    "POST",
+                    format!("{CONFIG_MAPS}?fieldValidation=Strict"),
+                    "application/json",
+                    body,
+                )]
+            },
+            400,
+        ),
     ]);
 }
 
@@ -125,203 +197,1190 @@ fn ownership_costs_in_proportion_to_the_size_of_managed_fields() {
         metadata(json!({ "managedFields": [managed(fields)] }))
     }
     assert_proportional(&[
-        ("many managers", 300, |n| metadata(json!({ "managedFields": list(n, |i| { let mut it = managed(json!({ "f:data": {} })); it["manager"] = json!(format!("m{i}")); it }) })), 0),
-        ("many managers of many versions", 100, |n| metadata(json!({ "managedFields": list(n, |i| { let mut it = managed(json!({ "f:data": {} })); it["apiVersion"] = json!(format!("v{i}")); it }) })), 0),
-        ("fields", 1_000, |n| one(json!({ "f:data": map(n, |i| (format!("f:k{i}"), json!({}))) })), 0),
-        ("unsorted indexes", 4_000, |n| one(json!({ "f:data": map(n, |i| (format!("i:-{i:06}"), json!({}))) })), 0),
-        ("unsorted values", 4_000, |n| one(json!({ "f:data": map(n, |i| (format!("v:-1{i:06}"), json!({}))) })), 0),
-        ("unsorted keys", 1_000, |n| one(json!({ "f:data": map(n, |i| (format!("k:{{\"a\":{}}}", n - i), json!({}))) })), 0),
-        ("one element in many spellings", 2_000, |n| one(json!({ "f:data": map(n, |i| (format!("v:{}1", " ".repeat(i % 100)) + &" ".repeat(i / 100), json!({ "f:a": {}, (format!("f:{i}")): {} }))) })), 0),
-        ("fields in one absorbed set", 500, |n| {
-            let wide = |from: usize| map(n, |i| (format!("f:k{}", from + 2 * i), json!({})));
-            let entry = |i: usize| { let mut it = managed(json!({ "f:data": wide(i % 2) })); it["manager"] = json!(format!("m{i}")); it["time"] = json!("2020-01-01T00:00:00Z"); it };
-            metadata(json!({ "managedFields": list(12, entry) }))
-        }, 0),
+        (
+            "many managers",
+            150,
+            |n| {
+                metadata(
+                    json!({ "managedFields": list(n, |i| { let mut it = managed(json!({ "f:data": {} })); it["manager"] = json!(format!("m{i}")); it }) }),
+                )
+            },
+            201,
+        ),
+        (
+            "many managers of many versions",
+            50,
+            |n| {
+                metadata(
+                    json!({ "managedFields": list(n, |i| { let mut it = managed(json!({ "f:data": {} })); it["apiVersion"] = json!(format!("v{i}")); it }) }),
+                )
+            },
+            201,
+        ),
+        ("fields", 500, |n| one(json!({ "f:data": map(n, |i| (format!("f:k{i}"), json!({}))) })), 201),
+        (
+            "unsorted indexes",
+            2_000,
+            |n| one(json!({ "f:data": map(n, |i| (format!("i:-{i:06}"), json!({}))) })),
+            201,
+        ),
+        (
+            "unsorted values",
+            2_000,
+            |n| one(json!({ "f:data": map(n, |i| (format!("v:-1{i:06}"), json!({}))) })),
+            201,
+        ),
+        (
+            "unsorted keys",
+            500,
+            |n| one(json!({ "f:data": map(n, |i| (format!("k:{{\"a\":{}}}", n - i), json!({}))) })),
+            201,
+        ),
+        (
+            "one element in many spellings",
+            1_000,
+            |n| {
+                one(
+                    json!({ "f:data": map(n, |i| (format!("v:{}1", " ".repeat(i % 100)) + &" ".repeat(i / 100), json!({ "f:a": {}, (format!("f:{i}")): {} }))) }),
+                )
+            },
+            201,
+        ),
+        (
+            "fields in one absorbed set",
+            250,
+            |n| {
+                let wide = |from: usize| map(n, |i| (format!("f:k{}", from + 2 * i), json!({})));
+                let entry = |i: usize| {
+                    let mut it = managed(json!({ "f:data": wide(i % 2) }));
+                    it["manager"] = json!(format!("m{i}"));
+                    it["time"] = json!("2020-01-01T00:00:00Z");
+                    it
+                };
+                metadata(json!({ "managedFields": list(12, entry) }))
+            },
+            201,
+        ),
     ]);
 }
 
 #[test]
 fn core_objects_cost_in_proportion_to_their_size() {
     assert_proportional(&[
-        ("data", 2_000, |n| config_map(json!({ "data": map(n, |i| (format!("k{i}"), json!(""))) })), 0),
-        ("data and binary data", 1_000, |n| config_map(json!({ "data": map(n, |i| (format!("k{i}"), json!(""))), "binaryData": map(n, |i| (format!("b{i}"), json!(""))) })), 0),
-        ("data in binary data", 1_000, |n| config_map(json!({ "data": map(n, |i| (format!("k{i}"), json!(""))), "binaryData": map(n, |i| (format!("k{i}"), json!(""))) })), 0),
-        ("invalid keys of data", 1_000, |n| config_map(json!({ "data": map(n, |i| (format!("k {i}"), json!(""))) })), 0),
-        ("long key of data", 20_000, |n| config_map(json!({ "data": { "k".repeat(n): "" } })), 0),
-        ("long value", 50_000, |n| config_map(json!({ "data": { "k": "v".repeat(n) } })), 0),
-        ("secret", 1_000, |n| vec![Sent::post("/api/v1/namespaces/default/secrets", &json!({ "metadata": { "name": "a" }, "type": "kubernetes.io/tls", "data": map(n, |i| (format!("k{i}"), json!(""))), "stringData": map(n, |i| (format!("s{i}"), json!(""))) }))], 0),
-        ("quota", 200, |n| {
-            let scopes = list(n, |i| json!(["BestEffort", "Terminating"][i % 2]));
-            vec![Sent::post("/api/v1/namespaces/default/resourcequotas", &json!({ "metadata": { "name": "a" }, "spec": { "scopes": scopes, "hard": map(n, |i| (format!("count/k{i}"), json!("1"))) } }))]
-        }, 0),
-        ("quota of unknown scopes", 500, |n| vec![Sent::post("/api/v1/namespaces/default/resourcequotas", &json!({ "metadata": { "name": "a" }, "spec": { "scopes": list(n, |i| json!(format!("s{i}"))) } }))], 0),
-        ("limit range", 100, |n| vec![Sent::post("/api/v1/namespaces/default/limitranges", &json!({ "metadata": { "name": "a" }, "spec": { "limits": list(n, |_| json!({ "type": "Container", "min": { "cpu": "2" }, "max": { "cpu": "1" } })) } }))], 0),
-        ("limits of a limit range", 300, |n| {
-            let amounts = |amount: &str| map(n, |i| (format!("a.b/r{i}"), json!(amount)));
-            vec![Sent::post("/api/v1/namespaces/default/limitranges", &json!({ "metadata": { "name": "a" }, "spec": { "limits": [{ "type": "Container", "min": amounts("2"), "max": amounts("1"), "default": amounts("3"), "defaultRequest": amounts("4") }] } }))]
-        }, 0),
-        ("endpoints", 300, |n| vec![Sent::post("/api/v1/namespaces/default/endpoints", &json!({ "metadata": { "name": "a" }, "subsets": [{ "addresses": list(n, |i| json!({ "ip": format!("10.0.{}.{}", i / 250, i % 250 + 1) })), "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i % 60_000 + 1 })) }] }))], 0),
-        ("subsets", 200, |n| vec![Sent::post("/api/v1/namespaces/default/endpoints", &json!({ "metadata": { "name": "a" }, "subsets": list(n, |i| json!({ "addresses": [{ "ip": format!("10.0.{}.{}", i / 250, i % 250 + 1) }], "ports": [{ "port": 1 }] })) }))], 0),
-        ("endpoint slice", 300, |n| vec![Sent::post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", &json!({ "metadata": { "name": "a" }, "addressType": "IPv4", "endpoints": list(n, |i| json!({ "addresses": [format!("10.0.{}.{}", i / 250, i % 250 + 1)] })), "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": 1 })) }))], 0),
-        ("node", 300, |n| cluster_wide("/api/v1/nodes", json!({ "spec": { "podCIDRs": list(n, |_| json!("10.0.0.0/24")), "taints": list(n, |i| json!({ "key": format!("k{i}"), "effect": "NoSchedule" })) } })), 0),
-        ("taints", 300, |n| cluster_wide("/api/v1/nodes", json!({ "spec": { "taints": list(n, |i| json!({ "key": format!("k{i}"), "effect": "NoSchedule" })) } })), 0),
-        ("equal taints", 300, |n| cluster_wide("/api/v1/nodes", json!({ "spec": { "taints": list(n, |_| json!({ "key": "k", "effect": "NoSchedule" })) } })), 0),
-        ("node status", 300, |n| {
-            let status = json!({ "conditions": list(n, |i| json!({ "type": format!("t{i}"), "status": "True" })), "addresses": list(n, |i| json!({ "type": "InternalIP", "address": format!("10.0.0.{i}") })), "images": list(n, |i| json!({ "names": [format!("i{i}")] })) });
-            then(cluster_wide("/api/v1/nodes", json!({})), Sent::merge("/api/v1/nodes/a/status", &json!({ "status": status })))
-        }, 0),
-        ("namespace finalizers", 500, |n| cluster_wide("/api/v1/namespaces", json!({ "spec": { "finalizers": list(n, |i| json!(format!("f{i}"))) } })), 0),
-        ("volume", 500, |n| cluster_wide("/api/v1/persistentvolumes", json!({ "spec": { "capacity": { "storage": "1" }, "accessModes": list(n, |_| json!("x")), "mountOptions": list(n, |_| json!("x")), "hostPath": { "path": "/a" } } })), 0),
-        ("claim", 500, |n| vec![Sent::post("/api/v1/namespaces/default/persistentvolumeclaims", &json!({ "metadata": { "name": "a" }, "spec": { "resources": { "requests": { "storage": "1" } }, "accessModes": list(n, |_| json!("x")) } }))], 0),
-        ("event", 20_000, |n| vec![Sent::post("/api/v1/namespaces/default/events", &json!({ "metadata": { "name": "a" }, "involvedObject": { "namespace": "default" }, "message": "m".repeat(n), "reason": "r".repeat(n) }))], 0),
-        ("service account", 500, |n| vec![Sent::post("/api/v1/namespaces/default/serviceaccounts", &json!({ "metadata": { "name": "a" }, "secrets": list(n, |i| json!({ "name": format!("s{i}") })), "imagePullSecrets": list(n, |i| json!({ "name": format!("s{i}") })) }))], 0),
-        ("token audiences", 500, |n| vec![Sent::post("/api/v1/namespaces/default/serviceaccounts/default/token", &json!({ "spec": { "audiences": list(n, |i| json!(format!("a{i}"))) } }))], 0),
+        ("data", 1_000, |n| config_map(json!({ "data": map(n, |i| (format!("k{i}"), json!(""))) })), 201),
+        (
+            "data and binary data",
+            500,
+            |n| {
+                config_map(
+                    json!({ "data": map(n, |i| (format!("k{i}"), json!(""))), "binaryData": map(n, |i| (format!("b{i}"), json!(""))) }),
+                )
+            },
+            201,
+        ),
+        (
+            "data in binary data",
+            500,
+            |n| {
+                config_map(
+                    json!({ "data": map(n, |i| (format!("k{i}"), json!(""))), "binaryData": map(n, |i| (format!("k{i}"), json!(""))) }),
+                )
+            },
+            422,
+        ),
+        (
+            "invalid keys of data",
+            500,
+            |n| config_map(json!({ "data": map(n, |i| (format!("k {i}"), json!(""))) })),
+            422,
+        ),
+        ("long key of data", 10_000, |n| config_map(json!({ "data": { "k".repeat(n): "" } })), 422),
+        ("long value", 25_000, |n| config_map(json!({ "data": { "k": "v".repeat(n) } })), 201),
+        (
+            "secret",
+            500,
+            |n| {
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/secrets",
+                    &json!({ "metadata": { "name": "a" }, "type": "kubernetes.io/tls", "data": map(n, |i| (format!("k{i}"), json!(""))), "stringData": map(n, |i| (format!("s{i}"), json!(""))) }),
+                )]
+            },
+            422,
+        ),
+        (
+            "quota",
+            100,
+            |n| {
+                let scopes = list(n, |i| json!(["BestEffort", "Terminating"][i % 2]));
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/resourcequotas",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "scopes": scopes, "hard": map(n, |i| (format!("count/k{i}"), json!("1"))) } }),
+                )]
+            },
+            422,
+        ),
+        (
+            "quota of unknown scopes",
+            250,
+            |n| {
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/resourcequotas",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "scopes": list(n, |i| json!(format!("s{i}"))) } }),
+                )]
+            },
+            422,
+        ),
+        (
+            "limit range",
+            50,
+            |n| {
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/limitranges",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "limits": list(n, |_| json!({ "type": "Container", "min": { "cpu": "2" }, "max": { "cpu": "1" } })) } }),
+                )]
+            },
+            422,
+        ),
+        (
+            "limits of a limit range",
+            150,
+            |n| {
+                let amounts = |amount: &str| map(n, |i| (format!("a.b/r{i}"), json!(amount)));
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/limitranges",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "limits": [{ "type": "Container", "min": amounts("2"), "max": amounts("1"), "default": amounts("3"), "defaultRequest": amounts("4") }] } }),
+                )]
+            },
+            422,
+        ),
+        (
+            "endpoints",
+            150,
+            |n| {
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/endpoints",
+                    &json!({ "metadata": { "name": "a" }, "subsets": [{ "addresses": list(n, |i| json!({ "ip": format!("10.0.{}.{}", i / 250, i % 250 + 1) })), "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i % 60_000 + 1 })) }] }),
+                )]
+            },
+            201,
+        ),
+        (
+            "subsets",
+            100,
+            |n| {
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/endpoints",
+                    &json!({ "metadata": { "name": "a" }, "subsets": list(n, |i| json!({ "addresses": [{ "ip": format!("10.0.{}.{}", i / 250, i % 250 + 1) }], "ports": [{ "port": 1 }] })) }),
+                )]
+            },
+            201,
+        ),
+        (
+            "endpoint slice",
+            150,
+            |n| {
+                vec![Sent::post(
+                    "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
+                    &json!({ "metadata": { "name": "a" }, "addressType": "IPv4", "endpoints": list(n, |i| json!({ "addresses": [format!("10.0.{}.{}", i / 250, i % 250 + 1)] })), "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": 1 })) }),
+                )]
+            },
+            201,
+        ),
+        (
+            "node",
+            150,
+            |n| {
+                cluster_wide(
+                    "/api/v1/nodes",
+                    json!({ "spec": { "podCIDRs": list(n, |_| json!("10.0.0.0/24")), "taints": list(n, |i| json!({ "key": format!("k{i}"), "effect": "NoSchedule" })) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "taints",
+            150,
+            |n| {
+                cluster_wide(
+                    "/api/v1/nodes",
+                    json!({ "spec": { "taints": list(n, |i| json!({ "key": format!("k{i}"), "effect": "NoSchedule" })) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "equal taints",
+            150,
+            |n| {
+                cluster_wide(
+                    "/api/v1/nodes",
+                    json!({ "spec": { "taints": list(n, |_| json!({ "key": "k", "effect": "NoSchedule" })) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "node status",
+            150,
+            |n| {
+                let status = json!({ "conditions": list(n, |i| json!({ "type": format!("t{i}"), "status": "True" })), "addresses": list(n, |i| json!({ "type": "InternalIP", "address": format!("10.0.0.{i}") })), "images": list(n, |i| json!({ "names": [format!("i{i}")] })) });
+                then(
+                    cluster_wide("/api/v1/nodes", json!({})),
+                    Sent::merge("/api/v1/nodes/a/status", &json!({ "status": status })),
+                )
+            },
+            200,
+        ),
+        (
+            "namespace finalizers",
+            250,
+            |n| {
+                cluster_wide(
+                    "/api/v1/namespaces",
+                    json!({ "spec": { "finalizers": list(n, |i| json!(format!("f{i}"))) } }),
+                )
+            },
+            422,
+        ),
+        (
+            "volume",
+            250,
+            |n| {
+                cluster_wide(
+                    "/api/v1/persistentvolumes",
+                    json!({ "spec": { "capacity": { "storage": "1" }, "accessModes": list(n, |_| json!("x")), "mountOptions": list(n, |_| json!("x")), "hostPath": { "path": "/a" } } }),
+                )
+            },
+            422,
+        ),
+        (
+            "claim",
+            250,
+            |n| {
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/persistentvolumeclaims",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "resources": { "requests": { "storage": "1" } }, "accessModes": list(n, |_| json!("x")) } }),
+                )]
+            },
+            422,
+        ),
+        (
+            "event",
+            10_000,
+            |n| {
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/events",
+                    &json!({ "metadata": { "name": "a" }, "involvedObject": { "namespace": "default" }, "message": "m".repeat(n), "reason": "r".repeat(n) }),
+                )]
+            },
+            201,
+        ),
+        (
+            "service account",
+            250,
+            |n| {
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/serviceaccounts",
+                    &json!({ "metadata": { "name": "a" }, "secrets": list(n, |i| json!({ "name": format!("s{i}") })), "imagePullSecrets": list(n, |i| json!({ "name": format!("s{i}") })) }),
+                )]
+            },
+            201,
+        ),
+        (
+            "token audiences",
+            250,
+            |n| {
+                vec![Sent::post(
+                    "/api/v1/namespaces/default/serviceaccounts/default/token",
+                    &json!({ "spec": { "audiences": list(n, |i| json!(format!("a{i}"))) } }),
+                )]
+            },
+            404,
+        ),
     ]);
 }
 
 #[test]
 fn services_cost_in_proportion_to_their_size() {
     assert_proportional(&[
-        ("ports", 200, |n| service(json!({ "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i + 1 })) })), 0),
-        ("equal ports", 200, |n| service(json!({ "ports": list(n, |_| json!({ "name": "p", "port": 1 })) })), 0),
-        ("IPv6 addresses", 200, |n| service(json!({ "clusterIP": "fd00::1", "clusterIPs": list(n, |i| json!(format!("fd00::{i:x}"))) })), 0),
-        ("IPv4 addresses", 200, |n| service(json!({ "clusterIP": "10.96.0.5", "clusterIPs": list(n, |i| json!(if i == 0 { "10.96.0.5".to_owned() } else { format!("10.97.{}.{}", i / 256, i % 256) })) })), 0),
-        ("invalid addresses", 200, |n| service(json!({ "clusterIP": "x0", "clusterIPs": list(n, |i| json!(format!("x{i}"))) })), 0),
-        ("equal addresses", 200, |n| service(json!({ "clusterIP": "10.96.0.5", "clusterIPs": list(n, |_| json!("10.96.0.5")) })), 0),
-        ("families", 300, |n| service(json!({ "ipFamilies": list(n, |_| json!("IPv6")) })), 0),
-        ("IPv4 families", 300, |n| service(json!({ "ipFamilies": list(n, |_| json!("IPv4")) })), 0),
-        ("external addresses", 300, |n| service(json!({ "externalIPs": list(n, |_| json!("127.0.0.1")) })), 0),
-        ("source ranges", 300, |n| service(json!({ "type": "LoadBalancer", "loadBalancerSourceRanges": list(n, |_| json!("x")) })), 0),
-        ("node ports", 100, |n| service(json!({ "type": "NodePort", "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i + 1 })) })), 0),
-        ("equal node ports", 100, |n| service(json!({ "type": "NodePort", "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i + 1, "nodePort": 30_001 })) })), 0),
-        ("changed node ports", 100, |n| {
-            let ports = |prefix: &str| list(n, |i| json!({ "name": format!("{prefix}{i}"), "port": i + 1 }));
-            then(service(json!({ "type": "NodePort", "ports": ports("p") })), Sent::merge(format!("{SERVICES}/a"), &json!({ "spec": { "ports": ports("q") } })))
-        }, 0),
-        ("selector", 500, |n| service(json!({ "selector": map(n, |i| (format!("k {i}"), json!("v"))) })), 0),
-        ("ingresses of a load balancer", 300, |n| then(service(json!({})), Sent::merge(format!("{SERVICES}/a/status"), &json!({ "status": { "loadBalancer": { "ingress": list(n, |_| json!({ "ip": "x" })) } } }))), 0),
-        ("conditions of a service", 300, |n| then(service(json!({})), Sent::merge(format!("{SERVICES}/a/status"), &json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" })) } }))), 0),
+        (
+            "ports",
+            100,
+            |n| service(json!({ "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i + 1 })) })),
+            201,
+        ),
+        (
+            "equal ports",
+            100,
+            |n| service(json!({ "ports": list(n, |_| json!({ "name": "p", "port": 1 })) })),
+            422,
+        ),
+        (
+            "IPv6 addresses",
+            100,
+            |n| {
+                service(
+                    json!({ "clusterIP": "fd00::1", "clusterIPs": list(n, |i| json!(format!("fd00::{i:x}"))) }),
+                )
+            },
+            422,
+        ),
+        (
+            "IPv4 addresses",
+            100,
+            |n| {
+                service(
+                    json!({ "clusterIP": "10.96.0.5", "clusterIPs": list(n, |i| json!(if i == 0 { "10.96.0.5".to_owned() } else { format!("10.97.{}.{}", i / 256, i % 256) })) }),
+                )
+            },
+            422,
+        ),
+        (
+            "invalid addresses",
+            100,
+            |n| service(json!({ "clusterIP": "x0", "clusterIPs": list(n, |i| json!(format!("x{i}"))) })),
+            422,
+        ),
+        (
+            "equal addresses",
+            100,
+            |n| service(json!({ "clusterIP": "10.96.0.5", "clusterIPs": list(n, |_| json!("10.96.0.5")) })),
+            422,
+        ),
+        ("families", 150, |n| service(json!({ "ipFamilies": list(n, |_| json!("IPv6")) })), 422),
+        ("IPv4 families", 150, |n| service(json!({ "ipFamilies": list(n, |_| json!("IPv4")) })), 422),
+        (
+            "external addresses",
+            150,
+            |n| service(json!({ "externalIPs": list(n, |_| json!("127.0.0.1")) })),
+            422,
+        ),
+        (
+            "source ranges",
+            150,
+            |n| {
+                service(
+                    json!({ "type": "LoadBalancer", "loadBalancerSourceRanges": list(n, |_| json!("x")) }),
+                )
+            },
+            201,
+        ),
+        (
+            "node ports",
+            50,
+            |n| {
+                service(
+                    json!({ "type": "NodePort", "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i + 1 })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "equal node ports",
+            50,
+            |n| {
+                service(
+                    json!({ "type": "NodePort", "ports": list(n, |i| json!({ "name": format!("p{i}"), "port": i + 1, "nodePort": 30_001 })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "changed node ports",
+            50,
+            |n| {
+                let ports =
+                    |prefix: &str| list(n, |i| json!({ "name": format!("{prefix}{i}"), "port": i + 1 }));
+                then(
+                    service(json!({ "type": "NodePort", "ports": ports("p") })),
+                    Sent::merge(format!("{SERVICES}/a"), &json!({ "spec": { "ports": ports("q") } })),
+                )
+            },
+            200,
+        ),
+        (
+            "selector",
+            250,
+            |n| service(json!({ "selector": map(n, |i| (format!("k {i}"), json!("v"))) })),
+            422,
+        ),
+        (
+            "ingresses of a load balancer",
+            150,
+            |n| {
+                then(
+                    service(json!({})),
+                    Sent::merge(
+                        format!("{SERVICES}/a/status"),
+                        &json!({ "status": { "loadBalancer": { "ingress": list(n, |_| json!({ "ip": "x" })) } } }),
+                    ),
+                )
+            },
+            422,
+        ),
+        (
+            "conditions of a service",
+            150,
+            |n| {
+                then(
+                    service(json!({})),
+                    Sent::merge(
+                        format!("{SERVICES}/a/status"),
+                        &json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": "True", "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z" })) } }),
+                    ),
+                )
+            },
+            200,
+        ),
     ]);
 }
 
 #[test]
 fn pods_cost_in_proportion_to_their_size() {
     assert_proportional(&[
-        ("containers", 50, |n| pod(json!({ "containers": list(n, |i| json!({ "name": format!("c{i}"), "image": "i" })) })), 0),
-        ("equal containers", 50, |n| pod(json!({ "containers": list(n, |_| json!({ "name": "c", "image": "i" })) })), 0),
-        ("init containers", 50, |n| pod(json!({ "initContainers": list(n, |i| json!({ "name": format!("i{i}"), "image": "i" })) })), 0),
-        ("invalid containers", 200, |n| pod(json!({ "containers": list(n, |_| json!({})) })), 0),
-        ("ports", 200, |n| container(json!({ "ports": list(n, |i| json!({ "name": format!("p{i}"), "containerPort": i + 1, "hostPort": i + 1 })) })), 0),
-        ("equal ports", 200, |n| container(json!({ "ports": list(n, |_| json!({ "name": "p", "containerPort": 1, "hostPort": 1 })) })), 0),
-        ("variables", 300, |n| container(json!({ "env": list(n, |i| json!({ "name": format!("V{i}"), "value": "" })) })), 0),
-        ("equal variables", 300, |n| container(json!({ "env": list(n, |_| json!({ "name": "V" })) })), 0),
-        ("invalid variables", 300, |n| container(json!({ "env": list(n, |_| json!({ "name": "=" })) })), 0),
-        ("sources of variables", 300, |n| container(json!({ "envFrom": list(n, |_| json!({})) })), 0),
-        ("volumes", 100, |n| pod(json!({ "volumes": list(n, |i| json!({ "name": format!("v{i}"), "emptyDir": {} })) })), 0),
-        ("equal volumes", 100, |n| pod(json!({ "volumes": list(n, |_| json!({ "name": "v", "emptyDir": {} })) })), 0),
-        ("mounts", 100, |n| {
-            let mounts = list(n, |i| json!({ "name": format!("v{i}"), "mountPath": format!("/m{i}") }));
-            pod(json!({ "volumes": list(n, |i| json!({ "name": format!("v{i}"), "emptyDir": {} })), "containers": [{ "name": "c", "image": "i", "volumeMounts": mounts }] }))
-        }, 0),
-        ("mounts of unknown volumes", 200, |n| container(json!({ "volumeMounts": list(n, |i| json!({ "name": format!("v{i}"), "mountPath": "/m" })) })), 0),
-        ("devices", 200, |n| container(json!({ "volumeDevices": list(n, |i| json!({ "name": format!("v{i}"), "devicePath": "/m" })) })), 0),
-        ("tolerations", 200, |n| pod(json!({ "tolerations": list(n, |i| json!({ "key": format!("k{i}"), "operator": "Exists" })) })), 0),
-        ("changed tolerations", 100, |n| {
-            let all = |n: usize| list(n, |i| json!({ "key": format!("k{i}"), "operator": "Exists" }));
-            let mut more = all(2 * n + 2);
-            more.as_array_mut().unwrap().extend([json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}), json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})]);
-            then(pod(json!({ "tolerations": all(n) })), Sent::merge(format!("{PODS}/a"), &json!({ "spec": { "tolerations": more } })))
-        }, 0),
-        ("changed images", 50, |n| {
-            let all = |image: &str| list(n, |i| json!({ "name": format!("c{i}"), "image": image }));
-            then(pod(json!({ "containers": all("i") })), Sent::strategic(format!("{PODS}/a"), &json!({ "spec": { "containers": all("j") } })))
-        }, 0),
-        ("ephemeral containers", 50, |n| {
-            let all = list(n, |i| json!({ "name": format!("e{i}"), "image": "i" }));
-            then(pod(json!({})), Sent::strategic(format!("{PODS}/a/ephemeralcontainers"), &json!({ "spec": { "ephemeralContainers": all } })))
-        }, 0),
-        ("more ephemeral containers", 50, |n| {
-            let all = |n: usize| list(n, |i| json!({ "name": format!("e{i}"), "image": "i" }));
-            let send = |n: usize| Sent::strategic(format!("{PODS}/a/ephemeralcontainers"), &json!({ "spec": { "ephemeralContainers": all(n) } }));
-            then(then(pod(json!({})), send(n)), send(2 * n))
-        }, 0),
-        ("resize", 50, |n| {
-            let all = |cpu: &str| list(n, |i| json!({ "name": format!("c{i}"), "image": "i", "resources": { "requests": { "cpu": cpu } } }));
-            then(pod(json!({ "containers": all("1") })), Sent::strategic(format!("{PODS}/a/resize"), &json!({ "spec": { "containers": all("2") } })))
-        }, 0),
-        ("status of containers", 100, |n| {
-            let statuses = list(n, |i| json!({ "name": format!("c{i}"), "image": "i", "imageID": "", "ready": true, "restartCount": 0, "state": { "running": {} } }));
-            then(pod(json!({})), Sent::merge(format!("{PODS}/a/status"), &json!({ "status": { "containerStatuses": statuses } })))
-        }, 0),
-        ("conditions", 200, |n| then(pod(json!({})), Sent::merge(format!("{PODS}/a/status"), &json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": "True" })) } }))), 0),
-        ("addresses", 200, |n| then(pod(json!({})), Sent::merge(format!("{PODS}/a/status"), &json!({ "status": { "podIPs": list(n, |i| json!({ "ip": format!("10.0.0.{i}") })) } }))), 0),
-        ("gates", 200, |n| pod(json!({ "schedulingGates": list(n, |i| json!({ "name": format!("g{i}") })), "readinessGates": list(n, |i| json!({ "conditionType": format!("g{i}") })) })), 0),
-        ("removed gates", 200, |n| {
-            let gates = |n: usize| list(n, |i| json!({ "name": format!("g{i}") }));
-            then(pod(json!({ "schedulingGates": gates(n) })), Sent::merge(format!("{PODS}/a"), &json!({ "spec": { "schedulingGates": gates(n - 1) } })))
-        }, 0),
-        ("affinity", 100, |n| pod(json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": list(n, |_| json!({ "matchExpressions": [{ "key": "k", "operator": "In" }] })) } } } })), 0),
-        ("affinity to pods", 100, |n| pod(json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": list(n, |_| json!({ "labelSelector": { "matchExpressions": [{ "key": "k", "operator": "In" }] } })) } } })), 0),
-        ("spread constraints", 100, |n| pod(json!({ "topologySpreadConstraints": list(n, |i| json!({ "maxSkew": 1, "topologyKey": format!("k{i}"), "whenUnsatisfiable": "DoNotSchedule" })) })), 0),
-        ("equal spread constraints", 100, |n| pod(json!({ "topologySpreadConstraints": list(n, |_| json!({ "maxSkew": 1, "topologyKey": "k", "whenUnsatisfiable": "DoNotSchedule" })) })), 0),
-        ("host aliases", 200, |n| pod(json!({ "hostAliases": list(n, |_| json!({ "ip": "x", "hostnames": ["a_"] })) })), 0),
-        ("sysctls", 200, |n| pod(json!({ "securityContext": { "sysctls": list(n, |i| json!({ "name": format!("a.b{i}"), "value": "" })) } })), 0),
-        ("equal sysctls", 200, |n| pod(json!({ "securityContext": { "sysctls": list(n, |_| json!({ "name": "a.b", "value": "" })) } })), 0),
-        ("name servers", 200, |n| pod(json!({ "dnsPolicy": "None", "dnsConfig": { "nameservers": list(n, |_| json!("x")), "searches": list(n, |_| json!("x_")), "options": list(n, |_| json!({ "name": "" })) } })), 0),
-        ("resources", 300, |n| {
-            let amounts = |amount: &str| map(n, |i| (format!("a.b/r{i}"), json!(amount)));
-            container(json!({ "resources": { "limits": amounts("1"), "requests": amounts("2") } }))
-        }, 0),
-        ("resource claims", 200, |n| pod(json!({ "resourceClaims": list(n, |i| json!({ "name": format!("c{i}"), "resourceClaimName": "x" })) })), 0),
-        ("commands", 1_000, |n| container(json!({ "command": list(n, |_| json!("x")), "args": list(n, |_| json!("$(X)")) })), 0),
-        ("node selector", 500, |n| pod(json!({ "nodeSelector": map(n, |i| (format!("k {i}"), json!("v"))) })), 0),
-        ("projected volume", 100, |n| pod(json!({ "volumes": [{ "name": "v", "projected": { "sources": list(n, |i| json!({ "configMap": { "name": format!("c{i}"), "items": [{ "key": "k", "path": "p" }] } })) } }] })), 0),
-        ("table of a pod", 100, |n| then(pod(json!({ "containers": list(n, |i| json!({ "name": format!("c{i}"), "image": "i" })), "readinessGates": list(n, |i| json!({ "conditionType": format!("g{i}") })) })), Sent::get(PODS)), 0),
+        (
+            "containers",
+            25,
+            |n| pod(json!({ "containers": list(n, |i| json!({ "name": format!("c{i}"), "image": "i" })) })),
+            201,
+        ),
+        (
+            "equal containers",
+            25,
+            |n| pod(json!({ "containers": list(n, |_| json!({ "name": "c", "image": "i" })) })),
+            422,
+        ),
+        (
+            "init containers",
+            25,
+            |n| {
+                pod(
+                    json!({ "initContainers": list(n, |i| json!({ "name": format!("i{i}"), "image": "i" })) }),
+                )
+            },
+            201,
+        ),
+        ("invalid containers", 100, |n| pod(json!({ "containers": list(n, |_| json!({})) })), 422),
+        (
+            "ports",
+            100,
+            |n| {
+                container(
+                    json!({ "ports": list(n, |i| json!({ "name": format!("p{i}"), "containerPort": i + 1, "hostPort": i + 1 })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "equal ports",
+            100,
+            |n| {
+                container(
+                    json!({ "ports": list(n, |_| json!({ "name": "p", "containerPort": 1, "hostPort": 1 })) }),
+                )
+            },
+            422,
+        ),
+        (
+            "variables",
+            150,
+            |n| container(json!({ "env": list(n, |i| json!({ "name": format!("V{i}"), "value": "" })) })),
+            201,
+        ),
+        ("equal variables", 150, |n| container(json!({ "env": list(n, |_| json!({ "name": "V" })) })), 201),
+        ("invalid variables", 150, |n| container(json!({ "env": list(n, |_| json!({ "name": "=" })) })), 422),
+        ("sources of variables", 150, |n| container(json!({ "envFrom": list(n, |_| json!({})) })), 422),
+        (
+            "volumes",
+            50,
+            |n| pod(json!({ "volumes": list(n, |i| json!({ "name": format!("v{i}"), "emptyDir": {} })) })),
+            201,
+        ),
+        (
+            "equal volumes",
+            50,
+            |n| pod(json!({ "volumes": list(n, |_| json!({ "name": "v", "emptyDir": {} })) })),
+            422,
+        ),
+        (
+            "mounts",
+            50,
+            |n| {
+                let mounts = list(n, |i| json!({ "name": format!("v{i}"), "mountPath": format!("/m{i}") }));
+                pod(
+                    json!({ "volumes": list(n, |i| json!({ "name": format!("v{i}"), "emptyDir": {} })), "containers": [{ "name": "c", "image": "i", "volumeMounts": mounts }] }),
+                )
+            },
+            201,
+        ),
+        (
+            "mounts of unknown volumes",
+            100,
+            |n| {
+                container(
+                    json!({ "volumeMounts": list(n, |i| json!({ "name": format!("v{i}"), "mountPath": "/m" })) }),
+                )
+            },
+            422,
+        ),
+        (
+            "devices",
+            100,
+            |n| {
+                container(
+                    json!({ "volumeDevices": list(n, |i| json!({ "name": format!("v{i}"), "devicePath": "/m" })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "tolerations",
+            100,
+            |n| {
+                pod(
+                    json!({ "tolerations": list(n, |i| json!({ "key": format!("k{i}"), "operator": "Exists" })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "changed tolerations",
+            50,
+            |n| {
+                let all = |n: usize| list(n, |i| json!({ "key": format!("k{i}"), "operator": "Exists" }));
+                let mut more = all(2 * n + 2);
+                more.as_array_mut().unwrap().extend([json!({"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}), json!({"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300})]);
+                then(
+                    pod(json!({ "tolerations": all(n) })),
+                    Sent::merge(format!("{PODS}/a"), &json!({ "spec": { "tolerations": more } })),
+                )
+            },
+            200,
+        ),
+        (
+            "changed images",
+            25,
+            |n| {
+                let all = |image: &str| list(n, |i| json!({ "name": format!("c{i}"), "image": image }));
+                then(
+                    pod(json!({ "containers": all("i") })),
+                    Sent::strategic(format!("{PODS}/a"), &json!({ "spec": { "containers": all("j") } })),
+                )
+            },
+            200,
+        ),
+        (
+            "ephemeral containers",
+            25,
+            |n| {
+                let all = list(n, |i| json!({ "name": format!("e{i}"), "image": "i" }));
+                then(
+                    pod(json!({})),
+                    Sent::strategic(
+                        format!("{PODS}/a/ephemeralcontainers"),
+                        &json!({ "spec": { "ephemeralContainers": all } }),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "more ephemeral containers",
+            25,
+            |n| {
+                let all = |n: usize| list(n, |i| json!({ "name": format!("e{i}"), "image": "i" }));
+                let send = |n: usize| {
+                    Sent::strategic(
+                        format!("{PODS}/a/ephemeralcontainers"),
+                        &json!({ "spec": { "ephemeralContainers": all(n) } }),
+                    )
+                };
+                then(then(pod(json!({})), send(n)), send(2 * n))
+            },
+            200,
+        ),
+        (
+            "resize",
+            25,
+            |n| {
+                let all = |cpu: &str| {
+                    list(
+                        n,
+                        |i| json!({ "name": format!("c{i}"), "image": "i", "resources": { "requests": { "cpu": cpu } } }),
+                    )
+                };
+                then(
+                    pod(json!({ "containers": all("1") })),
+                    Sent::strategic(
+                        format!("{PODS}/a/resize"),
+                        &json!({ "spec": { "containers": all("2") } }),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "status of containers",
+            50,
+            |n| {
+                let statuses = list(
+                    n,
+                    |i| json!({ "name": format!("c{i}"), "image": "i", "imageID": "", "ready": true, "restartCount": 0, "state": { "running": {} } }),
+                );
+                then(
+                    pod(json!({})),
+                    Sent::merge(
+                        format!("{PODS}/a/status"),
+                        &json!({ "status": { "containerStatuses": statuses } }),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "conditions",
+            100,
+            |n| {
+                then(
+                    pod(json!({})),
+                    Sent::merge(
+                        format!("{PODS}/a/status"),
+                        &json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": "True" })) } }),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "addresses",
+            100,
+            |n| {
+                then(
+                    pod(json!({})),
+                    Sent::merge(
+                        format!("{PODS}/a/status"),
+                        &json!({ "status": { "podIPs": list(n, |i| json!({ "ip": format!("10.0.0.{i}") })) } }),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "gates",
+            100,
+            |n| {
+                pod(
+                    json!({ "schedulingGates": list(n, |i| json!({ "name": format!("g{i}") })), "readinessGates": list(n, |i| json!({ "conditionType": format!("g{i}") })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "removed gates",
+            100,
+            |n| {
+                let gates = |n: usize| list(n, |i| json!({ "name": format!("g{i}") }));
+                then(
+                    pod(json!({ "schedulingGates": gates(n) })),
+                    Sent::merge(format!("{PODS}/a"), &json!({ "spec": { "schedulingGates": gates(n - 1) } })),
+                )
+            },
+            200,
+        ),
+        (
+            "affinity",
+            50,
+            |n| {
+                pod(
+                    json!({ "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": { "nodeSelectorTerms": list(n, |_| json!({ "matchExpressions": [{ "key": "k", "operator": "In" }] })) } } } }),
+                )
+            },
+            422,
+        ),
+        (
+            "affinity to pods",
+            50,
+            |n| {
+                pod(
+                    json!({ "affinity": { "podAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": list(n, |_| json!({ "labelSelector": { "matchExpressions": [{ "key": "k", "operator": "In" }] } })) } } }),
+                )
+            },
+            422,
+        ),
+        (
+            "spread constraints",
+            50,
+            |n| {
+                pod(
+                    json!({ "topologySpreadConstraints": list(n, |i| json!({ "maxSkew": 1, "topologyKey": format!("k{i}"), "whenUnsatisfiable": "DoNotSchedule" })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "equal spread constraints",
+            50,
+            |n| {
+                pod(
+                    json!({ "topologySpreadConstraints": list(n, |_| json!({ "maxSkew": 1, "topologyKey": "k", "whenUnsatisfiable": "DoNotSchedule" })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "host aliases",
+            100,
+            |n| pod(json!({ "hostAliases": list(n, |_| json!({ "ip": "x", "hostnames": ["a_"] })) })),
+            422,
+        ),
+        (
+            "sysctls",
+            100,
+            |n| {
+                pod(
+                    json!({ "securityContext": { "sysctls": list(n, |i| json!({ "name": format!("a.b{i}"), "value": "" })) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "equal sysctls",
+            100,
+            |n| {
+                pod(
+                    json!({ "securityContext": { "sysctls": list(n, |_| json!({ "name": "a.b", "value": "" })) } }),
+                )
+            },
+            422,
+        ),
+        (
+            "name servers",
+            100,
+            |n| {
+                pod(
+                    json!({ "dnsPolicy": "None", "dnsConfig": { "nameservers": list(n, |_| json!("x")), "searches": list(n, |_| json!("x_")), "options": list(n, |_| json!({ "name": "" })) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "resources",
+            150,
+            |n| {
+                let amounts = |amount: &str| map(n, |i| (format!("a.b/r{i}"), json!(amount)));
+                container(json!({ "resources": { "limits": amounts("1"), "requests": amounts("2") } }))
+            },
+            422,
+        ),
+        (
+            "resource claims",
+            100,
+            |n| {
+                pod(
+                    json!({ "resourceClaims": list(n, |i| json!({ "name": format!("c{i}"), "resourceClaimName": "x" })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "commands",
+            500,
+            |n| container(json!({ "command": list(n, |_| json!("x")), "args": list(n, |_| json!("$(X)")) })),
+            201,
+        ),
+        (
+            "node selector",
+            250,
+            |n| pod(json!({ "nodeSelector": map(n, |i| (format!("k {i}"), json!("v"))) })),
+            422,
+        ),
+        (
+            "projected volume",
+            50,
+            |n| {
+                pod(
+                    json!({ "volumes": [{ "name": "v", "projected": { "sources": list(n, |i| json!({ "configMap": { "name": format!("c{i}"), "items": [{ "key": "k", "path": "p" }] } })) } }] }),
+                )
+            },
+            201,
+        ),
+        (
+            "table of a pod",
+            50,
+            |n| {
+                then(
+                    pod(
+                        json!({ "containers": list(n, |i| json!({ "name": format!("c{i}"), "image": "i" })), "readinessGates": list(n, |i| json!({ "conditionType": format!("g{i}") })) }),
+                    ),
+                    Sent::get(PODS),
+                )
+            },
+            200,
+        ),
     ]);
 }
 
 #[test]
 fn objects_of_other_groups_cost_in_proportion_to_their_size() {
     assert_proportional(&[
-        ("selector", 200, |n| workload("apps", "deployments", json!({ "selector": { "matchExpressions": list(n, |i| json!({ "key": format!("k{i}"), "operator": "In" })) } })), 0),
-        ("values of a selector", 500, |n| workload("apps", "deployments", json!({ "selector": { "matchExpressions": [{ "key": "a", "operator": "In", "values": list(n, |i| json!(format!("v{i}"))) }] } })), 0),
-        ("labels of a template", 500, |n| workload("apps", "deployments", json!({ "selector": { "matchLabels": map(n, |i| (format!("k{i}"), json!("v"))) }, "template": { "metadata": { "labels": map(n, |i| (format!("k{i}"), json!("v"))) } } })), 0),
-        ("deployment conditions", 200, |n| then(workload("apps", "deployments", json!({})), Sent::merge("/apis/apps/v1/namespaces/default/deployments/a/status", &json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": "True" })) } }))), 0),
-        ("claim templates", 50, |n| workload("apps", "statefulsets", json!({ "serviceName": "s", "volumeClaimTemplates": list(n, |i| json!({ "metadata": { "name": format!("v{i}") }, "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1" } } } })), "template": { "spec": { "volumes": list(n, |i| json!({ "name": format!("w{i}"), "emptyDir": {} })), "containers": [{ "name": "c", "image": "i", "volumeMounts": list(n, |i| json!({ "name": format!("v{i}"), "mountPath": format!("/{i}") })) }] } } })), 0),
-        ("invalid claim templates", 200, |n| workload("apps", "statefulsets", json!({ "serviceName": "s", "volumeClaimTemplates": list(n, |_| json!({ "metadata": {} })) })), 0),
-        ("failure policy", 100, |n| workload("batch", "jobs", json!({ "podFailurePolicy": { "rules": list(n, |_| json!({ "action": "FailJob", "onExitCodes": { "operator": "In", "values": [1] } })) } })), 0),
-        ("exit codes", 500, |n| workload("batch", "jobs", json!({ "podFailurePolicy": { "rules": [{ "action": "FailJob", "onExitCodes": { "operator": "In", "values": list(n, |i| json!(i)) } }] } })), 0),
-        ("metrics", 100, |n| vec![Sent::post("/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", &json!({ "metadata": { "name": "a" }, "spec": { "maxReplicas": 2, "scaleTargetRef": { "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" }, "metrics": list(n, |_| json!({ "type": "Resource", "resource": { "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 0 } } })) } }))], 0),
-        ("metrics as annotations", 100, |n| vec![Sent::post("/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", &json!({ "metadata": { "name": "a", "annotations": { "autoscaling.alpha.kubernetes.io/metrics": list(n, |_| json!({ "type": "Resource", "resource": { "name": "memory", "targetAverageUtilization": 1 } })).to_string() } }, "spec": { "maxReplicas": 2, "scaleTargetRef": { "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" } } }))], 0),
-        ("network policy", 100, |n| vec![Sent::post("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", &json!({ "metadata": { "name": "a" }, "spec": { "podSelector": {}, "ingress": list(n, |_| json!({ "from": [{ "ipBlock": { "cidr": "x", "except": ["y"] } }], "ports": [{ "port": 0 }] })) } }))], 0),
-        ("exceptions of a network policy", 300, |n| vec![Sent::post("/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", &json!({ "metadata": { "name": "a" }, "spec": { "podSelector": {}, "ingress": [{ "from": [{ "ipBlock": { "cidr": "10.0.0.0/8", "except": list(n, |_| json!("10.1.0.0/16")) } }] }] } }))], 0),
-        ("ingress", 100, |n| vec![Sent::post("/apis/networking.k8s.io/v1/namespaces/default/ingresses", &json!({ "metadata": { "name": "a" }, "spec": { "tls": list(n, |_| json!({ "hosts": ["x_"] })), "rules": list(n, |i| json!({ "host": format!("h{i}_"), "http": { "paths": [{ "path": "x", "pathType": "Prefix" }] } })) } }))], 0),
-        ("paths of an ingress", 100, |n| vec![Sent::post("/apis/networking.k8s.io/v1/namespaces/default/ingresses", &json!({ "metadata": { "name": "a" }, "spec": { "rules": [{ "host": "h", "http": { "paths": list(n, |i| json!({ "path": format!("/{i}"), "pathType": "Prefix", "backend": { "service": { "name": "s", "port": { "number": 1 } } } })) } }] } }))], 0),
-        ("role", 200, |n| vec![Sent::post("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", &json!({ "metadata": { "name": "a" }, "rules": list(n, |_| json!({ "verbs": [] })) }))], 0),
-        ("binding", 200, |n| vec![Sent::post("/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", &json!({ "metadata": { "name": "a" }, "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r" }, "subjects": list(n, |_| json!({ "kind": "x" })) }))], 0),
-        ("webhooks", 50, |n| cluster_wide("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", json!({ "webhooks": list(n, |i| json!({ "name": format!("w{i}.a.b"), "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": { "url": "https://a" }, "failurePolicy": "Ignore" })) })), 0),
-        ("equal webhooks", 50, |n| cluster_wide("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", json!({ "webhooks": list(n, |_| json!({ "name": "w.a.b", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": { "url": "https://a" } })) })), 0),
-        ("rules of a webhook", 100, |n| cluster_wide("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", json!({ "webhooks": [{ "name": "w.a.b", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": { "url": "https://a" }, "rules": list(n, |i| json!({ "operations": ["CREATE"], "apiGroups": [format!("g{i}")], "apiVersions": ["v1"], "resources": ["*/*", "a"] })) }] })), 0),
-        ("resources of a webhook", 200, |n| cluster_wide("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", json!({ "webhooks": [{ "name": "w.a.b", "sideEffects": "None", "admissionReviewVersions": list(n, |i| json!(format!("v{i}"))), "clientConfig": { "url": "https://a" }, "rules": [{ "operations": list(n, |_| json!("CREATE")), "apiGroups": list(n, |i| json!(format!("g{i}"))), "apiVersions": list(n, |i| json!(format!("v{i}"))), "resources": list(n, |i| json!(format!("r{i}"))) }] }] })), 0),
-        ("match conditions", 50, |n| cluster_wide("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", json!({ "webhooks": [{ "name": "w.a.b", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": { "url": "https://a" }, "matchConditions": list(n, |i| json!({ "name": format!("m{i}"), "expression": "true" })) }] })), 0),
-        ("policy", 100, |n| cluster_wide("/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies", json!({ "spec": { "matchConstraints": { "resourceRules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"] }] }, "validations": list(n, |_| json!({ "expression": "true" })) } })), 0),
-        ("conditions of a signing request", 200, |n| {
-            let made = cluster_wide(SIGNING, json!({ "spec": { "signerName": "a.b/c", "request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==", "usages": ["any"] } }));
-            let conditions = |n: usize| json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": "True" })) } });
-            let path = format!("{SIGNING}/a/approval");
-            then(then(made, Sent::merge(path.clone(), &conditions(n))), Sent::merge(path, &conditions(2 * n)))
-        }, 0),
-        ("equal conditions of a signing request", 200, |n| {
-            let made = cluster_wide(SIGNING, json!({ "spec": { "signerName": "a.b/c", "request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==", "usages": ["any"] } }));
-            let conditions = json!({ "status": { "conditions": list(n, |_| json!({ "type": "T", "status": "True" })) } });
-            then(made, Sent::merge(format!("{SIGNING}/a/approval"), &conditions))
-        }, 0),
-        ("usages", 300, |n| cluster_wide(SIGNING, json!({ "spec": { "signerName": "a.b/c", "request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==", "usages": list(n, |_| json!("any")) } })), 0),
-        ("CSI node", 100, |n| cluster_wide("/apis/storage.k8s.io/v1/csinodes", json!({ "spec": { "drivers": list(n, |i| json!({ "name": format!("d{i}"), "nodeID": "n", "topologyKeys": ["a", "b"] })) } })), 0),
-        ("keys of a CSI node", 500, |n| cluster_wide("/apis/storage.k8s.io/v1/csinodes", json!({ "spec": { "drivers": [{ "name": "d", "nodeID": "n", "topologyKeys": list(n, |i| json!(format!("k{i}"))) }] } })), 0),
-        ("storage class", 300, |n| cluster_wide("/apis/storage.k8s.io/v1/storageclasses", json!({ "provisioner": "p", "parameters": map(n, |i| (format!("k{i}"), json!(""))), "allowedTopologies": list(n, |_| json!({ "matchLabelExpressions": [{ "key": "k", "values": ["v"] }] })) })), 0),
-        ("access review", 500, |n| vec![Sent::post("/apis/authorization.k8s.io/v1/subjectaccessreviews", &json!({ "spec": { "user": "u", "groups": list(n, |i| json!(format!("g{i}"))), "nonResourceAttributes": { "path": "/", "verb": "get" } } }))], 0),
-        ("cron job", 20_000, |n| vec![Sent::post("/apis/batch/v1/namespaces/default/cronjobs", &json!({ "metadata": { "name": "a" }, "spec": { "schedule": format!("{}0 * * * *", "0,".repeat(n)), "jobTemplate": { "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }] } } } } } }))], 0),
-        ("disruption budget", 300, |n| vec![Sent::post("/apis/policy/v1/namespaces/default/poddisruptionbudgets", &json!({ "metadata": { "name": "a" }, "spec": { "minAvailable": 1, "selector": { "matchExpressions": list(n, |i| json!({ "key": format!("k{i}"), "operator": "Exists" })) } } }))], 0),
+        (
+            "selector",
+            100,
+            |n| {
+                workload(
+                    "apps",
+                    "deployments",
+                    json!({ "selector": { "matchExpressions": list(n, |i| json!({ "key": format!("k{i}"), "operator": "In" })) } }),
+                )
+            },
+            422,
+        ),
+        (
+            "values of a selector",
+            250,
+            |n| {
+                workload(
+                    "apps",
+                    "deployments",
+                    json!({ "selector": { "matchExpressions": [{ "key": "a", "operator": "In", "values": list(n, |i| json!(format!("v{i}"))) }] } }),
+                )
+            },
+            422,
+        ),
+        (
+            "labels of a template",
+            250,
+            |n| {
+                workload(
+                    "apps",
+                    "deployments",
+                    json!({ "selector": { "matchLabels": map(n, |i| (format!("k{i}"), json!("v"))) }, "template": { "metadata": { "labels": map(n, |i| (format!("k{i}"), json!("v"))) } } }),
+                )
+            },
+            201,
+        ),
+        (
+            "deployment conditions",
+            100,
+            |n| {
+                then(
+                    workload("apps", "deployments", json!({})),
+                    Sent::merge(
+                        "/apis/apps/v1/namespaces/default/deployments/a/status",
+                        &json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": "True" })) } }),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "claim templates",
+            25,
+            |n| {
+                workload(
+                    "apps",
+                    "statefulsets",
+                    json!({ "serviceName": "s", "volumeClaimTemplates": list(n, |i| json!({ "metadata": { "name": format!("v{i}") }, "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1" } } } })), "template": { "spec": { "volumes": list(n, |i| json!({ "name": format!("w{i}"), "emptyDir": {} })), "containers": [{ "name": "c", "image": "i", "volumeMounts": list(n, |i| json!({ "name": format!("v{i}"), "mountPath": format!("/{i}") })) }] } } }),
+                )
+            },
+            201,
+        ),
+        (
+            "invalid claim templates",
+            100,
+            |n| {
+                workload(
+                    "apps",
+                    "statefulsets",
+                    json!({ "serviceName": "s", "volumeClaimTemplates": list(n, |_| json!({ "metadata": {} })) }),
+                )
+            },
+            422,
+        ),
+        (
+            "failure policy",
+            50,
+            |n| {
+                workload(
+                    "batch",
+                    "jobs",
+                    json!({ "podFailurePolicy": { "rules": list(n, |_| json!({ "action": "FailJob", "onExitCodes": { "operator": "In", "values": [1] } })) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "exit codes",
+            250,
+            |n| {
+                workload(
+                    "batch",
+                    "jobs",
+                    json!({ "podFailurePolicy": { "rules": [{ "action": "FailJob", "onExitCodes": { "operator": "In", "values": list(n, |i| json!(i)) } }] } }),
+                )
+            },
+            201,
+        ),
+        (
+            "metrics",
+            50,
+            |n| {
+                vec![Sent::post(
+                    "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "maxReplicas": 2, "scaleTargetRef": { "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" }, "metrics": list(n, |_| json!({ "type": "Resource", "resource": { "name": "cpu", "target": { "type": "Utilization", "averageUtilization": 0 } } })) } }),
+                )]
+            },
+            422,
+        ),
+        (
+            "metrics as annotations",
+            50,
+            |n| {
+                vec![Sent::post(
+                    "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers",
+                    &json!({ "metadata": { "name": "a", "annotations": { "autoscaling.alpha.kubernetes.io/metrics": list(n, |_| json!({ "type": "Resource", "resource": { "name": "memory", "targetAverageUtilization": 1 } })).to_string() } }, "spec": { "maxReplicas": 2, "scaleTargetRef": { "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" } } }),
+                )]
+            },
+            201,
+        ),
+        (
+            "network policy",
+            50,
+            |n| {
+                vec![Sent::post(
+                    "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "podSelector": {}, "ingress": list(n, |_| json!({ "from": [{ "ipBlock": { "cidr": "x", "except": ["y"] } }], "ports": [{ "port": 0 }] })) } }),
+                )]
+            },
+            422,
+        ),
+        (
+            "exceptions of a network policy",
+            150,
+            |n| {
+                vec![Sent::post(
+                    "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "podSelector": {}, "ingress": [{ "from": [{ "ipBlock": { "cidr": "10.0.0.0/8", "except": list(n, |_| json!("10.1.0.0/16")) } }] }] } }),
+                )]
+            },
+            201,
+        ),
+        (
+            "ingress",
+            50,
+            |n| {
+                vec![Sent::post(
+                    "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "tls": list(n, |_| json!({ "hosts": ["x_"] })), "rules": list(n, |i| json!({ "host": format!("h{i}_"), "http": { "paths": [{ "path": "x", "pathType": "Prefix" }] } })) } }),
+                )]
+            },
+            422,
+        ),
+        (
+            "paths of an ingress",
+            50,
+            |n| {
+                vec![Sent::post(
+                    "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "rules": [{ "host": "h", "http": { "paths": list(n, |i| json!({ "path": format!("/{i}"), "pathType": "Prefix", "backend": { "service": { "name": "s", "port": { "number": 1 } } } })) } }] } }),
+                )]
+            },
+            201,
+        ),
+        (
+            "role",
+            100,
+            |n| {
+                vec![Sent::post(
+                    "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles",
+                    &json!({ "metadata": { "name": "a" }, "rules": list(n, |_| json!({ "verbs": [] })) }),
+                )]
+            },
+            422,
+        ),
+        (
+            "binding",
+            100,
+            |n| {
+                vec![Sent::post(
+                    "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings",
+                    &json!({ "metadata": { "name": "a" }, "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r" }, "subjects": list(n, |_| json!({ "kind": "x" })) }),
+                )]
+            },
+            422,
+        ),
+        (
+            "webhooks",
+            25,
+            |n| {
+                cluster_wide(
+                    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+                    json!({ "webhooks": list(n, |i| json!({ "name": format!("w{i}.a.b"), "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": { "url": "https://a" }, "failurePolicy": "Ignore" })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "equal webhooks",
+            25,
+            |n| {
+                cluster_wide(
+                    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+                    json!({ "webhooks": list(n, |_| json!({ "name": "w.a.b", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": { "url": "https://a" } })) }),
+                )
+            },
+            422,
+        ),
+        (
+            "rules of a webhook",
+            50,
+            |n| {
+                cluster_wide(
+                    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+                    json!({ "webhooks": [{ "name": "w.a.b", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": { "url": "https://a" }, "rules": list(n, |i| json!({ "operations": ["CREATE"], "apiGroups": [format!("g{i}")], "apiVersions": ["v1"], "resources": ["*/*", "a"] })) }] }),
+                )
+            },
+            201,
+        ),
+        (
+            "resources of a webhook",
+            100,
+            |n| {
+                cluster_wide(
+                    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+                    json!({ "webhooks": [{ "name": "w.a.b", "sideEffects": "None", "admissionReviewVersions": list(n, |i| json!(format!("v{i}"))), "clientConfig": { "url": "https://a" }, "rules": [{ "operations": list(n, |_| json!("CREATE")), "apiGroups": list(n, |i| json!(format!("g{i}"))), "apiVersions": list(n, |i| json!(format!("v{i}"))), "resources": list(n, |i| json!(format!("r{i}"))) }] }] }),
+                )
+            },
+            201,
+        ),
+        (
+            "match conditions",
+            25,
+            |n| {
+                cluster_wide(
+                    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+                    json!({ "webhooks": [{ "name": "w.a.b", "sideEffects": "None", "admissionReviewVersions": ["v1"], "clientConfig": { "url": "https://a" }, "matchConditions": list(n, |i| json!({ "name": format!("m{i}"), "expression": "true" })) }] }),
+                )
+            },
+            201,
+        ),
+        (
+            "policy",
+            50,
+            |n| {
+                cluster_wide(
+                    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+                    json!({ "spec": { "matchConstraints": { "resourceRules": [{ "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"] }] }, "validations": list(n, |_| json!({ "expression": "true" })) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "conditions of a signing request",
+            100,
+            |n| {
+                let made = cluster_wide(
+                    SIGNING,
+                    json!({ "spec": { "signerName": "a.b/c", "request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==", "usages": ["any"] } }),
+                );
+                let conditions = |n: usize| json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": "True" })) } });
+                let path = format!("{SIGNING}/a/approval");
+                then(
+                    then(made, Sent::merge(path.clone(), &conditions(n))),
+                    Sent::merge(path, &conditions(2 * n)),
+                )
+            },
+            200,
+        ),
+        (
+            "equal conditions of a signing request",
+            100,
+            |n| {
+                let made = cluster_wide(
+                    SIGNING,
+                    json!({ "spec": { "signerName": "a.b/c", "request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==", "usages": ["any"] } }),
+                );
+                let conditions = json!({ "status": { "conditions": list(n, |_| json!({ "type": "T", "status": "True" })) } });
+                then(made, Sent::merge(format!("{SIGNING}/a/approval"), &conditions))
+            },
+            422,
+        ),
+        (
+            "usages",
+            150,
+            |n| {
+                cluster_wide(
+                    SIGNING,
+                    json!({ "spec": { "signerName": "a.b/c", "request": "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==", "usages": list(n, |_| json!("any")) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "CSI node",
+            50,
+            |n| {
+                cluster_wide(
+                    "/apis/storage.k8s.io/v1/csinodes",
+                    json!({ "spec": { "drivers": list(n, |i| json!({ "name": format!("d{i}"), "nodeID": "n", "topologyKeys": ["a", "b"] })) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "keys of a CSI node",
+            250,
+            |n| {
+                cluster_wide(
+                    "/apis/storage.k8s.io/v1/csinodes",
+                    json!({ "spec": { "drivers": [{ "name": "d", "nodeID": "n", "topologyKeys": list(n, |i| json!(format!("k{i}"))) }] } }),
+                )
+            },
+            201,
+        ),
+        (
+            "storage class",
+            150,
+            |n| {
+                cluster_wide(
+                    "/apis/storage.k8s.io/v1/storageclasses",
+                    json!({ "provisioner": "p", "parameters": map(n, |i| (format!("k{i}"), json!(""))), "allowedTopologies": list(n, |_| json!({ "matchLabelExpressions": [{ "key": "k", "values": ["v"] }] })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "access review",
+            250,
+            |n| {
+                vec![Sent::post(
+                    "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                    &json!({ "spec": { "user": "u", "groups": list(n, |i| json!(format!("g{i}"))), "nonResourceAttributes": { "path": "/", "verb": "get" } } }),
+                )]
+            },
+            201,
+        ),
+        (
+            "cron job",
+            10_000,
+            |n| {
+                vec![Sent::post(
+                    "/apis/batch/v1/namespaces/default/cronjobs",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "schedule": format!("{}0 * * * *", "0,".repeat(n)), "jobTemplate": { "spec": { "template": { "spec": { "restartPolicy": "Never", "containers": [{ "name": "c", "image": "i" }] } } } } } }),
+                )]
+            },
+            201,
+        ),
+        (
+            "disruption budget",
+            150,
+            |n| {
+                vec![Sent::post(
+                    "/apis/policy/v1/namespaces/default/poddisruptionbudgets",
+                    &json!({ "metadata": { "name": "a" }, "spec": { "minAvailable": 1, "selector": { "matchExpressions": list(n, |i| json!({ "key": format!("k{i}"), "operator": "Exists" })) } } }),
+                )]
+            },
+            201,
+        ),
     ]);
 }

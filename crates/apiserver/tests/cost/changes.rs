@@ -58,94 +58,646 @@ fn by(manager: &str) -> String {
 #[test]
 fn patches_cost_in_proportion_to_their_size() {
     assert_proportional(&[
-        ("added fields", 500, |n| change(json!({ "data": {} }), Sent::json_patch(CONFIG_MAP, &list(n, |i| json!({ "op": "add", "path": format!("/data/k{i}"), "value": "v" })))), 0),
-        ("items added to the front", 500, |n| change(json!({ "finalizers": finalizers(n) }), Sent::json_patch(CONFIG_MAP, &list(n, |i| json!({ "op": "add", "path": "/metadata/finalizers/0", "value": format!("c.d/g{i}") })))), 0),
-        ("items removed from the front", 500, |n| change(json!({ "finalizers": finalizers(n) }), Sent::json_patch(CONFIG_MAP, &list(n - 1, |_| json!({ "op": "remove", "path": "/metadata/finalizers/0" })))), 0),
-        ("tests of a large value", 100, |n| change(json!({ "data": entries(n, "v") }), Sent::json_patch(CONFIG_MAP, &list(n, |_| json!({ "op": "test", "path": "/data", "value": {} })))), 0),
-        ("copies", 1_000, |n| change(json!({ "data": { "k": "v".repeat(n) } }), Sent::json_patch(CONFIG_MAP, &list(n / 20, |i| json!({ "op": "copy", "from": "/data/k", "path": format!("/data/c{i}") })))), 0),
-        ("copies of copies", 200, |n| change(json!({ "data": { "k": "v" } }), Sent::json_patch(CONFIG_MAP, &list(n, |_| json!({ "op": "copy", "from": "/data", "path": "/data/k" })))), 0),
-        ("moves", 300, |n| change(json!({ "data": entries(n, "v") }), Sent::json_patch(CONFIG_MAP, &list(n, |i| json!({ "op": "move", "from": format!("/data/k{i}"), "path": format!("/data/m{i}") })))), 0),
-        ("a move of a large value to and fro", 300, |n| change(json!({ "data": entries(n, "v") }), Sent::json_patch(CONFIG_MAP, &list(2 * n, |i| if i % 2 == 0 { json!({ "op": "move", "from": "/data", "path": "/metadata/data" }) } else { json!({ "op": "move", "from": "/metadata/data", "path": "/data" }) }))), 0),
-        ("unknown fields of operations", 500, |n| change(json!({ "data": {} }), Sent::json_patch(format!("{CONFIG_MAP}?fieldValidation=Strict"), &list(n, |_| json!({ "op": "add", "path": "/data/k", "value": "v", "extra": 1 })))), 0),
-        ("merge", 1_000, |n| change(json!({ "data": entries(n, "v") }), Sent::merge(CONFIG_MAP, &json!({ "data": entries(n, "w") }))), 0),
-        ("merge of nulls", 1_000, |n| change(json!({ "data": entries(n, "v") }), Sent::merge(CONFIG_MAP, &json!({ "data": map(n, |i| (format!("k{i}"), Value::Null)) }))), 0),
-        ("duplicate fields of a merge", 1_000, |n| change(json!({ "data": {} }), Sent::of("PATCH", format!("{CONFIG_MAP}?fieldValidation=Strict"), "application/merge-patch+json", format!(r#"{{"data":{{{}}}}}"#, (0..n).map(|i| format!(r#""k{i}":"","k{i}":"""#)).collect::<Vec<_>>().join(",")))), 0),
-        ("merged containers", 50, |n| vec![create_deployment(n), Sent::strategic(DEPLOYMENT, &template(json!({ "containers": containers(n, "j") })))], 0),
-        ("new containers", 50, |n| vec![create_deployment(1), Sent::strategic(DEPLOYMENT, &template(json!({ "containers": containers(n, "j") })))], 0),
-        ("deleted containers", 100, |n| vec![create_deployment(n), Sent::strategic(DEPLOYMENT, &template(json!({ "containers": list(n - 1, |i| json!({ "name": format!("c{i}"), "$patch": "delete" })) })))], 0),
-        ("ordered containers", 50, |n| {
-            let order = list(n, |i| json!({ "name": format!("c{}", n - 1 - i) }));
-            let mut all = containers(n, "j");
-            all.as_array_mut().unwrap().reverse();
-            vec![create_deployment(n), Sent::strategic(DEPLOYMENT, &template(json!({ "$setElementOrder/containers": order, "containers": all })))]
-        }, 0),
-        ("a wrong order", 50, |n| vec![create_deployment(n), Sent::strategic(DEPLOYMENT, &template(json!({ "$setElementOrder/containers": list(n, |i| json!({ "name": format!("c{}", n - 1 - i) })), "containers": containers(n, "j") })))], 0),
-        ("merged scalars", 300, |n| change(json!({ "finalizers": finalizers(n) }), Sent::strategic(CONFIG_MAP, &json!({ "metadata": { "finalizers": list(n, |i| json!(format!("c.d/f{i}"))) } }))), 0),
-        ("deleted scalars", 300, |n| change(json!({ "finalizers": finalizers(n) }), Sent::strategic(CONFIG_MAP, &json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": finalizers(n) } }))), 0),
-        ("retained keys", 1_000, |n| vec![create_deployment(1), Sent::strategic(DEPLOYMENT, &json!({ "spec": { "strategy": { "$retainKeys": list(n, |i| json!(format!("k{i}"))) } } }))], 0),
-        ("many order directives", 300, |n| change(json!({ "finalizers": finalizers(n) }), Sent::strategic(CONFIG_MAP, &map(n, |i| (format!("$setElementOrder/k{i}"), json!([]))))), 0),
-        ("fields without a schema", 300, |n| change(json!({ "data": {} }), Sent::strategic(CONFIG_MAP, &map(n, |i| (format!("k{i}"), json!({}))))), 0),
-        ("patched status", 200, |n| {
-            let pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
-            let conditions = |status: &str| json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": status })) } });
-            let path = format!("{POD}/status");
-            vec![Sent::post("/api/v1/namespaces/default/pods", &pod), Sent::strategic(path.clone(), &conditions("True")), Sent::strategic(path, &conditions("False"))]
-        }, 0),
-        ("put", 1_000, |n| change(json!({ "data": entries(n, "v") }), Sent::put(CONFIG_MAP, &json!({ "metadata": { "name": "a" }, "data": entries(n, "w") }))), 0),
-        ("deletion with many unknown options", 1_000, |n| change(json!({}), Sent::delete(CONFIG_MAP, &map(n, |i| (format!("k{i}"), json!(1))))), 0),
-        ("YAML", 1_000, |n| vec![Sent::of("POST", CONFIG_MAPS, "application/yaml", format!("metadata: {{name: a}}\ndata:\n{}", (0..n).map(|i| format!("  k{i}: v\n")).collect::<String>()))], 0),
-        ("YAML aliases", 400, |n| vec![Sent::of("POST", CONFIG_MAPS, "application/yaml", format!("metadata: {{name: a}}\ndata:\n  k: &a {}\n{}", "x".repeat(5 * n), (0..n).map(|i| format!("  k{i}: *a\n")).collect::<String>()))], 0),
-        ("YAML flow list", 5_000, |n| vec![Sent::of("POST", CONFIG_MAPS, "application/yaml", format!("metadata: {{name: a, finalizers: [{}]}}", "a.b/c,".repeat(n)))], 0),
-        ("YAML quoted", 30_000, |n| vec![Sent::of("POST", CONFIG_MAPS, "application/yaml", format!("metadata: {{name: a}}\ndata: {{k: \"{}\"}}", "\\n".repeat(n)))], 0),
-        ("YAML merge keys", 300, |n| vec![Sent::of("POST", CONFIG_MAPS, "application/yaml", format!("x: &x\n{}metadata: {{name: a}}\ndata:\n  <<: [{}]\n", (0..n).map(|i| format!("  k{i}: v\n")).collect::<String>(), vec!["*x"; n].join(",")))], 0),
-        ("JSON escapes", 30_000, |n| vec![Sent::of("POST", CONFIG_MAPS, "application/json", format!(r#"{{"metadata":{{"name":"a"}},"data":{{"k":"{}"}}}}"#, r"\u00e9".repeat(n)))], 0),
-        ("invalid UTF-8", 50_000, |n| vec![Sent::of("POST", CONFIG_MAPS, "application/json", [br#"{"metadata":{"name":"a"},"data":{"k":""#.to_vec(), vec![0xff; n], br#""}}"#.to_vec()].concat())], 0),
-        ("digits", 30_000, |n| vec![Sent::of("POST", CONFIG_MAPS, "application/json", format!(r#"{{"metadata":{{"name":"a"}},"x":{}}}"#, "1".repeat(n)))], 0),
-        ("spaces", 100_000, |n| vec![Sent::of("POST", CONFIG_MAPS, "application/json", format!(r#"{{"metadata":{{"name":"a"}}}}{}x"#, " ".repeat(n)))], 0),
+        (
+            "added fields",
+            250,
+            |n| {
+                change(
+                    json!({ "data": {} }),
+                    Sent::json_patch(
+                        CONFIG_MAP,
+                        &list(n, |i| json!({ "op": "add", "path": format!("/data/k{i}"), "value": "v" })),
+                    ),
+                )
+            },
+            422,
+        ),
+        (
+            "items added to the front",
+            250,
+            |n| {
+                change(
+                    json!({ "finalizers": finalizers(n) }),
+                    Sent::json_patch(
+                        CONFIG_MAP,
+                        &list(
+                            n,
+                            |i| json!({ "op": "add", "path": "/metadata/finalizers/0", "value": format!("c.d/g{i}") }),
+                        ),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "items removed from the front",
+            250,
+            |n| {
+                change(
+                    json!({ "finalizers": finalizers(n) }),
+                    Sent::json_patch(
+                        CONFIG_MAP,
+                        &list(n - 1, |_| json!({ "op": "remove", "path": "/metadata/finalizers/0" })),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "tests of a large value",
+            50,
+            |n| {
+                change(
+                    json!({ "data": entries(n, "v") }),
+                    Sent::json_patch(
+                        CONFIG_MAP,
+                        &list(n, |_| json!({ "op": "test", "path": "/data", "value": {} })),
+                    ),
+                )
+            },
+            422,
+        ),
+        (
+            "copies",
+            500,
+            |n| {
+                change(
+                    json!({ "data": { "k": "v".repeat(n) } }),
+                    Sent::json_patch(
+                        CONFIG_MAP,
+                        &list(
+                            n / 20,
+                            |i| json!({ "op": "copy", "from": "/data/k", "path": format!("/data/c{i}") }),
+                        ),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "copies of copies",
+            100,
+            |n| {
+                change(
+                    json!({ "data": { "k": "v" } }),
+                    Sent::json_patch(
+                        CONFIG_MAP,
+                        &list(n, |_| json!({ "op": "copy", "from": "/data", "path": "/data/k" })),
+                    ),
+                )
+            },
+            422,
+        ),
+        (
+            "moves",
+            150,
+            |n| {
+                change(
+                    json!({ "data": entries(n, "v") }),
+                    Sent::json_patch(
+                        CONFIG_MAP,
+                        &list(
+                            n,
+                            |i| json!({ "op": "move", "from": format!("/data/k{i}"), "path": format!("/data/m{i}") }),
+                        ),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "a move of a large value to and fro",
+            150,
+            |n| {
+                change(
+                    json!({ "data": entries(n, "v") }),
+                    Sent::json_patch(
+                        CONFIG_MAP,
+                        &list(2 * n, |i| {
+                            if i % 2 == 0 {
+                                json!({ "op": "move", "from": "/data", "path": "/metadata/data" })
+                            } else {
+                                json!({ "op": "move", "from": "/metadata/data", "path": "/data" })
+                            }
+                        }),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "unknown fields of operations",
+            250,
+            |n| {
+                change(
+                    json!({ "data": {} }),
+                    Sent::json_patch(
+                        format!("{CONFIG_MAP}?fieldValidation=Strict"),
+                        &list(n, |_| json!({ "op": "add", "path": "/data/k", "value": "v", "extra": 1 })),
+                    ),
+                )
+            },
+            422,
+        ),
+        (
+            "merge",
+            500,
+            |n| {
+                change(
+                    json!({ "data": entries(n, "v") }),
+                    Sent::merge(CONFIG_MAP, &json!({ "data": entries(n, "w") })),
+                )
+            },
+            200,
+        ),
+        (
+            "merge of nulls",
+            500,
+            |n| {
+                change(
+                    json!({ "data": entries(n, "v") }),
+                    Sent::merge(CONFIG_MAP, &json!({ "data": map(n, |i| (format!("k{i}"), Value::Null)) })),
+                )
+            },
+            200,
+        ),
+        (
+            "duplicate fields of a merge",
+            500,
+            |n| {
+                change(
+                    json!({ "data": {} }),
+                    Sent::of(
+                        "PATCH",
+                        format!("{CONFIG_MAP}?fieldValidation=Strict"),
+                        "application/merge-patch+json",
+                        format!(
+                            r#"{{"data":{{{}}}}}"#,
+                            (0..n).map(|i| format!(r#""k{i}":"","k{i}":"""#)).collect::<Vec<_>>().join(",")
+                        ),
+                    ),
+                )
+            },
+            422,
+        ),
+        (
+            "merged containers",
+            25,
+            |n| {
+                vec![
+                    create_deployment(n),
+                    Sent::strategic(DEPLOYMENT, &template(json!({ "containers": containers(n, "j") }))),
+                ]
+            },
+            200,
+        ),
+        (
+            "new containers",
+            25,
+            |n| {
+                vec![
+                    create_deployment(1),
+                    Sent::strategic(DEPLOYMENT, &template(json!({ "containers": containers(n, "j") }))),
+                ]
+            },
+            200,
+        ),
+        (
+            "deleted containers",
+            50,
+            |n| {
+                vec![
+                    create_deployment(n),
+                    Sent::strategic(
+                        DEPLOYMENT,
+                        &template(
+                            json!({ "containers": list(n - 1, |i| json!({ "name": format!("c{i}"), "$patch": "delete" })) }),
+                        ),
+                    ),
+                ]
+            },
+            200,
+        ),
+        (
+            "ordered containers",
+            25,
+            |n| {
+                let order = list(n, |i| json!({ "name": format!("c{}", n - 1 - i) }));
+                let mut all = containers(n, "j");
+                all.as_array_mut().unwrap().reverse();
+                vec![
+                    create_deployment(n),
+                    Sent::strategic(
+                        DEPLOYMENT,
+                        &template(json!({ "$setElementOrder/containers": order, "containers": all })),
+                    ),
+                ]
+            },
+            200,
+        ),
+        (
+            "a wrong order",
+            25,
+            |n| {
+                vec![
+                    create_deployment(n),
+                    Sent::strategic(
+                        DEPLOYMENT,
+                        &template(
+                            json!({ "$setElementOrder/containers": list(n, |i| json!({ "name": format!("c{}", n - 1 - i) })), "containers": containers(n, "j") }),
+                        ),
+                    ),
+                ]
+            },
+            500,
+        ),
+        (
+            "merged scalars",
+            150,
+            |n| {
+                change(
+                    json!({ "finalizers": finalizers(n) }),
+                    Sent::strategic(
+                        CONFIG_MAP,
+                        &json!({ "metadata": { "finalizers": list(n, |i| json!(format!("c.d/f{i}"))) } }),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "deleted scalars",
+            150,
+            |n| {
+                change(
+                    json!({ "finalizers": finalizers(n) }),
+                    Sent::strategic(
+                        CONFIG_MAP,
+                        &json!({ "metadata": { "$deleteFromPrimitiveList/finalizers": finalizers(n) } }),
+                    ),
+                )
+            },
+            200,
+        ),
+        (
+            "retained keys",
+            500,
+            |n| {
+                vec![
+                    create_deployment(1),
+                    Sent::strategic(
+                        DEPLOYMENT,
+                        &json!({ "spec": { "strategy": { "$retainKeys": list(n, |i| json!(format!("k{i}"))) } } }),
+                    ),
+                ]
+            },
+            200,
+        ),
+        (
+            "many order directives",
+            150,
+            |n| {
+                change(
+                    json!({ "finalizers": finalizers(n) }),
+                    Sent::strategic(CONFIG_MAP, &map(n, |i| (format!("$setElementOrder/k{i}"), json!([])))),
+                )
+            },
+            500,
+        ),
+        (
+            "fields without a schema",
+            150,
+            |n| {
+                change(
+                    json!({ "data": {} }),
+                    Sent::strategic(CONFIG_MAP, &map(n, |i| (format!("k{i}"), json!({})))),
+                )
+            },
+            200,
+        ),
+        (
+            "patched status",
+            100,
+            |n| {
+                let pod = json!({ "metadata": { "name": "a" }, "spec": { "containers": [{ "name": "c", "image": "i" }] } });
+                let conditions = |status: &str| json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": status })) } });
+                let path = format!("{POD}/status");
+                vec![
+                    Sent::post("/api/v1/namespaces/default/pods", &pod),
+                    Sent::strategic(path.clone(), &conditions("True")),
+                    Sent::strategic(path, &conditions("False")),
+                ]
+            },
+            200,
+        ),
+        (
+            "put",
+            500,
+            |n| {
+                change(
+                    json!({ "data": entries(n, "v") }),
+                    Sent::put(CONFIG_MAP, &json!({ "metadata": { "name": "a" }, "data": entries(n, "w") })),
+                )
+            },
+            200,
+        ),
+        (
+            "deletion with many unknown options",
+            500,
+            |n| change(json!({}), Sent::delete(CONFIG_MAP, &map(n, |i| (format!("k{i}"), json!(1))))),
+            200,
+        ),
+        (
+            "YAML",
+            500,
+            |n| {
+                vec![Sent::of(
+                    "POST",
+                    CONFIG_MAPS,
+                    "application/yaml",
+                    format!(
+                        "metadata: {{name: a}}\ndata:\n{}",
+                        (0..n).map(|i| format!("  k{i}: v\n")).collect::<String>()
+                    ),
+                )]
+            },
+            201,
+        ),
+        (
+            "YAML aliases",
+            200,
+            |n| {
+                vec![Sent::of(
+                    "POST",
+                    CONFIG_MAPS,
+                    "application/yaml",
+                    format!(
+                        "metadata: {{name: a}}\ndata:\n  k: &a {}\n{}",
+                        "x".repeat(5 * n),
+                        (0..n).map(|i| format!("  k{i}: *a\n")).collect::<String>()
+                    ),
+                )]
+            },
+            400,
+        ),
+        (
+            "YAML flow list",
+            2_500,
+            |n| {
+                vec![Sent::of(
+                    "POST",
+                    CONFIG_MAPS,
+                    "application/yaml",
+                    format!("metadata: {{name: a, finalizers: [{}]}}", "a.b/c,".repeat(n)),
+                )]
+            },
+            201,
+        ),
+        (
+            "YAML quoted",
+            15_000,
+            |n| {
+                vec![Sent::of(
+                    "POST",
+                    CONFIG_MAPS,
+                    "application/yaml",
+                    format!("metadata: {{name: a}}\ndata: {{k: \"{}\"}}", "\\n".repeat(n)),
+                )]
+            },
+            201,
+        ),
+        (
+            "YAML merge keys",
+            150,
+            |n| {
+                vec![Sent::of(
+                    "POST",
+                    CONFIG_MAPS,
+                    "application/yaml",
+                    format!(
+                        "x: &x\n{}metadata: {{name: a}}\ndata:\n  <<: [{}]\n",
+                        (0..n).map(|i| format!("  k{i}: v\n")).collect::<String>(),
+                        vec!["*x"; n].join(",")
+                    ),
+                )]
+            },
+            400,
+        ),
+        (
+            "JSON escapes",
+            15_000,
+            |n| {
+                vec![Sent::of(
+                    "POST",
+                    CONFIG_MAPS,
+                    "application/json",
+                    format!(r#"{{"metadata":{{"name":"a"}},"data":{{"k":"{}"}}}}"#, r"\u00e9".repeat(n)),
+                )]
+            },
+            201,
+        ),
+        (
+            "invalid UTF-8",
+            25_000,
+            |n| {
+                vec![Sent::of(
+                    "POST",
+                    CONFIG_MAPS,
+                    "application/json",
+                    [
+                        br#"{"metadata":{"name":"a"},"data":{"k":""#.to_vec(),
+                        vec![0xff; n],
+                        br#""}}"#.to_vec(),
+                    ]
+                    .concat(),
+                )]
+            },
+            201,
+        ),
+        (
+            "digits",
+            15_000,
+            |n| {
+                vec![Sent::of(
+                    "POST",
+                    CONFIG_MAPS,
+                    "application/json",
+                    format!(r#"{{"metadata":{{"name":"a"}},"x":{}}}"#, "1".repeat(n)),
+                )]
+            },
+            400,
+        ),
+        (
+            "spaces",
+            50_000,
+            |n| {
+                vec![Sent::of(
+                    "POST",
+                    CONFIG_MAPS,
+                    "application/json",
+                    format!(r#"{{"metadata":{{"name":"a"}}}}{}x"#, " ".repeat(n)),
+                )]
+            },
+            400,
+        ),
     ]);
 }
 
 #[test]
 fn applied_configurations_cost_in_proportion_to_their_size() {
     assert_proportional(&[
-        ("new", 500, |n| vec![Sent::apply(by("m"), &applied(n, "v"))], 0),
-        ("unchanged", 500, |n| vec![Sent::apply(by("m"), &applied(n, "v")), Sent::apply(by("m"), &applied(n, "v"))], 0),
-        ("removal", 500, |n| vec![Sent::apply(by("m"), &applied(n, "v")), Sent::apply(by("m"), &applied(0, "v"))], 0),
-        ("conflicts", 300, |n| vec![Sent::apply(by("m"), &applied(n, "v")), Sent::apply(by("o"), &applied(n, "w"))], 0),
-        ("conflicts with updates", 300, |n| vec![Sent::post(CONFIG_MAPS, &applied(n, "v")), Sent::apply(by("o"), &applied(n, "w"))], 0),
-        ("conflicts with many managers", 20, |n| {
-            let mut all: Vec<Sent> = (0..n / 5).map(|i| Sent::apply(by(&format!("m{i}")), &applied(n, "v"))).collect();
-            all.push(Sent::apply(by("o"), &applied(n, "w")));
-            all
-        }, 0),
-        ("force", 300, |n| vec![Sent::apply(by("m"), &applied(n, "v")), Sent::apply(format!("{}&force=true", by("o")), &applied(n, "w"))], 0),
-        ("items of keyed lists", 50, |n| vec![Sent::apply(format!("{DEPLOYMENT}?fieldManager=m"), &deployment(containers(n, "i"), list(n, |i| json!({ "name": format!("v{i}"), "emptyDir": {} }))))], 0),
-        ("reordered items of keyed lists", 50, |n| {
-            let mut reversed = containers(n, "i");
-            reversed.as_array_mut().unwrap().reverse();
-            vec![Sent::apply(format!("{DEPLOYMENT}?fieldManager=m"), &deployment(containers(n, "i"), json!([]))), Sent::apply(format!("{DEPLOYMENT}?fieldManager=o"), &deployment(reversed, json!([])))]
-        }, 0),
-        ("duplicate items of keyed lists", 50, |n| vec![Sent::apply(format!("{DEPLOYMENT}?fieldManager=m"), &deployment(list(n, |_| json!({ "name": "c", "image": "i" })), json!([])))], 0),
-        ("duplicate items in the live list", 100, |n| {
-            let env = list(n, |_| json!({ "name": "V", "value": "" }));
-            let made = deployment(json!([{ "name": "c", "image": "i", "env": env }]), json!([]));
-            vec![Sent::post("/apis/apps/v1/namespaces/default/deployments", &made), Sent::apply(format!("{DEPLOYMENT}?fieldManager=m&force=true"), &deployment(json!([{ "name": "c", "image": "i", "env": [{ "name": "V", "value": "w" }] }]), json!([])))]
-        }, 0),
-        ("sets", 500, |n| {
-            let with = |from: usize| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "default", "finalizers": list(n, |i| json!(format!("a.b/f{}", from + i))) } });
-            vec![Sent::apply(by("m"), &with(0)), Sent::apply(by("o"), &with(n / 2))]
-        }, 0),
-        ("a set with duplicates", 500, |n| vec![Sent::apply(by("m"), &json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "default", "finalizers": list(n, |_| json!("a.b/c")) } }))], 0),
-        ("unknown fields", 500, |n| vec![Sent::apply(by("m"), &{
-            let mut it = applied(1, "v");
-            it["metadata"]["x"] = entries(n, "v");
-            it["y"] = entries(n, "v");
-            it
-        })], 0),
-        ("from update to apply", 500, |n| {
-            let mut made = applied(n, "v");
-            made["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/last-applied-configuration": applied(n, "v").to_string() });
-            vec![Sent::post(format!("{CONFIG_MAPS}?fieldManager=kubectl-client-side-apply"), &made), Sent::apply(by("kubectl"), &applied(n, "w"))]
-        }, 0),
+        ("new", 250, |n| vec![Sent::apply(by("m"), &applied(n, "v"))], 201),
+        (
+            "unchanged",
+            250,
+            |n| vec![Sent::apply(by("m"), &applied(n, "v")), Sent::apply(by("m"), &applied(n, "v"))],
+            200,
+        ),
+        (
+            "removal",
+            250,
+            |n| vec![Sent::apply(by("m"), &applied(n, "v")), Sent::apply(by("m"), &applied(0, "v"))],
+            200,
+        ),
+        (
+            "conflicts",
+            150,
+            |n| vec![Sent::apply(by("m"), &applied(n, "v")), Sent::apply(by("o"), &applied(n, "w"))],
+            409,
+        ),
+        (
+            "conflicts with updates",
+            150,
+            |n| vec![Sent::post(CONFIG_MAPS, &applied(n, "v")), Sent::apply(by("o"), &applied(n, "w"))],
+            409,
+        ),
+        (
+            "conflicts with many managers",
+            10,
+            |n| {
+                let mut all: Vec<Sent> =
+                    (0..n / 5).map(|i| Sent::apply(by(&format!("m{i}")), &applied(n, "v"))).collect();
+                all.push(Sent::apply(by("o"), &applied(n, "w")));
+                all
+            },
+            409,
+        ),
+        (
+            "force",
+            150,
+            |n| {
+                vec![
+                    Sent::apply(by("m"), &applied(n, "v")),
+                    Sent::apply(format!("{}&force=true", by("o")), &applied(n, "w")),
+                ]
+            },
+            200,
+        ),
+        (
+            "items of keyed lists",
+            25,
+            |n| {
+                vec![Sent::apply(
+                    format!("{DEPLOYMENT}?fieldManager=m"),
+                    &deployment(
+                        containers(n, "i"),
+                        list(n, |i| json!({ "name": format!("v{i}"), "emptyDir": {} })),
+                    ),
+                )]
+            },
+            201,
+        ),
+        (
+            "reordered items of keyed lists",
+            25,
+            |n| {
+                let mut reversed = containers(n, "i");
+                reversed.as_array_mut().unwrap().reverse();
+                vec![
+                    Sent::apply(
+                        format!("{DEPLOYMENT}?fieldManager=m"),
+                        &deployment(containers(n, "i"), json!([])),
+                    ),
+                    Sent::apply(format!("{DEPLOYMENT}?fieldManager=o"), &deployment(reversed, json!([]))),
+                ]
+            },
+            200,
+        ),
+        (
+            "duplicate items of keyed lists",
+            25,
+            |n| {
+                vec![Sent::apply(
+                    format!("{DEPLOYMENT}?fieldManager=m"),
+                    &deployment(list(n, |_| json!({ "name": "c", "image": "i" })), json!([])),
+                )]
+            },
+            500,
+        ),
+        (
+            "duplicate items in the live list",
+            50,
+            |n| {
+                let env = list(n, |_| json!({ "name": "V", "value": "" }));
+                let made = deployment(json!([{ "name": "c", "image": "i", "env": env }]), json!([]));
+                vec![
+                    Sent::post("/apis/apps/v1/namespaces/default/deployments", &made),
+                    Sent::apply(
+                        format!("{DEPLOYMENT}?fieldManager=m&force=true"),
+                        &deployment(
+                            json!([{ "name": "c", "image": "i", "env": [{ "name": "V", "value": "w" }] }]),
+                            json!([]),
+                        ),
+                    ),
+                ]
+            },
+            200,
+        ),
+        (
+            "sets",
+            250,
+            |n| {
+                let with = |from: usize| json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "default", "finalizers": list(n, |i| json!(format!("a.b/f{}", from + i))) } });
+                vec![Sent::apply(by("m"), &with(0)), Sent::apply(by("o"), &with(n / 2))]
+            },
+            200,
+        ),
+        (
+            "a set with duplicates",
+            250,
+            |n| {
+                vec![Sent::apply(
+                    by("m"),
+                    &json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "a", "namespace": "default", "finalizers": list(n, |_| json!("a.b/c")) } }),
+                )]
+            },
+            500,
+        ),
+        (
+            "unknown fields",
+            250,
+            |n| {
+                vec![Sent::apply(by("m"), &{
+                    let mut it = applied(1, "v");
+                    it["metadata"]["x"] = entries(n, "v");
+                    it["y"] = entries(n, "v");
+                    it
+                })]
+            },
+            500,
+        ),
+        (
+            "from update to apply",
+            250,
+            |n| {
+                let mut made = applied(n, "v");
+                made["metadata"]["annotations"] = json!({ "kubectl.kubernetes.io/last-applied-configuration": applied(n, "v").to_string() });
+                vec![
+                    Sent::post(format!("{CONFIG_MAPS}?fieldManager=kubectl-client-side-apply"), &made),
+                    Sent::apply(by("kubectl"), &applied(n, "w")),
+                ]
+            },
+            200,
+        ),
     ]);
 }

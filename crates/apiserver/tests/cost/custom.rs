@@ -53,154 +53,773 @@ fn with(field: &str, schema: Value) -> Value {
 #[test]
 fn custom_objects_cost_in_proportion_to_their_size() {
     assert_proportional(&[
-        ("wide list", 2_000, |n| create(with("l", json!({ "type": "array", "items": { "type": "integer" } })), json!({ "l": list(n, |i| json!(i)) })), 0),
-        ("invalid wide list", 2_000, |n| create(with("l", json!({ "type": "array", "items": { "type": "integer" } })), json!({ "l": list(n, |_| json!("x")) })), 0),
-        ("wide list below a long key", 2_000, |n| create(with("m", json!({ "type": "object", "additionalProperties": { "type": "array", "items": { "type": "integer" } } })), json!({ "m": { "k".repeat(n): list(n, |_| json!(1)) } })), 0),
-        ("invalid wide list below a long key", 2_000, |n| create(with("m", json!({ "type": "object", "additionalProperties": { "type": "array", "items": { "type": "integer" } } })), json!({ "m": { "k".repeat(n): list(n, |_| json!("x")) } })), 0),
-        ("unknown fields", 1_000, |n| create(with("m", json!({ "type": "object" })), json!({ "m": map(n, |i| (format!("k{i}"), json!(1))) })), 0),
-        ("unknown fields below a long key", 2_000, |n| create(with("m", json!({ "type": "object", "additionalProperties": { "type": "object" } })), json!({ "m": { "k".repeat(n): map(n, |i| (format!("k{i}"), json!(1))) } })), 0),
-        ("unknown fields of metadata", 1_000, |n| {
-            let mut object = thing(json!({}));
-            object["metadata"] = map(n, |i| (format!("k{i}"), json!(1)));
-            object["metadata"]["name"] = json!("a");
-            vec![define(json!({ "type": "object" })), Sent::post(THINGS, &object)]
-        }, 0),
-        ("nested lists", 500, |n| create(with("l", json!({ "type": "array", "items": { "type": "array", "items": { "type": "object", "properties": { "a": { "type": "string" } } } } })), json!({ "l": list(n, |_| json!([{ "a": "x" }, { "a": "y" }])) })), 0),
-        ("map", 1_000, |n| create(with("m", json!({ "type": "object", "additionalProperties": { "type": "string", "minLength": 1 } })), json!({ "m": map(n, |i| (format!("k{i}"), json!(""))) })), 0),
-        ("forbidden fields", 1_000, |n| create(with("m", json!({ "type": "object", "maxProperties": 1, "additionalProperties": { "type": "string" } })), json!({ "m": map(n, |i| (format!("k{i}"), json!(""))) })), 0),
-        ("keyed list", 500, |n| create(with("l", keyed_list()), json!({ "l": keyed(n, "v") })), 0),
-        ("duplicates in a keyed list", 500, |n| create(with("l", keyed_list()), json!({ "l": list(n, |i| json!({ "k": format!("k{}", i / 2) })) })), 0),
-        ("changed keyed list", 500, |n| replace(with("l", keyed_list()), json!({ "l": keyed(n, "v") }), json!({ "l": keyed(n, "w") })), 0),
-        ("invalid change of a keyed list", 500, |n| replace(with("l", keyed_list()), json!({ "l": keyed(n, "v") }), json!({ "l": keyed(n, "long") })), 0),
-        ("set", 1_000, |n| create(with("s", json!({ "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "string" } })), json!({ "s": list(n, |i| json!(format!("v{i}"))) })), 0),
-        ("duplicates in a set", 1_000, |n| create(with("s", json!({ "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "string" } })), json!({ "s": list(n, |i| json!(format!("v{}", i / 2))) })), 0),
-        ("sets below a long key", 2_000, |n| create(with("m", json!({ "type": "object", "additionalProperties": { "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "integer" } } })), json!({ "m": { "k".repeat(n): list(n, |i| json!(i / 2)) } })), 0),
-        ("required fields", 500, |n| {
-            let schema = json!({ "type": "array", "items": { "type": "object", "required": list(n, |i| json!(format!("f{i}"))), "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) } });
-            create(with("l", schema), json!({ "l": list(n, |_| json!({})) }))
-        }, 0),
-        ("values of an enum", 300, |n| create(with("l", json!({ "type": "array", "items": { "type": "string", "enum": list(n, |i| json!(format!("v{i}"))) } })), json!({ "l": list(n, |i| json!(format!("v{i}"))) })), 0),
-        ("values that are not in an enum", 300, |n| create(with("l", json!({ "type": "array", "items": { "type": "string", "enum": list(n, |i| json!(format!("v{i}"))) } })), json!({ "l": list(n, |i| json!(format!("w{i}"))) })), 0),
-        ("a default of every item", 500, |n| create(with("l", json!({ "type": "array", "items": { "type": "object", "properties": { "a": { "type": "string", "default": "d".repeat(n) } } } })), json!({ "l": list(n, |_| json!({})) })), 0),
-        ("defaults of every item", 100, |n| create(with("l", json!({ "type": "array", "items": { "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "integer", "default": 1 }))) } })), json!({ "l": list(n, |_| json!({})) })), 0),
-        ("embedded resources", 200, |n| create(with("l", json!({ "type": "array", "items": { "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true } })), json!({ "l": list(n, |i| json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": format!("p{i}"), "x": 1 } })) })), 0),
-        ("invalid embedded resources", 500, |n| create(with("l", json!({ "type": "array", "items": { "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true } })), json!({ "l": list(n, |_| json!({})) })), 0),
-        ("embedded resources below a long key", 500, |n| create(with("m", json!({ "type": "object", "additionalProperties": { "type": "array", "items": { "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true } } })), json!({ "m": { "k".repeat(20 * n): list(n, |_| json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "x": 1 } })) } })), 0),
-        ("status", 500, |n| {
-            let mut requests = create(json!({ "type": "object" }), json!({}));
-            requests.push(Sent::merge(format!("{THINGS}/a/status"), &json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}") })) } })));
-            requests
-        }, 0),
-        ("pattern", 20_000, |n| create(with("s", json!({ "type": "string", "pattern": "^(a+)+$" })), json!({ "s": "a".repeat(n) + "b" })), 0),
-        ("format", 20_000, |n| create(with("s", json!({ "type": "string", "format": "email" })), json!({ "s": "a.".repeat(n) + "@" })), 0),
-        ("duration", 10_000, |n| create(with("s", json!({ "type": "string", "format": "duration" })), json!({ "s": "1h".repeat(n) })), 0),
-        ("host name", 10_000, |n| create(with("s", json!({ "type": "string", "format": "hostname" })), json!({ "s": "a.".repeat(n) })), 0),
-        ("applied keyed list", 300, |n| vec![define(with("l", keyed_list())), Sent::apply(format!("{THINGS}/a?fieldManager=m"), &thing(json!({ "l": keyed(n, "v") }))), Sent::apply(format!("{THINGS}/a?fieldManager=o&force=true"), &thing(json!({ "l": keyed(n, "w") })))], 0),
-        ("applied set", 500, |n| {
-            let set = |from: usize| thing(json!({ "s": list(n, |i| json!(from + n - i)) }));
-            vec![define(with("s", json!({ "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "integer" } }))), Sent::apply(format!("{THINGS}/a?fieldManager=m"), &set(0)), Sent::apply(format!("{THINGS}/a?fieldManager=o"), &set(n / 2))]
-        }, 0),
-        ("applied below a long key", 500, |n| {
-            let wide = |v: &str| thing(json!({ "m": { "k".repeat(5 * n): map(n, |i| (format!("k{i}"), json!(v))) } }));
-            let schema = with("m", json!({ "type": "object", "additionalProperties": { "type": "object", "additionalProperties": { "type": "string" } } }));
-            vec![define(schema), Sent::apply(format!("{THINGS}/a?fieldManager=m"), &wide("v")), Sent::apply(format!("{THINGS}/a?fieldManager=o"), &wide("w"))]
-        }, 0),
-        ("table", 500, |n| {
-            let mut version = version(with("l", json!({ "type": "array", "items": { "type": "object", "properties": { "a": { "type": "string" } } } })));
-            version["additionalPrinterColumns"] = json!([{ "name": "A", "type": "string", "jsonPath": ".spec.l[*].a" }, { "name": "B", "type": "string", "jsonPath": "..a" }]);
-            vec![Sent::post(DEFINITIONS, &definition(json!([version]))), Sent::post(THINGS, &thing(json!({ "l": list(n, |i| json!({ "a": format!("v{i}") })) }))), Sent::get(THINGS)]
-        }, 0),
-        ("table with repeated descents", 30, |n| {
-            let mut version = version(with("l", json!({ "type": "array", "items": { "type": "object", "properties": { "a": { "type": "string" } } } })));
-            version["additionalPrinterColumns"] = json!([{ "name": "A", "type": "string", "jsonPath": format!("{}a", "..*".repeat(n) + "..") }]);
-            vec![Sent::post(DEFINITIONS, &definition(json!([version]))), Sent::post(THINGS, &thing(json!({ "l": list(n, |i| json!({ "a": format!("v{i}") })) }))), Sent::get(THINGS)]
-        }, 0),
-        ("table with unions", 10, |n| {
-            let mut version = version(with("l", json!({ "type": "array", "items": { "type": "object", "properties": { "a": { "type": "string" } } } })));
-            version["additionalPrinterColumns"] = json!([{ "name": "A", "type": "string", "jsonPath": format!(".spec['l','l']{}", "[*,*]".repeat(n)) }]);
-            vec![Sent::post(DEFINITIONS, &definition(json!([version]))), Sent::post(THINGS, &thing(json!({ "l": list(n, |i| json!({ "a": format!("v{i}") })) }))), Sent::get(THINGS)]
-        }, 0),
-        ("table of a large value", 500, |n| {
-            let mut version = version(with("l", json!({ "type": "array", "items": { "type": "string" } })));
-            version["additionalPrinterColumns"] = list(n / 50, |i| json!({ "name": format!("A{i}"), "type": "string", "jsonPath": ".spec.l" }));
-            vec![Sent::post(DEFINITIONS, &definition(json!([version]))), Sent::post(THINGS, &thing(json!({ "l": list(n, |i| json!(format!("v{i}"))) }))), Sent::get(THINGS)]
-        }, 0),
+        (
+            "wide list",
+            1_000,
+            |n| {
+                create(
+                    with("l", json!({ "type": "array", "items": { "type": "integer" } })),
+                    json!({ "l": list(n, |i| json!(i)) }),
+                )
+            },
+            201,
+        ),
+        (
+            "invalid wide list",
+            1_000,
+            |n| {
+                create(
+                    with("l", json!({ "type": "array", "items": { "type": "integer" } })),
+                    json!({ "l": list(n, |_| json!("x")) }),
+                )
+            },
+            422,
+        ),
+        (
+            "wide list below a long key",
+            1_000,
+            |n| {
+                create(
+                    with(
+                        "m",
+                        json!({ "type": "object", "additionalProperties": { "type": "array", "items": { "type": "integer" } } }),
+                    ),
+                    json!({ "m": { "k".repeat(n): list(n, |_| json!(1)) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "invalid wide list below a long key",
+            1_000,
+            |n| {
+                create(
+                    with(
+                        "m",
+                        json!({ "type": "object", "additionalProperties": { "type": "array", "items": { "type": "integer" } } }),
+                    ),
+                    json!({ "m": { "k".repeat(n): list(n, |_| json!("x")) } }),
+                )
+            },
+            422,
+        ),
+        (
+            "unknown fields",
+            500,
+            |n| {
+                create(
+                    with("m", json!({ "type": "object" })),
+                    json!({ "m": map(n, |i| (format!("k{i}"), json!(1))) }),
+                )
+            },
+            201,
+        ),
+        (
+            "unknown fields below a long key",
+            1_000,
+            |n| {
+                create(
+                    with("m", json!({ "type": "object", "additionalProperties": { "type": "object" } })),
+                    json!({ "m": { "k".repeat(n): map(n, |i| (format!("k{i}"), json!(1))) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "unknown fields of metadata",
+            500,
+            |n| {
+                let mut object = thing(json!({}));
+                object["metadata"] = map(n, |i| (format!("k{i}"), json!(1)));
+                object["metadata"]["name"] = json!("a");
+                vec![define(json!({ "type": "object" })), Sent::post(THINGS, &object)]
+            },
+            201,
+        ),
+        (
+            "nested lists",
+            250,
+            |n| {
+                create(
+                    with(
+                        "l",
+                        json!({ "type": "array", "items": { "type": "array", "items": { "type": "object", "properties": { "a": { "type": "string" } } } } }),
+                    ),
+                    json!({ "l": list(n, |_| json!([{ "a": "x" }, { "a": "y" }])) }),
+                )
+            },
+            201,
+        ),
+        (
+            "map",
+            500,
+            |n| {
+                create(
+                    with(
+                        "m",
+                        json!({ "type": "object", "additionalProperties": { "type": "string", "minLength": 1 } }),
+                    ),
+                    json!({ "m": map(n, |i| (format!("k{i}"), json!(""))) }),
+                )
+            },
+            422,
+        ),
+        (
+            "forbidden fields",
+            500,
+            |n| {
+                create(
+                    with(
+                        "m",
+                        json!({ "type": "object", "maxProperties": 1, "additionalProperties": { "type": "string" } }),
+                    ),
+                    json!({ "m": map(n, |i| (format!("k{i}"), json!(""))) }),
+                )
+            },
+            422,
+        ),
+        ("keyed list", 250, |n| create(with("l", keyed_list()), json!({ "l": keyed(n, "v") })), 201),
+        (
+            "duplicates in a keyed list",
+            250,
+            |n| {
+                create(
+                    with("l", keyed_list()),
+                    json!({ "l": list(n, |i| json!({ "k": format!("k{}", i / 2) })) }),
+                )
+            },
+            422,
+        ),
+        (
+            "changed keyed list",
+            250,
+            |n| {
+                replace(with("l", keyed_list()), json!({ "l": keyed(n, "v") }), json!({ "l": keyed(n, "w") }))
+            },
+            200,
+        ),
+        (
+            "invalid change of a keyed list",
+            250,
+            |n| {
+                replace(
+                    with("l", keyed_list()),
+                    json!({ "l": keyed(n, "v") }),
+                    json!({ "l": keyed(n, "long") }),
+                )
+            },
+            422,
+        ),
+        (
+            "set",
+            500,
+            |n| {
+                create(
+                    with(
+                        "s",
+                        json!({ "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "string" } }),
+                    ),
+                    json!({ "s": list(n, |i| json!(format!("v{i}"))) }),
+                )
+            },
+            201,
+        ),
+        (
+            "duplicates in a set",
+            500,
+            |n| {
+                create(
+                    with(
+                        "s",
+                        json!({ "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "string" } }),
+                    ),
+                    json!({ "s": list(n, |i| json!(format!("v{}", i / 2))) }),
+                )
+            },
+            422,
+        ),
+        (
+            "sets below a long key",
+            1_000,
+            |n| {
+                create(
+                    with(
+                        "m",
+                        json!({ "type": "object", "additionalProperties": { "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "integer" } } }),
+                    ),
+                    json!({ "m": { "k".repeat(n): list(n, |i| json!(i / 2)) } }),
+                )
+            },
+            422,
+        ),
+        (
+            "required fields",
+            250,
+            |n| {
+                let schema = json!({ "type": "array", "items": { "type": "object", "required": list(n, |i| json!(format!("f{i}"))), "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) } });
+                create(with("l", schema), json!({ "l": list(n, |_| json!({})) }))
+            },
+            422,
+        ),
+        (
+            "values of an enum",
+            150,
+            |n| {
+                create(
+                    with(
+                        "l",
+                        json!({ "type": "array", "items": { "type": "string", "enum": list(n, |i| json!(format!("v{i}"))) } }),
+                    ),
+                    json!({ "l": list(n, |i| json!(format!("v{i}"))) }),
+                )
+            },
+            201,
+        ),
+        (
+            "values that are not in an enum",
+            150,
+            |n| {
+                create(
+                    with(
+                        "l",
+                        json!({ "type": "array", "items": { "type": "string", "enum": list(n, |i| json!(format!("v{i}"))) } }),
+                    ),
+                    json!({ "l": list(n, |i| json!(format!("w{i}"))) }),
+                )
+            },
+            422,
+        ),
+        (
+            "embedded resources",
+            100,
+            |n| {
+                create(
+                    with(
+                        "l",
+                        json!({ "type": "array", "items": { "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true } }),
+                    ),
+                    json!({ "l": list(n, |i| json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": format!("p{i}"), "x": 1 } })) }),
+                )
+            },
+            201,
+        ),
+        (
+            "invalid embedded resources",
+            250,
+            |n| {
+                create(
+                    with(
+                        "l",
+                        json!({ "type": "array", "items": { "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true } }),
+                    ),
+                    json!({ "l": list(n, |_| json!({})) }),
+                )
+            },
+            422,
+        ),
+        (
+            "embedded resources below a long key",
+            250,
+            |n| {
+                create(
+                    with(
+                        "m",
+                        json!({ "type": "object", "additionalProperties": { "type": "array", "items": { "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true } } }),
+                    ),
+                    json!({ "m": { "k".repeat(20 * n): list(n, |_| json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "x": 1 } })) } }),
+                )
+            },
+            201,
+        ),
+        (
+            "status",
+            250,
+            |n| {
+                let mut requests = create(json!({ "type": "object" }), json!({}));
+                requests.push(Sent::merge(
+                    format!("{THINGS}/a/status"),
+                    &json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}") })) } }),
+                ));
+                requests
+            },
+            200,
+        ),
+        (
+            "pattern",
+            10_000,
+            |n| {
+                create(
+                    with("s", json!({ "type": "string", "pattern": "^(a+)+$" })),
+                    json!({ "s": "a".repeat(n) + "b" }),
+                )
+            },
+            422,
+        ),
+        (
+            "format",
+            10_000,
+            |n| {
+                create(
+                    with("s", json!({ "type": "string", "format": "email" })),
+                    json!({ "s": "a.".repeat(n) + "@" }),
+                )
+            },
+            422,
+        ),
+        (
+            "duration",
+            5_000,
+            |n| {
+                create(
+                    with("s", json!({ "type": "string", "format": "duration" })),
+                    json!({ "s": "1h".repeat(n) }),
+                )
+            },
+            201,
+        ),
+        (
+            "host name",
+            5_000,
+            |n| {
+                create(
+                    with("s", json!({ "type": "string", "format": "hostname" })),
+                    json!({ "s": "a.".repeat(n) }),
+                )
+            },
+            422,
+        ),
+        (
+            "applied keyed list",
+            150,
+            |n| {
+                vec![
+                    define(with("l", keyed_list())),
+                    Sent::apply(format!("{THINGS}/a?fieldManager=m"), &thing(json!({ "l": keyed(n, "v") }))),
+                    Sent::apply(
+                        format!("{THINGS}/a?fieldManager=o&force=true"),
+                        &thing(json!({ "l": keyed(n, "w") })),
+                    ),
+                ]
+            },
+            200,
+        ),
+        (
+            "applied set",
+            250,
+            |n| {
+                let set = |from: usize| thing(json!({ "s": list(n, |i| json!(from + n - i)) }));
+                vec![
+                    define(with(
+                        "s",
+                        json!({ "type": "array", "x-kubernetes-list-type": "set", "items": { "type": "integer" } }),
+                    )),
+                    Sent::apply(format!("{THINGS}/a?fieldManager=m"), &set(0)),
+                    Sent::apply(format!("{THINGS}/a?fieldManager=o"), &set(n / 2)),
+                ]
+            },
+            200,
+        ),
+        (
+            "applied below a long key",
+            250,
+            |n| {
+                let wide = |v: &str| {
+                    thing(json!({ "m": { "k".repeat(5 * n): map(n, |i| (format!("k{i}"), json!(v))) } }))
+                };
+                let schema = with(
+                    "m",
+                    json!({ "type": "object", "additionalProperties": { "type": "object", "additionalProperties": { "type": "string" } } }),
+                );
+                vec![
+                    define(schema),
+                    Sent::apply(format!("{THINGS}/a?fieldManager=m"), &wide("v")),
+                    Sent::apply(format!("{THINGS}/a?fieldManager=o"), &wide("w")),
+                ]
+            },
+            409,
+        ),
+        (
+            "table",
+            250,
+            |n| {
+                let mut version = version(with(
+                    "l",
+                    json!({ "type": "array", "items": { "type": "object", "properties": { "a": { "type": "string" } } } }),
+                ));
+                version["additionalPrinterColumns"] = json!([{ "name": "A", "type": "string", "jsonPath": ".spec.l[*].a" }, { "name": "B", "type": "string", "jsonPath": "..a" }]);
+                vec![
+                    Sent::post(DEFINITIONS, &definition(json!([version]))),
+                    Sent::post(THINGS, &thing(json!({ "l": list(n, |i| json!({ "a": format!("v{i}") })) }))),
+                    Sent::get(THINGS),
+                ]
+            },
+            200,
+        ),
+        (
+            "table with repeated descents",
+            15,
+            |n| {
+                let mut version = version(with(
+                    "l",
+                    json!({ "type": "array", "items": { "type": "object", "properties": { "a": { "type": "string" } } } }),
+                ));
+                version["additionalPrinterColumns"] = json!([{ "name": "A", "type": "string", "jsonPath": format!("{}a", "..*".repeat(n) + "..") }]);
+                vec![
+                    Sent::post(DEFINITIONS, &definition(json!([version]))),
+                    Sent::post(THINGS, &thing(json!({ "l": list(n, |i| json!({ "a": format!("v{i}") })) }))),
+                    Sent::get(THINGS),
+                ]
+            },
+            200,
+        ),
+        (
+            "table with unions",
+            5,
+            |n| {
+                let mut version = version(with(
+                    "l",
+                    json!({ "type": "array", "items": { "type": "object", "properties": { "a": { "type": "string" } } } }),
+                ));
+                version["additionalPrinterColumns"] = json!([{ "name": "A", "type": "string", "jsonPath": format!(".spec['l','l']{}", "[*,*]".repeat(n)) }]);
+                vec![
+                    Sent::post(DEFINITIONS, &definition(json!([version]))),
+                    Sent::post(THINGS, &thing(json!({ "l": list(n, |i| json!({ "a": format!("v{i}") })) }))),
+                    Sent::get(THINGS),
+                ]
+            },
+            200,
+        ),
     ]);
 }
 
 #[test]
 fn definitions_cost_in_proportion_to_their_size() {
     assert_proportional(&[
-        ("properties", 200, |n| vec![define(json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) }))], 0),
-        ("properties below a long name", 300, |n| vec![define(json!({ "type": "object", "properties": { "k".repeat(20 * n): { "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) } } }))], 0),
-        ("invalid properties", 200, |n| vec![define(json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "x" }))) }))], 0),
-        ("properties without a type", 200, |n| vec![define(json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({}))) }))], 0),
-        ("unknown keywords", 500, |n| vec![define(map(n, |i| (format!("x{i}"), json!(1))))], 0),
-        ("restrictions", 100, |n| vec![define(json!({ "type": "object", "allOf": list(n, |i| json!({ "required": [format!("f{i}")] })), "properties": { "a": { "type": "string", "anyOf": list(n, |_| json!({ "minLength": 1 })) } } }))], 0),
-        ("restrictions of missing properties", 100, |n| vec![define(json!({ "type": "object", "allOf": list(n, |i| json!({ "properties": { (format!("f{i}")): { "minLength": 1 } } })) }))], 0),
-        ("enum", 500, |n| vec![define(with("a", json!({ "type": "string", "enum": list(n, |i| json!(format!("v{i}"))) })))], 0),
-        ("equal values of an enum", 500, |n| vec![define(with("a", json!({ "type": "string", "enum": list(n, |_| json!("v")) })))], 0),
-        ("required", 500, |n| vec![define(json!({ "type": "object", "required": list(n, |i| json!(format!("f{i}"))) }))], 0),
-        ("keys of a list", 200, |n| vec![define(with("l", json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(n, |i| json!(format!("f{i}"))), "items": { "type": "object", "required": list(n, |i| json!(format!("f{i}"))), "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) } })))], 0),
-        ("equal keys of a list", 300, |n| vec![define(with("l", json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(n, |_| json!("f")), "items": { "type": "object", "properties": { "f": { "type": "string" } } } })))], 0),
-        ("defaults", 200, |n| vec![define(json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string", "default": 1 }))) }))], 0),
-        ("a large default", 1_000, |n| vec![define(with("l", json!({ "type": "array", "items": { "type": "integer" }, "default": list(n, |i| json!(i)) })))], 0),
-        ("defaults in defaults", 20, |n| {
-            let schema = (0..n.min(40)).fold(json!({ "type": "object", "default": {} }), |inner, _| json!({ "type": "object", "default": {}, "properties": { "a": inner } }));
-            vec![define(with("d", schema)), Sent::post(THINGS, &thing(json!({})))]
-        }, 0),
-        ("rules", 200, |n| vec![define(json!({ "type": "object", "x-kubernetes-validations": list(n, |_| json!({ "rule": "true" })) }))], 0),
-        ("versions", 20, |n| vec![Sent::post(DEFINITIONS, &definition(list(n, |i| { let mut it = version(json!({ "type": "object" })); it["name"] = json!(format!("v{}", i + 1)); it["storage"] = json!(i == 0); it })))], 0),
-        ("equal versions", 20, |n| vec![Sent::post(DEFINITIONS, &definition(list(n, |_| version(json!({ "type": "object" })))))], 0),
-        ("stored versions", 300, |n| vec![define(json!({ "type": "object" })), Sent::merge(format!("{DEFINITIONS}/things.ex.io/status"), &json!({ "status": { "storedVersions": list(n, |i| json!(format!("v{i}"))) } }))], 0),
-        ("conditions", 300, |n| vec![define(json!({ "type": "object" })), Sent::merge(format!("{DEFINITIONS}/things.ex.io/status"), &json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": "True", "reason": "R", "message": "" })) } }))], 0),
-        ("columns", 100, |n| {
-            let mut version = version(json!({ "type": "object" }));
-            version["additionalPrinterColumns"] = list(n, |i| json!({ "name": format!("c{i}"), "type": "string", "jsonPath": ".spec.a" }));
-            vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
-        }, 0),
-        ("invalid columns", 100, |n| {
-            let mut version = version(json!({ "type": "object" }));
-            version["additionalPrinterColumns"] = list(n, |_| json!({ "name": "", "type": "x", "jsonPath": "" }));
-            vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
-        }, 0),
-        ("a long path of a column", 5_000, |n| {
-            let mut version = version(json!({ "type": "object" }));
-            version["additionalPrinterColumns"] = json!([{ "name": "c", "type": "string", "jsonPath": ".a".repeat(n) }]);
-            vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
-        }, 0),
-        ("nested filters of a column", 2_000, |n| {
-            let mut version = version(json!({ "type": "object" }));
-            version["additionalPrinterColumns"] = json!([{ "name": "c", "type": "string", "jsonPath": format!("{}@.a{}", ".a[?(".repeat(n), ")]".repeat(n)) }]);
-            vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
-        }, 0),
-        ("selectable fields", 50, |n| {
-            let mut version = version(json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) }));
-            version["selectableFields"] = list(n, |i| json!({ "jsonPath": format!(".spec.f{i}") }));
-            vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
-        }, 0),
-        ("equal selectable fields", 100, |n| {
-            let mut version = version(json!({ "type": "object", "properties": { "f": { "type": "string" } } }));
-            version["selectableFields"] = list(n, |_| json!({ "jsonPath": ".spec.f" }));
-            vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
-        }, 0),
-        ("short names", 300, |n| {
-            let mut it = definition(json!([version(json!({ "type": "object" }))]));
-            it["spec"]["names"]["shortNames"] = list(n, |i| json!(format!("t{i}")));
-            it["spec"]["names"]["categories"] = list(n, |i| json!(format!("c{i}")));
-            vec![Sent::post(DEFINITIONS, &it)]
-        }, 0),
-        ("equal short names", 300, |n| {
-            let mut it = definition(json!([version(json!({ "type": "object" }))]));
-            it["spec"]["names"]["shortNames"] = list(n, |_| json!("t"));
-            vec![Sent::post(DEFINITIONS, &it)]
-        }, 0),
-        ("a pattern", 2_000, |n| vec![define(with("s", json!({ "type": "string", "pattern": "(a|b)".repeat(n) })))], 0),
-        ("a pattern with repeats", 200, |n| vec![define(with("s", json!({ "type": "string", "pattern": "a{1000}".repeat(n) })))], 0),
-        ("a changed definition", 100, |n| {
-            let schema = |kind: &str| json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": kind }))) });
-            vec![define(schema("string")), Sent::merge(format!("{DEFINITIONS}/things.ex.io"), &json!({ "spec": { "versions": [version(schema("integer"))] } }))]
-        }, 0),
-        ("the OpenAPI document", 100, |n| vec![define(json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) })), Sent::get("/openapi/v3/apis/ex.io/v1")], 0),
+        (
+            "properties",
+            100,
+            |n| {
+                vec![define(
+                    json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) }),
+                )]
+            },
+            201,
+        ),
+        (
+            "properties below a long name",
+            150,
+            |n| {
+                vec![define(
+                    json!({ "type": "object", "properties": { "k".repeat(20 * n): { "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) } } }),
+                )]
+            },
+            201,
+        ),
+        (
+            "invalid properties",
+            100,
+            |n| {
+                vec![define(
+                    json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "x" }))) }),
+                )]
+            },
+            422,
+        ),
+        (
+            "properties without a type",
+            100,
+            |n| {
+                vec![define(
+                    json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({}))) }),
+                )]
+            },
+            422,
+        ),
+        ("unknown keywords", 250, |n| vec![define(map(n, |i| (format!("x{i}"), json!(1))))], 422),
+        (
+            "restrictions",
+            50,
+            |n| {
+                vec![define(
+                    json!({ "type": "object", "allOf": list(n, |i| json!({ "required": [format!("f{i}")] })), "properties": { "a": { "type": "string", "anyOf": list(n, |_| json!({ "minLength": 1 })) } } }),
+                )]
+            },
+            201,
+        ),
+        (
+            "restrictions of missing properties",
+            50,
+            |n| {
+                vec![define(
+                    json!({ "type": "object", "allOf": list(n, |i| json!({ "properties": { (format!("f{i}")): { "minLength": 1 } } })) }),
+                )]
+            },
+            201,
+        ),
+        (
+            "enum",
+            250,
+            |n| {
+                vec![define(with(
+                    "a",
+                    json!({ "type": "string", "enum": list(n, |i| json!(format!("v{i}"))) }),
+                ))]
+            },
+            201,
+        ),
+        (
+            "equal values of an enum",
+            250,
+            |n| vec![define(with("a", json!({ "type": "string", "enum": list(n, |_| json!("v")) })))],
+            201,
+        ),
+        (
+            "required",
+            250,
+            |n| vec![define(json!({ "type": "object", "required": list(n, |i| json!(format!("f{i}"))) }))],
+            201,
+        ),
+        (
+            "keys of a list",
+            100,
+            |n| {
+                vec![define(with(
+                    "l",
+                    json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(n, |i| json!(format!("f{i}"))), "items": { "type": "object", "required": list(n, |i| json!(format!("f{i}"))), "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) } }),
+                ))]
+            },
+            201,
+        ),
+        (
+            "equal keys of a list",
+            150,
+            |n| {
+                vec![define(with(
+                    "l",
+                    json!({ "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(n, |_| json!("f")), "items": { "type": "object", "properties": { "f": { "type": "string" } } } }),
+                ))]
+            },
+            422,
+        ),
+        (
+            "defaults",
+            100,
+            |n| {
+                vec![define(
+                    json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string", "default": 1 }))) }),
+                )]
+            },
+            422,
+        ),
+        (
+            "a large default",
+            500,
+            |n| {
+                vec![define(with(
+                    "l",
+                    json!({ "type": "array", "items": { "type": "integer" }, "default": list(n, |i| json!(i)) }),
+                ))]
+            },
+            201,
+        ),
+        (
+            "defaults in defaults",
+            10,
+            |n| {
+                let schema = (0..n.min(40)).fold(
+                    json!({ "type": "object", "default": {} }),
+                    |inner, _| json!({ "type": "object", "default": {}, "properties": { "a": inner } }),
+                );
+                vec![define(with("d", schema)), Sent::post(THINGS, &thing(json!({})))]
+            },
+            201,
+        ),
+        (
+            "rules",
+            100,
+            |n| {
+                vec![define(
+                    json!({ "type": "object", "x-kubernetes-validations": list(n, |_| json!({ "rule": "true" })) }),
+                )]
+            },
+            201,
+        ),
+        (
+            "versions",
+            10,
+            |n| {
+                vec![Sent::post(
+                    DEFINITIONS,
+                    &definition(list(n, |i| {
+                        let mut it = version(json!({ "type": "object" }));
+                        it["name"] = json!(format!("v{}", i + 1));
+                        it["storage"] = json!(i == 0);
+                        it
+                    })),
+                )]
+            },
+            201,
+        ),
+        (
+            "equal versions",
+            10,
+            |n| vec![Sent::post(DEFINITIONS, &definition(list(n, |_| version(json!({ "type": "object" })))))],
+            422,
+        ),
+        (
+            "stored versions",
+            150,
+            |n| {
+                vec![
+                    define(json!({ "type": "object" })),
+                    Sent::merge(
+                        format!("{DEFINITIONS}/things.ex.io/status"),
+                        &json!({ "status": { "storedVersions": list(n, |i| json!(format!("v{i}"))) } }),
+                    ),
+                ]
+            },
+            200,
+        ),
+        (
+            "conditions",
+            150,
+            |n| {
+                vec![
+                    define(json!({ "type": "object" })),
+                    Sent::merge(
+                        format!("{DEFINITIONS}/things.ex.io/status"),
+                        &json!({ "status": { "conditions": list(n, |i| json!({ "type": format!("T{i}"), "status": "True", "reason": "R", "message": "" })) } }),
+                    ),
+                ]
+            },
+            200,
+        ),
+        (
+            "columns",
+            50,
+            |n| {
+                let mut version = version(json!({ "type": "object" }));
+                version["additionalPrinterColumns"] =
+                    list(n, |i| json!({ "name": format!("c{i}"), "type": "string", "jsonPath": ".spec.a" }));
+                vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
+            },
+            201,
+        ),
+        (
+            "invalid columns",
+            50,
+            |n| {
+                let mut version = version(json!({ "type": "object" }));
+                version["additionalPrinterColumns"] =
+                    list(n, |_| json!({ "name": "", "type": "x", "jsonPath": "" }));
+                vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
+            },
+            422,
+        ),
+        (
+            "a long path of a column",
+            2_500,
+            |n| {
+                let mut version = version(json!({ "type": "object" }));
+                version["additionalPrinterColumns"] =
+                    json!([{ "name": "c", "type": "string", "jsonPath": ".a".repeat(n) }]);
+                vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
+            },
+            201,
+        ),
+        (
+            "nested filters of a column",
+            1_000,
+            |n| {
+                let mut version = version(json!({ "type": "object" }));
+                version["additionalPrinterColumns"] = json!([{ "name": "c", "type": "string", "jsonPath": format!("{}@.a{}", ".a[?(".repeat(n), ")]".repeat(n)) }]);
+                vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
+            },
+            201,
+        ),
+        (
+            "selectable fields",
+            25,
+            |n| {
+                let mut version = version(
+                    json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) }),
+                );
+                version["selectableFields"] = list(n, |i| json!({ "jsonPath": format!(".spec.f{i}") }));
+                vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
+            },
+            422,
+        ),
+        (
+            "equal selectable fields",
+            50,
+            |n| {
+                let mut version =
+                    version(json!({ "type": "object", "properties": { "f": { "type": "string" } } }));
+                version["selectableFields"] = list(n, |_| json!({ "jsonPath": ".spec.f" }));
+                vec![Sent::post(DEFINITIONS, &definition(json!([version])))]
+            },
+            422,
+        ),
+        (
+            "short names",
+            150,
+            |n| {
+                let mut it = definition(json!([version(json!({ "type": "object" }))]));
+                it["spec"]["names"]["shortNames"] = list(n, |i| json!(format!("t{i}")));
+                it["spec"]["names"]["categories"] = list(n, |i| json!(format!("c{i}")));
+                vec![Sent::post(DEFINITIONS, &it)]
+            },
+            201,
+        ),
+        (
+            "equal short names",
+            150,
+            |n| {
+                let mut it = definition(json!([version(json!({ "type": "object" }))]));
+                it["spec"]["names"]["shortNames"] = list(n, |_| json!("t"));
+                vec![Sent::post(DEFINITIONS, &it)]
+            },
+            201,
+        ),
+        (
+            "a pattern",
+            1_000,
+            |n| vec![define(with("s", json!({ "type": "string", "pattern": "(a|b)".repeat(n) })))],
+            201,
+        ),
+        (
+            "a pattern with repeats",
+            25,
+            |n| vec![define(with("s", json!({ "type": "string", "pattern": "a{1000}".repeat(n) })))],
+            201,
+        ),
+        (
+            "a changed definition",
+            50,
+            |n| {
+                let schema = |kind: &str| json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": kind }))) });
+                vec![
+                    define(schema("string")),
+                    Sent::merge(
+                        format!("{DEFINITIONS}/things.ex.io"),
+                        &json!({ "spec": { "versions": [version(schema("integer"))] } }),
+                    ),
+                ]
+            },
+            200,
+        ),
+        (
+            "the OpenAPI document",
+            50,
+            |n| {
+                vec![
+                    define(
+                        json!({ "type": "object", "properties": map(n, |i| (format!("f{i}"), json!({ "type": "string" }))) }),
+                    ),
+                    Sent::get("/openapi/v3/apis/ex.io/v1"),
+                ]
+            },
+            200,
+        ),
     ]);
 }

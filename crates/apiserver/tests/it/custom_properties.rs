@@ -100,9 +100,9 @@ proptest! {
     fn defaulting_is_idempotent(schema in any_schema(), value in any_value()) {
         let schema = Structural::parse(&schema);
         let mut once = value;
-        default::fill(&mut once, &schema);
+        default::fill(&mut once, &schema).unwrap();
         let mut twice = once.clone();
-        default::fill(&mut twice, &schema);
+        default::fill(&mut twice, &schema).unwrap();
         prop_assert_eq!(once, twice);
     }
 

@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 
+pub(super) use crate::FieldErrors;
 use crate::kinds::json_access::{at, text};
 use crate::kinds::names;
 use crate::strconv;
-pub(super) use crate::FieldErrors;
 use crate::{FieldError, FieldErrorKind};
 
 /// Reports a missing value.

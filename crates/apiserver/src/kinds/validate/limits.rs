@@ -128,7 +128,8 @@ pub(super) fn quota(out: &mut FieldErrors, object: &Value) {
         }
     }
     let scopes = items(object, "/spec/scopes");
-    let beyond = |counts: &[&str]| entries(object, "/spec/hard").filter(|(name, _)| !counts.contains(name)).count();
+    let beyond =
+        |counts: &[&str]| entries(object, "/spec/hard").filter(|(name, _)| !counts.contains(name)).count();
     let (beyond_best_effort, beyond_pods) = (beyond(BEST_EFFORT), beyond(OF_PODS));
     for scope in scopes.iter().filter_map(Value::as_str) {
         let mut rest = match scope {

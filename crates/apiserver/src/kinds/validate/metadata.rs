@@ -8,7 +8,7 @@ use super::check::{FieldErrors, forbidden, immutable, invalid, invalid_string, r
 use crate::kinds::json_access::{at, entries, flag, items, number, text};
 use crate::kinds::names;
 use crate::kinds::traits::NameRule;
-use crate::{FieldError, FieldErrorKind};
+use crate::{FieldError, FieldErrorKind, strconv};
 
 /// The number of bytes that all annotations may hold together, `TotalAnnotationSizeLimitB` of
 /// k8s.io/apimachinery v0.36.4 pkg/api/validation/objectmeta.go.
@@ -148,7 +148,7 @@ fn immutable_fields(out: &mut FieldErrors, new: &Value, old: &Value) {
     let added: Vec<String> = items(new, "/metadata/finalizers")
         .iter()
         .filter(|it| !before.contains(it))
-        .map(ToString::to_string)
+        .map(|it| strconv::quote(it.as_str().unwrap_or_default()))
         .collect();
     if !added.is_empty() {
         let detail = format!(
