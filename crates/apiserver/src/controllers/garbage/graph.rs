@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(graph.forget_kind("e.test", "A", false), ["1", "2"].map(Uid::from));
         let gone = ["a", "b", "c", "d"].map(|it| graph.gone(it));
         assert_eq!(gone, [Some(false), Some(false), None, None]);
-        ["1", "2"].map(|it| drop(forget(&mut graph, it)));
+        ["1", "2"].iter().for_each(|it| drop(forget(&mut graph, it)));
         assert!(graph.gone.is_empty());
     }
 
