@@ -42,6 +42,13 @@ pub type RequestBody = Full<Bytes>;
 pub type ResponseBody = UnsyncBoxBody<Bytes, BoxError>;
 
 /// Boxes a transport's body.
+///
+/// ```
+/// use dogwatch_client::{RequestBody, boxed};
+///
+/// let response = http::Response::new(boxed(RequestBody::from("ok"))); // for a test double
+/// assert!(response.status().is_success());
+/// ```
 pub fn boxed<B>(body: B) -> ResponseBody
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,

@@ -72,6 +72,13 @@ pub enum OwnerError {
 }
 
 /// Returns the reference to the object that controls this one.
+///
+/// ```
+/// use dogwatch_controller::owner::controller_of;
+/// use k8s_openapi::api::core::v1::Pod;
+///
+/// assert_eq!(controller_of(&Pod::default()), None); // no reference has `controller: true`
+/// ```
 pub fn controller_of(object: &impl Resource) -> Option<&OwnerReference> {
     references(object).iter().find(|it| it.controller == Some(true))
 }

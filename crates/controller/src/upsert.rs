@@ -72,6 +72,28 @@ impl<K> Upserted<K> {
 ///
 /// # Cancel safety
 /// If the future is dropped, the write may still be carried out; another call finds its result.
+///
+/// # Examples
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::create_or_update;
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// let stored = create_or_update(&maps, "settings", |current| {
+///     let mut map = current.unwrap_or_default(); // keeps what other writers set
+///     map.metadata.name = Some("settings".to_owned());
+///     map
+/// });
+/// assert!(stored.await?.into_inner().metadata.uid.is_some());
+/// # Ok(())
+/// # }
+/// ```
 pub async fn create_or_update<K>(
     api: &Api<K>,
     name: &str,
@@ -92,6 +114,26 @@ where
 ///
 /// # Cancel safety
 /// If the future is dropped, the write may still be carried out.
+///
+/// # Examples
+/// ```
+/// use dogwatch_client::Api;
+/// use dogwatch_controller::upsert::{Upserted, update};
+/// use k8s_openapi::api::core::v1::ConfigMap;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let builder = dogwatch_apiserver::ApiServer::builder().in_process();
+/// # let yaml = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}";
+/// # let server = builder.yaml(yaml).start().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// let maps = Api::<ConfigMap>::default_namespaced(client);
+/// let outcome = update(&maps, "settings", |map| map.immutable = Some(true)).await?;
+/// assert!(matches!(outcome, Upserted::Updated(_)));
+/// # Ok(())
+/// # }
+/// ```
 pub async fn update<K>(api: &Api<K>, name: &str, change_it: impl Fn(&mut K)) -> Result<Upserted<K>, Error>
 where
     K: Clone + Serialize + DeserializeOwned,

@@ -30,12 +30,20 @@ type Item = Change<EndpointId, Arc<Endpoint>>;
 ///
 /// With tonic's own channel:
 ///
-/// ```no_run
-/// # use dogwatch_grpc::{Feed, Resolver, Target};
-/// # fn example(resolver: Resolver, target: Target) {
+/// ```
+/// use dogwatch_grpc::{Feed, Resolver, Target};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
+/// # let resolver = Resolver::new(client);
+/// let target: Target = "kubernetes:///greeter.shop:grpc".parse()?;
 /// let (channel, changes) = tonic::transport::Channel::balance_channel(64);
 /// tokio::spawn(Feed::new(resolver.watch(&target)).send_to(changes, Feed::plain));
 /// # let _ = channel;
+/// # Ok(())
 /// # }
 /// ```
 pub struct Feed(BoxStream<'static, Result<Item, Infallible>>);

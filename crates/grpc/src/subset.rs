@@ -15,6 +15,15 @@ use crate::endpoints::{Endpoint, EndpointSet};
 /// endpoint leaves or enters the subset.
 ///
 /// A size of 0 counts as 1. Choose the seed once per client, at random.
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use dogwatch_grpc::{EndpointSet, subset};
+///
+/// let set = EndpointSet::at((1..=9).map(|it| SocketAddr::from(([10, 0, 0, it], 50051))));
+/// assert_eq!(subset(&set, 3, 42).usable().count(), 3);
+/// ```
 #[must_use]
 pub fn subset(set: &EndpointSet, size: usize, seed: u64) -> EndpointSet {
     let mut ranked: Vec<(u64, &Arc<Endpoint>)> =

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 /// # Panics
 /// Panics if `work` panics, with the same panic; the other tasks are aborted.
 ///
+/// # Examples
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicUsize, Ordering};

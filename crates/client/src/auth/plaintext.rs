@@ -10,6 +10,15 @@ use crate::config::Config;
 /// headers of a request.
 ///
 /// A name other than `localhost` never counts as loopback, whatever it resolves to.
+///
+/// ```
+/// use dogwatch_client::auth::may_carry_credentials;
+///
+/// assert!(may_carry_credentials(&"https://10.0.0.1:6443".parse()?));
+/// assert!(may_carry_credentials(&"http://127.0.0.1:8080".parse()?));
+/// assert!(!may_carry_credentials(&"http://10.0.0.1:8080".parse()?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn may_carry_credentials(server: &Url) -> bool {
     match server.scheme() {
         "https" => true,

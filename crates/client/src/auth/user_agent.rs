@@ -54,6 +54,12 @@ pub struct UserAgentService<S> {
 /// architectures, because existing audit log filters use those. A process does not know its own
 /// version: it is `unknown` unless the program sets a user agent itself. The format of
 /// `buildUserAgent` in client-go v0.36.4 `rest/config.go`, with the library instead of the commit.
+///
+/// ```
+/// use dogwatch_client::auth::default_user_agent;
+///
+/// assert!(default_user_agent().contains("dogwatch/"));
+/// ```
 pub fn default_user_agent() -> String {
     let program = env::args_os().next().unwrap_or_default();
     let name = Path::new(&program).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();

@@ -79,6 +79,17 @@ impl DiskCache {
 ///
 /// kubectl names it after the address in the kubeconfig; an explicit default port is not part of a
 /// [`Url`], and then the directories differ, which only costs a request.
+///
+/// ```
+/// use std::path::Path;
+///
+/// use dogwatch_client::discovery::kubectl_directory;
+///
+/// let parent = Path::new("/home/jane/.kube/cache/discovery");
+/// let directory = kubectl_directory(parent, &"https://10.0.0.1:6443".parse()?);
+/// assert_eq!(directory.parent(), Some(parent));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn kubectl_directory(parent: &Path, server: &Url) -> PathBuf {
     let address = server.as_str().trim_start_matches("https://").trim_start_matches("http://");
     let keep = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '.' | '/' | '(' | ')');

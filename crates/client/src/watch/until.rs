@@ -148,6 +148,19 @@ pub async fn until<K, J: ConditionResult>(
 /// Each is checked from the event that met the previous one, including that event: one event may
 /// meet several in a row. Once all have been met it holds for every event; an empty sequence holds
 /// at once.
+///
+/// ```
+/// use dogwatch_client::{EventCondition, in_order};
+/// use dogwatch_wire::WatchEvent;
+///
+/// let is = |wanted: &'static str| -> EventCondition<&str> {
+///     Box::new(move |it| Ok(matches!(it, WatchEvent::Modified(state) if *state == wanted)))
+/// };
+/// let mut restarted = in_order([is("stopped"), is("running")]);
+/// assert!(matches!(restarted(&WatchEvent::Modified("running")), Ok(false))); // too early
+/// assert!(matches!(restarted(&WatchEvent::Modified("stopped")), Ok(false)));
+/// assert!(matches!(restarted(&WatchEvent::Modified("running")), Ok(true)));
+/// ```
 pub fn in_order<K>(
     conditions: impl IntoIterator<Item = EventCondition<K>>,
 ) -> impl FnMut(&WatchEvent<K>) -> Result<bool, BoxError> {

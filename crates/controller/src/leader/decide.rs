@@ -72,6 +72,17 @@ pub enum Step {
 /// this version of it was first observed. So is a lease that was deleted while another candidate
 /// held it: its holder does not know yet. A lease with our identity that names another
 /// [instance](Memory::instance) belongs to another holder.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use dogwatch_controller::leader::{Memory, Step, decide};
+/// use k8s_openapi::api::coordination::v1::Lease;
+///
+/// let memory = Memory::new("me", Duration::from_secs(15));
+/// assert_eq!(decide(&memory, None, Duration::ZERO), Step::Create);
+/// assert_eq!(decide(&memory, Some(&Lease::default()), Duration::ZERO), Step::Take); // no holder
+/// ```
 pub fn decide(memory: &Memory, observed: Option<&Lease>, now: Duration) -> Step {
     let expiry = match observed {
         Some(lease) => match record::holder(lease) {

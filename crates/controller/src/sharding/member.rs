@@ -11,10 +11,14 @@ use super::member_state::MemberState;
 
 /// One of several replicas that shard keys. Clones refer to the same member.
 ///
-/// ```no_run
-/// # async fn example(client: dogwatch_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// ```
 /// use dogwatch_controller::sharding::ShardMember;
 ///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = dogwatch_apiserver::ApiServer::in_process().await?;
+/// # let url = server.url().parse()?;
+/// # let client = dogwatch_client::Client::from_service(url, "default", server.service());
 /// let member = ShardMember::builder(client, "my-controller").build()?;
 /// tokio::spawn({
 ///     let member = member.clone();
@@ -22,6 +26,7 @@ use super::member_state::MemberState;
 /// });
 /// // For each key of the work queue; another replica works on the others.
 /// let done = member.while_owning("namespace/name", async { /* the work */ }).await;
+/// assert!(done.is_none(), "the member has not joined yet");
 /// # Ok(())
 /// # }
 /// ```

@@ -29,6 +29,7 @@ use crate::channel::{Code, ResponseBody};
 /// `recv` is cancel safe: if it is dropped before it completes, the next one continues where it
 /// was.
 ///
+/// # Examples
 /// ```
 /// use dogwatch_grpc::invoke::KubeRecvStream;
 /// use grpc::client::{RecvStream, ResponseStreamItem};

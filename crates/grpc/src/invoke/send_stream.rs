@@ -23,6 +23,7 @@ use super::upload::Piece;
 ///
 /// A `send` that is dropped while it waits has sent nothing, and the stream can continue.
 ///
+/// # Examples
 /// ```
 /// use dogwatch_grpc::invoke::KubeSendStream;
 /// use grpc::client::{SendOptions, SendStream};

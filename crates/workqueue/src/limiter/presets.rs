@@ -18,6 +18,14 @@ pub fn default_controller_limiter<K>() -> ExponentialPerItem<K> {
 
 /// Returns client-go's default controller limiter: the above, and ten retries per second for all
 /// keys together, with a burst of a hundred.
+///
+/// ```
+/// use dogwatch_workqueue::WorkQueue;
+/// use dogwatch_workqueue::limiter::client_go_limiter;
+///
+/// let queue = WorkQueue::<String>::builder().limiter(client_go_limiter()).build();
+/// assert!(queue.is_empty());
+/// ```
 pub fn client_go_limiter<K: Eq + Hash + Clone + Send + 'static>() -> MaxOf<K> {
     MaxOf::new(default_controller_limiter()).and(TokenBucket::new(10.0, 100))
 }
