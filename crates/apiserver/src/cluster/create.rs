@@ -7,6 +7,7 @@ use super::admission_webhooks::AdmissionAttributes;
 use super::pipeline::{Owning, metadata_mut};
 use super::{Cluster, ObjectRef, WriteOutcome, Writer};
 use crate::api_error::ApiError;
+use crate::kinds::BINDING;
 use crate::kinds::json_access::{at, text};
 use crate::store::Expect;
 
@@ -41,7 +42,7 @@ impl Cluster {
             self.admit_by_webhooks(&AdmissionAttributes::create(place, writer), &mut object).await?;
         let written = if !place.part.is_empty() {
             self.create_part(place, object, writer).await?
-        } else if place.kind.is("", "bindings") {
+        } else if place.kind.is(&BINDING) {
             let pod = text(&object, "/metadata/name").to_owned();
             self.bind(place, &pod, &object, writer).await?
         } else {

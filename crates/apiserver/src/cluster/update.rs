@@ -10,6 +10,7 @@ use super::pipeline::{Owning, metadata_mut};
 use super::place::MODIFIED;
 use super::{Cluster, ObjectRef, ResponseObject, WriteOutcome, Writer};
 use crate::api_error::{ApiError, FieldError, FieldErrorKind};
+use crate::kinds::NAMESPACE;
 use crate::kinds::json_access::{at, items, number, text};
 use crate::registry::Kind;
 use crate::store::{Encoded, Expect};
@@ -163,7 +164,7 @@ pub(super) fn is_to_be_removed(kind: &Kind, object: &Value) -> bool {
     at(object, "/metadata/deletionTimestamp").is_some()
         && items(object, "/metadata/finalizers").is_empty()
         && number(object, "/metadata/deletionGracePeriodSeconds").unwrap_or(0) == 0
-        && (!kind.is("", "namespaces") || items(object, "/spec/finalizers").is_empty())
+        && (!kind.is(&NAMESPACE) || items(object, "/spec/finalizers").is_empty())
 }
 
 /// Checks that the name of an object is that of the request.
@@ -223,11 +224,10 @@ fn check_uid(place: &ObjectRef<'_>, wanted: &str, current: &Encoded) -> Result<(
 /// Returns the path in etcd under which kube-apiserver stores a kind (k8s.io/kubernetes v1.36.4
 /// pkg/kubeapiserver/default_storage_factory_builder.go).
 fn registry_path(kind: &Kind) -> String {
-    match (kind.def.group.as_str(), kind.def.plural.as_str()) {
-        ("", "services") => "services/specs".to_owned(),
-        ("", "endpoints") => "services/endpoints".to_owned(),
-        ("", "nodes") => "minions".to_owned(),
-        (group, plural) if kind.def.custom => format!("{group}/{plural}"),
-        (_, plural) => plural.to_owned(),
+    let (group, plural) = (&kind.def.group, &kind.def.plural);
+    match kind.rules.storage_path {
+        Some(path) => path.to_owned(),
+        None if kind.def.custom => format!("{group}/{plural}"),
+        None => plural.clone(),
     }
 }

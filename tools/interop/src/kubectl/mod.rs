@@ -158,8 +158,10 @@ impl Session {
     /// Runs a command with the function `k`, and returns its exit code, output and error output.
     fn bash(&self, command: &str) -> Result<(i32, String, String)> {
         let command = command.replace("NS", &self.namespace).replace("ID", &self.id);
-        let script =
-            format!("flags=(-n {}); k() {{ \"$KUBECTL\" \"${{flags[@]}}\" \"$@\"; }}; {command}", self.namespace);
+        let script = format!(
+            "flags=(-n {}); k() {{ \"$KUBECTL\" \"${{flags[@]}}\" \"$@\"; }}; {command}",
+            self.namespace
+        );
         let output = Command::new("bash")
             .args(["-c", &script])
             .current_dir(self.folder.path())
